@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -75,5 +77,47 @@ func TestConnectTriesEachAddress(t *testing.T) {
 	set(nil)
 	if got, problem := states("web-0"); problem == nil || problem.Message != "has no address" {
 		t.Errorf("%q, problem %+v", got, problem)
+	}
+}
+
+// TestConnectSaysWhyNothingResponds: no connection to the address of a group can be opened.
+func TestConnectSaysWhyNothingResponds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*testing.T, *world)
+		want   string
+	}{
+		"nothing is known": {func(*testing.T, *world) {}, "docs/choosing-a-class.md"},
+		"the Listener says so": {func(t *testing.T, w *world) {
+			addresses := w.listener.Status.IngressAddresses
+			w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonNodesNotReady))
+			w.listener.Status.IngressAddresses = addresses
+			w.updateStatus(t, w.listener)
+		}, "/web says NodesNotReady: message of NodesNotReady. See why: kubectl listener why "},
+		"the node is not ready": {func(t *testing.T, w *world) { w.stopNode(t) }, "of Pod web-0 is not ready"},
+		"a NetworkPolicy": {func(t *testing.T, w *world) {
+			w.create(t, w.policy("deny"))
+			w.create(t, w.policy("others"))
+		}, "/others selects Pod web-0, and may deny you: docs/network-policies.md"},
+		"a NetworkPolicy that admits every client": {func(t *testing.T, w *world) {
+			w.create(t, w.policy("clients", networkingv1.NetworkPolicyIngressRule{}))
+		}, "docs/choosing-a-class.md"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			addresses := []listenersv1alpha1.IngressAddress{{Address: "224.0.0.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 80}}}
+			w.listener.Status.IngressAddresses = addresses
+			w.updateStatus(t, w.listener)
+			entry := w.podListeners.Spec.Listeners["listener"]
+			entry.IngressAddresses = addresses
+			w.podListeners.Spec.Listeners["listener"] = entry
+			w.update(t, w.podListeners)
+			tc.change(t, w)
+			for _, argument := range []string{"web-0", "listener/web"} {
+				out, err := run(t, apiserver.Config(t), "connect", argument, "-n", w.namespace, "-o", "json", "--timeout", "10s")
+				if p := decode(t, out, err).Problem; p == nil || p.Kind != "Address" || !strings.Contains(p.Remedy, tc.want) {
+					t.Errorf("%s: problem %+v, want %q", argument, p, tc.want)
+				}
+			}
+		})
 	}
 }

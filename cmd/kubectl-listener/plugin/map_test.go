@@ -441,3 +441,15 @@ func TestMapSaysThatItIsOutdated(t *testing.T) {
 	down.Store(false)
 	await(page, t, `document.getElementById("notes").textContent === "" && document.querySelector(".Pod.OK")`)
 }
+
+// TestMapShowsWhatExposesAListener, which is not the Pod that does not respond.
+func TestMapShowsWhatExposesAListener(t *testing.T) {
+	w := newWorld(t)
+	w.stopNode(t)
+	w.unready(t)
+	w.create(t, w.policy("deny"))
+	out, err := run(t, apiserver.Config(t), "map", "-n", w.namespace, "-o", "svg")
+	if want := "Exposed by NodePort: ListenerClass " + w.class.Name + ": serviceType NodePort"; !errors.Is(err, command.ErrProblem) || !strings.Contains(out, want) {
+		t.Errorf("error %v, the picture lacks %q:\n%s", err, want, out)
+	}
+}

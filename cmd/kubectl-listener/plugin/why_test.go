@@ -9,9 +9,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -144,7 +146,7 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 				w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerClass: "absent"}))
 				w.create(t, w.newPod("other-0", "other"))
 			},
-			from: "other-0", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonClassNotFound, text: `"absent"`,
+			from: "other-0", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonClassNotFound, text: "delete the StatefulSet with --cascade=orphan",
 		},
 		"a claim names a Listener that does not exist": {
 			breakIt: func(t *testing.T, w *world) {
@@ -241,7 +243,7 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			breakIt: func(t *testing.T, w *world) {
 				w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer))
 			},
-			from: "listener/web", kind: "Service", reason: listenersv1alpha1.ReasonWaitingForLoadBalancer, text: "load balancer",
+			from: "listener/web", kind: "Service", reason: listenersv1alpha1.ReasonWaitingForLoadBalancer, text: "kubectl patch listener web --namespace ",
 		},
 		"an Ingress is not served": {
 			breakIt: func(t *testing.T, w *world) {
@@ -276,14 +278,41 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 				w.endpoints.Endpoints[0].TargetRef.UID = "another"
 				w.update(t, w.endpoints)
 			},
-			kind: "Endpoints", reason: listenersv1alpha1.ReasonNoMatchingPods, text: "not among them",
+			kind: "Endpoints", text: "not among themKubernetes adds it within a moment",
 		},
-		"the Service has no endpoint": {
+		"the Pod lacks labels that the Listener demands": {
 			breakIt: func(t *testing.T, w *world) {
-				w.endpoints.Endpoints = []discoveryv1.Endpoint{}
+				w.demand(t, map[string]string{"role": "leader"})
+				w.endpoints.Endpoints[0].TargetRef.UID = "another"
 				w.update(t, w.endpoints)
 			},
-			kind: "Endpoints", text: "no Pod belongs to the Service",
+			kind: "Endpoints", reason: listenersv1alpha1.ReasonNoMatchingPods, text: "not among themCorrect spec.extraPodSelectorLabels",
+		},
+		"the Service has no endpoint": {
+			breakIt: func(t *testing.T, w *world) { w.withoutEndpoints(t) },
+			kind:    "Endpoints", text: "kubectl get service web --namespace",
+		},
+		"the Service has no endpoint, and the Pod lacks labels that the Listener demands": {
+			breakIt: func(t *testing.T, w *world) {
+				w.demand(t, map[string]string{"role": "leader"})
+				w.withoutEndpoints(t)
+			},
+			kind: "Endpoints", reason: listenersv1alpha1.ReasonNoMatchingPods, text: "Correct spec.extraPodSelectorLabels",
+		},
+		"the Service has no endpoint, because its Pod does not run": {
+			breakIt: func(t *testing.T, w *world) {
+				w.withoutEndpoints(t)
+				w.pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
+				w.updateStatus(t, w.pod)
+			},
+			from: "listener/web", kind: "Endpoints", text: "because Pod web-0 does not runSee why: kubectl describe pod web-0 --namespace",
+		},
+		"no Pod mounts the Listener": {
+			breakIt: func(t *testing.T, w *world) {
+				w.withoutEndpoints(t)
+				w.remove(t, w.pod)
+			},
+			from: "listener/web", kind: "Endpoints", text: "Start a Pod",
 		},
 		"no endpoint is ready": {
 			breakIt: func(t *testing.T, w *world) {
@@ -348,14 +377,23 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			breakIt: func(t *testing.T, w *world) {
 				w.waiting(t, "CrashLoopBackOff", "back-off 5m0s restarting failed container")
 			},
-			kind: "Pod", reason: "CrashLoopBackOff", text: "kubectl logs --previous web-0",
+			kind: "Pod", reason: "CrashLoopBackOff", text: " --container main --previous, and kubectl describe pod web-0 --namespace ",
+		},
+		"a container has ended, and starts again": {
+			breakIt: func(t *testing.T, w *world) {
+				w.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+					Name: "main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error"}}, RestartCount: 4,
+				}}
+				w.updateStatus(t, w.pod)
+			},
+			kind: "Pod", reason: "Error", text: "ended with exit code 3 (restarts: 4)See why: kubectl logs web-0 --namespace ",
 		},
 		"an image cannot be pulled": {
 			breakIt: func(t *testing.T, w *world) {
 				w.pod.Status.Phase = corev1.PodPending
 				w.waiting(t, "ImagePullBackOff", "not found")
 			},
-			kind: "Pod", reason: "ImagePullBackOff", text: "not found",
+			kind: "Pod", reason: "ImagePullBackOff", text: "imagePullSecrets",
 		},
 		"something keeps a Pod with another address than at its start from being restarted": {
 			breakIt: func(t *testing.T, w *world) { w.outdated(t, true) },
@@ -363,10 +401,16 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 		},
 		"the Pod runs and is not ready": {
 			breakIt: func(t *testing.T, w *world) {
-				w.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady"}}
-				w.updateStatus(t, w.pod)
+				w.unready(t)
 			},
 			kind: "Pod", reason: "ContainersNotReady", text: "is not ready",
+		},
+		"the probe of a Pod fails": {
+			breakIt: func(t *testing.T, w *world) {
+				w.unready(t)
+				w.event(t, w.pod, "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503")
+			},
+			kind: "Pod", reason: "ContainersNotReady", text: "is not ready: Readiness probe failed: HTTP probe failed with statuscode: 503",
 		},
 		"two ports of the Pod have one name": {
 			breakIt: func(t *testing.T, w *world) {
@@ -540,6 +584,13 @@ func TestWhySaysThatNothingIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T
 	}{
 		"everything is right":                  {func(*testing.T, *world) {}, "\nNothing is wrong.\n"},
 		"the Pod started with another address": {func(t *testing.T, w *world) { w.outdated(t, false) }, "see what is marked with ! at PodListeners"},
+		"a container was restarted a moment ago": {func(t *testing.T, w *world) {
+			w.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+				Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}, RestartCount: 4,
+				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error", FinishedAt: metav1.Now()}},
+			}}
+			w.updateStatus(t, w.pod)
+		}, "see what is marked with ! at Pod"},
 		"a port that no container declares": {func(t *testing.T, w *world) {
 			w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonPortNotDeclared))
 		}, "see what is marked with ! at Listener"},
@@ -554,9 +605,37 @@ func TestWhySaysThatNothingIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T
 			w.listener.Status.KeptClassName = w.class.Name
 			w.updateStatus(t, w.listener)
 		}, "see what is marked with ! at ListenerClass"},
+		"a NetworkPolicy that may deny clients": {func(t *testing.T, w *world) {
+			w.create(t, w.policy("deny", networkingv1.NetworkPolicyIngressRule{From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}}))
+		}, "see what is marked with ! at NetworkPolicy"},
+		"a NetworkPolicy that admits every client": {func(t *testing.T, w *world) {
+			w.create(t, w.policy("clients", networkingv1.NetworkPolicyIngressRule{Ports: []networkingv1.NetworkPolicyPort{{Port: ptr.To(intstr.FromString("http"))}}}))
+			w.create(t, w.policy("deny"))
+		}, "\nNothing is wrong.\n"},
+		"a NetworkPolicy for other Pods": {func(t *testing.T, w *world) {
+			policy := w.policy("others")
+			policy.Spec.PodSelector.MatchLabels = map[string]string{"app": "other"}
+			w.create(t, policy)
+		}, "\nNothing is wrong.\n"},
+		"a NetworkPolicy for requests of the Pod": {func(t *testing.T, w *world) {
+			policy := w.policy("egress")
+			policy.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}
+			w.create(t, policy)
+		}, "\nNothing is wrong.\n"},
+		"the only Pod is being deleted": {func(t *testing.T, w *world) {
+			w.withoutEndpoints(t)
+			w.beginToDelete(t, w.pod)
+		}, "no Pod belongs to the Service, because Pod web-0 is being deleted"},
+		"a Pod is no endpoint, because it is being deleted": {func(t *testing.T, w *world) {
+			w.endpoints.Endpoints[0].TargetRef.UID = "another"
+			w.update(t, w.endpoints)
+			w.beginToDelete(t, w.pod)
+		}, "Pod web-0 is not among them, because it is being deleted"},
+		"endpoints that are also published while they are not ready": {func(t *testing.T, w *world) {
+			w.publishNotReady(t)
+		}, "\nNothing is wrong.\n"},
 		"a Pod that is not ready gets requests": {func(t *testing.T, w *world) {
-			w.service.Spec.PublishNotReadyAddresses = true
-			w.update(t, w.service)
+			w.publishNotReady(t)
 			w.endpoints.Endpoints = append(w.endpoints.Endpoints, discoveryv1.Endpoint{
 				Addresses: []string{"10.1.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)},
 			})
@@ -574,13 +653,33 @@ func TestWhySaysThatNothingIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T
 	}
 }
 
+// TestWhyCountsThePodsThatAreReady: an endpoint is always ready if the Service publishes those that are not.
+func TestWhyCountsThePodsThatAreReady(t *testing.T) {
+	w := newWorld(t)
+	w.publishNotReady(t)
+	w.unready(t)
+	out, err := run(t, apiserver.Config(t), "why", "web-0", "-n", w.namespace)
+	if !errors.Is(err, command.ErrProblem) || !strings.Contains(out, "1 of 1 published, 0 of 1 Pods ready") {
+		t.Errorf("error %v, output:\n%s", err, out)
+	}
+}
+
+// TestWhySaysNothingAboutWhatIsOnANodeThatDoesNotRespond: neither its agent nor the files can be seen.
+func TestWhySaysNothingAboutWhatIsOnANodeThatDoesNotRespond(t *testing.T) {
+	w := newWorld(t)
+	w.stopNode(t)
+	out, err := run(t, apiserver.Config(t), "why", "web-0", "-n", w.namespace)
+	if !errors.Is(err, command.ErrProblem) || strings.Contains(out, "has its files") || strings.Contains(out, "has a node agent") {
+		t.Errorf("error %v, output:\n%s", err, out)
+	}
+}
+
 // TestWhyNamesWhatDecidesAboutPodsThatAreNotReady, which the class may do for Listeners that several Pods share.
 func TestWhyNamesWhatDecidesAboutPodsThatAreNotReady(t *testing.T) {
 	w := newWorld(t)
 	w.listener.OwnerReferences = nil
 	w.update(t, w.listener)
-	w.service.Spec.PublishNotReadyAddresses = true
-	w.update(t, w.service)
+	w.publishNotReady(t)
 	w.endpoints.Endpoints = append(w.endpoints.Endpoints, discoveryv1.Endpoint{
 		Addresses: []string{"10.1.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)},
 	})
@@ -647,6 +746,27 @@ func TestWhySaysWhatTheUserMayNotRead(t *testing.T) {
 	}
 	out, err = run(t, config, "why", "web-0", "-n", w.namespace)
 	if err != nil || strings.Contains(out, "Nothing is wrong") || !strings.Contains(out, "You may not read Node "+w.node.Name) {
+		t.Errorf("error %v, output:\n%s", err, out)
+	}
+}
+
+// TestWhySaysThatTheUserMayNotListNetworkPolicies, one of which may deny clients.
+func TestWhySaysThatTheUserMayNotListNetworkPolicies(t *testing.T) {
+	w := newWorld(t)
+	const name = "reader-of-all-but-policies"
+	w.create(t, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"", listenersv1alpha1.GroupVersion.Group, "storage.k8s.io", "discovery.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
+		},
+	})
+	w.create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: "user"}},
+	})
+	out, err := run(t, apiserver.WithToken(t, apiserver.Config(t), w.namespace, "user"), "why", "web-0", "-n", w.namespace)
+	if err != nil || strings.Contains(out, "Nothing is wrong") || !strings.Contains(out, "\nYou may not read NetworkPolicy, so ") {
 		t.Errorf("error %v, output:\n%s", err, out)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -182,6 +183,42 @@ func (w *world) outdated(t *testing.T, restart bool) {
 func (w *world) stopNode(t *testing.T) {
 	w.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 	w.updateStatus(t, w.node)
+}
+
+// unready makes the Pod one that runs and is not ready.
+func (w *world) unready(t *testing.T) {
+	w.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady"}}
+	w.updateStatus(t, w.pod)
+}
+
+// publishNotReady lets the Service have endpoints that are not ready.
+func (w *world) publishNotReady(t *testing.T) {
+	w.service.Spec.PublishNotReadyAddresses = true
+	w.update(t, w.service)
+}
+
+// withoutEndpoints removes the endpoints of the Service.
+func (w *world) withoutEndpoints(t *testing.T) {
+	w.endpoints.Endpoints = []discoveryv1.Endpoint{}
+	w.update(t, w.endpoints)
+}
+
+// demand lets the Listener select Pods by labels, as the operator has seen.
+func (w *world) demand(t *testing.T, labels map[string]string) {
+	w.listener.Spec.ExtraPodSelectorLabels = labels
+	status := w.listener.Status
+	w.update(t, w.listener)
+	status.ObservedGeneration = w.listener.Generation
+	w.listener.Status = status
+	w.updateStatus(t, w.listener)
+}
+
+// policy returns a NetworkPolicy for all Pods of the namespace.
+func (w *world) policy(name string, rules ...networkingv1.NetworkPolicyIngressRule) *networkingv1.NetworkPolicy {
+	return &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec:       networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}, Ingress: rules},
+	}
 }
 
 // waiting makes the container of the Pod wait.

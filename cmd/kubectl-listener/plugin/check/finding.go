@@ -138,7 +138,7 @@ func (f Finding) Failed(reason, message, remedy string) Finding {
 
 // FailedBy returns the finding with a problem whose remedy is that of its reason.
 func (f Finding) FailedBy(reason, message string) Finding {
-	return f.Failed(reason, message, Remedy(reason))
+	return f.Failed(reason, message, RemedyFor(reason, message))
 }
 
 // Unreadable returns the finding that the user may not read an object.

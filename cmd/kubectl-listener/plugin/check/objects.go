@@ -125,7 +125,11 @@ func (x *Examination) selectorProblem(ctx context.Context, f Finding, pvc *corev
 	if x.Get(ctx, types.NamespacedName{Name: class}, &listenersv1alpha1.ListenerClass{}) != Missing {
 		return Finding{}
 	}
-	return f.FailedBy(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", class))
+	problem := f.FailedBy(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", class))
+	if selector.Class != "" {
+		problem.Remedy += " " + RemedyTemplate
+	}
+	return problem
 }
 
 // Pin returns whether the node that the volume of a claim is pinned to is lost. node is nil if it does not exist.
@@ -148,6 +152,11 @@ func Pin(pv *corev1.PersistentVolume, name string, node *corev1.Node) Finding {
 // Release returns the command that releases the volume of a claim from its node.
 func Release(claim *corev1.ObjectReference) string {
 	return fmt.Sprintf("kubectl listener release %s --namespace %s", claim.Name, claim.Namespace)
+}
+
+// Describe returns the command that shows an object of a namespace, and its events.
+func Describe(kind string, o client.Object) string {
+	return fmt.Sprintf("kubectl describe %s %s --namespace %s", kind, o.GetName(), o.GetNamespace())
 }
 
 // Described returns what a class does, or which of its settings have no effect.

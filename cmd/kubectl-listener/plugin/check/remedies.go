@@ -2,6 +2,7 @@ package check
 
 import (
 	"cmp"
+	"strings"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
@@ -9,12 +10,28 @@ import (
 // Remedies that are no matter of a reason.
 const (
 	RemedyOperator = "The operator does this within a moment. If it does not, an administrator finds out why: kubectl listener doctor"
+	RemedyTemplate = "The claim template of a StatefulSet cannot be changed: delete the StatefulSet with --cascade=orphan, and create it again " +
+		"with another annotation, and then its claims: docs/volumes.md"
 	RemedyNodeLost = "If the machine is really gone, release the volume, so that its Pod can start elsewhere: "
 )
 
 // Remedy returns what to do about a reason of a condition or event.
 func Remedy(reason string) string {
 	return cmp.Or(remedies()[reason], "Follow the message; docs/reasons.md has more about the reason.")
+}
+
+// RemedyFor returns what to do about a reason beyond what its message says.
+func RemedyFor(reason, message string) string {
+	const administrator = "ask an administrator"
+	advised := strings.Contains(message, administrator)
+	switch {
+	case advised && reason == listenersv1alpha1.ReasonNamespaceNotAllowed:
+		return "Do what the message says. See the classes: kubectl get listenerclasses"
+	case advised && reason == listenersv1alpha1.ReasonQuotaExceeded:
+		return "Do what the message says. See the quotas: docs/quotas.md"
+	default:
+		return Remedy(reason)
+	}
 }
 
 // remedies are what to do about the reasons of conditions and events that describe something wrong.
@@ -64,7 +81,7 @@ func remedies() map[string]string {
 		listenersv1alpha1.ReasonVolumeNotRestored:    "Restore the annotation of the claim, or create the claim again.",
 		listenersv1alpha1.ReasonReleaseRefused:       "Remove what the message names; docs/lost-nodes.md has each case.",
 		listenersv1alpha1.ReasonInvalidRelease:       "Set the annotation listener-operator.dev/release to a time, or remove it.",
-		listenersv1alpha1.ReasonInvalidClaim:         "Correct the annotations of the claim. Those of a claim template cannot be changed: create it again.",
+		listenersv1alpha1.ReasonInvalidClaim:         "Correct the annotations of the claim. " + RemedyTemplate,
 		listenersv1alpha1.ReasonListenerNotFound:     "Create the Listener, or name another one.",
 		listenersv1alpha1.ReasonWaitForFirstConsumer: "Start a Pod that mounts the claim.",
 		listenersv1alpha1.ReasonWaitingForAddress:    "See what the Listener waits for.",
@@ -75,7 +92,7 @@ func remedies() map[string]string {
 		listenersv1alpha1.ReasonNotEvicted:           "Restart the Pod by the means of what has created it.",
 		listenersv1alpha1.ReasonForeignPortsRemoved:  "Name ports in spec.ports of the Listener, and not in its Service; the message says who did.",
 		listenersv1alpha1.ReasonWaitingForLoadBalancer: "Ask an administrator whether the cluster has a load balancer, and why it assigns no address: kubectl describe service. " +
-			"Without one, name a class with serviceType NodePort.",
+			"Without one, set spec.className of the Listener to a class with serviceType NodePort, also if the Listener belongs to a claim.",
 		listenersv1alpha1.ReasonForeignGatewayRoute:     "Rename the Listener or its port, or delete the route of the same name.",
 		listenersv1alpha1.ReasonGatewayRouteRejected:    "Correct what the API server rejects, in the Listener or in its class.",
 		listenersv1alpha1.ReasonNoGatewayListener:       "Ask an administrator of the Gateway for another listener; the message says who has the others.",

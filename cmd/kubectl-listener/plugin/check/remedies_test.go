@@ -43,3 +43,14 @@ func TestEveryReasonOfAProblemHasARemedy(t *testing.T) {
 		t.Errorf("found %d reasons", reasons)
 	}
 }
+
+func TestARemedyIsNotSaidTwice(t *testing.T) {
+	for _, reason := range []string{"NamespaceNotAllowed", "QuotaExceeded"} {
+		if got := RemedyFor(reason, "class x does not allow it; name another class, or ask an administrator to allow it"); strings.Contains(got, "administrator") {
+			t.Errorf("%s: %s", reason, got)
+		}
+		if got := RemedyFor(reason, "class x does not allow it"); got != Remedy(reason) {
+			t.Errorf("%s: %s", reason, got)
+		}
+	}
+}

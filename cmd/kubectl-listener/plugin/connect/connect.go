@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -23,6 +24,8 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // DefaultTimeout is how long one connection may take.
@@ -75,18 +78,71 @@ func Try(ctx context.Context, x *check.Examination, o client.Object, timeout tim
 	if len(endpoints) == 0 {
 		kind, _ := x.Client.GroupVersionKindFor(o) // which was read as one of the scheme
 		x.Add(check.Finding{Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}.Failed("", "has no address",
-			"Find out why: kubectl listener why "+o.GetName()))
+			"Find out why: "+why(o)))
 	}
-	dialled := make([]check.Finding, len(endpoints))
-	dial := func(i int) { dialled[i] = endpoints[i].dial(ctx, timeout) }
+	dialled, silent := make([]check.Finding, len(endpoints)), make([]bool, len(endpoints))
+	dial := func(i int) { dialled[i], silent[i] = endpoints[i].dial(ctx, o, timeout) }
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxConnections, len(endpoints), dial) // dial ends with ctx
+	for i := range dialled {
+		if silent[i] {
+			dialled[i].Remedy = cmp.Or(remedyForSilence(ctx, x, o, &endpoints[i]), dialled[i].Remedy)
+		}
+	}
 	x.Findings = append(x.Findings, dialled...)
 }
 
-// endpoint is an address with the number of a port, and that port.
+// remedyForSilence returns what to do if nothing responds at an address, or "" if neither its Listener nor
+// NetworkPolicies explain that.
+func remedyForSilence(ctx context.Context, x *check.Examination, o client.Object, e *endpoint) string {
+	ready := check.Condition(ptr.Deref(e.listener.Status, listenersv1alpha1.ListenerStatus{}).Conditions, listenersv1alpha1.ListenerReady)
+	if slices.Contains([]string{listenersv1alpha1.ReasonNodesNotReady, listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonReserved}, ready.Reason) {
+		return fmt.Sprintf("Listener %s says %s: %s. See why: %s", client.ObjectKeyFromObject(e.listener), ready.Reason, ready.Message, why(o))
+	}
+	for _, pod := range podsOf(ctx, x, o) {
+		node := &corev1.Node{}
+		if x.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node) == check.Present && !claim.NodeReady(node) {
+			return fmt.Sprintf("Node %s of Pod %s is not ready, so nothing responds at its addresses: docs/lost-nodes.md", node.Name, pod.Name)
+		}
+		service := &corev1.Service{}
+		if x.Get(ctx, client.ObjectKeyFromObject(e.listener), service) != check.Present {
+			service = nil
+		}
+		if policies := x.Policies(ctx, &pod); len(policies) > 0 && !check.AdmitAll(policies, &pod, service) {
+			var all []string
+			for i := range policies {
+				all = append(all, client.ObjectKeyFromObject(&policies[i]).String())
+			}
+			return fmt.Sprintf("NetworkPolicy %s selects Pod %s, and may deny you: docs/network-policies.md. Otherwise, a firewall may drop the packets.",
+				strings.Join(all, ", "), pod.Name)
+		}
+	}
+	return ""
+}
+
+// podsOf returns a Pod, or the Pods that mount a Listener.
+func podsOf(ctx context.Context, x *check.Examination, o client.Object) []corev1.Pod {
+	if pod, ok := o.(*corev1.Pod); ok {
+		return []corev1.Pod{*pod}
+	}
+	var pods corev1.PodList
+	x.List(ctx, &pods, client.InNamespace(o.GetNamespace()), client.HasLabels{names.PodMountLabel(o.GetUID())})
+	return pods.Items
+}
+
+// why returns the command that follows the path of the addresses of a Pod or a Listener.
+func why(o client.Object) string {
+	kind := "pod"
+	if _, ok := o.(*listenersv1alpha1.Listener); ok {
+		kind = "listener"
+	}
+	return fmt.Sprintf("kubectl listener why %s/%s --namespace %s", kind, o.GetName(), o.GetNamespace())
+}
+
+// endpoint is an address of a Listener with the number of a port, and that port.
 type endpoint struct {
 	address, port string
 	protocol      corev1.Protocol
+	listener      *listenersv1alpha1.Listener
 }
 
 // endpointsOf returns the addresses of a Pod or a Listener with their ports, in the order of preference.
@@ -120,8 +176,9 @@ func appendEndpoints(list []endpoint, addresses []listenersv1alpha1.IngressAddre
 	}
 	for _, a := range addresses {
 		for _, name := range slices.Sorted(maps.Keys(a.Ports)) {
-			e := endpoint{net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports[name]))), name, protocols[name]}
-			if !slices.Contains(list, e) {
+			e := endpoint{net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports[name]))), name, protocols[name], listener}
+			known := func(k endpoint) bool { return k.address == e.address && k.port == e.port && k.protocol == e.protocol }
+			if !slices.ContainsFunc(list, known) {
 				list = append(list, e)
 			}
 		}
@@ -129,33 +186,34 @@ func appendEndpoints(list []endpoint, addresses []listenersv1alpha1.IngressAddre
 	return list
 }
 
-// dial connects to an endpoint.
-func (e endpoint) dial(ctx context.Context, timeout time.Duration) check.Finding {
-	f := check.Finding{Kind: "Address", Name: e.address}
+// dial connects to an endpoint of an object. silent is whether nothing responds at an address that was found.
+func (e *endpoint) dial(ctx context.Context, o client.Object, timeout time.Duration) (f check.Finding, silent bool) {
+	f = check.Finding{Kind: "Address", Name: e.address}
 	if e.protocol != corev1.ProtocolTCP && e.protocol != "" {
-		return f.Warning("", fmt.Sprintf("port %s is not tried: its protocol is %s", e.port, e.protocol))
+		return f.Warning("", fmt.Sprintf("port %s is not tried: its protocol is %s", e.port, e.protocol)), false
 	}
 	started := time.Now()
 	connection, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, "tcp", e.address)
 	if err != nil {
-		return f.Failed("", fmt.Sprintf("port %s: %v", e.port, err), remedyForDial(err))
+		remedy, silent := remedyForDial(err, o)
+		return f.Failed("", fmt.Sprintf("port %s: %v", e.port, err), remedy), silent
 	}
 	_ = connection.Close()
-	return f.OK("port %s: connected in %s", e.port, time.Since(started).Round(time.Millisecond))
+	return f.OK("port %s: connected in %s", e.port, time.Since(started).Round(time.Millisecond)), false
 }
 
-// remedyForDial returns what to do about an error of a connection.
-func remedyForDial(err error) string {
+// remedyForDial returns what to do about an error of a connection to an object, and whether nothing responds.
+func remedyForDial(err error, o client.Object) (remedy string, silent bool) {
 	var dns *net.DNSError
 	var network net.Error
 	switch {
 	case errors.As(err, &dns):
-		return "The name cannot be resolved where you are. Use its DNS there, or ask for a class with preferredAddressType: IP."
+		return "The name cannot be resolved where you are. Use its DNS there, or ask for a class with preferredAddressType: IP.", false
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "The machine responds, and nothing listens there. See whether the Pod is ready, and its program listens on all addresses: kubectl listener why"
+		return "The machine responds, and nothing listens there. See whether the Pod is ready, and its program listens on all addresses: " + why(o), false
 	case errors.As(err, &network) && network.Timeout():
-		return "Nothing responds. A firewall may drop the packets, or the address is not routed to where you are: docs/choosing-a-class.md"
+		return "Nothing responds. A firewall may drop the packets, or the address is not routed to where you are: docs/choosing-a-class.md", true
 	default:
-		return "See whether the address is routed to where you are: docs/choosing-a-class.md"
+		return "See whether the address is routed to where you are: docs/choosing-a-class.md", true
 	}
 }

@@ -134,7 +134,7 @@ func newListener(ctx context.Context, c client.Client, l *listenersv1alpha1.List
 	}
 	result.examine(ctx, c)
 	result.exposed = worst(result.report.Findings, func(kind string) bool {
-		return !slices.Contains([]string{"Listener", "Endpoints", "PersistentVolume", "PodListeners", "Node", "Volume"}, kind)
+		return !slices.Contains([]string{"Listener", "Endpoints", "PersistentVolume", "Pod", "PodListeners", "NetworkPolicy", "Node", "Volume"}, kind)
 	})
 	result.way = "?"
 	var class listenersv1alpha1.ListenerClass

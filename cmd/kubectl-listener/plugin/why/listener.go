@@ -9,14 +9,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
@@ -127,7 +131,11 @@ func (w *walk) service(ctx context.Context, listener *listenersv1alpha1.Listener
 // okUnless returns that an object is as it should be, unless the Listener says that it waits for it.
 func okUnless(f check.Finding, listener *listenersv1alpha1.Listener, format string, args ...any) check.Finding {
 	if ready := condition(listener, listenersv1alpha1.ListenerReady); ready.Status == metav1.ConditionFalse && slices.Contains(elsewhere[ready.Reason], f.Kind) {
-		return f.FailedBy(ready.Reason, ready.Message)
+		f = f.FailedBy(ready.Reason, ready.Message)
+		if ready.Reason == listenersv1alpha1.ReasonWaitingForLoadBalancer {
+			f.Remedy += fmt.Sprintf(` kubectl patch listener %s --namespace %s --type merge --patch '{"spec": {"className": "CLASS"}}'`, listener.Name, listener.Namespace)
+		}
+		return f
 	}
 	return f.OK(format, args...)
 }
@@ -185,22 +193,94 @@ func (w *walk) endpoints(
 	if w.FollowAll(ctx, f, &endpoints, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name}) == check.Forbidden {
 		return
 	}
-	all, ready, included := check.CountEndpoints(endpoints.Items, pod)
+	all, serving, included := check.CountEndpoints(endpoints.Items, pod)
+	ready, published := serving, ""
+	if service.Spec.PublishNotReadyAddresses { // then every endpoint counts as ready
+		unready, known := w.unreadyPods(ctx, service.Namespace, endpoints.Items)
+		if !known {
+			w.Add(f.OK("%d published", all))
+			return
+		}
+		ready, published = min(ready, all-unready), fmt.Sprintf("%d of %d published, ", all, all)
+	}
 	switch {
 	case all == 0 && condition(listener, listenersv1alpha1.ListenerReady).Reason == listenersv1alpha1.ReasonReserved:
 		w.Add(f.Warning(listenersv1alpha1.ReasonReserved, "there are none, because no Pod mounts the Listener"))
 	case all == 0:
-		w.Add(f.Failed("", "no Pod belongs to the Service", check.Remedy(listenersv1alpha1.ReasonNoMatchingPods)).Because())
-	case ready == 0:
-		w.Add(f.Failed("", fmt.Sprintf("none of %d Pods is ready", all), "Find out why the Pods are not ready: kubectl describe pod. "+
-			"If they should receive traffic nevertheless, "+check.NotReadyRemedy(listener, class)+"."))
+		w.Add(w.noEndpoints(ctx, f, listener, pod))
+	case serving == 0:
+		w.Add(f.Failed("", fmt.Sprintf("none of %d Pods is ready", all), "Find out why the Pods are not ready: kubectl describe pods --namespace "+
+			service.Namespace+". If they should receive traffic nevertheless, "+check.NotReadyRemedy(listener, class)+"."))
 	case pod != nil && !included && pod.Status.PodIP != "":
-		w.Add(f.FailedBy(listenersv1alpha1.ReasonNoMatchingPods, fmt.Sprintf("Pod %s is not among them", pod.Name)))
-	case ready < all && service.Spec.PublishNotReadyAddresses:
-		w.Add(f.Warning("", fmt.Sprintf("%d of %d are ready, and clients are also sent to the others; unless they need that, %s", ready, all,
+		w.Add(w.noEndpoint(f, listener, pod))
+	case ready < all && all == 1:
+		w.Add(f.Warning("", published+"0 of 1 Pods ready"))
+	case ready < all && published != "":
+		w.Add(f.Warning("", fmt.Sprintf("%s%d of %d Pods ready, and clients are also sent to the others; unless they need that, %s", published, ready, all,
 			check.OnlyReadyRemedy(listener, class))))
 	default:
-		w.Add(f.OK("%d of %d ready", ready, all))
+		w.Add(f.OK("%s%d of %d ready", published, ready, all))
+	}
+}
+
+// unreadyPods returns how many endpoints are Pods that are not ready, and whether the user may know that. Kubernetes
+// takes the readiness from the Pods of a node that does not respond.
+func (w *walk) unreadyPods(ctx context.Context, namespace string, endpointSlices []discoveryv1.EndpointSlice) (count int, known bool) {
+	var pods corev1.PodList
+	if w.FollowAll(ctx, check.Finding{Kind: "Pod", Namespace: namespace}, &pods, client.InNamespace(namespace)) == check.Forbidden {
+		return 0, false
+	}
+	published := sets.New[types.UID]()
+	for i := range endpointSlices {
+		for _, e := range endpointSlices[i].Endpoints {
+			published.Insert(ptr.Deref(e.TargetRef, corev1.ObjectReference{}).UID)
+		}
+	}
+	for i := range pods.Items {
+		ready := check.PodCondition(&pods.Items[i], corev1.PodReady)
+		if published.Has(pods.Items[i].UID) && ready != nil && ready.Status != corev1.ConditionTrue {
+			count++
+		}
+	}
+	return count, true
+}
+
+// noEndpoints returns why a Service has no endpoints. pod is the Pod that should be one of them, or nil.
+func (w *walk) noEndpoints(ctx context.Context, f check.Finding, listener *listenersv1alpha1.Listener, pod *corev1.Pod) check.Finding {
+	var pods corev1.PodList
+	w.List(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)})
+	for i := range pods.Items {
+		if pod == nil {
+			pod = &pods.Items[i]
+		}
+	}
+	switch {
+	case pod == nil:
+		return f.Failed("", "no Pod belongs to the Service", startPod).Because()
+	case pod.DeletionTimestamp != nil:
+		return f.Warning("", fmt.Sprintf("no Pod belongs to the Service, because Pod %s is being deleted", pod.Name))
+	case pod.Status.PodIP == "" || claim.PodFinished(pod):
+		return f.Failed("", fmt.Sprintf("no Pod belongs to the Service, because Pod %s does not run", pod.Name),
+			"See why: "+check.Describe("pod", pod)).Because()
+	default:
+		return w.noEndpoint(f, listener, pod).Because()
+	}
+}
+
+// startPod is what to do about a Listener that no Pod mounts.
+const startPod = "Start a Pod that mounts the Listener, or see why it has not started: kubectl listener why POD"
+
+// noEndpoint returns that a Pod, which has an address, is no endpoint of a Service.
+func (w *walk) noEndpoint(f check.Finding, listener *listenersv1alpha1.Listener, pod *corev1.Pod) check.Finding {
+	message := fmt.Sprintf("Pod %s is not among them", pod.Name)
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return f.Warning("", message+", because it is being deleted")
+	case len(listener.Spec.ExtraPodSelectorLabels) > 0:
+		return f.FailedBy(listenersv1alpha1.ReasonNoMatchingPods, message)
+	default:
+		return f.Failed("", message, fmt.Sprintf("Kubernetes adds it within a moment. If it does not, compare the selector of the Service with the labels of the Pod: "+
+			"kubectl get service %s --namespace %s --output wide", f.Name, f.Namespace))
 	}
 }
 

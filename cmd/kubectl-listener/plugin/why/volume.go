@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
@@ -98,7 +99,7 @@ const overdue = 30 * time.Second
 // volumes.
 func podFinding(pod *corev1.Pod) check.Finding {
 	f := check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
-	describe := "kubectl describe pod " + pod.Name
+	describe := check.Describe("pod", pod)
 	switch {
 	case pod.DeletionTimestamp != nil && time.Since(pod.DeletionTimestamp.Time) > overdue:
 		since := duration.HumanDuration(time.Since(pod.DeletionTimestamp.Time))
@@ -129,10 +130,17 @@ func unboundFinding(f check.Finding, scheduled *corev1.PodCondition, describe st
 
 // containersFinding returns the state of the containers of a Pod that is bound to a node.
 func containersFinding(f check.Finding, pod *corev1.Pod, describe string) check.Finding {
-	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if waiting := status.State.Waiting; waiting != nil && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating" {
+	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+	for i := range statuses {
+		status := &statuses[i]
+		waiting, ended := status.State.Waiting, status.State.Terminated
+		switch {
+		case waiting != nil && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating":
 			return f.Failed(waiting.Reason, fmt.Sprintf("container %s does not run on node %s: %s", status.Name, pod.Spec.NodeName, waiting.Message),
-				fmt.Sprintf("See why: kubectl logs --previous %s --container %s, and %s", pod.Name, status.Name, describe))
+				remedyForWaiting(pod, status, describe))
+		case ended != nil && failed(pod, status.Name, ended):
+			return f.Failed(ended.Reason, fmt.Sprintf("container %s on node %s ended with exit code %d (restarts: %d)", status.Name, pod.Spec.NodeName,
+				ended.ExitCode, status.RestartCount), "See why: "+logs(pod, status.Name)+", and "+describe)
 		}
 	}
 	if pod.Status.Phase != corev1.PodRunning {
@@ -141,7 +149,49 @@ func containersFinding(f check.Finding, pod *corev1.Pod, describe string) check.
 	if ready := check.PodCondition(pod, corev1.PodReady); ready != nil && ready.Status != corev1.ConditionTrue {
 		return f.Failed(ready.Reason, fmt.Sprintf("runs on node %s, and is not ready", pod.Spec.NodeName), "See why: "+describe).Because()
 	}
+	for i := range statuses {
+		status := &statuses[i]
+		ended := status.LastTerminationState.Terminated
+		if ended != nil && status.RestartCount > 0 && failed(pod, status.Name, ended) && time.Since(ended.FinishedAt.Time) < recently {
+			return f.Warning(ended.Reason, fmt.Sprintf("runs on node %s, but container %s ended with exit code %d at %s (restarts: %d); see why: %s --previous", pod.Spec.NodeName,
+				status.Name, ended.ExitCode, ended.FinishedAt.UTC().Format(time.RFC3339), status.RestartCount, logs(pod, status.Name)))
+		}
+	}
 	return f.OK("runs on node %s", pod.Spec.NodeName)
+}
+
+// recently is how long a container that has restarted counts as one that may end again: the kubelet forgets its
+// back-off after that time.
+const recently = 10 * time.Minute
+
+// failed reports whether the kubelet starts a container again that has ended like this, or the Pod cannot do without
+// it.
+func failed(pod *corev1.Pod, name string, ended *corev1.ContainerStateTerminated) bool {
+	policy := pod.Spec.RestartPolicy
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.Name == name {
+			policy = corev1.RestartPolicy(ptr.Deref(c.RestartPolicy, corev1.ContainerRestartPolicyOnFailure)) // Always for sidecars
+		}
+	}
+	return ended.ExitCode != 0 || policy == corev1.RestartPolicyAlways
+}
+
+// remedyForWaiting returns what to do about a container that waits, and is not about to start. Only one that has run
+// has a log.
+func remedyForWaiting(pod *corev1.Pod, status *corev1.ContainerStatus, describe string) string {
+	switch {
+	case strings.Contains(status.State.Waiting.Reason, "Image"):
+		return fmt.Sprintf("Check the name of image %s, and that the imagePullSecrets of the Pod permit to pull it; more: %s", status.Image, describe)
+	case status.State.Waiting.Reason == "CrashLoopBackOff":
+		return "See why: " + logs(pod, status.Name) + " --previous, and " + describe
+	default:
+		return "See why: " + describe
+	}
+}
+
+// logs returns the command that shows the log of a container.
+func logs(pod *corev1.Pod, container string) string {
+	return fmt.Sprintf("kubectl logs %s --namespace %s --container %s", pod.Name, pod.Namespace, container)
 }
 
 // concernsVolumes matches what the scheduler says about a Pod if one of its volumes may be the cause: that its claim is
@@ -151,7 +201,7 @@ var concernsVolumes = regexp.MustCompile(`(?i)persistent ?volume|volume node aff
 // podAddresses follows the addresses of those volumes of a Pod whose claim or Listener matches: into its PodListeners,
 // and into the files.
 func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(claim, listener string) bool) {
-	w.pod(ctx, pod)
+	responds := w.pod(ctx, pod)
 	if pod.Spec.NodeName == "" || claim.PodFinished(pod) {
 		return // it has no addresses of its own
 	}
@@ -171,21 +221,45 @@ func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 		case len(entry.IngressAddresses) == 0:
 			w.Add(f.FailedBy(listenersv1alpha1.ReasonWaitingForAddress, fmt.Sprintf("volume %q has no address yet", volume.Name)).Because())
 		default:
-			w.Add(addressFinding(f, &addresses.Spec, volume.Name))
-			w.agent(ctx, pod.Spec.NodeName)
-			w.files(ctx, pod, volume.Name)
+			w.Add(addressFinding(f, &addresses.Spec, volume.Name, check.Describe("pod", pod)))
+			w.policies(ctx, pod, entry.ListenerName)
+			if responds {
+				w.agent(ctx, pod.Spec.NodeName)
+				w.files(ctx, pod, volume.Name)
+			}
+		}
+	}
+}
+
+// policies follows the NetworkPolicies that select a Pod, each of which may deny the clients of a Listener.
+func (w *walk) policies(ctx context.Context, pod *corev1.Pod, listener string) {
+	policies := w.Policies(ctx, pod)
+	if len(policies) == 0 {
+		return
+	}
+	service := &corev1.Service{}
+	if w.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: listener}, service) != check.Present {
+		service = nil
+	}
+	admitted := check.AdmitAll(policies, pod, service)
+	for i := range policies {
+		f := check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace, Name: policies[i].Name}
+		if admitted {
+			w.Add(f.OK("selects Pod %s; every client is admitted to the ports of Listener %s", pod.Name, listener))
+		} else {
+			w.Add(f.Warning("", fmt.Sprintf("selects Pod %s; clients outside may be denied by it: docs/network-policies.md", pod.Name)))
 		}
 	}
 }
 
 // addressFinding returns the address of a volume. One that has changed since the Pod started is a warning, because the
 // program may follow its files; if the class restarts the Pod, something keeps it from doing so.
-func addressFinding(f check.Finding, spec *listenersv1alpha1.PodListenersSpec, volume string) check.Finding {
+func addressFinding(f check.Finding, spec *listenersv1alpha1.PodListenersSpec, volume, describe string) check.Finding {
 	now, start := columns.Address(spec.Listeners[volume].IngressAddresses), columns.Address(spec.StartAddresses[volume])
 	outdated := fmt.Sprintf("volume %q: %s, but the Pod started with %s", volume, now, start)
 	switch {
 	case slices.Contains(spec.NeedsRestart(), volume):
-		return f.Failed(listenersv1alpha1.ReasonPodsOutdated, outdated, "Its class restarts it. See the events for what keeps it from doing so: kubectl describe pod")
+		return f.Failed(listenersv1alpha1.ReasonPodsOutdated, outdated, "Its class restarts it. See the events for what keeps it from doing so: "+describe)
 	case slices.Contains(spec.Outdated(), volume):
 		return f.Warning(listenersv1alpha1.ReasonPodsOutdated, outdated+"; restart it, unless its program follows the files of the volume")
 	default:
@@ -212,26 +286,39 @@ func (w *walk) files(ctx context.Context, pod *corev1.Pod, volume string) {
 		"--selector app.kubernetes.io/component=node-agent --prefix"))
 }
 
-// pod follows a Pod and its node.
-func (w *walk) pod(ctx context.Context, pod *corev1.Pod) {
-	w.Add(podFinding(pod))
-	if pod.Spec.NodeName != "" && !claim.PodFinished(pod) {
-		w.node(ctx, pod.Spec.NodeName)
+// pod follows a Pod and its node. It returns false if the node does not respond, so that nothing is known about what is
+// on it.
+func (w *walk) pod(ctx context.Context, pod *corev1.Pod) (responds bool) {
+	f := podFinding(pod)
+	if f.Reason == "ContainersNotReady" {
+		if event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool { return e.Reason == "Unhealthy" }); event != nil {
+			f.Message += ": " + event.Message
+		}
 	}
+	w.Add(f)
+	if pod.Spec.NodeName == "" || claim.PodFinished(pod) {
+		return true
+	}
+	return w.node(ctx, pod.Spec.NodeName)
 }
 
-// node follows a node: Kubernetes keeps the Pods of one that does not respond, and the addresses stay published.
-func (w *walk) node(ctx context.Context, name string) {
+// node follows a node: Kubernetes keeps the Pods of one that does not respond, and the addresses stay published. It
+// returns false for such a node.
+func (w *walk) node(ctx context.Context, name string) (responds bool) {
 	node := &corev1.Node{}
 	f := check.Finding{Kind: "Node", Name: name}
 	switch found := w.Follow(ctx, f, node); {
 	case found == check.Missing:
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonNodesMissing, "does not exist").Because()) // a volume may be pinned to it
+		return false
 	case found != check.Present:
+		return true
 	case !claim.NodeReady(node):
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonNodesNotReady, "is not ready, so nothing responds at its addresses"))
+		return false
 	default:
 		w.Add(f.OK("is ready"))
+		return true
 	}
 }
 

@@ -1,11 +1,13 @@
 package why
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 )
@@ -16,6 +18,15 @@ func TestStatesOfPods(t *testing.T) {
 	}
 	waiting := func(reason string) []corev1.ContainerStatus {
 		return []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+	}
+	ended := func(code int32, since time.Duration) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Error", FinishedAt: metav1.NewTime(time.Now().Add(-since))}}
+	}
+	terminated := func(code int32) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{Name: "main", State: ended(code, time.Second), RestartCount: 4}}
+	}
+	restarted := func(since time.Duration, restarts int32) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{Name: "main", LastTerminationState: ended(3, since), RestartCount: restarts}}
 	}
 	for name, tc := range map[string]struct {
 		change          func(*corev1.Pod)
@@ -29,11 +40,35 @@ func TestStatesOfPods(t *testing.T) {
 		"a container starts":             {func(pod *corev1.Pod) { pod.Status.ContainerStatuses = waiting("ContainerCreating") }, check.OK, "", "runs on node node-1"},
 		"a container waits for others":   {func(pod *corev1.Pod) { pod.Status.ContainerStatuses = waiting("PodInitializing") }, check.OK, "", "runs on node node-1"},
 		"an init container cannot start": {func(pod *corev1.Pod) { pod.Status.InitContainerStatuses = waiting("ErrImagePull") }, check.Failed, "ErrImagePull", "container main does not run on node node-1: "},
+		"a container has ended": {
+			func(pod *corev1.Pod) { pod.Status.ContainerStatuses = terminated(3) }, check.Failed, "Error", "container main on node node-1 ended with exit code 3 (restarts: 4)",
+		},
+		"a container that should run has ended without an error": {
+			func(pod *corev1.Pod) { pod.Status.ContainerStatuses = terminated(0) }, check.Failed, "Error", "container main on node node-1 ended with exit code 0 (restarts: 4)",
+		},
+		"a container of a task has ended": {func(pod *corev1.Pod) {
+			pod.Spec.RestartPolicy, pod.Status.ContainerStatuses = corev1.RestartPolicyNever, terminated(0)
+		}, check.OK, "", "runs on node node-1"},
+		"an init container has ended": {func(pod *corev1.Pod) {
+			pod.Spec.InitContainers, pod.Status.InitContainerStatuses = []corev1.Container{{Name: "main"}}, terminated(0)
+		}, check.OK, "", "runs on node node-1"},
+		"a sidecar has ended": {func(pod *corev1.Pod) {
+			pod.Spec.InitContainers = []corev1.Container{{Name: "main", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
+			pod.Status.InitContainerStatuses = terminated(0)
+		}, check.Failed, "Error", "container main on node node-1 ended with exit code 0 (restarts: 4)"},
+		"a container was restarted a moment ago": {
+			func(pod *corev1.Pod) { pod.Status.ContainerStatuses = restarted(recently/2, 4) }, check.Warning, "Error", "runs on node node-1, but container main ended with exit code 3 at ",
+		},
+		"a container was restarted long ago": {func(pod *corev1.Pod) { pod.Status.ContainerStatuses = restarted(2*recently, 4) }, check.OK, "", "runs on node node-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "node-1"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+			pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "node-1", RestartPolicy: corev1.RestartPolicyAlways}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 			tc.change(pod)
-			if f := podFinding(pod); f.State != tc.state || f.Reason != tc.reason || f.Message != tc.message {
+			f := podFinding(pod)
+			if before, since := strings.CutSuffix(tc.message, " at "); since { // which depends on the clock
+				f.Message, tc.message = f.Message[:min(len(f.Message), len(before))], before
+			}
+			if f.State != tc.state || f.Reason != tc.reason || f.Message != tc.message {
 				t.Errorf("%+v", f)
 			}
 		})

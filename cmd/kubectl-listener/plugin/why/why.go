@@ -32,8 +32,8 @@ func NewCommand(e *command.Environment) *cobra.Command {
 		Long: `Say why a Pod, a claim or a Listener has no address.
 
 The command follows the path of an address: Pod, claim, volume, Listener, class, Service, Routes, Ingresses or Gateways,
-endpoints, PodListeners and the files in the Pod. It prints what it finds at each step, and then the first thing that
-is wrong, with what to do about it. A later step may be wrong because of an earlier one.
+endpoints, PodListeners, NetworkPolicies and the files in the Pod. It prints what it finds at each step, and then the
+first thing that is wrong, with what to do about it. A later step may be wrong because of an earlier one.
 
 KIND is pod, claim, listener, or a kind of workload such as statefulset or deployment, or any other name that kubectl
 has for these kinds. Without a kind, NAME is the first of these that exists, in this order. Of a workload, each Pod is
@@ -153,7 +153,7 @@ func (w *walk) fromWorkload(ctx context.Context, workload client.Object) {
 		}
 	}
 	if !found {
-		w.Add(f.Failed("", "has no Pod", "See why: kubectl describe "+strings.ToLower(f.Kind)+" "+f.Name))
+		w.Add(f.Failed("", "has no Pod", "See why: "+check.Describe(strings.ToLower(f.Kind), workload)))
 	}
 }
 
@@ -183,7 +183,7 @@ func (w *walk) addAbsentClaim(ctx context.Context, pod *corev1.Pod, volume *core
 		if !check.RequestsListener(&corev1.PersistentVolumeClaim{ObjectMeta: template.ObjectMeta, Spec: template.Spec}) {
 			return
 		}
-		absent.Remedy = "Kubernetes creates the claim of an ephemeral volume. If it does not, look at the events: kubectl describe pod " + pod.Name
+		absent.Remedy = "Kubernetes creates the claim of an ephemeral volume. If it does not, look at the events: " + check.Describe("pod", pod)
 		if event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool { return e.Reason == "FailedBinding" || e.Reason == "FailedCreate" }); event != nil {
 			absent = f.Failed(event.Reason, event.Message, "Do what the message says. A ResourceQuota may be used up: docs/quotas.md")
 		}

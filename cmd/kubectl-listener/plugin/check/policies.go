@@ -1,0 +1,93 @@
+package check
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Policies returns the NetworkPolicies that decide which clients reach a Pod. If the user may not list them, it reports
+// that.
+func (x *Examination) Policies(ctx context.Context, pod *corev1.Pod) (selecting []networkingv1.NetworkPolicy) {
+	if pod.Spec.HostNetwork {
+		return nil // NetworkPolicies do not apply
+	}
+	var list networkingv1.NetworkPolicyList
+	x.FollowAll(ctx, Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace}, &list, client.InNamespace(pod.Namespace))
+	for i := range list.Items {
+		spec := &list.Items[i].Spec
+		selector, err := metav1.LabelSelectorAsSelector(&spec.PodSelector)
+		incoming := len(spec.PolicyTypes) == 0 || slices.Contains(spec.PolicyTypes, networkingv1.PolicyTypeIngress)
+		if err == nil && incoming && selector.Matches(labels.Set(pod.Labels)) {
+			selecting = append(selecting, list.Items[i])
+		}
+	}
+	return selecting
+}
+
+// AdmitAll reports whether it is plain that the NetworkPolicies that select a Pod admit every source at each port of a
+// Service: what one of them admits, the others cannot deny. service is nil if it is not known.
+func AdmitAll(policies []networkingv1.NetworkPolicy, pod *corev1.Pod, service *corev1.Service) bool {
+	var open []networkingv1.NetworkPolicyIngressRule
+	for i := range policies {
+		for _, rule := range policies[i].Spec.Ingress {
+			if len(rule.From) == 0 {
+				open = append(open, rule)
+			}
+		}
+	}
+	if slices.ContainsFunc(open, func(r networkingv1.NetworkPolicyIngressRule) bool { return len(r.Ports) == 0 }) {
+		return true
+	}
+	if service == nil || len(service.Spec.Ports) == 0 {
+		return false
+	}
+	for i := range service.Spec.Ports {
+		target, protocol := service.Spec.Ports[i].TargetPort, cmp.Or(service.Spec.Ports[i].Protocol, corev1.ProtocolTCP)
+		covers := func(p networkingv1.NetworkPolicyPort) bool {
+			return ptr.Deref(p.Protocol, corev1.ProtocolTCP) == protocol && coversTarget(&p, pod, target, protocol)
+		}
+		if !slices.ContainsFunc(open, func(r networkingv1.NetworkPolicyIngressRule) bool { return slices.ContainsFunc(r.Ports, covers) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// coversTarget reports whether a port of a NetworkPolicy is the target port of a Service, which a Pod has.
+func coversTarget(p *networkingv1.NetworkPolicyPort, pod *corev1.Pod, target intstr.IntOrString, protocol corev1.Protocol) bool {
+	number := containerPort(pod, target, protocol)
+	switch {
+	case p.Port == nil:
+		return true
+	case number == 0:
+		return false
+	case p.EndPort != nil:
+		return p.Port.IntVal <= number && number <= *p.EndPort
+	default:
+		return containerPort(pod, *p.Port, protocol) == number
+	}
+}
+
+// containerPort returns the number of a port of a Pod that is given by its number or its name, or 0.
+func containerPort(pod *corev1.Pod, port intstr.IntOrString, protocol corev1.Protocol) int32 {
+	if port.Type == intstr.Int {
+		return port.IntVal
+	}
+	for i := range pod.Spec.Containers {
+		for _, p := range pod.Spec.Containers[i].Ports {
+			if p.Name == port.StrVal && cmp.Or(p.Protocol, corev1.ProtocolTCP) == protocol {
+				return p.ContainerPort
+			}
+		}
+	}
+	return 0
+}
