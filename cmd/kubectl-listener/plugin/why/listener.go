@@ -194,16 +194,13 @@ func (w *walk) endpoints(
 		return
 	}
 	all, serving, included := check.CountEndpoints(endpoints.Items, pod)
-	ready, published := serving, ""
+	ready, known := serving, true
 	if service.Spec.PublishNotReadyAddresses { // then every endpoint counts as ready
-		unready, known := w.unreadyPods(ctx, service.Namespace, endpoints.Items)
-		if !known {
-			w.Add(f.OK("%d published", all))
-			return
-		}
-		ready, published = min(ready, all-unready), fmt.Sprintf("%d of %d published, ", all, all)
+		ready, known = w.readyPods(ctx, service.Namespace, endpoints.Items, all)
 	}
 	switch {
+	case !known:
+		w.Add(f.OK("%d published", all))
 	case all == 0 && condition(listener, listenersv1alpha1.ListenerReady).Reason == listenersv1alpha1.ReasonReserved:
 		w.Add(f.Warning(listenersv1alpha1.ReasonReserved, "there are none, because no Pod mounts the Listener"))
 	case all == 0:
@@ -213,24 +210,35 @@ func (w *walk) endpoints(
 			service.Namespace+". If they should receive traffic nevertheless, "+check.NotReadyRemedy(listener, class)+"."))
 	case pod != nil && !included && pod.Status.PodIP != "":
 		w.Add(w.noEndpoint(f, listener, pod))
-	case ready < all && all == 1:
-		w.Add(f.Warning("", published+"0 of 1 Pods ready"))
-	case ready < all && published != "":
-		w.Add(f.Warning("", fmt.Sprintf("%s%d of %d Pods ready, and clients are also sent to the others; unless they need that, %s", published, ready, all,
-			check.OnlyReadyRemedy(listener, class))))
+	case service.Spec.PublishNotReadyAddresses:
+		w.Add(publishedFinding(f, ready, all, check.OnlyReadyRemedy(listener, class)))
 	default:
-		w.Add(f.OK("%s%d of %d ready", published, ready, all))
+		w.Add(f.OK("%d of %d ready", ready, all))
 	}
 }
 
-// unreadyPods returns how many endpoints are Pods that are not ready, and whether the user may know that. Kubernetes
+// publishedFinding returns the state of a Service to all of whose Pods clients are sent, ready or not. remedy says what
+// sends them to the ready ones only.
+func publishedFinding(f check.Finding, ready, all int, remedy string) check.Finding {
+	text := fmt.Sprintf("%d of %d published, %d of %d Pods ready", all, all, ready, all)
+	switch {
+	case ready == all:
+		return f.OK("%s", text)
+	case all == 1:
+		return f.Warning("", text)
+	default:
+		return f.Warning("", text+", and clients are also sent to the others; unless they need that, "+remedy)
+	}
+}
+
+// readyPods returns how many of all endpoints are Pods that are ready, and whether the user may know that. Kubernetes
 // takes the readiness from the Pods of a node that does not respond.
-func (w *walk) unreadyPods(ctx context.Context, namespace string, endpointSlices []discoveryv1.EndpointSlice) (count int, known bool) {
+func (w *walk) readyPods(ctx context.Context, namespace string, endpointSlices []discoveryv1.EndpointSlice, all int) (ready int, known bool) {
 	var pods corev1.PodList
 	if w.FollowAll(ctx, check.Finding{Kind: "Pod", Namespace: namespace}, &pods, client.InNamespace(namespace)) == check.Forbidden {
 		return 0, false
 	}
-	published := sets.New[types.UID]()
+	published, unready := sets.New[types.UID](), 0
 	for i := range endpointSlices {
 		for _, e := range endpointSlices[i].Endpoints {
 			published.Insert(ptr.Deref(e.TargetRef, corev1.ObjectReference{}).UID)
@@ -239,10 +247,10 @@ func (w *walk) unreadyPods(ctx context.Context, namespace string, endpointSlices
 	for i := range pods.Items {
 		ready := check.PodCondition(&pods.Items[i], corev1.PodReady)
 		if published.Has(pods.Items[i].UID) && ready != nil && ready.Status != corev1.ConditionTrue {
-			count++
+			unready++
 		}
 	}
-	return count, true
+	return all - unready, true
 }
 
 // noEndpoints returns why a Service has no endpoints. pod is the Pod that should be one of them, or nil.

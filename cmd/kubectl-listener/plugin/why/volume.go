@@ -132,15 +132,8 @@ func unboundFinding(f check.Finding, scheduled *corev1.PodCondition, describe st
 func containersFinding(f check.Finding, pod *corev1.Pod, describe string) check.Finding {
 	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 	for i := range statuses {
-		status := &statuses[i]
-		waiting, ended := status.State.Waiting, status.State.Terminated
-		switch {
-		case waiting != nil && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating":
-			return f.Failed(waiting.Reason, fmt.Sprintf("container %s does not run on node %s: %s", status.Name, pod.Spec.NodeName, waiting.Message),
-				remedyForWaiting(pod, status, describe))
-		case ended != nil && failed(pod, status.Name, ended):
-			return f.Failed(ended.Reason, fmt.Sprintf("container %s on node %s ended with exit code %d (restarts: %d)", status.Name, pod.Spec.NodeName,
-				ended.ExitCode, status.RestartCount), "See why: "+logs(pod, status.Name)+", and "+describe)
+		if broken := brokenFinding(f, pod, &statuses[i], describe); broken != nil {
+			return *broken
 		}
 	}
 	if pod.Status.Phase != corev1.PodRunning {
@@ -158,6 +151,21 @@ func containersFinding(f check.Finding, pod *corev1.Pod, describe string) check.
 		}
 	}
 	return f.OK("runs on node %s", pod.Spec.NodeName)
+}
+
+// brokenFinding returns why a container that should run does not, or nil.
+func brokenFinding(f check.Finding, pod *corev1.Pod, status *corev1.ContainerStatus, describe string) *check.Finding {
+	switch waiting, ended := status.State.Waiting, status.State.Terminated; {
+	case waiting != nil && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating":
+		f = f.Failed(waiting.Reason, fmt.Sprintf("container %s does not run on node %s: %s", status.Name, pod.Spec.NodeName, waiting.Message),
+			remedyForWaiting(pod, status, describe))
+	case ended != nil && failed(pod, status.Name, ended):
+		f = f.Failed(ended.Reason, fmt.Sprintf("container %s on node %s ended with exit code %d (restarts: %d)", status.Name, pod.Spec.NodeName,
+			ended.ExitCode, status.RestartCount), "See why: "+logs(pod, status.Name)+", and "+describe)
+	default:
+		return nil
+	}
+	return &f
 }
 
 // recently is how long a container that has restarted counts as one that may end again: the kubelet forgets its
