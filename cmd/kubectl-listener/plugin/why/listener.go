@@ -197,6 +197,7 @@ func (w *walk) endpoints(
 	ready, known := serving, true
 	if service.Spec.PublishNotReadyAddresses { // then every endpoint counts as ready
 		ready, known = w.readyPods(ctx, service.Namespace, endpoints.Items, all)
+		ready = min(ready, serving)
 	}
 	switch {
 	case !known:
