@@ -14,9 +14,11 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -203,6 +205,20 @@ func TestUnloggedPermissionsAreRequired(t *testing.T) {
 						Validations: []admissionregistrationv1.Validation{{Expression: "true"}},
 					},
 				}, client.DryRunAll)
+			},
+			{Group: "events.k8s.io", Resource: "events", Verb: "patch"}: func(t *testing.T, operator user) error {
+				t.Helper()
+				namespace := apiserver.Namespace(t)
+				event := &eventsv1.Event{
+					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}, EventTime: metav1.NowMicro(), Type: corev1.EventTypeWarning,
+					ReportingController: names.EventReporter, ReportingInstance: "test", Action: "Mount", Reason: listenersv1alpha1.ReasonWaitingForAddress,
+					Regarding: corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: "web"},
+				}
+				if err := operator.Create(t.Context(), event); err != nil {
+					t.Fatal(err)
+				}
+				series := client.RawPatch(types.StrategicMergePatchType, []byte(`{"series":{"count":2,"lastObservedTime":"2026-11-25T00:00:00.000000Z"}}`))
+				return operator.Patch(t.Context(), event, series) // as the recorder does
 			},
 		},
 		names.NodeAgent: {
