@@ -46,6 +46,9 @@ type Reconciler struct {
 	APIReader client.Reader
 
 	applier *apply.Applier
+	// owner is the CustomResourceDefinition of the configuration, as last read. If another one has replaced it, the
+	// garbage collector has deleted the policy and its binding.
+	owner metav1.OwnerReference
 }
 
 // SetupWithManager registers the controller, which runs at the start, when Listeners come and go, and when the policy
@@ -80,20 +83,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	case len(listeners.Items) == 0:
 		return reconcile.Result{}, nil
 	}
-	owner, err := lookup.ConfigurationCRD(ctx, r.APIReader)
-	if err != nil {
-		return reconcile.Result{}, err
+	if existing == nil || bound == nil || r.owner.UID == "" { // not for each Listener that comes or goes
+		if r.owner, err = lookup.ConfigurationCRD(ctx, r.APIReader); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
-	return reconcile.Result{}, errors.Join(r.apply(ctx, policy, owner, existing), r.apply(ctx, binding, owner, bound))
+	return reconcile.Result{}, errors.Join(r.apply(ctx, policy, existing), r.apply(ctx, binding, bound))
 }
 
 // apply applies a manifest. The object goes with its owner.
-func (r *Reconciler) apply(ctx context.Context, manifest []byte, owner metav1.OwnerReference, observed client.Object) error {
+func (r *Reconciler) apply(ctx context.Context, manifest []byte, observed client.Object) error {
 	desired := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(manifest, &desired.Object); err != nil {
 		return reconcile.TerminalError(fmt.Errorf("decoding a manifest: %w", err))
 	}
-	desired.SetOwnerReferences([]metav1.OwnerReference{owner})
+	desired.SetOwnerReferences([]metav1.OwnerReference{r.owner})
 	desired.SetLabels(map[string]string{"app.kubernetes.io/name": names.Operator, "app.kubernetes.io/component": "operator"})
 	_, err := r.applier.Apply(ctx, desired, observed)
 	return err
