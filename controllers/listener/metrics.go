@@ -28,7 +28,7 @@ var (
 		[]string{"class", "kind"}, nil)
 	rangeLeft = prometheus.NewDesc("listener_operator_port_range_left",
 		"Number of ports of the range that a Listener could still get. Ranges of classes may overlap: do not add them up. Node ports that any Service of the cluster "+
-			"has are not left. What the operator does not know counts as left: node ports outside of the cluster's own range, and ports that Services of others have "+
+			"has are not left. What the operator does not know counts as left: node ports outside the cluster's own range, and ports that Services of others have "+
 			"at a shared address.",
 		[]string{"class", "kind"}, nil)
 )

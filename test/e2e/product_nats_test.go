@@ -21,7 +21,7 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
-// TestProductNATS: a client outside of the cluster, which knows the address of the shared Listener, learns the
+// TestProductNATS: a client outside the cluster, which knows the address of the shared Listener, learns the
 // addresses of all servers, and writes to and reads from a stream through each, while servers restart, are added and
 // removed, and lose their node.
 func TestProductNATS(t *testing.T) {
@@ -174,12 +174,12 @@ func (n *natsOf) read(ctx context.Context, client jetstream.JetStream) error {
 	return nil
 }
 
-// connectNATS connects from outside of the cluster to one of these addresses, which are separated by commas.
+// connectNATS connects from outside the cluster to one of these addresses, which are separated by commas.
 func connectNATS(endpoints string) (*nats.Conn, error) {
 	return nats.Connect(endpoints, nats.NoReconnect(), nats.SetCustomDialer(natsDialer{}))
 }
 
-// natsDialer connects as the client outside of the cluster.
+// natsDialer connects as the client outside the cluster.
 type natsDialer struct{}
 
 func (natsDialer) Dial(network, address string) (net.Conn, error) {

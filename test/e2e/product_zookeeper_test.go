@@ -18,7 +18,7 @@ import (
 	"github.com/listener-operator/listener-operator/test/maven"
 )
 
-// TestProductZooKeeper: a client outside of the cluster writes and reads through each server, at its own address, and
+// TestProductZooKeeper: a client outside the cluster writes and reads through each server, at its own address, and
 // through any of them by the list of all, after restarts, scaling up and down, and the loss of a node.
 func TestProductZooKeeper(t *testing.T) {
 	s := newRecipe(t, maven.ZooKeeperImage, maven.ZooKeeper)
@@ -82,7 +82,7 @@ func (z *zooKeeper) use(when string, servers int) {
 	z.Logf("%s: used %d servers, which have %d nodes", when, servers, len(z.written))
 }
 
-// at calls do, until it succeeds, with a client outside of the cluster that is connected to one of these addresses. If
+// at calls do, until it succeeds, with a client outside the cluster that is connected to one of these addresses. If
 // a server is given, that must be the one.
 func (z *zooKeeper) at(when, server, endpoints string, do func(*zk.Conn) error) {
 	z.Helper()
