@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -56,10 +57,13 @@ const (
 	UDPRoutes                  CRD = "udproutes.gateway.networking.k8s.io"
 )
 
-// timeout is how long to wait for the API server. It seldom takes more than a moment. But while the API server fills
-// the cache of a resource whose CRD is being deleted, it cannot list the objects, and tries again with exponential
-// back-off: the last delay in this time is 40 seconds.
-const timeout = 2 * time.Minute
+const (
+	// timeout is how long to wait for the API server. It seldom takes more than a moment.
+	timeout = 2 * time.Minute
+
+	// removalInterval is how often Remove makes the API server look at a CRD that is being deleted.
+	removalInterval = time.Second
+)
 
 // file is the location of a CRD.
 type file struct {
@@ -144,18 +148,27 @@ func Install(t testing.TB, c client.Client, names ...CRD) {
 }
 
 // Remove removes CRDs with all their objects, one after the other, and returns when they no longer exist. The removal
-// of one makes the API server drop its caches of the others in the group, which delays their removal.
+// of one makes the API server drop its caches of the others in the group, which delays their removal: it cannot list
+// the objects of a resource whose cache it fills. It tries again with exponential back-off, but also when the CRD
+// changes, which an annotation does.
 func Remove(t testing.TB, c client.Client, names ...CRD) {
 	t.Helper()
 	for _, name := range names {
 		if err := client.IgnoreNotFound(c.Delete(t.Context(), empty(name))); err != nil {
 			t.Fatalf("removing %s: %v", name, err)
 		}
+		changed := time.Now()
 		await(t, c, name, func(crd *unstructured.Unstructured, err error) error {
-			if err == nil {
-				return fmt.Errorf("it exists: %v", crd.Object["status"])
+			if err != nil {
+				return client.IgnoreNotFound(err)
 			}
-			return client.IgnoreNotFound(err)
+			if time.Since(changed) > removalInterval {
+				changed = time.Now()
+				if err := touch(t.Context(), c, name, changed); err != nil {
+					return err
+				}
+			}
+			return fmt.Errorf("it exists: %v", crd.Object["status"])
 		})
 	}
 }
@@ -201,6 +214,12 @@ func module(t testing.TB, f file) string {
 	return downloaded.Dir
 }
 
+// touch writes a time into an annotation of a CRD.
+func touch(ctx context.Context, c client.Client, name CRD, at time.Time) error {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{"test/touched":%q}}}`, at.Format(time.RFC3339Nano))
+	return client.IgnoreNotFound(c.Patch(ctx, empty(name), client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
 func empty(name CRD) *unstructured.Unstructured {
 	crd := &unstructured.Unstructured{}
 	crd.SetAPIVersion("apiextensions.k8s.io/v1")
@@ -215,7 +234,11 @@ func await(t testing.TB, c client.Client, name CRD, done func(*unstructured.Unst
 	crd := empty(name)
 	var last error
 	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
-		last = done(crd, c.Get(ctx, client.ObjectKeyFromObject(crd), crd))
+		err := c.Get(ctx, client.ObjectKeyFromObject(crd), crd)
+		if ctx.Err() != nil {
+			return false, ctx.Err() // last says what was wrong until now
+		}
+		last = done(crd, err)
 		return last == nil, nil
 	}); err != nil {
 		t.Fatalf("waiting for %s (%v): %v", name, err, last)
