@@ -193,8 +193,10 @@ func TestSecurityContextConstraintsFollowTheirAPI(t *testing.T) {
 	g.Eventually(read, apiserver.Timeout, "50ms").Should(Succeed())
 
 	crds.Remove(t, c, crds.SecurityContextConstraints)
-	g.Eventually(available, apiserver.Timeout, "50ms").Should(Equal(fine)) // its object may be gone before the operator sees that its kind is
-	g.Consistently(available, "1s", "50ms").Should(Equal(fine))
+	// The object may be gone before the operator sees that its kind is, so this may be true, then false, and then true.
+	g.Eventually(func(g Gomega) {
+		g.Consistently(available, "1s", "50ms").Should(Equal(fine))
+	}, apiserver.Timeout).Should(Succeed())
 	crds.Install(t, c, crds.SecurityContextConstraints)
 	g.Eventually(read, apiserver.Timeout, "50ms").Should(Succeed())
 	crds.Remove(t, c, crds.SecurityContextConstraints)
