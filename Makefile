@@ -17,6 +17,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS)"
 CONTROLLER_GEN := go tool -modfile=hack/tools/dev/go.mod controller-gen
 KUSTOMIZE = $(shell go tool -modfile=hack/tools/dev/go.mod -n kustomize)
 GOLANGCI_LINT := go tool -modfile=$(CURDIR)/hack/tools/lint/go.mod golangci-lint
+ACTIONLINT := go tool -modfile=hack/tools/dev/go.mod actionlint
 KUBECTL ?= kubectl
 
 SHELL := /usr/bin/env bash -o pipefail
@@ -81,7 +82,8 @@ fmt: ## Format the code.
 	gofmt -w $(shell git ls-files '*.go')
 
 .PHONY: lint
-lint: ## Run the linters in all modules.
+lint: ## Run the linters in all modules, and that of the workflows.
+	$(ACTIONLINT)
 	@$(call each,$(MODULES),$(GOLANGCI_LINT) run ./...)
 
 # The database is a Go module, and available wherever modules are: go -C hack/tools/vuln get golang.org/x/vulndb@master

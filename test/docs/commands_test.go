@@ -47,18 +47,22 @@ var (
 	makeVariable = regexp.MustCompile(`\$\(?(?:origin )?([A-Z_]+)\)?|^([A-Z_]+) \?=`)
 )
 
-func TestMakeCommandsOfPagesNameTargetsAndVariables(t *testing.T) {
+// makefile returns the groups of an expression in the Makefile.
+func makefile(t *testing.T, expression *regexp.Regexp) map[string]bool {
+	t.Helper()
 	raw, err := os.ReadFile("../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	targets, variables := map[string]bool{}, map[string]bool{}
-	for _, m := range makeTarget.FindAllStringSubmatch(string(raw), -1) {
-		targets[m[1]] = true
+	found := map[string]bool{}
+	for _, m := range expression.FindAllStringSubmatch(string(raw), -1) {
+		found[m[1]] = true
 	}
-	for _, m := range makeVariable.FindAllStringSubmatch(string(raw), -1) {
-		variables[m[1]] = true
-	}
+	return found
+}
+
+func TestMakeCommandsOfPagesNameTargetsAndVariables(t *testing.T) {
+	targets, variables := makefile(t, makeTarget), makefile(t, makeVariable)
 	checked := 0
 	for _, c := range pages.Commands(t) {
 		if c.Args[0] != "make" {
