@@ -25,8 +25,12 @@ import (
 // kernel.
 const BusyboxImage = "localhost/busybox:1"
 
-// samplesImage is the image in config/samples, which so run on every cluster.
-const samplesImage = "busybox:1"
+// Images in config/samples, which so run on every cluster. The web server is busybox's, with the port, folder and user
+// of the image that has this name elsewhere.
+const (
+	samplesShell     = "busybox:1"
+	samplesWebServer = "nginxinc/nginx-unprivileged:1"
+)
 
 // PauseImage is an image with a program that does nothing until it gets SIGTERM. Every node has it, for the sandboxes
 // of Pods.
@@ -44,9 +48,13 @@ func (c *Cluster) writeSystemImages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	web := shell
+	web.Entrypoint = []string{"/bin/httpd", "-f", "-p", "8080", "-h", "/usr/share/nginx/html"}
+	web.User = "101:101"
 	return c.writeArchive(systemArchive, map[string]image.Spec{
-		BusyboxImage: shell,
-		samplesImage: shell,
+		BusyboxImage:     shell,
+		samplesShell:     shell,
+		samplesWebServer: web,
 		PauseImage: {
 			Files:      map[string]image.File{"/pause": {Source: filepath.Join(c.binDir(), "pause")}},
 			Entrypoint: []string{"/pause"},

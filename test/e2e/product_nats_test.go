@@ -26,8 +26,8 @@ import (
 // removed, and lose their node.
 func TestProductNATS(t *testing.T) {
 	s := newRecipe(t, "nats:2", natsImage)
-	s.provideDisks(chosenUser, claimsOf("data", "nats", 4)...)
-	s.applyRecipe("nats", asUser...)
+	s.provideDisks(recipeUser, claimsOf("data", "nats", 4)...)
+	s.applyRecipe("nats")
 	s.awaitReplicas("nats", 3)
 	n := &natsOf{scenario: s}
 	n.use("at first", 3)

@@ -27,9 +27,9 @@ const (
 // and lose the node of the cluster that they run on.
 func TestProductRabbitMQ(t *testing.T) {
 	s := newRecipe(t, "rabbitmq:3", rabbitMQImage)
-	s.provideDisks(chosenUser, claimsOf("data", "rabbitmq", 4)...)
+	s.provideDisks(recipeUser, claimsOf("data", "rabbitmq", 4)...)
 	s.shell("kubectl create secret generic rabbitmq --from-literal=password=" + rabbitMQPassword + ` --from-literal=cookie="$(openssl rand -hex 16)"`)
-	s.applyRecipe("rabbitmq", asUser...)
+	s.applyRecipe("rabbitmq")
 	s.awaitReplicas("rabbitmq", 3)
 	r := &rabbitMQ{scenario: s, written: map[string][]string{}}
 	r.use("at first", 3)

@@ -62,11 +62,8 @@ func (s *scenario) logProducts() {
 	}
 }
 
-// asUser are the replacements that a recipe without a user needs on a cluster that chooses none, as its page says.
-var asUser = []string{"runAsNonRoot: true", fmt.Sprintf("runAsNonRoot: true, runAsUser: %d, runAsGroup: %[1]d, fsGroup: %[1]d", chosenUser)}
-
-// chosenUser is the user in asUser.
-const chosenUser = 1000
+// recipeUser is the user of the recipes for NATS, RabbitMQ and ZooKeeper.
+const recipeUser = 1000
 
 // applyRecipe creates the objects of a recipe, as a user does. replacements are pairs of texts.
 func (s *scenario) applyRecipe(name string, replacements ...string) {

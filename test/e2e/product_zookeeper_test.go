@@ -22,9 +22,9 @@ import (
 // through any of them by the list of all, after restarts, scaling up and down, and the loss of a node.
 func TestProductZooKeeper(t *testing.T) {
 	s := newRecipe(t, maven.ZooKeeperImage, maven.ZooKeeper)
-	s.provideDisks(chosenUser, claimsOf("data", "zookeeper", 5)...)
+	s.provideDisks(recipeUser, claimsOf("data", "zookeeper", 5)...)
 	class, pinned := s.pinnedUntilLost()
-	s.applyRecipe("zookeeper", append(asUser, class, pinned)...)
+	s.applyRecipe("zookeeper", class, pinned)
 	s.awaitReplicas("zookeeper", 3)
 	before := s.endpointsOf("zookeeper", "client")
 	z := &zooKeeper{scenario: s}
@@ -38,7 +38,7 @@ func TestProductZooKeeper(t *testing.T) {
 
 	const third, fourth = "server.3=zookeeper-3.zookeeper-peers:2888:3888\n", "    server.4=zookeeper-4.zookeeper-peers:2888:3888\n"
 	node, deleteNode := s.onNewNode(func() {
-		s.applyRecipe("zookeeper", append(asUser, class, pinned, "replicas: 3", "replicas: 4", third, third+fourth)...)
+		s.applyRecipe("zookeeper", class, pinned, "replicas: 3", "replicas: 4", third, third+fourth)
 		s.awaitReplicas("zookeeper", 4)
 	})
 	const restartAll = "kubectl delete pods -l app=zookeeper && kubectl rollout status statefulset/zookeeper"
@@ -48,7 +48,7 @@ func TestProductZooKeeper(t *testing.T) {
 	s.loseNode(node, deleteNode, "zookeeper", "client")
 	z.use("after-the-loss-of-a-node", 4)
 
-	s.applyRecipe("zookeeper", append(asUser, class, pinned)...)
+	s.applyRecipe("zookeeper", class, pinned)
 	s.awaitRemoved("zookeeper-4")
 	s.shell(restartAll)
 	z.use("after-scaling-down", 3)

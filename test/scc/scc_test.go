@@ -175,25 +175,10 @@ func TestConstraintsRejectOtherPrivileges(t *testing.T) {
 // OpenShift labels a namespace itself, for the constraints that its ServiceAccounts may use, unless it has labels
 // already or its name begins with "openshift-".
 func TestNamespaceNeedsPrivilegedPodSecurityLevel(t *testing.T) {
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks())
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod := agent(t)
-	violated := func(level api.Level) []string {
-		var reasons []string
-		for _, check := range evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &pod.ObjectMeta, &pod.Spec) {
-			if !check.Allowed {
-				reasons = append(reasons, check.ForbiddenReason)
-			}
-		}
-		slices.Sort(reasons)
-		return reasons
-	}
-	if reasons := violated(api.LevelPrivileged); len(reasons) > 0 {
+	if reasons := violatedPodSecurity(t, api.LevelPrivileged, agent(t)); len(reasons) > 0 {
 		t.Errorf("level privileged rejects the agent for %q", reasons)
 	}
-	if got, want := violated(api.LevelBaseline), []string{"hostPath volumes", "seLinuxOptions"}; !slices.Equal(got, want) {
+	if got, want := violatedPodSecurity(t, api.LevelBaseline, agent(t)), []string{"hostPath volumes", "seLinuxOptions"}; !slices.Equal(got, want) {
 		t.Errorf("level baseline rejects the agent for %q, want %q", got, want)
 	}
 	namespace := read[corev1.Namespace](t, "../../config/manifests/namespace.yaml")
@@ -202,4 +187,21 @@ func TestNamespaceNeedsPrivilegedPodSecurityLevel(t *testing.T) {
 			t.Errorf("level of the suggested namespace is %q for %s", got, mode)
 		}
 	}
+}
+
+// violatedPodSecurity returns the reasons for which a level of Pod Security rejects a Pod.
+func violatedPodSecurity(t *testing.T, level api.Level, pod *corev1.Pod) []string {
+	t.Helper()
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reasons []string
+	for _, check := range evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &pod.ObjectMeta, &pod.Spec) {
+		if !check.Allowed {
+			reasons = append(reasons, check.ForbiddenReason)
+		}
+	}
+	slices.Sort(reasons)
+	return reasons
 }
