@@ -821,6 +821,33 @@ func TestDoctorNamesEachFault(t *testing.T) {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
 	})
+	t.Run("a user who may not read whether node agents are registered", func(t *testing.T) {
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "support"}, Rules: []rbacv1.PolicyRule{
+			{Verbs: []string{"get", "list"}, Resources: []string{"*"}, APIGroups: []string{
+				"", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apps", "discovery.k8s.io", listenersv1alpha1.GroupVersion.Group, operatorv1alpha1.GroupVersion.Group,
+			}},
+			{Verbs: []string{"get", "list"}, APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csidrivers", "storageclasses"}},
+			{Verbs: []string{"create"}, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}},
+		}}
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: i.namespace, Name: role.Name}},
+		}
+		i.create(t, role)
+		defer i.remove(t, role)
+		i.create(t, binding)
+		defer i.remove(t, binding)
+		config := apiserver.WithToken(t, apiserver.PlainConfig(t), i.namespace, role.Name)
+		NewWithT(t).Eventually(func(g Gomega) {
+			out, err := run(t, config, "doctor", "--output", "json")
+			notSeen := slices.DeleteFunc(decode(t, out, err).Findings, func(f found) bool { return f.State == "OK" })
+			g.Expect(notSeen).To(HaveLen(1))
+			g.Expect(notSeen[0].Kind + " " + notSeen[0].State).To(Equal("CSINode Unknown"))
+			out, err = run(t, config, "doctor")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(out).NotTo(ContainSubstring("in order"))
+		}, apiserver.Timeout, "50ms").Should(Succeed())
+	})
 	t.Run("there is no configuration", func(t *testing.T) { // at last, because what is installed belongs to it
 		i.remove(t, i.config)
 		problem(t, "ListenerOperator", "so nothing is installed")

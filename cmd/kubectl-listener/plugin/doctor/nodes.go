@@ -41,6 +41,7 @@ func (d *doctor) agents(ctx context.Context) {
 			agents[nodeOf(pod)] = pod
 		}
 	}
+	registered := d.registered()
 	mounts := d.mountsByNode()
 	placement := components.PlacementOf(d.daemonSet)
 	var findings []check.Finding
@@ -49,6 +50,10 @@ func (d *doctor) agents(ctx context.Context) {
 	for i := range d.nodes.Items {
 		node := &d.nodes.Items[i]
 		f := d.nodeFinding(ctx, node, agents[node.Name], mounts[node.Name], placement)
+		if f.State == check.OK && registered != nil && !registered.Has(node.Name) {
+			f = f.Failed("NoNodeAgent", fmt.Sprintf("the node agent %s is ready, and not registered with the kubelet", agents[node.Name].Name),
+				"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir.")
+		}
 		switch {
 		case f.State != "":
 			count++
@@ -77,7 +82,7 @@ func (d *doctor) nodeFinding(ctx context.Context, node *corev1.Node, agent *core
 	case (selected || m != nil) && notReadyForLong(node):
 		return notReadyFinding(node, m)
 	case selected:
-		return d.agentFinding(ctx, node, agent)
+		return d.agentFinding(node, agent)
 	case m != nil && d.inUse(ctx, node, m):
 		return excludedFinding(node, placement)
 	default:
@@ -175,8 +180,22 @@ func excludedBy(node *corev1.Node, placement components.Placement) string {
 	return "tolerations"
 }
 
-// agentFinding returns whether the agent of a node works. agent is nil if there is none.
-func (d *doctor) agentFinding(ctx context.Context, node *corev1.Node, agent *corev1.Pod) check.Finding {
+// registered returns the nodes whose kubelet knows the node agent, or nil if the user may not read that.
+func (d *doctor) registered() sets.Set[string] {
+	if !d.read("CSINode") {
+		return nil
+	}
+	found := sets.New[string]()
+	for i := range d.csiNodes.Items {
+		if slices.ContainsFunc(d.csiNodes.Items[i].Spec.Drivers, func(driver storagev1.CSINodeDriver) bool { return driver.Name == names.Driver }) {
+			found.Insert(d.csiNodes.Items[i].Name)
+		}
+	}
+	return found
+}
+
+// agentFinding returns whether a node has an agent that is ready. agent is nil if there is none.
+func (d *doctor) agentFinding(node *corev1.Node, agent *corev1.Pod) check.Finding {
 	f := check.Finding{Kind: "Node", Name: node.Name}
 	if agent == nil {
 		return f.Failed("NoNodeAgent", "has no node agent, so no Pod with a listener volume starts there",
@@ -185,13 +204,6 @@ func (d *doctor) agentFinding(ctx context.Context, node *corev1.Node, agent *cor
 	if !claim.PodReady(agent) {
 		return f.Failed("NoNodeAgent", fmt.Sprintf("the node agent %s %s, so no Pod with a listener volume starts there", agent.Name, notReady(agent)),
 			fmt.Sprintf("See why: kubectl describe --namespace %s pod/%s", agent.Namespace, agent.Name))
-	}
-	var csiNode storagev1.CSINode
-	found := d.Get(ctx, types.NamespacedName{Name: node.Name}, &csiNode)
-	registered := slices.ContainsFunc(csiNode.Spec.Drivers, func(driver storagev1.CSINodeDriver) bool { return driver.Name == names.Driver })
-	if found != check.Forbidden && !registered {
-		return f.Failed("NoNodeAgent", fmt.Sprintf("the node agent %s is ready, and not registered with the kubelet", agent.Name),
-			"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir.")
 	}
 	return f.OK("has a node agent")
 }

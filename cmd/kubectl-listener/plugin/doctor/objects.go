@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -13,6 +14,7 @@ import (
 // objects are the objects of the cluster that several checks look at. Each list is read once.
 type objects struct {
 	nodes        corev1.NodeList
+	csiNodes     storagev1.CSINodeList
 	volumes      corev1.PersistentVolumeList
 	claims       corev1.PersistentVolumeClaimList
 	classes      listenersv1alpha1.ListenerClassList
@@ -26,7 +28,7 @@ type objects struct {
 func (d *doctor) observe(ctx context.Context) {
 	d.readKinds = map[string]bool{}
 	for kind, list := range map[string]client.ObjectList{
-		"Node": &d.nodes, "PersistentVolume": &d.volumes, "PersistentVolumeClaim": &d.claims,
+		"Node": &d.nodes, "CSINode": &d.csiNodes, "PersistentVolume": &d.volumes, "PersistentVolumeClaim": &d.claims,
 		"ListenerClass": &d.classes, "Listener": &d.listeners, "PodListeners": &d.podListeners,
 	} {
 		d.readKinds[kind] = d.List(ctx, list) == check.Present

@@ -110,8 +110,7 @@ func (d *doctor) waitingPods(ctx context.Context) {
 	if d.FollowAll(ctx, check.Finding{Kind: "Pod"}, &pods, pending) != check.Present {
 		return
 	}
-	w := &waiting{doctor: d, claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{}, addresses: map[types.UID]*listenersv1alpha1.PodListeners{}}
-	w.index()
+	w := d.newWaiting()
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		mounts := w.mounts(pod)
@@ -147,27 +146,31 @@ type waiting struct {
 	events map[string]map[types.UID]*corev1.Event
 }
 
-// index makes what a Pod refers to available by its name.
-func (w *waiting) index() {
-	w.pinned, w.reported, w.events = map[string]string{}, sets.New[string](), map[string]map[types.UID]*corev1.Event{}
-	for i := range w.doctor.claims.Items {
-		w.claims[client.ObjectKeyFromObject(&w.doctor.claims.Items[i])] = &w.doctor.claims.Items[i]
+// newWaiting makes what a Pod refers to available by its name.
+func (d *doctor) newWaiting() *waiting {
+	w := &waiting{
+		doctor: d, claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{}, addresses: map[types.UID]*listenersv1alpha1.PodListeners{},
+		pinned: map[string]string{}, reported: sets.New[string](), events: map[string]map[types.UID]*corev1.Event{},
 	}
-	for i := range w.podListeners.Items {
-		if owners := w.podListeners.Items[i].OwnerReferences; len(owners) > 0 {
-			w.addresses[owners[0].UID] = &w.podListeners.Items[i]
+	for i := range d.objects.claims.Items {
+		w.claims[client.ObjectKeyFromObject(&d.objects.claims.Items[i])] = &d.objects.claims.Items[i]
+	}
+	for i := range d.podListeners.Items {
+		if owners := d.podListeners.Items[i].OwnerReferences; len(owners) > 0 {
+			w.addresses[owners[0].UID] = &d.podListeners.Items[i]
 		}
 	}
-	for i := range w.volumes.Items {
-		if pv := &w.volumes.Items[i]; claim.IsListenerVolume(pv) {
+	for i := range d.volumes.Items {
+		if pv := &d.volumes.Items[i]; claim.IsListenerVolume(pv) {
 			w.pinned[pv.Name] = strings.Join(index.PinnedNodes(pv), ", ")
 		}
 	}
-	for i := range w.Findings {
-		if f := &w.Findings[i]; f.State == check.Failed {
+	for i := range d.Findings {
+		if f := &d.Findings[i]; f.State == check.Failed {
 			w.reported.Insert(f.Object())
 		}
 	}
+	return w
 }
 
 // mounts returns the volumes of a Pod that are listener volumes, or will be when the claim of an ephemeral volume
