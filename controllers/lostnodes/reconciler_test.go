@@ -502,6 +502,38 @@ func TestPodThatStaysOnItsNodeIsNoMove(t *testing.T) {
 	r.wantEvents()
 }
 
+// The cache may not have the condition that says that the volume has moved, when it has the volume without annotation.
+func TestMoveIsReportedAlthoughTheCacheIsBehind(t *testing.T) {
+	w := newWorld()
+	w.nodes = append(w.nodes, node("node-1"))
+	r := w.start(t, interceptor.Funcs{})
+	says := func(status metav1.ConditionStatus, reason string) {
+		if err := r.api.Get(t.Context(), claimKey, w.listener); err != nil {
+			t.Fatal(err)
+		}
+		meta.SetStatusCondition(&w.listener.Status.Conditions, metav1.Condition{Type: listenersv1alpha1.ListenerNodesAvailable, Status: status, Reason: reason})
+		if err := r.api.Status().Update(t.Context(), w.listener); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says(metav1.ConditionFalse, listenersv1alpha1.ReasonVolumeReleased)
+	behind := w.listener.DeepCopy()
+	says(metav1.ConditionTrue, listenersv1alpha1.ReasonVolumeMoved)
+	r.Client = interceptor.NewClient(r.api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if l, ok := o.(*listenersv1alpha1.Listener); ok {
+				behind.DeepCopyInto(l)
+				return nil
+			}
+			return c.Get(ctx, key, o, options...)
+		},
+	})
+	r.reconcile()
+	if !strings.HasPrefix(r.condition(), "True VolumeMoved") {
+		t.Errorf("condition %q", r.condition())
+	}
+}
+
 // The condition of a shared Listener describes the worst of its volumes, and names all that are in this state.
 func TestConditionDescribesAllVolumes(t *testing.T) {
 	volume := func(name, node, since, from string) corev1.PersistentVolume {

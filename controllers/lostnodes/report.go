@@ -15,6 +15,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -77,8 +78,8 @@ func (r *Reconciler) reportCondition(ctx context.Context, o *observed, pv *corev
 	}
 	before := meta.FindStatusCondition(o.listener.Status.Conditions, listenersv1alpha1.ListenerNodesAvailable)
 	after := condition(volumes.Items, before)
-	if after == nil || before != nil && before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message {
-		return nil
+	if send, err := r.differs(ctx, o.listener, before, after); err != nil || !send {
+		return err
 	}
 	after.ObservedGeneration = o.listener.Generation
 	conditions := slices.Clone(o.listener.Status.Conditions)
@@ -86,6 +87,23 @@ func (r *Reconciler) reportCondition(ctx context.Context, o *observed, pv *corev
 	after = meta.FindStatusCondition(conditions, after.Type)
 	_, err = r.conditions.ApplyStatus(ctx, o.listener, &conditionsOnly{[]metav1.Condition{*after}})
 	return err
+}
+
+// differs reports whether the condition of the Listener has to be changed. That a node has returned is asked of the API
+// server: the cache of Listeners may be behind that of volumes, and a volume that has moved is reported before its
+// annotation is removed.
+func (r *Reconciler) differs(ctx context.Context, listener *listenersv1alpha1.Listener, before, after *metav1.Condition) (bool, error) {
+	if after == nil || before != nil && before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message {
+		return false, nil
+	}
+	if after.Reason != listenersv1alpha1.ReasonNodeReturned {
+		return true, nil
+	}
+	live, err := lookup.Get(ctx, r.APIReader, client.ObjectKeyFromObject(listener), &listenersv1alpha1.Listener{})
+	if err != nil || live == nil || live.Status == nil {
+		return false, err
+	}
+	return meta.IsStatusConditionFalse(live.Status.Conditions, after.Type), nil
 }
 
 // conditionsOnly is a status without the fields of other writers.
