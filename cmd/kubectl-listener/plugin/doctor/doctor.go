@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
@@ -78,6 +79,8 @@ type doctor struct {
 	config *operatorv1alpha1.ListenerOperator
 	// daemonSet is nil if it does not exist or cannot be read.
 	daemonSet *appsv1.DaemonSet
+	// registered are the nodes whose kubelet knows the node agent, or nil if that cannot be read.
+	registered sets.Set[string]
 	objects
 }
 

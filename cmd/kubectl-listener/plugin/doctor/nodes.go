@@ -41,7 +41,7 @@ func (d *doctor) agents(ctx context.Context) {
 			agents[nodeOf(pod)] = pod
 		}
 	}
-	registered := d.registered()
+	d.registered = d.nodesWithDriver()
 	mounts := d.mountsByNode()
 	placement := components.PlacementOf(d.daemonSet)
 	var findings []check.Finding
@@ -50,10 +50,6 @@ func (d *doctor) agents(ctx context.Context) {
 	for i := range d.nodes.Items {
 		node := &d.nodes.Items[i]
 		f := d.nodeFinding(ctx, node, agents[node.Name], mounts[node.Name], placement)
-		if f.State == check.OK && registered != nil && !registered.Has(node.Name) {
-			f = f.Failed("NoNodeAgent", fmt.Sprintf("the node agent %s is ready, and not registered with the kubelet", agents[node.Name].Name),
-				"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir.")
-		}
 		switch {
 		case f.State != "":
 			count++
@@ -180,8 +176,8 @@ func excludedBy(node *corev1.Node, placement components.Placement) string {
 	return "tolerations"
 }
 
-// registered returns the nodes whose kubelet knows the node agent, or nil if the user may not read that.
-func (d *doctor) registered() sets.Set[string] {
+// nodesWithDriver returns the nodes whose kubelet knows the node agent, or nil if the user may not read that.
+func (d *doctor) nodesWithDriver() sets.Set[string] {
 	if !d.read("CSINode") {
 		return nil
 	}
@@ -194,7 +190,7 @@ func (d *doctor) registered() sets.Set[string] {
 	return found
 }
 
-// agentFinding returns whether a node has an agent that is ready. agent is nil if there is none.
+// agentFinding returns whether the agent of a node works. agent is nil if there is none.
 func (d *doctor) agentFinding(node *corev1.Node, agent *corev1.Pod) check.Finding {
 	f := check.Finding{Kind: "Node", Name: node.Name}
 	if agent == nil {
@@ -204,6 +200,10 @@ func (d *doctor) agentFinding(node *corev1.Node, agent *corev1.Pod) check.Findin
 	if !claim.PodReady(agent) {
 		return f.Failed("NoNodeAgent", fmt.Sprintf("the node agent %s %s, so no Pod with a listener volume starts there", agent.Name, notReady(agent)),
 			fmt.Sprintf("See why: kubectl describe --namespace %s pod/%s", agent.Namespace, agent.Name))
+	}
+	if d.registered != nil && !d.registered.Has(node.Name) {
+		return f.Failed("NoNodeAgent", fmt.Sprintf("the node agent %s is ready, and not registered with the kubelet", agent.Name),
+			"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir.")
 	}
 	return f.OK("has a node agent")
 }

@@ -152,8 +152,8 @@ func (d *doctor) newWaiting() *waiting {
 		doctor: d, claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{}, addresses: map[types.UID]*listenersv1alpha1.PodListeners{},
 		pinned: map[string]string{}, reported: sets.New[string](), events: map[string]map[types.UID]*corev1.Event{},
 	}
-	for i := range d.objects.claims.Items {
-		w.claims[client.ObjectKeyFromObject(&d.objects.claims.Items[i])] = &d.objects.claims.Items[i]
+	for i := range d.claims.Items {
+		w.claims[client.ObjectKeyFromObject(&d.claims.Items[i])] = &d.claims.Items[i]
 	}
 	for i := range d.podListeners.Items {
 		if owners := d.podListeners.Items[i].OwnerReferences; len(owners) > 0 {
