@@ -15,7 +15,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
-	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -61,7 +60,8 @@ func (r *Reconciler) emitOn(regarding, related runtime.Object, kind, reason, tex
 }
 
 // reportCondition applies the condition NodesAvailable of the Listener if it differs. It describes all volumes of the
-// Listener, of which pv is the one of the claim.
+// Listener, of which pv is the one of the claim. The condition that a volume has moved outlasts the annotation that it
+// follows from, so a pass has to know it: what is decided from an older version, the API server rejects.
 func (r *Reconciler) reportCondition(ctx context.Context, o *observed, pv *corev1.PersistentVolume) error {
 	if o.listener == nil || o.listener.Status == nil {
 		return nil // without its other fields, there is no status
@@ -78,32 +78,15 @@ func (r *Reconciler) reportCondition(ctx context.Context, o *observed, pv *corev
 	}
 	before := meta.FindStatusCondition(o.listener.Status.Conditions, listenersv1alpha1.ListenerNodesAvailable)
 	after := condition(volumes.Items, before)
-	if send, err := r.differs(ctx, o.listener, before, after); err != nil || !send {
-		return err
+	if after == nil || before != nil && before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message {
+		return nil
 	}
 	after.ObservedGeneration = o.listener.Generation
 	conditions := slices.Clone(o.listener.Status.Conditions)
 	meta.SetStatusCondition(&conditions, *after) // sets the time of the transition
 	after = meta.FindStatusCondition(conditions, after.Type)
-	_, err = r.conditions.ApplyStatus(ctx, o.listener, &conditionsOnly{[]metav1.Condition{*after}})
+	_, err = r.conditions.ApplyStatusToVersion(ctx, o.listener, &conditionsOnly{[]metav1.Condition{*after}})
 	return err
-}
-
-// differs reports whether the condition of the Listener has to be changed. That a node has returned is asked of the API
-// server: the cache of Listeners may be behind that of volumes, and a volume that has moved is reported before its
-// annotation is removed.
-func (r *Reconciler) differs(ctx context.Context, listener *listenersv1alpha1.Listener, before, after *metav1.Condition) (bool, error) {
-	if after == nil || before != nil && before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message {
-		return false, nil
-	}
-	if after.Reason != listenersv1alpha1.ReasonNodeReturned {
-		return true, nil
-	}
-	live, err := lookup.Get(ctx, r.APIReader, client.ObjectKeyFromObject(listener), &listenersv1alpha1.Listener{})
-	if err != nil || live == nil || live.Status == nil {
-		return false, err
-	}
-	return meta.IsStatusConditionFalse(live.Status.Conditions, after.Type), nil
 }
 
 // conditionsOnly is a status without the fields of other writers.

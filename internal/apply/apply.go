@@ -157,6 +157,17 @@ func has(object, desired any) bool {
 // last, apart from the times of conditions, if the observed object is the version for which it was sent, or any other
 // one that the cache, which lags behind, had before the result. An object that no longer exists is no error.
 func (a *Applier) ApplyStatus(ctx context.Context, observed client.Object, status any) (sent bool, _ error) {
+	return a.applyStatus(ctx, observed, status, "")
+}
+
+// ApplyStatusToVersion is ApplyStatus for a status that follows from the observed one. An object that has another
+// version by now is not changed; the error is then a conflict.
+func (a *Applier) ApplyStatusToVersion(ctx context.Context, observed client.Object, status any) (sent bool, _ error) {
+	return a.applyStatus(ctx, observed, status, observed.GetResourceVersion())
+}
+
+// applyStatus applies a status to an object, or only to this version of it.
+func (a *Applier) applyStatus(ctx context.Context, observed client.Object, status any, version string) (sent bool, _ error) {
 	kind, err := a.client.GroupVersionKindFor(observed)
 	if err != nil {
 		return false, fmt.Errorf("looking up the kind of %T: %w", observed, err)
@@ -178,6 +189,7 @@ func (a *Applier) ApplyStatus(ctx context.Context, observed client.Object, statu
 	desired.SetNamespace(observed.GetNamespace())
 	desired.SetName(observed.GetName())
 	desired.SetUID(observed.GetUID())
+	desired.SetResourceVersion(version)
 	err = a.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.manager, client.ForceOwnership)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("writing the status of %s %s: %w", kind.Kind, id.name, err)

@@ -278,6 +278,15 @@ func TestStatusIsSentOnceForAVersion(t *testing.T) {
 	if sent, err := apply.New(c, "tester").ApplyStatus(t.Context(), stale, status("a")); err != nil || !sent {
 		t.Errorf("another process: sent is %t, error %v", sent, err)
 	}
+	if _, err := applier.ApplyStatusToVersion(t.Context(), stale, status("c")); !apierrors.IsConflict(err) {
+		t.Errorf("for an old version: error %v, want a conflict", err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(listener), listener); err != nil {
+		t.Fatal(err)
+	}
+	if sent, err := applier.ApplyStatusToVersion(t.Context(), listener, status("c")); err != nil || !sent {
+		t.Errorf("for the current version: sent is %t, error %v", sent, err)
+	}
 }
 
 func TestOnlyTheGivenResourceVersionIsModified(t *testing.T) {
