@@ -38,6 +38,17 @@ func listen(t *testing.T) (open, closed int32) {
 	return ports[0], ports[1]
 }
 
+// publish makes these the addresses of the Listener and of the Pod's volume.
+func (w *world) publish(t *testing.T, addresses ...listenersv1alpha1.IngressAddress) {
+	t.Helper()
+	w.listener.Status.IngressAddresses = addresses
+	w.updateStatus(t, w.listener)
+	entry := w.podListeners.Spec.Listeners["listener"]
+	entry.IngressAddresses = addresses
+	w.podListeners.Spec.Listeners["listener"] = entry
+	w.update(t, w.podListeners)
+}
+
 func TestConnectTriesEachAddress(t *testing.T) {
 	w := newWorld(t)
 	open, closed := listen(t)
@@ -48,12 +59,7 @@ func TestConnectTriesEachAddress(t *testing.T) {
 		if ports != nil {
 			addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: "127.0.0.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: ports})
 		}
-		w.listener.Status.IngressAddresses = addresses
-		w.updateStatus(t, w.listener)
-		entry := w.podListeners.Spec.Listeners["listener"]
-		entry.IngressAddresses = addresses
-		w.podListeners.Spec.Listeners["listener"] = entry
-		w.update(t, w.podListeners)
+		w.publish(t, addresses...)
 	}
 	states := func(argument string) (states []string, problem *found) {
 		out, err := run(t, apiserver.Config(t), "connect", argument, "-n", w.namespace, "-o", "json", "--timeout", "10s")
@@ -104,13 +110,7 @@ func TestConnectSaysWhyNothingResponds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			addresses := []listenersv1alpha1.IngressAddress{{Address: "224.0.0.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 80}}}
-			w.listener.Status.IngressAddresses = addresses
-			w.updateStatus(t, w.listener)
-			entry := w.podListeners.Spec.Listeners["listener"]
-			entry.IngressAddresses = addresses
-			w.podListeners.Spec.Listeners["listener"] = entry
-			w.update(t, w.podListeners)
+			w.publish(t, listenersv1alpha1.IngressAddress{Address: "224.0.0.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 80}})
 			tc.change(t, w)
 			for _, argument := range []string{"web-0", "listener/web"} {
 				out, err := run(t, apiserver.Config(t), "connect", argument, "-n", w.namespace, "-o", "json", "--timeout", "10s")

@@ -132,6 +132,13 @@ func (x *Examination) selectorProblem(ctx context.Context, f Finding, pvc *corev
 	return problem
 }
 
+// PodsOf returns the Pods that mount a Listener, as far as the user may list them.
+func (x *Examination) PodsOf(ctx context.Context, listener *listenersv1alpha1.Listener) []corev1.Pod {
+	var pods corev1.PodList
+	x.List(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)})
+	return pods.Items
+}
+
 // Pin returns whether the node that the volume of a claim is pinned to is lost. node is nil if it does not exist.
 func Pin(pv *corev1.PersistentVolume, name string, node *corev1.Node) Finding {
 	f := Finding{Kind: "PersistentVolume", Name: pv.Name}

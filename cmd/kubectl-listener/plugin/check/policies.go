@@ -9,25 +9,39 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Policies returns the NetworkPolicies that decide which clients reach a Pod. If the user may not list them, it reports
-// that.
-func (x *Examination) Policies(ctx context.Context, pod *corev1.Pod) (selecting []networkingv1.NetworkPolicy) {
-	if pod.Spec.HostNetwork {
-		return nil // NetworkPolicies do not apply
-	}
+// Policies returns the NetworkPolicies of a namespace. If the user may not list them, it reports that.
+func (x *Examination) Policies(ctx context.Context, namespace string) []networkingv1.NetworkPolicy {
 	var list networkingv1.NetworkPolicyList
-	x.FollowAll(ctx, Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace}, &list, client.InNamespace(pod.Namespace))
-	for i := range list.Items {
-		spec := &list.Items[i].Spec
+	x.FollowAll(ctx, Finding{Kind: "NetworkPolicy", Namespace: namespace}, &list, client.InNamespace(namespace))
+	return list.Items
+}
+
+// Service returns a Service, or nil if it does not exist or the user may not read it.
+func (x *Examination) Service(ctx context.Context, key types.NamespacedName) *corev1.Service {
+	service := &corev1.Service{}
+	if x.Get(ctx, key, service) != Present {
+		return nil
+	}
+	return service
+}
+
+// Selecting returns those of the NetworkPolicies of a Pod's namespace that decide which clients reach the Pod.
+func Selecting(policies []networkingv1.NetworkPolicy, pod *corev1.Pod) (selecting []networkingv1.NetworkPolicy) {
+	if pod.Spec.HostNetwork {
+		return nil // they do not apply
+	}
+	for i := range policies {
+		spec := &policies[i].Spec
 		selector, err := metav1.LabelSelectorAsSelector(&spec.PodSelector)
 		incoming := len(spec.PolicyTypes) == 0 || slices.Contains(spec.PolicyTypes, networkingv1.PolicyTypeIngress)
 		if err == nil && incoming && selector.Matches(labels.Set(pod.Labels)) {
-			selecting = append(selecting, list.Items[i])
+			selecting = append(selecting, policies[i])
 		}
 	}
 	return selecting

@@ -25,7 +25,6 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // DefaultTimeout is how long one connection may take.
@@ -83,50 +82,53 @@ func Try(ctx context.Context, x *check.Examination, o client.Object, timeout tim
 	dialled, silent := make([]check.Finding, len(endpoints)), make([]bool, len(endpoints))
 	dial := func(i int) { dialled[i], silent[i] = endpoints[i].dial(ctx, o, timeout) }
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxConnections, len(endpoints), dial) // dial ends with ctx
+	remedies := map[*listenersv1alpha1.Listener]string{}
 	for i := range dialled {
-		if silent[i] {
-			dialled[i].Remedy = cmp.Or(remedyForSilence(ctx, x, o, &endpoints[i]), dialled[i].Remedy)
+		if !silent[i] {
+			continue
 		}
+		remedy, known := remedies[endpoints[i].listener]
+		if !known {
+			remedy = remedyForSilence(ctx, x, o, endpoints[i].listener)
+			remedies[endpoints[i].listener] = remedy
+		}
+		dialled[i].Remedy = cmp.Or(remedy, dialled[i].Remedy)
 	}
 	x.Findings = append(x.Findings, dialled...)
 }
 
-// remedyForSilence returns what to do if nothing responds at an address, or "" if neither its Listener nor
-// NetworkPolicies explain that.
-func remedyForSilence(ctx context.Context, x *check.Examination, o client.Object, e *endpoint) string {
-	ready := check.Condition(ptr.Deref(e.listener.Status, listenersv1alpha1.ListenerStatus{}).Conditions, listenersv1alpha1.ListenerReady)
+// remedyForSilence returns what to do if nothing responds at the addresses of a Listener, or "" if neither the Listener,
+// nor nodes, nor NetworkPolicies explain that.
+func remedyForSilence(ctx context.Context, x *check.Examination, o client.Object, listener *listenersv1alpha1.Listener) string {
+	ready := check.Condition(ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Conditions, listenersv1alpha1.ListenerReady)
 	if slices.Contains([]string{listenersv1alpha1.ReasonNodesNotReady, listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonReserved}, ready.Reason) {
-		return fmt.Sprintf("Listener %s says %s: %s. See why: %s", client.ObjectKeyFromObject(e.listener), ready.Reason, ready.Message, why(o))
+		return fmt.Sprintf("Listener %s says %s: %s. See why: %s", client.ObjectKeyFromObject(listener), ready.Reason, ready.Message, why(o))
 	}
-	for _, pod := range podsOf(ctx, x, o) {
+	var pods []corev1.Pod
+	if pod, ok := o.(*corev1.Pod); ok {
+		pods = []corev1.Pod{*pod}
+	} else {
+		pods = x.PodsOf(ctx, listener)
+	}
+	for i := range pods {
 		node := &corev1.Node{}
-		if x.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node) == check.Present && !claim.NodeReady(node) {
-			return fmt.Sprintf("Node %s of Pod %s is not ready, so nothing responds at its addresses: docs/lost-nodes.md", node.Name, pod.Name)
+		if x.Get(ctx, types.NamespacedName{Name: pods[i].Spec.NodeName}, node) == check.Present && !claim.NodeReady(node) {
+			return fmt.Sprintf("Node %s of Pod %s is not ready, so nothing responds at its addresses: docs/lost-nodes.md", node.Name, pods[i].Name)
 		}
-		service := &corev1.Service{}
-		if x.Get(ctx, client.ObjectKeyFromObject(e.listener), service) != check.Present {
-			service = nil
-		}
-		if policies := x.Policies(ctx, &pod); len(policies) > 0 && !check.AdmitAll(policies, &pod, service) {
+	}
+	policies := x.Policies(ctx, o.GetNamespace())
+	service := x.Service(ctx, client.ObjectKeyFromObject(listener))
+	for i := range pods {
+		if selecting := check.Selecting(policies, &pods[i]); len(selecting) > 0 && !check.AdmitAll(selecting, &pods[i], service) {
 			var all []string
-			for i := range policies {
-				all = append(all, client.ObjectKeyFromObject(&policies[i]).String())
+			for j := range selecting {
+				all = append(all, client.ObjectKeyFromObject(&selecting[j]).String())
 			}
 			return fmt.Sprintf("NetworkPolicy %s selects Pod %s, and may deny you: docs/network-policies.md. Otherwise, a firewall may drop the packets.",
-				strings.Join(all, ", "), pod.Name)
+				strings.Join(all, ", "), pods[i].Name)
 		}
 	}
 	return ""
-}
-
-// podsOf returns a Pod, or the Pods that mount a Listener.
-func podsOf(ctx context.Context, x *check.Examination, o client.Object) []corev1.Pod {
-	if pod, ok := o.(*corev1.Pod); ok {
-		return []corev1.Pod{*pod}
-	}
-	var pods corev1.PodList
-	x.List(ctx, &pods, client.InNamespace(o.GetNamespace()), client.HasLabels{names.PodMountLabel(o.GetUID())})
-	return pods.Items
 }
 
 // why returns the command that follows the path of the addresses of a Pod or a Listener.

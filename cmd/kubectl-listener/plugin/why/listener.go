@@ -20,7 +20,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
-	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
@@ -256,12 +255,8 @@ func (w *walk) readyPods(ctx context.Context, namespace string, endpointSlices [
 
 // noEndpoints returns why a Service has no endpoints. pod is the Pod that should be one of them, or nil.
 func (w *walk) noEndpoints(ctx context.Context, f check.Finding, listener *listenersv1alpha1.Listener, pod *corev1.Pod) check.Finding {
-	var pods corev1.PodList
-	w.List(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)})
-	for i := range pods.Items {
-		if pod == nil {
-			pod = &pods.Items[i]
-		}
+	if pods := w.PodsOf(ctx, listener); pod == nil && len(pods) > 0 {
+		pod = &pods[0]
 	}
 	switch {
 	case pod == nil:

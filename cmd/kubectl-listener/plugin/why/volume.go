@@ -241,15 +241,11 @@ func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 
 // policies follows the NetworkPolicies that select a Pod, each of which may deny the clients of a Listener.
 func (w *walk) policies(ctx context.Context, pod *corev1.Pod, listener string) {
-	policies := w.Policies(ctx, pod)
+	policies := check.Selecting(w.Policies(ctx, pod.Namespace), pod)
 	if len(policies) == 0 {
 		return
 	}
-	service := &corev1.Service{}
-	if w.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: listener}, service) != check.Present {
-		service = nil
-	}
-	admitted := check.AdmitAll(policies, pod, service)
+	admitted := check.AdmitAll(policies, pod, w.Service(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: listener}))
 	for i := range policies {
 		f := check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace, Name: policies[i].Name}
 		if admitted {

@@ -222,10 +222,9 @@ func (w *walk) fromListener(ctx context.Context, listener *listenersv1alpha1.Lis
 			w.pin(ctx, pv)
 		}
 	}
-	var pods corev1.PodList
-	w.List(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)})
-	for i := range pods.Items {
-		w.podAddresses(ctx, &pods.Items[i], func(_, name string) bool { return name == listener.Name })
+	pods := w.PodsOf(ctx, listener)
+	for i := range pods {
+		w.podAddresses(ctx, &pods[i], func(_, name string) bool { return name == listener.Name })
 	}
 }
 
