@@ -97,8 +97,8 @@ func Try(ctx context.Context, x *check.Examination, o client.Object, timeout tim
 	x.Findings = append(x.Findings, dialled...)
 }
 
-// remedyForSilence returns what to do if nothing responds at the addresses of a Listener, or "" if neither the Listener,
-// nor nodes, nor NetworkPolicies explain that.
+// remedyForSilence returns what to do if nothing responds at the addresses of a Listener, or "" if neither it, nor the
+// nodes of its Pods, nor NetworkPolicies explain that.
 func remedyForSilence(ctx context.Context, x *check.Examination, o client.Object, listener *listenersv1alpha1.Listener) string {
 	ready := check.Condition(ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Conditions, listenersv1alpha1.ListenerReady)
 	if slices.Contains([]string{listenersv1alpha1.ReasonNodesNotReady, listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonReserved}, ready.Reason) {
