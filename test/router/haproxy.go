@@ -131,13 +131,20 @@ func (h *haproxy) reload(ctx context.Context) error {
 	return h.await(ctx, before)
 }
 
-// stop stops HAProxy and closes its connections.
+// stop stops HAProxy and closes its connections. Its master executes itself again for a reload, and loses a signal that
+// arrives meanwhile.
 func (h *haproxy) stop() {
 	if h.cmd == nil {
 		return
 	}
-	_ = h.cmd.Process.Signal(unix.SIGTERM)
-	<-h.exited
+	for {
+		_ = h.cmd.Process.Signal(unix.SIGTERM)
+		select {
+		case <-h.exited:
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // alive returns an error if HAProxy has exited.

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	routev1 "github.com/openshift/api/route/v1"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -359,6 +360,18 @@ func TestReloadWaitsForPreviousWorkers(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 		<-answers
+	}
+}
+
+// TestStopEndsHAProxyWhileItReloads: its master may lose a signal then.
+func TestStopEndsHAProxyWhileItReloads(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		f := newFixture(t)
+		if err := f.haproxy.cmd.Process.Signal(unix.SIGUSR2); err != nil {
+			t.Fatal(err)
+		}
+		f.haproxy.stop()
 	}
 }
 
