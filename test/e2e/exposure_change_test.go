@@ -22,6 +22,7 @@ import (
 	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 	"github.com/listener-operator/listener-operator/test/cluster/traefik"
 )
 
@@ -274,4 +275,86 @@ func TestAPodMovesFromOneKindOfRoutesToTheNext(t *testing.T) {
 	change(listenersv1alpha1.ListenerClassSpec{})
 	s.awaitHosts("web-listener", "web-listener."+s.namespace+".svc.cluster.local")
 	mustAwaitDeleted(s, &gatewayv1alpha2.TCPRoute{}, s.key("web-listener-http"))
+}
+
+// TestAReplicaMovesToAnotherClass as its user does, by deleting its claim and its Pod: the claim that is created again
+// has a Listener and a Service of its own, and its Pod starts with the new address alone.
+func TestAReplicaMovesToAnotherClass(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	s.ensureRouters()
+	classes := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{"ports": unpinned(), "hosts": routed(listenersv1alpha1.RouteExposure{
+		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
+	})})
+	claimOf := func(class string) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: byClass(classes[class].Name)}, Spec: objects.ClaimSpec(""),
+		}
+	}
+	claim := claimOf("ports")
+	s.create(claim)
+	s.create(podWith("web", objects.ClaimVolume("listener", "web")))
+	p, previous := s.awaitReachable("web")
+	service := &corev1.Service{}
+	s.get(service, s.key("web"))
+
+	s.remove(claim)
+	s.remove(p)
+	mustAwaitDeleted(s, &corev1.PersistentVolumeClaim{}, s.key("web"))
+	s.create(claimOf("hosts"))
+	s.create(podWith("web", objects.ClaimVolume("listener", "web")))
+	moved := s.awaitReady("web", p)
+	host := "web." + s.namespace + "." + appsDomain
+	s.awaitFiles(openshift.apps, "listener", hostAddress(host, "http", 80))
+	s.checkStartedWith(moved, host)
+	again := &corev1.Service{}
+	s.get(again, s.key("web"))
+	if again.UID == service.UID {
+		t.Error("the Service is that of the previous class")
+	}
+	s.awaitNoAnswer(previous)
+}
+
+// TestAPodThatStartsWhileItsListenerMovesWaitsForTheNewAddress: a Pod that runs keeps the previous address until the
+// new one is known, and is then reported as outdated.
+func TestAPodThatStartsWhileItsListenerMovesWaitsForTheNewAddress(t *testing.T) {
+	t.Parallel()
+	s, other := newScenario(t), newScenario(t)
+	s.ensureRouters()
+	class := s.createClass(unpinned())
+	s.createListener("web", class, port("http", 8080, corev1.ProtocolTCP))
+	s.create(pod("first", byName("web")))
+	first := s.awaitReady("first")
+	s.awaitHosts("web", testbed.NodeIP(nodeOf(first)))
+
+	host := "web." + s.namespace + ".example.test"
+	taken := &routev1.Route{
+		ObjectMeta: metav1.ObjectMeta{Name: "taken"}, Spec: routev1.RouteSpec{Host: host, To: routev1.RouteTargetReference{Kind: "Service", Name: "web"}},
+	}
+	other.create(taken)
+	other.awaitAdmitted(taken)
+	s.patch(class, func() {
+		class.Spec = routed(listenersv1alpha1.RouteExposure{
+			Termination: listenersv1alpha1.RouteTerminationNone, HostTemplate: "{listener}.{namespace}.example.test", Ports: []string{"http"},
+		})
+	})
+	s.awaitPreviousAddress("web", testbed.NodeIP(nodeOf(first)), "HostAlreadyClaimed")
+	s.create(pod("second", byName("web")))
+	t.Logf("event: %s", s.awaitEvent("Pod", "second", listenersv1alpha1.ReasonWaitingForAddress, "HostAlreadyClaimed"))
+
+	other.remove(taken)
+	second := s.awaitReady("second")
+	s.checkStartedWith(second, host)
+	s.awaitCondition("web", listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonPodsOutdated, first.Name)
+	s.checkNotRestarted(first)
+}
+
+// checkStartedWith checks that the volume of a Pod contained this host, and no other address, when the Pod started.
+func (s *scenario) checkStartedWith(p *corev1.Pod, host string) {
+	s.Helper()
+	known := &listenersv1alpha1.PodListeners{}
+	s.get(known, s.key(listenersv1alpha1.PodListenersName(p.UID)))
+	if start := known.Spec.StartAddresses["listener"]; len(start) != 1 || start[0].Address != host {
+		s.Errorf("Pod %s started with %v, want only %s", p.Name, start, host)
+	}
 }
