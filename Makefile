@@ -152,7 +152,9 @@ test-apiserver: chromium ## Run the tests of test-unit, and those that need an A
 		$(MAKE) test-unit
 
 .PHONY: test-e2e
-test-e2e: cc ## Run the tests of the test cluster, and the end-to-end tests of the operator on one.
+test-e2e: ## Run the tests of the test cluster, and the end-to-end tests of the operator on one.
+	@# As a prerequisite it would make this target, which takes longest, the last one that make test starts.
+	@$(MAKE) --no-print-directory cc
 	@# Scenarios build what is missing, but have little time.
 	go -C test run ./cmd/cluster build-tools metallb traefik external-dns
 	MAKEFLAGS= go -C test test -race -tags e2e -p 1 ./cluster/... ./router/...

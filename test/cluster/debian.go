@@ -7,8 +7,11 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
 // cniPlugins is Debian's directory of CNI plugins.
@@ -61,11 +64,20 @@ func InstallPackage(ctx context.Context, name, program string) error {
 	return installPackages(ctx, name)
 }
 
-// installPackages installs Debian packages.
+// installPackages installs Debian packages, while no other process does.
 func installPackages(ctx context.Context, names ...string) error {
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return fmt.Errorf("missing packages: install what Debian calls %s", strings.Join(names, " "))
 	}
+	base, err := baseDir()
+	if err != nil {
+		return err
+	}
+	unlock, err := tools.Lock(ctx, filepath.Join(base, ".packages.lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	args := append([]string{"install", "-y", "--no-install-recommends"}, names...)
 	if err := aptGet(ctx, args...); err == nil {
 		return nil
@@ -95,9 +107,9 @@ func aptGet(ctx context.Context, args ...string) error {
 	return err
 }
 
-// aptGetOutput runs apt-get without interaction, and returns its output.
+// aptGetOutput runs apt-get without interaction, and returns its output. It waits while dpkg is used.
 func aptGetOutput(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-qq"}, args...)...)
+	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-qq", "-o", "DPkg::Lock::Timeout=300"}, args...)...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	var messages strings.Builder
 	cmd.Stderr = &messages
