@@ -202,7 +202,8 @@ func (a *Applier) applyStatus(ctx context.Context, observed client.Object, statu
 }
 
 // Delete deletes the observed object, but no namesake that has replaced it, and forgets what was applied: to create it
-// again is no repair. An object that no longer exists is no error.
+// again is no repair. An object that no longer exists is no error. Its kind need not be in the client's scheme: the
+// answer contains the object if it has finalizers, and only an unstructured one can be decoded without.
 func (a *Applier) Delete(ctx context.Context, observed client.Object, options ...client.DeleteOption) error {
 	kind, err := a.client.GroupVersionKindFor(observed)
 	if err != nil {
@@ -210,7 +211,11 @@ func (a *Applier) Delete(ctx context.Context, observed client.Object, options ..
 	}
 	key := client.ObjectKeyFromObject(observed)
 	options = append([]client.DeleteOption{client.Preconditions{UID: ptr.To(observed.GetUID())}}, options...)
-	if err := client.IgnoreNotFound(a.client.Delete(ctx, observed, options...)); err != nil {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kind)
+	object.SetNamespace(key.Namespace)
+	object.SetName(key.Name)
+	if err := client.IgnoreNotFound(a.client.Delete(ctx, object, options...)); err != nil {
 		return fmt.Errorf("deleting %s %s: %w", kind.Kind, key, err)
 	}
 	a.applied.Remove(identity{kind, key})

@@ -400,3 +400,25 @@ func TestUnchangedServiceIsNotAppliedAgainAfterRestart(t *testing.T) {
 		t.Errorf("managed fields of others remain: %v", whole.ManagedFields)
 	}
 }
+
+// Routes of the Gateway API are such objects if the cluster serves a version of which the operator has no Go types.
+func TestObjectWithAFinalizerIsDeletedThoughItsKindIsNotInTheScheme(t *testing.T) {
+	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
+	object := configMap(namespace, "some")
+	object.SetFinalizers([]string{"example.com/kept"})
+	if err := c.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	unknown, err := client.New(apiserver.Config(t), client.Options{Scheme: runtime.NewScheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	observed := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: object.GetName(), UID: object.GetUID()}}
+	observed.SetGroupVersionKind(object.GroupVersionKind())
+	if err := apply.New(unknown, "tester").Delete(t.Context(), observed); err != nil {
+		t.Fatal(err)
+	}
+	if observe(t, c, namespace).DeletionTimestamp == nil {
+		t.Error("the object is not being deleted")
+	}
+}
