@@ -31,12 +31,14 @@ func rule(group, resource, names string, verbs ...string) string {
 }
 
 // everyone has what Kubernetes permits every authenticated account and every ServiceAccount, by the roles
-// system:basic-user, system:discovery, system:public-info-viewer and system:service-account-issuer-discovery.
+// system:basic-user, system:discovery, system:public-info-viewer, system:service-account-issuer-discovery and
+// system:cluster-trust-bundle-discovery.
 var (
 	everyonesResources = []string{
 		rule("authentication.k8s.io", "selfsubjectreviews", "", "create"),
 		rule("authorization.k8s.io", "selfsubjectaccessreviews", "", "create"),
 		rule("authorization.k8s.io", "selfsubjectrulesreviews", "", "create"),
+		rule("certificates.k8s.io", "clustertrustbundles", "", "get", "list", "watch"),
 	}
 	everyonesPaths = []string{
 		"/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi",
@@ -90,7 +92,8 @@ func TestNodeAgentTokenOnlyReadsPodListeners(t *testing.T) {
 		t.Fatalf("%d requests were allowed and %d refused; the walk is not complete", len(w.allowed), w.refused)
 	}
 	want := []string{
-		"create selfsubjectaccessreviews", "create selfsubjectreviews", "create selfsubjectrulesreviews", "list podlisteners", "watch podlisteners",
+		"create selfsubjectaccessreviews", "create selfsubjectreviews", "create selfsubjectrulesreviews", "get clustertrustbundles",
+		"list clustertrustbundles", "list podlisteners", "watch clustertrustbundles", "watch podlisteners",
 	}
 	if diff := cmp.Diff(want, slices.Compact(slices.Sorted(slices.Values(w.allowed)))); diff != "" {
 		t.Errorf("allowed requests for resources (-want +got):\n%s", diff)
