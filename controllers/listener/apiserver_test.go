@@ -137,6 +137,17 @@ func (f *fixture) service() *corev1.Service {
 	return s
 }
 
+// assign waits for the Service, and gives it an address, as the controller of a load balancer does. The operator may
+// write meanwhile.
+func (f *fixture) assign(address corev1.LoadBalancerIngress) {
+	f.t.Helper()
+	service := &corev1.Service{}
+	f.Eventually(func() error { return f.client.Get(f.t.Context(), f.key, service) }).Should(Succeed())
+	before := service.DeepCopy()
+	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{address}
+	f.Expect(f.client.Status().Patch(f.t.Context(), service, client.MergeFrom(before))).To(Succeed())
+}
+
 func (f *fixture) change(o client.Object, change func()) {
 	f.t.Helper()
 	before := o.DeepCopyObject().(client.Object)
@@ -507,8 +518,7 @@ func TestServiceIsKeptWhenTheServiceTypeChanges(t *testing.T) {
 	service = f.service()
 	f.Expect(service.UID).To(Equal(first.UID))
 	f.Expect(service.Spec.LoadBalancerClass).To(HaveValue(Equal("example.com/lb")))
-	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}}
-	f.Expect(f.client.Status().Update(t.Context(), service)).To(Succeed())
+	f.assign(corev1.LoadBalancerIngress{Hostname: "lb.example.com"})
 	f.eventuallyAddresses("lb.example.com")
 
 	// The field is immutable while the type does not change. The rejection is reported, and the class resolves it.

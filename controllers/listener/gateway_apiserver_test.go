@@ -21,7 +21,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 )
 
-// gateways is a fixture with a client for the Gateway API, in the versions of its release 1.3.
+// gateways is a fixture with a client for the Gateway API, in versions of several releases.
 type gateways struct {
 	*fixture
 	api client.Client
@@ -87,7 +87,7 @@ func gatewayListener(name string, protocol gatewayv1.ProtocolType, port gatewayv
 		AllowedRoutes: &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: ptr.To(gatewayv1.NamespacesFromAll)}},
 	}
 	if protocol == gatewayv1.TLSProtocolType {
-		l.TLS = &gatewayv1.GatewayTLSConfig{Mode: ptr.To(gatewayv1.TLSModePassthrough)}
+		l.TLS = &gatewayv1.ListenerTLSConfig{Mode: ptr.To(gatewayv1.TLSModePassthrough)}
 	}
 	return l
 }
@@ -99,9 +99,9 @@ func parentStatus(parent gatewayv1.ParentReference, status metav1.ConditionStatu
 }
 
 // tlsRoute waits until a TLSRoute exists, and returns it.
-func (g *gateways) tlsRoute(name string) *gatewayv1alpha2.TLSRoute {
+func (g *gateways) tlsRoute(name string) *gatewayv1.TLSRoute {
 	g.t.Helper()
-	route := &gatewayv1alpha2.TLSRoute{}
+	route := &gatewayv1.TLSRoute{}
 	g.Eventually(func() error {
 		return g.api.Get(g.t.Context(), client.ObjectKey{Namespace: g.key.Namespace, Name: name}, route)
 	}).Should(Succeed())
@@ -118,7 +118,7 @@ func (g *gateways) decideTLS(name string, status metav1.ConditionStatus, reason 
 // sections returns the listeners of Gateways that the TCPRoutes of the namespace have, by the names of the routes.
 func (g *gateways) sections() map[string]string {
 	g.t.Helper()
-	var routes gatewayv1alpha2.TCPRouteList
+	var routes gatewayv1.TCPRouteList
 	g.Expect(g.api.List(g.t.Context(), &routes, client.InNamespace(g.key.Namespace))).To(Succeed())
 	sections := map[string]string{}
 	for _, r := range routes.Items {
@@ -130,7 +130,7 @@ func (g *gateways) sections() map[string]string {
 // acceptTCP accepts a TCPRoute.
 func (g *gateways) acceptTCP(name string) {
 	g.t.Helper()
-	route := &gatewayv1alpha2.TCPRoute{}
+	route := &gatewayv1.TCPRoute{}
 	g.Expect(g.api.Get(g.t.Context(), client.ObjectKey{Namespace: g.key.Namespace, Name: name}, route)).To(Succeed())
 	route.Status.RouteStatus = parentStatus(route.Spec.ParentRefs[0], metav1.ConditionTrue, "Accepted")
 	g.Expect(g.api.Status().Update(g.t.Context(), route)).To(Succeed())
@@ -180,7 +180,7 @@ func TestHostOfATLSRouteIsReportedWhileAGatewayServesIt(t *testing.T) {
 	l = g.eventuallyAddresses("192.0.2.2")
 	g.Expect(l.Status.IngressAddresses[0].Ports).To(Equal(map[string]int32{"http": 9001}))
 	g.Eventually(func() bool {
-		return apierrors.IsNotFound(g.api.Get(t.Context(), client.ObjectKeyFromObject(first), &gatewayv1alpha2.TLSRoute{}))
+		return apierrors.IsNotFound(g.api.Get(t.Context(), client.ObjectKeyFromObject(first), &gatewayv1.TLSRoute{}))
 	}, "30s").Should(BeTrue(), "the former route is removed after its grace period")
 
 	// The Gateway API is removed with all its objects, and returns.
@@ -200,13 +200,13 @@ func TestEachListenerHasAPortOfTheGatewayForItself(t *testing.T) {
 		listeners = append(listeners, gatewayListener(fmt.Sprintf("tcp-%d", i), gatewayv1.TCPProtocolType, gatewayv1.PortNumber(9000+i)))
 	}
 	gateway := g.createGateway(listeners...)
-	foreign := &gatewayv1alpha2.TCPRoute{
+	foreign := &gatewayv1.TCPRoute{
 		ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: "foreign"},
-		Spec: gatewayv1alpha2.TCPRouteSpec{
+		Spec: gatewayv1.TCPRouteSpec{
 			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{
 				Namespace: ptr.To[gatewayv1.Namespace](metav1.NamespaceDefault), Name: gatewayv1.ObjectName(g.edge), SectionName: ptr.To[gatewayv1.SectionName]("tcp-3"),
 			}}},
-			Rules: []gatewayv1alpha2.TCPRouteRule{{BackendRefs: []gatewayv1.BackendRef{{BackendObjectReference: gatewayv1.BackendObjectReference{
+			Rules: []gatewayv1.TCPRouteRule{{BackendRefs: []gatewayv1.BackendRef{{BackendObjectReference: gatewayv1.BackendObjectReference{
 				Name: "other", Port: ptr.To[gatewayv1.PortNumber](80),
 			}}}}},
 		},
@@ -255,7 +255,7 @@ func TestEachListenerHasAPortOfTheGatewayForItself(t *testing.T) {
 	g.createListener(func(l *listenersv1alpha1.Listener) { l.Name = "later" })
 	g.key.Name = "later"
 	g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNoGatewayListener)
-	deleted := &gatewayv1alpha2.TCPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: refused + "-http"}}
+	deleted := &gatewayv1.TCPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: refused + "-http"}}
 	g.Expect(g.api.Delete(t.Context(), deleted)).To(Succeed())
 	g.Eventually(g.sections).Should(HaveKeyWithValue(refused+"-http", "tcp-8"))
 	g.Expect(g.sections()).NotTo(HaveKey("later-http"))
@@ -286,13 +286,13 @@ func TestARouteThatTheGatewayDoesNotAllowTakesNoPort(t *testing.T) {
 		g.Expect(admin.Update(t.Context(), namespace)).To(Succeed())
 	}
 	other := apiserver.Namespace(t)
-	foreign := &gatewayv1alpha2.TCPRoute{
+	foreign := &gatewayv1.TCPRoute{
 		ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "foreign"},
-		Spec: gatewayv1alpha2.TCPRouteSpec{
+		Spec: gatewayv1.TCPRouteSpec{
 			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{
 				Namespace: ptr.To[gatewayv1.Namespace](metav1.NamespaceDefault), Name: gatewayv1.ObjectName(g.edge), SectionName: ptr.To[gatewayv1.SectionName]("tcp-0"),
 			}}},
-			Rules: []gatewayv1alpha2.TCPRouteRule{{BackendRefs: []gatewayv1.BackendRef{{BackendObjectReference: gatewayv1.BackendObjectReference{
+			Rules: []gatewayv1.TCPRouteRule{{BackendRefs: []gatewayv1.BackendRef{{BackendObjectReference: gatewayv1.BackendObjectReference{
 				Name: "other", Port: ptr.To[gatewayv1.PortNumber](80),
 			}}}}},
 		},
@@ -311,30 +311,29 @@ func TestARouteThatTheGatewayDoesNotAllowTakesNoPort(t *testing.T) {
 func TestRoutesFollowTheVersionsThatAreServed(t *testing.T) {
 	g := newGateways(t, listenersv1alpha1.GatewayRouteKindTCP)
 	g.serve(t)
-	g.createGateway(gatewayListener("a", gatewayv1.TCPProtocolType, 9001), gatewayListener("b", gatewayv1.TCPProtocolType, 9002))
-	g.createListener(nil)
-	g.Eventually(g.sections).Should(Equal(map[string]string{"web-http": "a"}))
-	g.acceptTCP("web-http")
-	g.eventuallyAddresses("192.0.2.1")
-
-	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: string(crds.TCPRoutes)}}
 	defer crds.Remove(t, g.client, crds.TCPRoutes)
-	changeVersions := func(change func(*apiextensionsv1.CustomResourceDefinitionSpec)) {
+	serveOnly := func(version string) {
 		t.Helper()
+		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: string(crds.TCPRoutes)}}
 		g.Eventually(func() error {
 			g.Expect(g.api.Get(t.Context(), client.ObjectKeyFromObject(crd), crd)).To(Succeed())
-			change(&crd.Spec)
+			for i := range crd.Spec.Versions {
+				crd.Spec.Versions[i].Served = crd.Spec.Versions[i].Name == version
+			}
 			return g.api.Update(t.Context(), crd)
 		}).Should(Succeed())
 	}
-	changeVersions(func(s *apiextensionsv1.CustomResourceDefinitionSpec) {
-		crd.Annotations["api-approved.kubernetes.io"] = "unapproved, a test"
-		s.Versions = append(s.Versions, *s.Versions[0].DeepCopy())
-		s.Versions[1].Name, s.Versions[1].Storage = "v1", false
-	})
-	changeVersions(func(s *apiextensionsv1.CustomResourceDefinitionSpec) {
-		s.Versions[0].Served = false
-	})
+	serveOnly("v1alpha2")
+	g.createGateway(gatewayListener("a", gatewayv1.TCPProtocolType, 9001), gatewayListener("b", gatewayv1.TCPProtocolType, 9002))
+	g.createListener(nil)
+	first := &gatewayv1alpha2.TCPRoute{}
+	g.Eventually(func() error {
+		return g.api.Get(t.Context(), client.ObjectKey{Namespace: g.key.Namespace, Name: "web-http"}, first)
+	}).Should(Succeed())
+	first.Status.RouteStatus = parentStatus(first.Spec.ParentRefs[0], metav1.ConditionTrue, "Accepted")
+	g.Expect(g.api.Status().Update(t.Context(), first)).To(Succeed())
+	g.eventuallyAddresses("192.0.2.1")
+	serveOnly("v1")
 
 	// The route is the same one, and changes are still written and noticed.
 	g.createListener(func(l *listenersv1alpha1.Listener) { l.Name = "second" })

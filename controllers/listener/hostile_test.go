@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
@@ -39,7 +38,7 @@ func TestARouteOfAnotherNamespaceCannotHide(t *testing.T) {
 		Namespace: "theirs", Name: "theirs", UID: "theirs", Finalizers: []string{"example.com/stay"},
 		OwnerReferences: newState(listenersv1alpha1.ServiceTypeClusterIP).service.OwnerReferences,
 	}
-	tcp, udp := &gatewayv1alpha2.TCPRoute{ObjectMeta: meta}, &gatewayv1alpha2.UDPRoute{ObjectMeta: meta}
+	tcp, udp := &gatewayv1.TCPRoute{ObjectMeta: meta}, &gatewayv1.UDPRoute{ObjectMeta: meta}
 	tcp.Spec.ParentRefs, udp.Spec.ParentRefs = toGateway, toGateway
 	for kind, theirs := range map[listenersv1alpha1.GatewayRouteKind]client.Object{
 		listenersv1alpha1.GatewayRouteKindTCP: tcp, listenersv1alpha1.GatewayRouteKindUDP: udp,
@@ -63,7 +62,7 @@ func TestARouteOfATenantPublishesNoHost(t *testing.T) {
 	status := gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{{
 		ParentRef: toGateway[0], Conditions: []metav1.Condition{{Type: string(gatewayv1.RouteConditionAccepted), Status: metav1.ConditionTrue}},
 	}}}
-	tls, http := &gatewayv1alpha2.TLSRoute{ObjectMeta: meta}, &gatewayv1.HTTPRoute{ObjectMeta: meta}
+	tls, http := &gatewayv1.TLSRoute{ObjectMeta: meta}, &gatewayv1.HTTPRoute{ObjectMeta: meta}
 	tls.Spec.ParentRefs, tls.Spec.Hostnames, tls.Status.RouteStatus = toGateway, hosts, status
 	http.Spec.ParentRefs, http.Spec.Hostnames, http.Status.RouteStatus = toGateway, hosts, status
 	for protocol, theirs := range map[gatewayv1.ProtocolType]client.Object{gatewayv1.TLSProtocolType: tls, gatewayv1.HTTPProtocolType: http} {

@@ -47,7 +47,7 @@ func TestAListenerIsPublishedByName(t *testing.T) {
 	f.Expect(f.service().Annotations).To(Equal(map[string]string{
 		names.AnnotationHostname: host, names.AnnotationPod: "kafka-2", "example.com/ttl": "10", "example.com/replica": "2 of web",
 	}))
-	f.assign("192.0.2.1")
+	f.assign(corev1.LoadBalancerIngress{IP: "192.0.2.1"})
 	l := f.eventuallyAddresses(host, "192.0.2.1")
 	f.Expect(l.Status.IngressAddresses[0]).To(Equal(listenersv1alpha1.IngressAddress{
 		Address: host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80},

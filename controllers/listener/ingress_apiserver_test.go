@@ -115,9 +115,7 @@ func TestATenantCannotPublishAHostByAnIngressOfItsOwn(t *testing.T) {
 	f.Eventually(f.idle).Should(BeTrue())
 	f.Expect(f.listener().Status.IngressAddresses).To(BeEmpty())
 
-	service := f.service()
-	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.2"}}
-	f.Expect(f.client.Status().Update(t.Context(), service)).To(Succeed())
+	f.assign(corev1.LoadBalancerIngress{IP: "192.0.2.2"})
 	f.eventuallyAddresses("192.0.2.2")
 	f.Eventually(func() bool {
 		return apierrors.IsNotFound(f.client.Get(t.Context(), client.ObjectKeyFromObject(theirs), &networkingv1.Ingress{}))

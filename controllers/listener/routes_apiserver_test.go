@@ -151,9 +151,7 @@ func TestPreviousExposureStaysUntilTheNewAddressesAreComplete(t *testing.T) {
 	f.eventuallyAddresses(f.generated("web-http"))
 	f.Expect(f.listener().Status.Conditions[1].Message).To(ContainSubstring(f.generated("web-http") + " through the previous exposure, until that of ListenerClass " + f.class.Name + " is complete: "))
 	f.route("web-http")
-	service = f.service()
-	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}}
-	f.Expect(f.client.Status().Update(t.Context(), service)).To(Succeed())
+	f.assign(corev1.LoadBalancerIngress{Hostname: "lb.example.com"})
 	f.eventuallyAddresses("lb.example.com")
 	f.Eventually(func() error {
 		return f.client.Get(t.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: "web-http"}, &routev1.Route{})

@@ -48,14 +48,6 @@ func (f *fixture) eventuallySharedPorts() map[string]int32 {
 	return numbers
 }
 
-// assign makes the Service one with an address, as the controller of a load balancer does.
-func (f *fixture) assign(address string) {
-	f.t.Helper()
-	service := f.service()
-	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
-	f.Expect(f.client.Status().Update(f.t.Context(), service)).To(Succeed())
-}
-
 // TestListenersOfAllNamespacesShareAnAddress: as many Listeners as the range has numbers, created at the same time in
 // two namespaces, each get one. It stays when the Service is deleted and when the operator restarts, although another
 // Listener waits for a number, which gets the first one that is free.
@@ -82,7 +74,7 @@ func TestListenersOfAllNamespacesShareAnAddress(t *testing.T) {
 			f.Expect(listeners).NotTo(HaveKey(number))
 			listeners[number] = f.key
 		}
-		f.assign("192.0.2.1")
+		f.assign(corev1.LoadBalancerIngress{IP: "192.0.2.1"})
 		l := f.eventuallyAddresses("192.0.2.1")
 		f.Expect(l.Status.IngressAddresses[0].Ports).To(Equal(before[f.key]))
 		f.Expect(l.Status.NodePorts).To(BeNil())
@@ -162,7 +154,7 @@ func TestAClassBeginsAndCeasesToShareAnAddress(t *testing.T) {
 	f := newFixture(t, nil, spec)
 	f.createListener(nil)
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForLoadBalancer)
-	f.assign("192.0.2.1")
+	f.assign(corev1.LoadBalancerIngress{IP: "192.0.2.1"})
 	f.eventuallyAddresses("192.0.2.1")
 	uid := f.service().UID
 	ports := func() map[string]int32 { return f.listener().Status.IngressAddresses[0].Ports }

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
@@ -258,7 +257,7 @@ func TestAPodMovesFromOneKindOfRoutesToTheNext(t *testing.T) {
 	change(s.byGateway(listenersv1alpha1.GatewayRouteKindHTTP, template, "http"))
 	s.awaitReady("web")
 	s.awaitByHost("http", hostAddress(host, "http", traefik.HTTPPort), "web")
-	mustAwaitDeleted(s, &gatewayv1alpha2.UDPRoute{}, s.key("web-listener-echo"))
+	mustAwaitDeleted(s, &gatewayv1.UDPRoute{}, s.key("web-listener-echo"))
 
 	change(s.byGateway(listenersv1alpha1.GatewayRouteKindTLS, template, "https"))
 	s.awaitByHost("https", hostAddress(host, "https", traefik.TLSPort), "web")
@@ -270,11 +269,11 @@ func TestAPodMovesFromOneKindOfRoutesToTheNext(t *testing.T) {
 	}
 	s.awaitAnswer(own, "web")
 	s.awaitFilesAt(own, own)
-	mustAwaitDeleted(s, &gatewayv1alpha2.TLSRoute{}, s.key("web-listener-https"))
+	mustAwaitDeleted(s, &gatewayv1.TLSRoute{}, s.key("web-listener-https"))
 
 	change(listenersv1alpha1.ListenerClassSpec{})
 	s.awaitHosts("web-listener", "web-listener."+s.namespace+".svc.cluster.local")
-	mustAwaitDeleted(s, &gatewayv1alpha2.TCPRoute{}, s.key("web-listener-http"))
+	mustAwaitDeleted(s, &gatewayv1.TCPRoute{}, s.key("web-listener-http"))
 }
 
 // TestAReplicaMovesToAnotherClass as its user does, by deleting its claim and its Pod: the claim that is created again

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/test/cluster/metallb"
@@ -36,7 +35,7 @@ func gatewayListener(name string, protocol gatewayv1.ProtocolType, port int) gat
 		AllowedRoutes: &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: ptr.To(gatewayv1.NamespacesFromAll)}},
 	}
 	if protocol == gatewayv1.TLSProtocolType {
-		l.TLS = &gatewayv1.GatewayTLSConfig{Mode: ptr.To(gatewayv1.TLSModePassthrough)}
+		l.TLS = &gatewayv1.ListenerTLSConfig{Mode: ptr.To(gatewayv1.TLSModePassthrough)}
 	}
 	return l
 }
@@ -101,7 +100,7 @@ func TestEachReplicaIsReachedThroughAGatewayByItsHost(t *testing.T) {
 	}
 
 	s.removeReplica(set, 2)
-	mustAwaitDeleted(s, &gatewayv1alpha2.TLSRoute{}, s.key("listener-broker-2-https"))
+	mustAwaitDeleted(s, &gatewayv1.TLSRoute{}, s.key("listener-broker-2-https"))
 }
 
 // TestEachReplicaIsReachedThroughAGatewayByItsPort: at a port of the Gateway for itself. A replica for which there is
@@ -157,13 +156,13 @@ func TestEachReplicaIsReachedThroughAGatewayByItsPort(t *testing.T) {
 
 	// A route is deleted while the operator restarts.
 	_, awaitRestart := s.killOperator()
-	deleted := &gatewayv1alpha2.TCPRoute{}
+	deleted := &gatewayv1.TCPRoute{}
 	s.get(deleted, s.key("listener-broker-1-http"))
 	s.remove(deleted)
-	mustAwait(s, &gatewayv1alpha2.TCPRoute{}, s.key(deleted.Name), func(again *gatewayv1alpha2.TCPRoute) bool { return again.UID != deleted.UID })
+	mustAwait(s, &gatewayv1.TCPRoute{}, s.key(deleted.Name), func(again *gatewayv1.TCPRoute) bool { return again.UID != deleted.UID })
 	awaitRestart()
 	reach()
 
 	s.removeReplica(set, 2)
-	mustAwaitDeleted(s, &gatewayv1alpha2.TCPRoute{}, s.key("listener-broker-2-http"))
+	mustAwaitDeleted(s, &gatewayv1.TCPRoute{}, s.key("listener-broker-2-http"))
 }

@@ -32,7 +32,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -114,7 +113,7 @@ func newClient(c *cluster.Cluster) (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme,
-		routev1.Install, gatewayv1.Install, gatewayv1alpha2.Install,
+		routev1.Install, gatewayv1.Install,
 		operatorsv1.AddToScheme, operatorsv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {

@@ -11,15 +11,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/perport"
 )
+
+var groupVersion = schema.GroupVersion(gatewayv1.GroupVersion)
 
 // routes are the routes of a backend, which are of one kind.
 type routes struct {
@@ -30,28 +30,21 @@ type routes struct {
 	protocols []gatewayv1.ProtocolType
 	// ownPort states that a route has a listener of the Gateway for itself, rather than a host.
 	ownPort bool
-	// empty and emptyList are the Go types. They are those of v1alpha2 for kinds that have none in the release of the
-	// Go module: the fields that the operator uses are the same.
-	empty, emptyList runtime.Object
 }
 
 // kinds are the routes of each kind, without what follows from the kind.
 var kinds = map[listenersv1alpha1.GatewayRouteKind]routes{
 	listenersv1alpha1.GatewayRouteKindTLS: {
 		protocols: []gatewayv1.ProtocolType{gatewayv1.TLSProtocolType}, otherVersions: []string{"v1alpha3", "v1alpha2"},
-		empty: &gatewayv1alpha2.TLSRoute{}, emptyList: &gatewayv1alpha2.TLSRouteList{},
 	},
 	listenersv1alpha1.GatewayRouteKindHTTP: {
 		protocols: []gatewayv1.ProtocolType{gatewayv1.HTTPProtocolType, gatewayv1.HTTPSProtocolType},
-		empty:     &gatewayv1.HTTPRoute{}, emptyList: &gatewayv1.HTTPRouteList{},
 	},
 	listenersv1alpha1.GatewayRouteKindTCP: {
 		protocols: []gatewayv1.ProtocolType{gatewayv1.TCPProtocolType}, otherVersions: []string{"v1alpha2"}, ownPort: true,
-		empty: &gatewayv1alpha2.TCPRoute{}, emptyList: &gatewayv1alpha2.TCPRouteList{},
 	},
 	listenersv1alpha1.GatewayRouteKindUDP: {
 		protocols: []gatewayv1.ProtocolType{gatewayv1.UDPProtocolType}, otherVersions: []string{"v1alpha2"}, ownPort: true,
-		empty: &gatewayv1alpha2.UDPRoute{}, emptyList: &gatewayv1alpha2.UDPRouteList{},
 	},
 }
 
@@ -75,7 +68,7 @@ func Backend(kind listenersv1alpha1.GatewayRouteKind) *exposure.Backend {
 		Kind:    b.generated(),
 		Objects: b.objects,
 		Reads: &exposure.Kind{
-			GroupVersionKind: gatewayv1.SchemeGroupVersion.WithKind("Gateway"),
+			GroupVersionKind: groupVersion.WithKind("Gateway"),
 			Resource:         "gateways",
 			Trim:             trimGateway,
 			AddToScheme:      gatewayv1.Install,
@@ -86,7 +79,7 @@ func Backend(kind listenersv1alpha1.GatewayRouteKind) *exposure.Backend {
 }
 
 // gvk returns the kind of the routes in the version that is preferred.
-func (b routes) gvk() schema.GroupVersionKind { return gatewayv1.SchemeGroupVersion.WithKind(b.Kind) }
+func (b routes) gvk() schema.GroupVersionKind { return groupVersion.WithKind(b.Kind) }
 
 // references returns the Gateways that the class and the existing routes name.
 func (b routes) references(class *listenersv1alpha1.ListenerClass, objects []exposure.Object) []gatewayName {
@@ -117,13 +110,9 @@ func (b routes) generated() *exposure.Kind {
 		OtherVersions:    b.otherVersions,
 		Resource:         strings.ToLower(b.Plural),
 		Exclusive:        b.ownPort,
-		AddToScheme: func(scheme *runtime.Scheme) error {
-			scheme.AddKnownTypeWithName(b.gvk(), b.empty)
-			scheme.AddKnownTypeWithName(gatewayv1.SchemeGroupVersion.WithKind(b.Kind+"List"), b.emptyList)
-			return gatewayv1.Install(scheme)
-		},
-		ForeignReason:  listenersv1alpha1.ReasonForeignGatewayRoute,
-		RejectedReason: listenersv1alpha1.ReasonGatewayRouteRejected,
+		AddToScheme:      gatewayv1.Install,
+		ForeignReason:    listenersv1alpha1.ReasonForeignGatewayRoute,
+		RejectedReason:   listenersv1alpha1.ReasonGatewayRouteRejected,
 	}
 	if b.ownPort {
 		kind.Trim = trimRoute
@@ -137,7 +126,7 @@ func (b routes) generated() *exposure.Kind {
 func trimGateway(o exposure.Object) {
 	gateway := o.(*gatewayv1.Gateway)
 	gateway.Annotations, gateway.Labels = nil, nil
-	gateway.Spec.Addresses, gateway.Spec.Infrastructure, gateway.Spec.BackendTLS = nil, nil, nil
+	gateway.Spec.Addresses, gateway.Spec.Infrastructure, gateway.Spec.TLS = nil, nil, nil
 	for i := range gateway.Spec.Listeners {
 		gateway.Spec.Listeners[i].TLS = nil
 	}
@@ -158,9 +147,9 @@ func trimRoute(o exposure.Object) {
 	o.SetAnnotations(nil)
 	o.SetLabels(nil)
 	switch route := o.(type) {
-	case *gatewayv1alpha2.TCPRoute:
-		route.Spec.Rules, route.Status = nil, gatewayv1alpha2.TCPRouteStatus{}
-	case *gatewayv1alpha2.UDPRoute:
-		route.Spec.Rules, route.Status = nil, gatewayv1alpha2.UDPRouteStatus{}
+	case *gatewayv1.TCPRoute:
+		route.Spec.Rules, route.Status = nil, gatewayv1.TCPRouteStatus{}
+	case *gatewayv1.UDPRoute:
+		route.Spec.Rules, route.Status = nil, gatewayv1.UDPRouteStatus{}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -111,10 +110,10 @@ func parentOf(section gatewayv1.SectionName) gatewayv1.ParentReference {
 }
 
 // tcpRoute returns a route with a listener of the Gateway. It was created at a second.
-func tcpRoute(namespace, name string, section gatewayv1.SectionName, created int64) *gatewayv1alpha2.TCPRoute {
-	return &gatewayv1alpha2.TCPRoute{
+func tcpRoute(namespace, name string, section gatewayv1.SectionName, created int64) *gatewayv1.TCPRoute {
+	return &gatewayv1.TCPRoute{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.Unix(created, 0)},
-		Spec:       gatewayv1alpha2.TCPRouteSpec{CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{parentOf(section)}}},
+		Spec:       gatewayv1.TCPRouteSpec{CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{parentOf(section)}}},
 	}
 }
 
@@ -153,7 +152,7 @@ func sections(t *testing.T, l *input) map[string]string {
 	}
 	got := map[string]string{}
 	for _, d := range desired {
-		var route gatewayv1alpha2.TCPRoute
+		var route gatewayv1.TCPRoute
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object, &route); err != nil {
 			t.Fatal(err)
 		}
@@ -318,20 +317,20 @@ func observed(kind listenersv1alpha1.GatewayRouteKind, port string, host gateway
 	common, status := gatewayv1.CommonRouteSpec{ParentRefs: parents}, accepted(parents...)
 	switch kind {
 	case listenersv1alpha1.GatewayRouteKindTLS:
-		return &gatewayv1alpha2.TLSRoute{ObjectMeta: meta, Spec: gatewayv1alpha2.TLSRouteSpec{CommonRouteSpec: common, Hostnames: []gatewayv1.Hostname{host}}, Status: gatewayv1alpha2.TLSRouteStatus{RouteStatus: status}}
+		return &gatewayv1.TLSRoute{ObjectMeta: meta, Spec: gatewayv1.TLSRouteSpec{CommonRouteSpec: common, Hostnames: []gatewayv1.Hostname{host}}, Status: gatewayv1.TLSRouteStatus{RouteStatus: status}}
 	case listenersv1alpha1.GatewayRouteKindHTTP:
 		return &gatewayv1.HTTPRoute{ObjectMeta: meta, Spec: gatewayv1.HTTPRouteSpec{CommonRouteSpec: common, Hostnames: []gatewayv1.Hostname{host}}, Status: gatewayv1.HTTPRouteStatus{RouteStatus: status}}
 	case listenersv1alpha1.GatewayRouteKindTCP:
-		return &gatewayv1alpha2.TCPRoute{ObjectMeta: meta, Spec: gatewayv1alpha2.TCPRouteSpec{CommonRouteSpec: common}, Status: gatewayv1alpha2.TCPRouteStatus{RouteStatus: status}}
+		return &gatewayv1.TCPRoute{ObjectMeta: meta, Spec: gatewayv1.TCPRouteSpec{CommonRouteSpec: common}, Status: gatewayv1.TCPRouteStatus{RouteStatus: status}}
 	default:
-		return &gatewayv1alpha2.UDPRoute{ObjectMeta: meta, Spec: gatewayv1alpha2.UDPRouteSpec{CommonRouteSpec: common}, Status: gatewayv1alpha2.UDPRouteStatus{RouteStatus: status}}
+		return &gatewayv1.UDPRoute{ObjectMeta: meta, Spec: gatewayv1.UDPRouteSpec{CommonRouteSpec: common}, Status: gatewayv1.UDPRouteStatus{RouteStatus: status}}
 	}
 }
 
 // withStatus returns a TLSRoute of port http with these conditions.
 func withConditions(conditions ...metav1.Condition) func(*input) {
 	return func(l *input) {
-		route := observed(listenersv1alpha1.GatewayRouteKindTLS, "http", "a.example.com", parentOf("")).(*gatewayv1alpha2.TLSRoute)
+		route := observed(listenersv1alpha1.GatewayRouteKindTLS, "http", "a.example.com", parentOf("")).(*gatewayv1.TLSRoute)
 		route.Status.Parents[0].Conditions = conditions
 		l.Objects, l.Class.Spec.Ports = []exposure.Object{route}, []string{"http"}
 	}
@@ -417,11 +416,11 @@ func TestAddressesAreThoseThatGatewaysServe(t *testing.T) {
 		}, nil, waiting, "Accepted of its listener tls is false: UnsupportedProtocol"},
 		"decided for another parent": {tls, func(l *input) {
 			withGateway(nil)(l)
-			l.Objects[0].(*gatewayv1alpha2.TLSRoute).Status.Parents[0].ParentRef.Name = "other"
+			l.Objects[0].(*gatewayv1.TLSRoute).Status.Parents[0].ParentRef.Name = "other"
 		}, nil, waiting, "has not accepted the route yet"},
 		"decided for another listener of the Gateway": {tls, func(l *input) {
 			withGateway(nil)(l)
-			l.Objects[0].(*gatewayv1alpha2.TLSRoute).Spec.ParentRefs = []gatewayv1.ParentReference{parentOf("tls")}
+			l.Objects[0].(*gatewayv1.TLSRoute).Spec.ParentRefs = []gatewayv1.ParentReference{parentOf("tls")}
 		}, nil, waiting, "has not accepted the route yet"},
 		"not allowed":         {tls, withConditions(condition("Accepted", "NotAllowedByListeners")), nil, rejected, "Accepted is false: NotAllowedByListeners: because; an administrator of the Gateway has to allow the namespace"},
 		"no ReferenceGrant":   {tls, withConditions(ok, condition("ResolvedRefs", "RefNotPermitted")), nil, rejected, "ResolvedRefs is false: RefNotPermitted: because; a ReferenceGrant in the namespace"},
@@ -466,8 +465,8 @@ func TestAddressesAreThoseThatGatewaysServe(t *testing.T) {
 // A cluster may have many routes of others, and the status of a Gateway changes with each route.
 func TestObjectsOfOthersAreTrimmed(t *testing.T) {
 	kinds := gateway.Backend(listenersv1alpha1.GatewayRouteKindTCP).Kinds()
-	route := observed(listenersv1alpha1.GatewayRouteKindTCP, "http", "", parentOf("tcp-1")).(*gatewayv1alpha2.TCPRoute)
-	route.Annotations, route.Spec.Rules = map[string]string{"a": "b"}, []gatewayv1alpha2.TCPRouteRule{{}}
+	route := observed(listenersv1alpha1.GatewayRouteKindTCP, "http", "", parentOf("tcp-1")).(*gatewayv1.TCPRoute)
+	route.Annotations, route.Spec.Rules = map[string]string{"a": "b"}, []gatewayv1.TCPRouteRule{{}}
 	kinds[0].Trim(route)
 	if diff := cmp.Diff(tcpRoute("shop", "web-http", "tcp-1", 0).Spec, route.Spec); diff != "" || route.Annotations != nil || len(route.Status.Parents) > 0 {
 		t.Errorf("a trimmed route has %v, %v (-want +got):\n%s", route.Annotations, route.Status, diff)

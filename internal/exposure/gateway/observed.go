@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
@@ -34,13 +33,13 @@ func (r route) host() string {
 
 func routeOf(o exposure.Object) route {
 	switch r := o.(type) {
-	case *gatewayv1alpha2.TLSRoute:
+	case *gatewayv1.TLSRoute:
 		return route{r, r.Spec.ParentRefs, r.Spec.Hostnames, r.Status.Parents}
 	case *gatewayv1.HTTPRoute:
 		return route{r, r.Spec.ParentRefs, r.Spec.Hostnames, r.Status.Parents}
-	case *gatewayv1alpha2.TCPRoute:
+	case *gatewayv1.TCPRoute:
 		return route{r, r.Spec.ParentRefs, nil, r.Status.Parents}
-	case *gatewayv1alpha2.UDPRoute:
+	case *gatewayv1.UDPRoute:
 		return route{r, r.Spec.ParentRefs, nil, r.Status.Parents}
 	default:
 		return route{Object: o}
