@@ -169,7 +169,7 @@ test-faults: ## Let parts of a cluster fail under load, and write the table in d
 	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestFaultsUnderLoad$$|^TestASharedAddress' ./e2e -faults all -faults.report
 
 # The scenarios are those that every product relies on. Building one version takes about six minutes, once.
-KUBERNETES_VERSIONS ?= 1.33 1.34 1.35 1.36
+KUBERNETES_VERSIONS ?= 1.33 1.34 1.35 1.36 1.37
 CORE_SCENARIOS := EachReplicaIsReachedAtItsOwnAddress|ABrokerThatMoves|AnAddressFollows|ThreeReplicasShareOneListener|$\
 	AnEphemeralVolume|TwoListenersInOnePod|ADeletedService|APinnedVolume|DeletedPodListeners|TheKubeletRestarts|$\
 	ANodeRestarts|DeletionOfTheConfiguration

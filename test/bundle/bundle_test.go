@@ -48,7 +48,7 @@ func csv(t *testing.T) *operatorsv1alpha1.ClusterServiceVersion {
 }
 
 func TestValidatorsFindNoErrorsOrWarnings(t *testing.T) {
-	objects := append(load(t).ObjectsToValidate(), map[string]string{"k8s-version": "1.36"})
+	objects := append(load(t).ObjectsToValidate(), map[string]string{"k8s-version": "1.37"})
 	for name, v := range map[string]interfaces.Validator{
 		"ClusterServiceVersion":    validation.ClusterServiceVersionValidator,
 		"CustomResourceDefinition": validation.CustomResourceDefinitionValidator,

@@ -23,7 +23,7 @@ func TestOperatorSDKValidatesBundle(t *testing.T) {
 	t.Setenv("PATH", t.TempDir()) // without docker
 	// Every optional validator has the label "name".
 	cmd := exec.CommandContext(t.Context(), sdk, "bundle", "validate", dir,
-		"--select-optional=name", "--optional-values=k8s-version=1.36", "--output=json-alpha1")
+		"--select-optional=name", "--optional-values=k8s-version=1.37", "--output=json-alpha1")
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()
 	if err != nil {

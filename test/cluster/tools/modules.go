@@ -28,8 +28,9 @@ func (s Set) withCopies(ctx context.Context, source, dir string) (modFile string
 		}
 	}
 	edit := []string{"mod", "edit"}
-	copied := slices.Collect(maps.Keys(s.Missing))
-	for _, module := range slices.AppendSeq(copied, maps.Keys(s.Changed)) {
+	copied := slices.AppendSeq(slices.Collect(maps.Keys(s.Missing)), maps.Keys(s.Changed))
+	slices.Sort(copied)
+	for _, module := range slices.Compact(copied) {
 		original, err := downloadModule(ctx, source, module)
 		if err != nil {
 			return "", err
@@ -48,7 +49,7 @@ func (s Set) withCopies(ctx context.Context, source, dir string) (modFile string
 var errUnchanged = errors.New("nothing to change")
 
 // copyModule copies the directory of a module, adds empty files, and changes others.
-func copyModule(from, to string, files []string, changes map[string]Change) error {
+func copyModule(from, to string, files []string, changes map[string][]Change) error {
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
 		return err
 	}
@@ -61,21 +62,27 @@ func copyModule(from, to string, files []string, changes map[string]Change) erro
 			return err
 		}
 	}
-	for name, change := range changes {
-		path := filepath.Join(to, filepath.FromSlash(name))
-		old, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		changed := strings.ReplaceAll(string(old), change.From, change.To)
-		if changed == string(old) {
-			return fmt.Errorf("%s: %w", name, errUnchanged)
-		}
-		if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
+	for name, list := range changes {
+		if err := changeFile(filepath.Join(to, filepath.FromSlash(name)), list); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func changeFile(path string, changes []Change) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	text := string(data)
+	for _, change := range changes {
+		if !strings.Contains(text, change.From) {
+			return fmt.Errorf("%s: %w: it does not contain %q", path, errUnchanged, change.From)
+		}
+		text = strings.ReplaceAll(text, change.From, change.To)
+	}
+	return os.WriteFile(path, []byte(text), 0o600)
 }
 
 // ModuleDir returns the directory of a module that the named set requires, and downloads it first if necessary.

@@ -12,8 +12,8 @@ type Set struct {
 	// set is built with a copy of the module that has them, empty.
 	Missing map[string][]string
 	// Changed are changes of files, by module and path in it, for versions of its dependencies that the module does not
-	// require. The set is built with a copy of the module that has them.
-	Changed map[string]map[string]Change
+	// require, or without dependencies that are not needed. The set is built with a copy of the module that has them.
+	Changed map[string]map[string][]Change
 	// Module is a module whose main package is built, in its own module graph, instead of the "tool" lines. That of a
 	// module that requires it has modules which a proxy may not have.
 	Module string
@@ -23,7 +23,7 @@ type Set struct {
 	Hint string
 }
 
-// Change replaces a text, which a file must contain.
+// Change replaces a text, which a file must contain. An empty To removes it.
 type Change struct{ From, To string }
 
 // sets contains the directories under hack/tools with programs of the cluster or of tests. The "tool" lines of a
@@ -45,16 +45,28 @@ var sets = map[string]Set{
 	"metallb": {
 		// Without a version its log says "commit unknown".
 		LDFlags: "-X go.universe.tf/metallb/internal/version.version=0.16.1",
-		// As in its next version, which requires a newer client-go than that of Kubernetes.
-		Changed: map[string]map[string]Change{"go.universe.tf/metallb": {"internal/k8s/webhook.go": {
+		// As in its next version, of which a proxy may not have all modules.
+		Changed: map[string]map[string][]Change{"go.universe.tf/metallb": {"internal/k8s/webhook.go": {{
 			From: "NewWebhookHandler(mgr.GetScheme())", To: "NewWebhookHandler(mgr.GetScheme(), conversion.NewRegistry())",
-		}}},
+		}}}},
 		Hint: "the load balancer MetalLB, less than a minute on two cores after Kubernetes",
 	},
 	"traefik": {
 		// The user interface, which is generated.
 		Missing: map[string][]string{"github.com/traefik/traefik/v3": {"webui/static/index.html"}},
-		Hint:    "the Ingress and Gateway controller Traefik, about 5 minutes on two cores",
+		Changed: map[string]map[string][]Change{"github.com/traefik/traefik/v3": {
+			// The SDKs of nearly 200 DNS providers, with which it would get certificates.
+			"pkg/provider/acme/provider.go": {
+				{From: `"github.com/go-acme/lego/v5/providers/dns"`},
+				{From: "dns.NewDNSChallengeProviderByName(p.DNSChallenge.Provider)", To: `nil, errors.New("not built in")`},
+			},
+			// A module inside of this one, which is in no archive of it: two empty types.
+			"pkg/config/dynamic/http_config.go": {
+				{From: `"github.com/traefik/traefik/dynamic/ext"`}, {From: "ext.HTTP `yaml:\",inline\"`"}, {From: "ext.Router `yaml:\",inline\"`"},
+			},
+			"pkg/config/dynamic/zz_generated.deepcopy.go": {{From: "out.HTTP = in.HTTP"}, {From: "out.Router = in.Router"}},
+		}},
+		Hint: "the Ingress and Gateway controller Traefik, about 5 minutes on two cores",
 	},
 	"helm": {
 		LDFlags: "-X helm.sh/helm/v4/internal/version.version=v4.2.4",
@@ -85,10 +97,11 @@ var otherVersions = map[string]Set{
 	"kubernetes-1.33": kubernetes("1.33.13"),
 	"kubernetes-1.34": kubernetes("1.34.4"),
 	"kubernetes-1.35": kubernetes("1.35.4"),
+	"kubernetes-1.36": kubernetes("1.36.3"),
 }
 
 // newest is the version of Kubernetes that clusters run by default.
-const newest = "1.36.3"
+const newest = "1.37.2"
 
 // Kubernetes returns the name of the set with the programs of a minor version of Kubernetes, such as "1.33", or of the
 // newest one if that is empty.

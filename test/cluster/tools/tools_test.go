@@ -67,7 +67,7 @@ func TestHashDependsOnEverythingThatIsBuilt(t *testing.T) {
 	check("other names", Set{Rename: map[string]string{"a": "b"}})
 	check("another module", Set{Module: "example.com/z"})
 	check("missing files", Set{Missing: map[string][]string{"a": {"b"}}})
-	check("changed files", Set{Changed: map[string]map[string]Change{"a": {"b": {From: "c", To: "d"}}}})
+	check("changed files", Set{Changed: map[string]map[string][]Change{"a": {"b": {{From: "c", To: "d"}}}}})
 	write("go.sum", "x")
 	check("another go.sum", Set{})
 	write("go.mod", "module example.com/y\n")
@@ -84,7 +84,7 @@ func TestCopyOfAModuleHasMissingFilesAndChanges(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(from, "main.go"), []byte("old, old"), 0o400); err != nil {
 		t.Fatal(err)
 	}
-	changes := map[string]Change{"main.go": {From: "old", To: "new"}}
+	changes := map[string][]Change{"main.go": {{From: "old", To: "new"}}}
 	if err := copyModule(from, to, []string{"ui/static/index.html"}, changes); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestAChangeOfNothingIsAnError(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(from, "main.go"), []byte("other"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err := copyModule(from, filepath.Join(t.TempDir(), "copy"), nil, map[string]Change{"main.go": {From: "old", To: "new"}})
+	err := copyModule(from, filepath.Join(t.TempDir(), "copy"), nil, map[string][]Change{"main.go": {{From: "old", To: "new"}}})
 	if !errors.Is(err, errUnchanged) {
 		t.Errorf("the error is %v", err)
 	}
