@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/blang/semver/v4"
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/manifests"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -168,18 +167,6 @@ func TestAnnotationsNameExistingDirectories(t *testing.T) {
 		if info, err := os.Stat(filepath.Join(dir, path)); path == "" || err != nil || !info.IsDir() {
 			t.Errorf("%s%s is %q, which is not a directory of the bundle", prefix, name, path)
 		}
-	}
-}
-
-func TestOpenShiftVersionsBeginWithTheMinimumKubernetesVersion(t *testing.T) {
-	first, last, ok := strings.Cut(bundleAnnotations(t)["com.redhat.openshift.versions"], "-")
-	if !ok || !strings.HasPrefix(last, "v4.") {
-		t.Fatalf("want a range like v4.19-v4.23, not %q-%q", first, last)
-	}
-	// OpenShift 4.y contains Kubernetes 1.(y+13).
-	minimum := semver.MustParse(csv(t).Spec.MinKubeVersion)
-	if v, err := semver.ParseTolerant(first); err != nil || v.Minor+13 != minimum.Minor {
-		t.Errorf("OpenShift %s does not contain Kubernetes %s, the minKubeVersion", first, minimum)
 	}
 }
 

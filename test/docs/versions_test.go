@@ -1,9 +1,11 @@
 package docs
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -22,6 +24,17 @@ func first(t *testing.T, path, expression string) string {
 	return match[1]
 }
 
+// kubernetesIn returns the version of Kubernetes in a version of OpenShift.
+func kubernetesIn(t *testing.T, openshift string) string {
+	t.Helper()
+	major, minor, _ := strings.Cut(openshift, ".")
+	n, err := strconv.Atoi(minor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("1.%d", n+map[string]int{"4": 13, "5": 36}[major])
+}
+
 // TestSupportedVersionsAreTheSameEverywhere: in the policy, where OLM and Helm read them, and in the tests.
 func TestSupportedVersionsAreTheSameEverywhere(t *testing.T) {
 	page, err := os.ReadFile("versions.md")
@@ -29,10 +42,13 @@ func TestSupportedVersionsAreTheSameEverywhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	var kubernetes, openshift, tested []string
-	for _, row := range regexp.MustCompile(`(?m)^\| (1\.\d+) \| (4\.\d+|none yet) \| (.+) \|$`).FindAllStringSubmatch(string(page), -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| (1\.\d+) \| ([^|]+) \| (.+) \|$`).FindAllStringSubmatch(string(page), -1) {
 		kubernetes = append(kubernetes, row[1])
-		if row[2] != "none yet" {
-			openshift = append(openshift, row[2])
+		for _, version := range regexp.MustCompile(`\d+\.\d+`).FindAllString(row[2], -1) {
+			if contained := kubernetesIn(t, version); contained != row[1] {
+				t.Errorf("OpenShift %s contains Kubernetes %s, not %s", version, contained, row[1])
+			}
+			openshift = append(openshift, "v"+version)
 		}
 		if !strings.HasPrefix(row[3], "not by us") {
 			tested = append(tested, row[1])
@@ -42,11 +58,12 @@ func TestSupportedVersionsAreTheSameEverywhere(t *testing.T) {
 		t.Fatal("versions.md has no table of versions")
 	}
 	slices.Reverse(tested)
+	slices.Reverse(openshift)
 	lowest := kubernetes[len(kubernetes)-1]
 	for _, tc := range []struct{ path, expression, want string }{
 		{"config/manifests/clusterserviceversion.yaml", `minKubeVersion: (\S+)`, lowest + ".0"},
 		{"config/chart/Chart.yaml", `kubeVersion: ">=(\S+)-0"`, lowest + ".0"},
-		{"config/manifests/annotations.yaml", `com.redhat.openshift.versions: (\S+)`, "v" + openshift[len(openshift)-1] + "-v" + openshift[0]},
+		{"config/manifests/annotations.yaml", `com.redhat.openshift.versions: (\S+)`, openshift[0] + "-" + openshift[len(openshift)-1]},
 		{"docs/install.md", `You need Kubernetes (\S+) or newer`, lowest},
 		{"Makefile", `KUBERNETES_VERSIONS \?= (.+)`, strings.Join(tested, " ")},
 	} {
