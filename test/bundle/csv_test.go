@@ -31,17 +31,18 @@ func TestAnnotationsMeetPipelineRequirements(t *testing.T) {
 		"repository":     `^https://`,
 		"support":        `^.{3,}$`,
 		// The values describe what the operator supports now.
-		feature + "cnf":                            `^false$`,
-		feature + "cni":                            `^false$`,
-		feature + "csi":                            `^true$`,
-		feature + "disconnected":                   `^(true|false)$`,
-		feature + "fips-compliant":                 `^false$`,
-		feature + "proxy-aware":                    `^true$`,
-		feature + "tls-profiles":                   `^true$`,
-		feature + "token-auth-aws":                 `^false$`,
-		feature + "token-auth-azure":               `^false$`,
-		feature + "token-auth-gcp":                 `^false$`,
-		"operators.openshift.io/uninstall-message": `managementState`,
+		feature + "cnf":                             `^false$`,
+		feature + "cni":                             `^false$`,
+		feature + "csi":                             `^true$`,
+		feature + "disconnected":                    `^(true|false)$`,
+		feature + "fips-compliant":                  `^false$`,
+		feature + "proxy-aware":                     `^true$`,
+		feature + "tls-profiles":                    `^true$`,
+		feature + "token-auth-aws":                  `^false$`,
+		feature + "token-auth-azure":                `^false$`,
+		feature + "token-auth-gcp":                  `^false$`,
+		"operators.openshift.io/uninstall-message":  `managementState`,
+		"operators.openshift.io/valid-subscription": `^\[\]$`, // none is required
 	} {
 		if got := annotations[name]; !regexp.MustCompile(pattern).MatchString(got) {
 			t.Errorf("%s is %q, want %s", name, got, pattern)
