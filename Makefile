@@ -67,7 +67,7 @@ bundle: ## Generate bundle/ for the Operator Lifecycle Manager from config/: mak
 
 # Without VERSION and IMG, the catalogue contains bundle/ as it is. The default of BUNDLE_IMG is beside the operator's image.
 .PHONY: catalog
-catalog: bundle ## Generate dist/catalog from the published releases and bundle/: make catalog [VERSION=… IMG=…] [BUNDLE_IMG=…] [CHANNELS=candidate]
+catalog: bundle ## Generate dist/catalog, and what public catalogues take, from the published releases and bundle/: make catalog [VERSION=… IMG=…] [BUNDLE_IMG=…] [CHANNELS=candidate]
 	tools=$$(go -C test run ./cmd/cluster build-tools olm); go -C hack run ./catalog -opm "$$tools/opm" \
 		-bundle bundle$(if $(BUNDLE_IMG),=$(BUNDLE_IMG)) $(if $(CHANNELS),-channels $(CHANNELS))
 

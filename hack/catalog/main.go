@@ -1,12 +1,14 @@
 // Command catalog generates a file-based catalogue for the Operator Lifecycle Manager from a template, which lists the
-// published releases, and from the bundles of new releases. The same input results in the same files. It must never
-// change the content of a release, which is defined by its bundle.
+// published releases, and from the bundles of new releases; and what new releases add to the repositories of public
+// catalogues. The same input results in the same files. It must never change the content of a release, which is defined
+// by its bundle.
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 
@@ -15,7 +17,8 @@ import (
 
 // Options describe the catalogue.
 type Options struct {
-	// Template is the file with the published releases, an olm.template.basic.
+	// Template is the file with the published releases, an olm.template.basic. Directories beside it have the ci.yaml
+	// of public catalogues.
 	Template string
 	// Bundles are the added releases, the oldest first.
 	Bundles []Source
@@ -69,7 +72,7 @@ func run(ctx context.Context, o Options, render Renderer) error {
 	if err != nil {
 		return err
 	}
-	dirs := map[string]string{}
+	dirs, files := map[string]string{}, map[string]string{"catalog.Dockerfile": dockerfile}
 	for _, source := range o.Bundles {
 		b, err := readBundle(source)
 		if err != nil {
@@ -86,20 +89,19 @@ func run(ctx context.Context, o Options, render Renderer) error {
 		if err := catalogue.add(b); err != nil {
 			return fmt.Errorf("adding %s to %s: %w", b.name, o.Template, err)
 		}
+		submission, err := catalogue.submission(o.Template, source.Dir, b)
+		if err != nil {
+			return err
+		}
+		maps.Copy(files, submission)
 	}
-	content, err := catalogue.render(ctx, dirs, render)
-	if err != nil {
+	if files[configs+"/"+catalogue.name()+"/catalog.yaml"], err = catalogue.render(ctx, dirs, render); err != nil {
 		return err
 	}
-	template, err := catalogue.template()
-	if err != nil {
+	if files["template.yaml"], err = catalogue.template(); err != nil {
 		return err
 	}
-	return write(o.Output, map[string]string{
-		configs + "/" + catalogue.name() + "/catalog.yaml": content,
-		"template.yaml":      template,
-		"catalog.Dockerfile": dockerfile,
-	})
+	return write(o.Output, files)
 }
 
 // renderWith returns a Renderer that runs the program opm.

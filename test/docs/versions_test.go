@@ -64,6 +64,7 @@ func TestSupportedVersionsAreTheSameEverywhere(t *testing.T) {
 		{"config/manifests/clusterserviceversion.yaml", `minKubeVersion: (\S+)`, lowest + ".0"},
 		{"config/chart/Chart.yaml", `kubeVersion: ">=(\S+)-0"`, lowest + ".0"},
 		{"config/manifests/annotations.yaml", `com.redhat.openshift.versions: (\S+)`, openshift[0] + "-" + openshift[len(openshift)-1]},
+		{"config/catalog/openshift/ci.yaml", `catalog_names: \[(.+)\]`, strings.Join(openshift, ", ")},
 		{"docs/install.md", `You need Kubernetes (\S+) or newer`, lowest},
 		{"Makefile", `KUBERNETES_VERSIONS \?= (.+)`, strings.Join(tested, " ")},
 	} {
