@@ -47,6 +47,10 @@ type Options struct {
 	// Kubernetes is the minor version of Kubernetes, such as "1.33". Empty means the newest one. A cluster that runs
 	// keeps its version.
 	Kubernetes string
+	// MicroShift is the directory of a checkout of github.com/openshift/microshift. A new cluster then runs OpenShift's
+	// API server and policy controller from it, and everything else in the same version of Kubernetes. Empty means what
+	// the cluster has, or Kubernetes.
+	MicroShift string
 	// Progress gets a line for each step. Nil discards them.
 	Progress io.Writer
 }
@@ -91,7 +95,7 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 		return nil, fmt.Errorf("waiting for another change of the cluster: %w", err)
 	}
 	defer unlock()
-	if err := c.ensureState(ctx, options.Nodes); err != nil {
+	if err := c.ensureState(ctx, options); err != nil {
 		return nil, err
 	}
 	if err := c.ensure(ctx); err != nil {
@@ -110,15 +114,26 @@ func Open(name string) (*Cluster, error) {
 }
 
 // ensureState loads or creates the cluster's state, and adds nodes up to the given number.
-func (c *Cluster) ensureState(ctx context.Context, nodes int) error {
+func (c *Cluster) ensureState(ctx context.Context, options Options) error {
+	microShift := options.MicroShift
+	if microShift != "" {
+		var err error
+		if microShift, err = filepath.Abs(microShift); err != nil {
+			return fmt.Errorf("finding the checkout of MicroShift: %w", err)
+		}
+	}
 	err := c.load()
 	isNew := errors.Is(err, ErrNotFound)
 	if isNew {
-		err = c.claim(ctx)
+		err = c.claim(ctx, microShift)
 	}
 	if err != nil {
 		return err
 	}
+	if microShift != "" && microShift != c.state.MicroShift {
+		return fmt.Errorf("cluster %s exists, and does not run OpenShift's API server from %s", c.name, microShift)
+	}
+	nodes := options.Nodes
 	if nodes == 0 && len(c.state.Nodes) == 0 {
 		nodes = defaultNodes
 	}
@@ -171,6 +186,9 @@ func (c *Cluster) ensure(ctx context.Context) error {
 
 // prepare creates all files that a cluster needs to start. It must not be called while the control plane runs.
 func (c *Cluster) prepare(ctx context.Context) error {
+	if err := c.ensureOpenShiftPrograms(ctx); err != nil {
+		return err
+	}
 	for _, name := range toolSets {
 		set := name
 		if name == "kubernetes" {
@@ -200,7 +218,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if err := c.writeKubeconfigs(); err != nil {
 		return err
 	}
-	if err := c.writeAuditPolicy(); err != nil {
+	if err := errors.Join(c.writeAuditPolicy(), c.writeOpenShiftConfig()); err != nil {
 		return err
 	}
 	if err := c.writeSystemImages(ctx); err != nil {

@@ -44,11 +44,25 @@ func (c *Cluster) etcd() daemon {
 // etcdDir is the directory of etcd's data.
 func (c *Cluster) etcdDir() string { return filepath.Join(c.control().dir, "etcd") }
 
-// apiServer is the API server, on the node network's host address.
+// Flags of the API server that OpenShift sets itself.
+const (
+	authorizationFlag = "authorization-mode"
+	admissionFlag     = "enable-admission-plugins"
+)
+
+// apiServer is the API server. OpenShift's reads its flags from a file.
 func (c *Cluster) apiServer() daemon {
+	const name = "kube-apiserver"
+	if c.OpenShift() {
+		return daemon{name, []string{c.tool(openShiftTools, name), "--openshift-config=" + c.openShiftConfigFile()}}
+	}
+	return daemon{name, append([]string{c.tool("kubernetes", name)}, c.apiServerFlags()...)}
+}
+
+// apiServerFlags are the flags of the API server, on the node network's host address.
+func (c *Cluster) apiServerFlags() []string {
 	host := c.HostIP()
-	return daemon{"kube-apiserver", []string{
-		c.tool("kubernetes", "kube-apiserver"),
+	return []string{
 		"--etcd-servers=https://" + host + ":2379",
 		"--etcd-cafile=" + c.pkiFile("ca.crt"),
 		"--etcd-certfile=" + c.pkiFile("etcd.crt"),
@@ -75,9 +89,9 @@ func (c *Cluster) apiServer() daemon {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file=" + c.pkiFile("front-proxy-client.crt"),
 		"--proxy-client-key-file=" + c.pkiFile("front-proxy-client.key"),
-		"--authorization-mode=Node,RBAC",
+		"--" + authorizationFlag + "=Node,RBAC",
 		// OpenShift enables the second one: it requires a permission for owner references that block deletion.
-		"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
+		"--" + admissionFlag + "=NodeRestriction,OwnerReferencesPermissionEnforcement",
 		// There is no kube-proxy on the host, so the API server connects to the Pods of webhooks directly.
 		"--enable-aggregator-routing=true",
 		"--allow-privileged=true",
@@ -87,7 +101,7 @@ func (c *Cluster) apiServer() daemon {
 		// Pods leave a lost node after half a minute instead of five.
 		"--default-not-ready-toleration-seconds=30",
 		"--default-unreachable-toleration-seconds=30",
-	}}
+	}
 }
 
 // controllerManager runs all controllers that need no cloud: a LoadBalancer Service gets no address.
@@ -142,7 +156,11 @@ func (c *Cluster) registry() daemon {
 
 // controlPlane lists the daemons of the control plane in the order in which they start.
 func (c *Cluster) controlPlane() []daemon {
-	return []daemon{c.etcd(), c.registry(), c.apiServer(), c.controllerManager(), c.scheduler()}
+	all := []daemon{c.etcd(), c.registry(), c.apiServer(), c.controllerManager(), c.scheduler()}
+	if c.OpenShift() {
+		all = append(all, c.policyController())
+	}
+	return all
 }
 
 // startControlPlane starts the control plane and waits for the API server.
@@ -161,6 +179,9 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		}
 	}
 	if err := c.awaitAPI(ctx); err != nil {
+		return err
+	}
+	if err := c.startOpenShift(ctx); err != nil {
 		return err
 	}
 	// These exit if the API server takes long to start.

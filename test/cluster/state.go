@@ -26,6 +26,8 @@ type state struct {
 	Nodes []int `json:"nodes"`
 	// Tools maps a tool set to its directory.
 	Tools map[string]string `json:"tools"`
+	// MicroShift is the directory of a checkout of MicroShift if the cluster runs OpenShift's API server.
+	MicroShift string `json:"microShift,omitempty"`
 }
 
 // nameFormat restricts a name to what can be a directory, a control group and part of a host name.
@@ -119,7 +121,7 @@ func (c *Cluster) save() error {
 func (c *Cluster) stateFile() string { return filepath.Join(c.dir, "state.json") }
 
 // claim allocates the first free subnet to a new cluster, and creates its state.
-func (c *Cluster) claim(ctx context.Context) error {
+func (c *Cluster) claim(ctx context.Context, microShift string) error {
 	unlock, err := lockAll(ctx, c.base)
 	if err != nil {
 		return fmt.Errorf("allocating a subnet: %w", err)
@@ -148,7 +150,7 @@ func (c *Cluster) claim(ctx context.Context) error {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return fmt.Errorf("creating the cluster's directory: %w", err)
 	}
-	c.state, c.subnets = state{Slot: slot, Tools: map[string]string{}}, subnets{slot}
+	c.state, c.subnets = state{Slot: slot, Tools: map[string]string{}, MicroShift: microShift}, subnets{slot}
 	return c.save()
 }
 

@@ -35,21 +35,26 @@ func Ensure(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return dir, set.ensure(ctx, name, dir, func(temp string) error { return set.compile(ctx, source, temp) })
+}
+
+// ensure calls compile, which writes the set's programs into a directory, unless dir has them.
+func (s Set) ensure(ctx context.Context, name, dir string, compile func(dir string) error) error {
 	if isDir(dir) {
-		return dir, nil
+		return nil
 	}
 	unlock, err := Lock(ctx, filepath.Join(filepath.Dir(dir), name+".lock"))
 	if err != nil {
-		return "", fmt.Errorf("waiting for another build of %s: %w", name, err)
+		return fmt.Errorf("waiting for another build of %s: %w", name, err)
 	}
 	defer unlock()
 	if isDir(dir) { // built by another process
-		return dir, nil
+		return nil
 	}
-	if err := set.build(ctx, name, source, dir); err != nil {
-		return "", fmt.Errorf("building tool set %s: %w", name, err)
+	if err := s.build(ctx, name, dir, compile); err != nil {
+		return fmt.Errorf("building tool set %s: %w", name, err)
 	}
-	return dir, nil
+	return nil
 }
 
 // locate returns the named set, the directory of its module and the directory of its programs, which need not exist.
@@ -134,8 +139,8 @@ func (s Set) hash(ctx context.Context, source string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:12], nil
 }
 
-// build builds the set in a temporary directory and renames that to dir, so that dir is complete if it exists.
-func (s Set) build(ctx context.Context, name, source, dir string) error {
+// build calls compile for a temporary directory and renames that to dir, so that dir is complete if it exists.
+func (s Set) build(ctx context.Context, name, dir string, compile func(dir string) error) error {
 	temp, err := os.MkdirTemp(filepath.Dir(dir), "."+name+"-")
 	if err != nil {
 		return fmt.Errorf("creating a build directory: %w", err)
@@ -151,7 +156,19 @@ func (s Set) build(ctx context.Context, name, source, dir string) error {
 		return fmt.Sprintf("still building %s after %s", name, time.Since(start).Round(time.Second))
 	})
 	defer stop()
-	args := buildArgs(s, temp)
+	if err := compile(temp); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, dir); err != nil {
+		return fmt.Errorf("renaming the build directory: %w", err)
+	}
+	fmt.Fprintf(os.Stderr, "built %s in %s\n", name, time.Since(start).Round(time.Second))
+	return nil
+}
+
+// compile builds the set from its module into dir.
+func (s Set) compile(ctx context.Context, source, dir string) error {
+	args := buildArgs(s, dir)
 	if len(s.Missing)+len(s.Changed) > 0 {
 		modules, err := os.MkdirTemp("", "modules-")
 		if err != nil {
@@ -166,23 +183,20 @@ func (s Set) build(ctx context.Context, name, source, dir string) error {
 	}
 	packages := "tool"
 	if s.Module != "" {
-		if source, err = downloadModule(ctx, source, s.Module); err != nil {
+		module, err := downloadModule(ctx, source, s.Module)
+		if err != nil {
 			return err
 		}
-		packages = "."
+		source, packages = module, "."
 	}
 	if err := runGo(ctx, source, append(args, packages)...); err != nil {
 		return err
 	}
 	for from, to := range s.Rename {
-		if err := os.Rename(filepath.Join(temp, from), filepath.Join(temp, to)); err != nil {
+		if err := os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)); err != nil {
 			return fmt.Errorf("naming %s: %w", to, err)
 		}
 	}
-	if err := os.Rename(temp, dir); err != nil {
-		return fmt.Errorf("renaming the build directory: %w", err)
-	}
-	fmt.Fprintf(os.Stderr, "built %s in %s\n", name, time.Since(start).Round(time.Second))
 	return nil
 }
 

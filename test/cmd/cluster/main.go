@@ -27,7 +27,8 @@ import (
 
 const usage = `usage: cluster VERB [--name NAME] [FLAGS] [ARGUMENTS], in any order before COMMAND
 
-  up [--nodes N]       create a cluster, or start what does not run
+  up [--nodes N]       create a cluster, or start what does not run; --microshift DIR gives a new one OpenShift's API
+                       server, built from a checkout of github.com/openshift/microshift
   down                 delete the cluster and everything that belongs to it
   status               list its components and their logs
   kubeconfig           print the path of its kubeconfig
@@ -79,6 +80,7 @@ type verb func(ctx context.Context, c command, args []string) error
 type command struct {
 	name           string
 	nodes          int
+	microShift     string
 	tar, ref       string
 	image          image.Spec
 	stdout, stderr io.Writer
@@ -130,6 +132,7 @@ func (c *command) parse(verb string, args []string) (arguments []string, err err
 	switch verb {
 	case "up":
 		flags.IntVar(&c.nodes, "nodes", 0, "number of nodes (default 3 for a new cluster)")
+		flags.StringVar(&c.microShift, "microshift", "", "checkout of github.com/openshift/microshift")
 	case "load-image":
 		c.imageFlags(flags)
 	}
@@ -175,7 +178,7 @@ func (c *command) imageFlags(flags *flag.FlagSet) {
 }
 
 func up(ctx context.Context, c command, _ []string) error {
-	_, err := cluster.Up(ctx, cluster.Options{Name: c.name, Nodes: c.nodes, Progress: c.stderr})
+	_, err := cluster.Up(ctx, cluster.Options{Name: c.name, Nodes: c.nodes, MicroShift: c.microShift, Progress: c.stderr})
 	return err
 }
 
