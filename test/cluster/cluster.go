@@ -208,7 +208,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 			return fmt.Errorf("creating a directory: %w", err)
 		}
 	}
-	if err := tools.BuildLocal(ctx, "test", c.binDir(), "./cluster/nodeinit", "./cluster/pause", "./cluster/registry"); err != nil {
+	if err := tools.BuildLocal(ctx, "test", c.binDir(), "./cluster/nodeinit", "./cluster/pause", "./cluster/registry", "./cluster/serviceca"); err != nil {
 		return fmt.Errorf("building the cluster's own programs: %w", err)
 	}
 	c.progress.Printf("programs are built")

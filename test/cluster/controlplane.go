@@ -158,7 +158,7 @@ func (c *Cluster) registry() daemon {
 func (c *Cluster) controlPlane() []daemon {
 	all := []daemon{c.etcd(), c.registry(), c.apiServer(), c.controllerManager(), c.scheduler()}
 	if c.OpenShift() {
-		all = append(all, c.policyController())
+		all = append(all, c.serviceCA(), c.policyController())
 	}
 	return all
 }

@@ -137,6 +137,13 @@ func (c *Cluster) policyController() daemon {
 	}}
 }
 
+// serviceCA publishes the authority of serving certificates to all namespaces.
+func (c *Cluster) serviceCA() daemon {
+	return daemon{"serviceca", []string{
+		filepath.Join(c.binDir(), "serviceca"), "--kubeconfig=" + c.kubeconfigOf("admin"), "--authority=" + c.pkiFile("ca.crt"),
+	}}
+}
+
 // startOpenShift installs OpenShift's APIs and the objects that it comes with, and starts its controllers. Until then,
 // no Pod can be created.
 func (c *Cluster) startOpenShift(ctx context.Context) error {
@@ -158,7 +165,7 @@ func (c *Cluster) startOpenShift(ctx context.Context) error {
 			return fmt.Errorf("waiting for OpenShift's APIs: %w", err)
 		}
 	}
-	return c.control().run(c.policyController())
+	return errors.Join(c.control().run(c.serviceCA()), c.control().run(c.policyController()))
 }
 
 // readAssets returns the assets of MicroShift that match the patterns, each of which has to match one.
