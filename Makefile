@@ -179,6 +179,18 @@ test-matrix: ## Run the core scenarios on each supported version of Kubernetes: 
 	@for version in $(KUBERNETES_VERSIONS); do echo "Kubernetes $$version"; \
 		KUBERNETES=$$version CLUSTER=matrix go -C test test -tags e2e -count 1 -parallel 6 -timeout 40m -run '$(CORE_SCENARIOS)' ./e2e; done
 
+# The scenarios about Routes, constraints and projects, and those that every product relies on.
+OPENSHIFT_SCENARIOS := PodsRunUnderTheirConstraints|ThePodSecurityStandardFollows|ConstraintsAreRepaired|AMissingBindingIsNamed|$\
+	ARouteKeepsItsHost|EachReplicaHasARoute|TLSTermination|APodWaitsForARejectedRoute|FilesFollowTheHost|TheClassSelectsTheRouters|$\
+	AnInvalidRoute|LongHostNames|TwoListenersCannotShare|OnlyCustomHosts|AClassChangesBetweenRouteAndNodePort|$\
+	EachReplicaIsReachedAtItsOwnAddress|ThreeReplicasShareOneListener|AnEphemeralVolume
+
+.PHONY: test-openshift
+test-openshift: ## Run the scenarios of OpenShift with its API server, built from a checkout of github.com/openshift/microshift: make test-openshift MICROSHIFT=DIR
+	@test -f "$(MICROSHIFT)/Makefile.kube_git.var" || { echo "error: MICROSHIFT is required, a clone of github.com/openshift/microshift: make test-openshift MICROSHIFT=DIR" >&2; exit 1; }
+	MAKEFLAGS= MICROSHIFT=$(abspath $(MICROSHIFT)) CLUSTER=$(or $(CLUSTER),openshift) \
+		go -C test test -tags e2e -count 1 -parallel 6 -timeout 40m -v -run '$(OPENSHIFT_SCENARIOS)' ./e2e
+
 .PHONY: validate-bundle
 validate-bundle: ## Validate bundle/ with the Operator SDK. Builds the SDK first; about eight minutes, once.
 	OPERATOR_SDK=$$(go -C test run ./cmd/cluster build-tools operator-sdk)/operator-sdk \

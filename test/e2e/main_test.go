@@ -4,7 +4,8 @@
 // containers, and a client outside of the cluster that reaches nodes but neither Pods nor Services.
 //
 // The cluster is started before the first test and stopped after the last one. KUBERNETES is its minor version, such as
-// 1.33, if that is not to be the newest one. KEEP=1 keeps it running, and a cluster that runs is reused.
+// 1.33, if that is not to be the newest one. MICROSHIFT is a checkout of github.com/openshift/microshift, if the cluster
+// is to run OpenShift's API server. KEEP=1 keeps it running, and a cluster that runs is reused.
 //
 // The name of a file begins with its subject. Most scenarios are about addresses, listeners, volumes, or mistakes of
 // users. exposure_ has those of each type of exposure, restart_, lostnodes and faults what fails, install_, migration
@@ -44,6 +45,9 @@ import (
 // clusterName is the cluster's name: the value of the environment variable CLUSTER, or "e2e".
 var clusterName = cmp.Or(os.Getenv("CLUSTER"), "e2e")
 
+// microShift is a checkout of MicroShift, from which the cluster gets OpenShift's API server, or empty.
+var microShift = os.Getenv("MICROSHIFT")
+
 const (
 	operatorNamespace = "listener-operator"
 	operatorImage     = "listener-operator:e2e"
@@ -69,7 +73,7 @@ func run(m *testing.M) (code int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 	defer cancel()
 	if testbed, err = cluster.Up(ctx, cluster.Options{
-		Name: clusterName, Nodes: 3, Kubernetes: os.Getenv("KUBERNETES"), Progress: os.Stderr,
+		Name: clusterName, Nodes: 3, Kubernetes: os.Getenv("KUBERNETES"), MicroShift: microShift, Progress: os.Stderr,
 	}); err != nil {
 		return 0, err
 	}
@@ -87,6 +91,9 @@ func run(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	prepare := []func(context.Context) error{metallb.Build, install} // MetalLB now, because the scenarios have little time
+	if microShift != "" {
+		prepare = []func(context.Context) error{install}
+	}
 	if underOLM {
 		prepare = []func(context.Context) error{prepareOLM}
 	}

@@ -36,7 +36,8 @@ type scenario struct {
 // endedNamespaces are those of scenarios that have ended.
 var endedNamespaces sync.Map
 
-// newScenario creates a scenario and its namespace, which enforces the restricted Pod security standard. At the end of
+// newScenario creates a scenario and its namespace, which enforces the restricted Pod security standard. On OpenShift it
+// has no label, as an ordinary project. At the end of
 // the test it deletes the namespace, and if the test has failed it first logs what is in it. The Pods and claims are
 // gone then; Kubernetes deletes a namespace after some seconds, for which awaitEndedNamespaces waits.
 func newScenario(t testing.TB) *scenario {
@@ -45,8 +46,14 @@ func newScenario(t testing.TB) *scenario {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "scenario-", Labels: map[string]string{podSecurity: "restricted"},
 	}}
+	if microShift != "" {
+		namespace.Labels = nil
+	}
 	s.create(namespace)
 	s.namespace = namespace.Name
+	if microShift != "" {
+		s.awaitProject()
+	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
