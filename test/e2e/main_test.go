@@ -4,8 +4,8 @@
 // containers, and a client outside of the cluster that reaches nodes but neither Pods nor Services.
 //
 // The cluster is started before the first test and stopped after the last one. KUBERNETES is its minor version, such as
-// 1.33, if that is not to be the newest one. MICROSHIFT is a checkout of github.com/openshift/microshift, if the cluster
-// is to run OpenShift's API server. KEEP=1 keeps it running, and a cluster that runs is reused.
+// 1.33, if that is not to be the newest one. MICROSHIFT is a checkout of github.com/openshift/microshift, if the
+// cluster is to run OpenShift's API server. KEEP=1 keeps it running, and a cluster that runs is reused.
 //
 // The name of a file begins with its subject. Most scenarios are about addresses, listeners, volumes, or mistakes of
 // users. exposure_ has those of each type of exposure, restart_, lostnodes and faults what fails, install_, migration

@@ -161,7 +161,7 @@ func TestAMissingBindingIsNamed(t *testing.T) {
 	s.awaitConfig(isAvailableOnAllNodes)
 }
 
-// TestARouteKeepsItsHostUntilTheClassChanges: OpenShift chooses the host, then the class does, and then OpenShift again.
+// TestARouteKeepsItsHostUntilTheClassChanges: OpenShift chooses the host, then the class does, then OpenShift again.
 func TestARouteKeepsItsHostUntilTheClassChanges(t *testing.T) {
 	requireOpenShift(t)
 	t.Parallel()

@@ -36,10 +36,10 @@ type scenario struct {
 // endedNamespaces are those of scenarios that have ended.
 var endedNamespaces sync.Map
 
-// newScenario creates a scenario and its namespace, which enforces the restricted Pod security standard. On OpenShift it
-// has no label, as an ordinary project. At the end of
-// the test it deletes the namespace, and if the test has failed it first logs what is in it. The Pods and claims are
-// gone then; Kubernetes deletes a namespace after some seconds, for which awaitEndedNamespaces waits.
+// newScenario creates a scenario and its namespace, which enforces the restricted Pod security standard. On OpenShift
+// it is an ordinary project, without a label. At the end of the test it deletes the namespace, and if the test has
+// failed it first logs what is in it. The Pods and claims are gone then; Kubernetes deletes a namespace after some
+// seconds, for which awaitEndedNamespaces waits.
 func newScenario(t testing.TB) *scenario {
 	t.Helper()
 	s := &scenario{TB: t, ctx: t.Context(), timeout: timeout}

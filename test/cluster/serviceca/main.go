@@ -1,5 +1,5 @@
-// Command serviceca publishes the authority of serving certificates to each namespace, in the ConfigMap that OpenShift's
-// controller manager creates. Pods on OpenShift mount it with their tokens, and do not start without it.
+// Command serviceca publishes the authority of serving certificates to each namespace, in the ConfigMap that the
+// controller manager of OpenShift creates. Pods mount it with their tokens there, and do not start without it.
 //
 // It issues no certificates.
 package main

@@ -43,9 +43,9 @@ const (
 // versionLine is the line of kubernetesVersion with the whole version.
 var versionLine = regexp.MustCompile(`(?m)^KUBE_GIT_VERSION=v((\d+)\.(\d+)\.\S+)$`)
 
-// OpenShift returns OpenShift's programs, built from a checkout of github.com/openshift/microshift with the dependencies
-// in it, and builds them first if they are not in the cache. It does not change the checkout. The cache key has the
-// commit of the checkout, so changes that are not committed are ignored once the commit is built.
+// OpenShift returns OpenShift's programs, built from a checkout of github.com/openshift/microshift with the
+// dependencies in it, and builds them first if they are not in the cache. It does not change the checkout. The cache
+// key has the commit of the checkout, so changes that are not committed are ignored once the commit is built.
 func OpenShift(ctx context.Context, microshift string) (OpenShiftPrograms, error) {
 	set, version, err := openShiftSet(microshift)
 	if err != nil {

@@ -1,5 +1,6 @@
 // Command cluster-policy-controller runs OpenShift's controllers of that name which need no other API of OpenShift than
-// that of security context constraints: they assign user IDs to namespaces, and label them with a Pod security standard.
+// that of security context constraints: they assign user IDs to namespaces, and label them with a Pod security
+// standard.
 //
 // The directory's name begins with an underscore, so that the go command ignores it in this module: package tools
 // compiles it in a checkout of MicroShift, with the dependencies that are there.
