@@ -332,7 +332,7 @@ func TestMissingPodsOfAgentsAreReported(t *testing.T) {
 	h.clock.SetTime(start.Add(creationTimeout))
 	h.mustReconcile()
 	h.expect(map[string]string{"Available": "False AgentsNotCreated", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotCreated"}, allKinds())
-	for _, want := range []string{"3 nodes, 3 are not created", "DaemonSet somewhere/listener-node-agent", "pod-security.kubernetes.io/enforce=privileged"} {
+	for _, want := range []string{"3 nodes, 3 are not created", "DaemonSet somewhere/listener-node-agent", "pod-security.kubernetes.io/enforce=privileged", "security context constraints"} {
 		if got := h.message(operatorv1alpha1.ConditionDegraded); !strings.Contains(got, want) {
 			t.Errorf("the message does not contain %q: %s", want, got)
 		}

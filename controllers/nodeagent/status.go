@@ -213,7 +213,8 @@ func degraded(o *observed, done outcome, stalled string) metav1.Condition {
 		return isTrue(condition, operatorv1alpha1.ReasonApplyFailed, done.err.Error())
 	case stalled == operatorv1alpha1.ReasonAgentsNotCreated:
 		return isTrue(condition, stalled, fmt.Sprintf("of the agents of %d nodes, %d are not created; see the events of DaemonSet %s; "+
-			"if pod security rejects them: the namespace has to admit host path volumes, by the label pod-security.kubernetes.io/enforce=privileged",
+			"if pod security rejects them: the namespace has to admit host path volumes, by the label pod-security.kubernetes.io/enforce=privileged; "+
+			"if security context constraints of OpenShift do: kubectl listener doctor names the missing permission",
 			o.agents().Status.DesiredNumberScheduled, uncreatedPods(o), daemonSet))
 	case stalled != "":
 		return isTrue(condition, stalled,
