@@ -77,10 +77,18 @@ func changeFile(path string, changes []Change) error {
 	}
 	text := string(data)
 	for _, change := range changes {
-		if !strings.Contains(text, change.From) {
-			return fmt.Errorf("%s: %w: it does not contain %q", path, errUnchanged, change.From)
+		from := change.From
+		if begin := strings.Index(text, from); change.Through != "" && begin >= 0 {
+			inner, _, found := strings.Cut(text[begin:], change.Through)
+			if !found {
+				return fmt.Errorf("%s: %w: it does not contain %q after %q", path, errUnchanged, change.Through, from)
+			}
+			from = inner + change.Through
 		}
-		text = strings.ReplaceAll(text, change.From, change.To)
+		if !strings.Contains(text, from) {
+			return fmt.Errorf("%s: %w: it does not contain %q", path, errUnchanged, from)
+		}
+		text = strings.ReplaceAll(text, from, change.To)
 	}
 	return os.WriteFile(path, []byte(text), 0o600)
 }

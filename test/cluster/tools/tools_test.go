@@ -81,14 +81,14 @@ func TestCopyOfAModuleHasMissingFilesAndChanges(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(from, "go.mod"), []byte("module example.com/x\n"), 0o400); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(from, "main.go"), []byte("old, old"), 0o400); err != nil {
+	if err := os.WriteFile(filepath.Join(from, "main.go"), []byte("old, old (one, two)"), 0o400); err != nil {
 		t.Fatal(err)
 	}
-	changes := map[string][]Change{"main.go": {{From: "old", To: "new"}}}
+	changes := map[string][]Change{"main.go": {{From: "old", To: "new"}, {From: "(", Through: ")", To: "both"}}}
 	if err := copyModule(from, to, []string{"ui/static/index.html"}, changes); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"go.mod": "module example.com/x\n", "ui/static/index.html": "", "main.go": "new, new"} {
+	for name, want := range map[string]string{"go.mod": "module example.com/x\n", "ui/static/index.html": "", "main.go": "new, new both"} {
 		if got, err := os.ReadFile(filepath.Join(to, name)); err != nil || string(got) != want {
 			t.Errorf("%s is %q (%v), want %q", name, got, err, want)
 		}
@@ -100,9 +100,11 @@ func TestAChangeOfNothingIsAnError(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(from, "main.go"), []byte("other"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err := copyModule(from, filepath.Join(t.TempDir(), "copy"), nil, map[string][]Change{"main.go": {{From: "old", To: "new"}}})
-	if !errors.Is(err, errUnchanged) {
-		t.Errorf("the error is %v", err)
+	for _, change := range []Change{{From: "old", To: "new"}, {From: "other", Through: "end"}} {
+		err := copyModule(from, filepath.Join(t.TempDir(), "copy"), nil, map[string][]Change{"main.go": {change}})
+		if !errors.Is(err, errUnchanged) {
+			t.Errorf("%v: the error is %v", change, err)
+		}
 	}
 }
 
