@@ -201,8 +201,8 @@ validate-chart: ## Lint the Helm chart, and compare what it installs with config
 	HELM=$$(go -C test run ./cmd/cluster build-tools helm)/helm go -C test test -count 1 ./chart
 
 .PHONY: test-olm
-test-olm: ## Install, upgrade and uninstall the operator with the Operator Lifecycle Manager on a separate cluster; run the scorecard.
-	MAKEFLAGS= INSTALL=olm CLUSTER=$(or $(CLUSTER),e2e-olm) go -C test test -tags e2e -count 1 -timeout 30m -run 'OperatorUnderOLM$$$(STEP)' -v ./e2e
+test-olm: ## Install, upgrade and uninstall the operator with both generations of the Operator Lifecycle Manager on a separate cluster; run the scorecard.
+	MAKEFLAGS= INSTALL=olm CLUSTER=$(or $(CLUSTER),e2e-olm) go -C test test -tags e2e -count 1 -timeout 30m -run '$(or $(RUN),OperatorUnderOLM)' -v ./e2e
 
 .PHONY: test-helm
 test-helm: ## Install, upgrade and uninstall the operator with Helm on a separate cluster.
@@ -210,7 +210,7 @@ test-helm: ## Install, upgrade and uninstall the operator with Helm on a separat
 
 .PHONY: scorecard
 scorecard: ## Run only the scorecard of test-olm.
-	$(MAKE) test-olm CLUSTER=$(or $(CLUSTER),scorecard) STEP=/scorecard
+	$(MAKE) test-olm CLUSTER=$(or $(CLUSTER),scorecard) RUN='OperatorUnderOLM$$$$/scorecard'
 
 # A number of inputs, because a duration makes go test fail once in a while when it ends (golang/go#75804).
 .PHONY: fuzz

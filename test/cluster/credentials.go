@@ -107,6 +107,16 @@ func (c *Cluster) ensureNodeCredentials(node int) error {
 	return c.writeKubeconfig(c.kubeconfigOf(name), name)
 }
 
+// IssueCertificate returns a certificate for a server with the name, signed by the cluster's authority, which each
+// namespace has in its ConfigMap kube-root-ca.crt.
+func (c *Cluster) IssueCertificate(dnsName string) (pki.Pair, error) {
+	authority, err := pki.LoadAuthority(c.pkiDir(), "ca")
+	if err != nil {
+		return pki.Pair{}, err
+	}
+	return authority.Issue(pki.Request{CommonName: dnsName, DNSNames: []string{dnsName}})
+}
+
 // kubeconfigOf is the path of a user's kubeconfig.
 func (c *Cluster) kubeconfigOf(user string) string {
 	return filepath.Join(c.pkiDir(), user+".kubeconfig")

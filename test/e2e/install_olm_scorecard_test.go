@@ -40,18 +40,24 @@ var acceptedSuggestions = []string{
 	"podlisteners.listeners.stackable.tech does not have status spec",
 }
 
-// runScorecard runs the Operator SDK's scorecard on a new installation, with all suites of the bundle's configuration.
-// The images of the tests are not pulled, but built here and loaded onto the nodes.
+// runScorecard runs the scorecard on a new installation.
 func (m *olmScenario) runScorecard() {
-	sdk, err := tools.Ensure(m.ctx, "operator-sdk")
-	if err != nil {
-		m.Fatal(err)
-	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "scored-", Labels: map[string]string{podSecurity: "privileged"}}}
 	m.createOperatorNamespace(namespace)
 	m.subscribe()
 	m.awaitInstalled()
 	m.awaitAvailable()
+	m.checkScorecard()
+	m.uninstallFrom(namespace)
+}
+
+// checkScorecard runs the Operator SDK's scorecard, with all suites of the bundle's configuration. The images of the
+// tests are not pulled, but built here and loaded onto the nodes.
+func (m *olmScenario) checkScorecard() {
+	sdk, err := tools.Ensure(m.ctx, "operator-sdk")
+	if err != nil {
+		m.Fatal(err)
+	}
 	m.loadTestImages(sdk)
 	if _, err := kubectl(m.ctx, "apply", "-f", "../../scorecard/rbac.yaml"); err != nil {
 		m.Fatal(err)
@@ -72,7 +78,6 @@ func (m *olmScenario) runScorecard() {
 	if _, err := kubectl(m.ctx, "delete", "-f", "../../scorecard/rbac.yaml"); err != nil {
 		m.Error(err)
 	}
-	m.uninstallFrom(namespace)
 }
 
 // checkResult checks that a test passed and that all of its suggestions are accepted ones, and returns the suggestions.

@@ -44,6 +44,12 @@ func prepareOLM(ctx context.Context) error {
 // podSecurity is the label of a namespace with the Pod security standard that it enforces.
 const podSecurity = "pod-security.kubernetes.io/enforce"
 
+// ownCRDs are the CustomResourceDefinitions of the operator.
+var ownCRDs = []string{
+	"listeners.listeners.stackable.tech", "listenerclasses.listeners.stackable.tech", "podlisteners.listeners.stackable.tech",
+	"listeneroperators.listener-operator.dev",
+}
+
 // catalogName is the CatalogSource's name.
 const catalogName = "listener-operator-catalog"
 
@@ -445,10 +451,7 @@ func (m *olmScenario) uninstall() {
 	m.awaitNoTraces("validatingadmissionpolicies.admissionregistration.k8s.io /listener-operator-crds", "customresourcedefinitions.apiextensions.k8s.io ",
 		"listenerclasses.listeners.stackable.tech ",
 		"operators.operators.coreos.com /"+names.Operator+".")
-	for _, name := range []string{
-		"listeners.listeners.stackable.tech", "listenerclasses.listeners.stackable.tech", "podlisteners.listeners.stackable.tech",
-		"listeneroperators.listener-operator.dev",
-	} {
+	for _, name := range ownCRDs {
 		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		m.remove(crd)
 		mustAwaitDeleted(m.scenario, crd, client.ObjectKeyFromObject(crd))

@@ -56,7 +56,7 @@ func (m *olmScenario) listObjects() map[string]bool {
 			}
 			for i := range list.Items {
 				o := &list.Items[i]
-				if o.Namespace == m.namespace || o.Namespace == olm.Namespace {
+				if o.Namespace == m.namespace || o.Namespace == olm.Namespace || o.Namespace == olm.NamespaceV1 {
 					continue
 				}
 				name := resource.GroupResource().String() + " " + client.ObjectKeyFromObject(o).String()

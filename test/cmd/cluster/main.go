@@ -43,6 +43,7 @@ const usage = `usage: cluster VERB [--name NAME] [FLAGS] [ARGUMENTS], in any ord
   stop-kubelet N       stop only a node's kubelet
   start-kubelet N      start a node's kubelet
   olm                  install the Operator Lifecycle Manager
+  olmv1                install its second generation, with ClusterExtensions
   load-balancer        install the load balancer MetalLB, for Services with spec.loadBalancerClass
                        metallb.example/l2, with a pool of addresses that the client reaches
   build-tools [SET…]   build the programs of all tool sets, or of the given ones, and print their directories
@@ -96,6 +97,7 @@ var verbs = map[string]verb{
 	"node":          onCluster(node),
 	"load-image":    onCluster(loadImage),
 	"olm":           onCluster(installOLM),
+	"olmv1":         onCluster(installOLMv1),
 	"load-balancer": onCluster(installLoadBalancer),
 	"build-tools":   buildTools,
 	"stop-node":     onNode((*cluster.Cluster).StopNode),
@@ -260,6 +262,10 @@ func loadImage(ctx context.Context, k *cluster.Cluster, c command, _ []string) e
 
 func installOLM(ctx context.Context, k *cluster.Cluster, c command, _ []string) error {
 	return olm.Install(ctx, k, c.stderr)
+}
+
+func installOLMv1(ctx context.Context, k *cluster.Cluster, c command, _ []string) error {
+	return olm.InstallV1(ctx, k, c.stderr)
 }
 
 func installLoadBalancer(ctx context.Context, k *cluster.Cluster, c command, _ []string) error {
