@@ -10,6 +10,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/connect"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/doctor"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/gather"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/get"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/migrate"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/release"
@@ -36,6 +37,6 @@ could not be carried out.`,
 	}
 	e := command.NewEnvironment(streams, root)
 	root.AddCommand(why.NewCommand(e), doctor.NewCommand(e), get.NewCommand(e), release.NewCommand(e), connect.NewCommand(e),
-		migrate.NewCommand(e), topology.NewCommand(e))
+		migrate.NewCommand(e), gather.NewCommand(e), topology.NewCommand(e))
 	return root
 }

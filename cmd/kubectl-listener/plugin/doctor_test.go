@@ -625,6 +625,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 	}
 	// Permissions, and versions of definitions, take effect a moment after they change.
 	NewWithT(t).Eventually(healthy, apiserver.Timeout, "50ms").Should(Succeed())
+	gatherHealthy(t, i)
 	for name, tc := range faults() {
 		t.Run(name, func(t *testing.T) {
 			repair := tc.breakIt(t, i)
@@ -640,6 +641,11 @@ func TestDoctorNamesEachFault(t *testing.T) {
 				g.Expect(wrong[0].Message).To(ContainSubstring(tc.text))
 				g.Expect(wrong[0].Remedy).NotTo(BeEmpty())
 			}, apiserver.Timeout, "50ms").Should(Succeed())
+			dir, out, err := gatherInto(t, apiserver.PlainConfig(t))
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			i.same(t, apiserver.PlainConfig(t), dir, "doctor")
 		})
 	}
 	problem := func(t *testing.T, kind, text string) {

@@ -24,7 +24,7 @@ func TestEachCommandIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	commands := plugin.NewCommand(genericiooptions.NewTestIOStreamsDiscard()).Commands()
-	if len(commands) != 7 {
+	if len(commands) != 8 {
 		t.Errorf("there are %d commands", len(commands))
 	}
 	for _, c := range commands {

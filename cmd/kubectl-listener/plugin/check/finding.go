@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // State is what is known about an object.
@@ -16,7 +17,7 @@ const (
 	OK      State = "OK"      // as it should be
 	Warning State = "Warning" // needs no action, or not by the user who asks
 	Failed  State = "Failed"
-	Unknown State = "Unknown" // the user may not read it
+	Unknown State = "Unknown" // the user may not read it, or it was not gathered
 )
 
 // Finding is what is known about one object. Its JSON is part of the output.
@@ -51,13 +52,26 @@ func (f *Finding) Object() string {
 
 // Report is the result of a command.
 type Report struct {
+	// Gathered is when `kubectl listener gather` read the objects. It is zero if the command reads them itself.
+	Gathered time.Time `json:"gathered,omitzero"`
 	Findings []Finding `json:"findings"`
 	// Problem is the first finding that is wrong, and not the consequence of another one, or null.
 	Problem *Finding `json:"problem"`
 }
 
+// Now returns the time of what is reported.
+func (r *Report) Now() time.Time {
+	if r.Gathered.IsZero() {
+		return time.Now()
+	}
+	return r.Gathered
+}
+
 // Add adds a finding, unless the report has it already.
 func (r *Report) Add(f Finding) {
+	if f.State == Unknown && !r.Gathered.IsZero() {
+		f.Message = "was not gathered"
+	}
 	if !slices.Contains(r.Findings, f) {
 		r.Findings = append(r.Findings, f)
 	}
@@ -100,9 +114,10 @@ func (r *Report) AllClear() string {
 	if names := objects[Warning]; len(names) > 0 {
 		text = append(text, "No step has failed; see what is marked with ! at "+strings.Join(slices.Compact(names), ", ")+".")
 	}
-	if names := objects[Unknown]; len(names) > 0 {
-		text = append(text, "You may not read "+strings.Join(slices.Compact(names), ", ")+", so the cause of a problem may be there. "+
-			"Ask an administrator to run the command.")
+	if names := strings.Join(slices.Compact(objects[Unknown]), ", "); names != "" && r.Gathered.IsZero() {
+		text = append(text, "You may not read "+names+", so the cause of a problem may be there. Ask an administrator to run the command.")
+	} else if names != "" {
+		text = append(text, "Nobody knows about "+names+", which was not gathered, so the cause of a problem may be there. Ask an administrator to run kubectl listener gather.")
 	}
 	if len(text) == 0 {
 		return "Nothing is wrong."

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -22,6 +23,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/gathered"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 )
 
@@ -38,6 +40,8 @@ type Environment struct {
 	flags *genericclioptions.ConfigFlags
 	// Output is the value of the flag --output.
 	Output string
+	// from is the value of the flag --from.
+	from string
 }
 
 // NewEnvironment returns the environment of the commands below root, to which it adds the flags that all of them have.
@@ -63,6 +67,11 @@ func (e *Environment) AddOutputFlag(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
+// AddFromFlag adds the flag --from.
+func (e *Environment) AddFromFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&e.from, "from", "", "Directory or archive that kubectl listener gather wrote, to read instead of the cluster.")
+}
+
 // Config returns the configuration of clients of the cluster that the kubeconfig and the flags name.
 func (e *Environment) Config() (*rest.Config, error) {
 	config, err := e.flags.ToRESTConfig()
@@ -79,18 +88,27 @@ func (e *Environment) Client() (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme := runtime.NewScheme()
-	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), listenersv1alpha1.AddToScheme(scheme),
-		operatorv1alpha1.AddToScheme(scheme), backends.All().AddToScheme(scheme)))
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: newScheme()})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	return c, nil
 }
 
-// Examination returns an examination of that cluster.
+// newScheme returns a scheme with the types that commands read.
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), listenersv1alpha1.AddToScheme(scheme),
+		operatorv1alpha1.AddToScheme(scheme), backends.All().AddToScheme(scheme)))
+	return scheme
+}
+
+// Examination returns an examination of that cluster, or of what was gathered.
 func (e *Environment) Examination() (*check.Examination, error) {
+	if e.from != "" {
+		c, index, err := gathered.Open(e.from, newScheme())
+		return &check.Examination{Client: c, Report: check.Report{Gathered: index.Time.UTC()}}, err
+	}
 	c, err := e.Client()
 	return &check.Examination{Client: c}, err
 }
@@ -107,7 +125,12 @@ func (e *Environment) Examine(
 		if err := examine(cmd.Context(), x, args); err != nil {
 			return err
 		}
-		return e.Print(x, &x.Report, func() { text(e.Out, &x.Report) })
+		return e.Print(x, &x.Report, func() {
+			if !x.Gathered.IsZero() {
+				fmt.Fprintf(e.Out, "As gathered at %s:\n\n", x.Gathered.Format(time.RFC3339))
+			}
+			text(e.Out, &x.Report)
+		})
 	}
 }
 

@@ -57,7 +57,7 @@ func (e *Environment) Find(ctx context.Context, c client.Client, args []string, 
 	given, name, found := strings.Cut(strings.Join(args, "/"), "/")
 	if !found {
 		name = given
-	} else if kinds, err = e.only(given, kinds); err != nil {
+	} else if kinds, err = e.only(c, given, kinds); err != nil {
 		return nil, err
 	}
 	for _, k := range kinds {
@@ -78,12 +78,14 @@ func (e *Environment) Find(ctx context.Context, c client.Client, args []string, 
 }
 
 // only returns the kind of the list that an argument names, by any of the names that kubectl accepts.
-func (e *Environment) only(given string, kinds []Kind) ([]Kind, error) {
+func (e *Environment) only(c client.Client, given string, kinds []Kind) ([]Kind, error) {
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return strings.EqualFold(given, k.argument) })
 	if i < 0 {
-		mapper, err := e.flags.ToRESTMapper()
-		if err != nil {
-			return nil, err
+		mapper, err := c.RESTMapper(), error(nil)
+		if e.from == "" { // only this one knows short names
+			if mapper, err = e.flags.ToRESTMapper(); err != nil {
+				return nil, err
+			}
 		}
 		resource, group := schema.ParseResourceArg(given)
 		found, err := mapper.KindFor(ptr.Deref(resource, group.WithVersion("")))

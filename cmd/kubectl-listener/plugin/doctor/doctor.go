@@ -35,20 +35,25 @@ then what users have to, at most ten of each.
 It does not look at the containers, images and probes of Pods, at the NetworkPolicies that select them, or at workloads
 that cannot create their Pods. kubectl listener why examines a Pod or a workload.
 
-It needs the permissions of a cluster administrator. What you may not read is marked with ?.`,
+It needs the permissions of a cluster administrator. What you may not read is marked with ?. With --from, it reads what
+kubectl listener gather wrote, as it was then; what was not gathered is marked with ?.`,
 		Example: `  # Is everything in order?
   kubectl listener doctor
 
   # Only what is wrong, for programs
-  kubectl listener doctor --output json | jq '.findings[] | select(.state == "Failed")'`,
+  kubectl listener doctor --output json | jq '.findings[] | select(.state == "Failed")'
+
+  # A cluster that only others can reach, from what they gathered
+  kubectl listener doctor --from listener-gather.tar.gz`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: e.Examine(write, func(ctx context.Context, x *check.Examination, _ []string) error {
-			(&doctor{Examination: x}).examine(ctx)
+		RunE: e.Examine(Write, func(ctx context.Context, x *check.Examination, _ []string) error {
+			Examine(ctx, x)
 			return nil
 		}),
 	}
 	e.AddOutputFlag(cmd)
+	e.AddFromFlag(cmd)
 	return cmd
 }
 
@@ -56,8 +61,11 @@ It needs the permissions of a cluster administrator. What you may not read is ma
 // responding beside its listener volumes.
 const allClear = "The installation and the Listeners are in order. To examine a Pod: kubectl listener why POD"
 
-// write writes a report as text.
-func write(out io.Writer, r *check.Report) {
+// Examine examines an installation.
+func Examine(ctx context.Context, x *check.Examination) { (&doctor{Examination: x}).examine(ctx) }
+
+// Write writes a report as text.
+func Write(out io.Writer, r *check.Report) {
 	open := func(f check.Finding) bool { return f.State == check.Warning || f.State == check.Unknown }
 	if slices.ContainsFunc(r.Findings, open) {
 		command.WriteChecks(out, r)

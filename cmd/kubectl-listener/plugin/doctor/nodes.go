@@ -75,7 +75,7 @@ func (d *doctor) nodeFinding(ctx context.Context, node *corev1.Node, agent *core
 		d.Err = cmp.Or(d.Err, fmt.Errorf("matching node %s: %w", node.Name, err))
 	}
 	switch {
-	case (selected || m != nil) && notReadyForLong(node):
+	case (selected || m != nil) && d.notReadyForLong(node):
 		return notReadyFinding(node, m)
 	case selected:
 		return d.agentFinding(node, agent)
@@ -128,9 +128,9 @@ func (d *doctor) mountsByNode() map[string]*mounts {
 }
 
 // notReadyForLong reports whether a node is not ready, and that is not the case since a moment ago only.
-func notReadyForLong(node *corev1.Node) bool {
+func (d *doctor) notReadyForLong(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && !young(c.LastTransitionTime)
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && !d.young(c.LastTransitionTime)
 	})
 }
 

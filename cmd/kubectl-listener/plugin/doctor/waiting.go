@@ -27,7 +27,7 @@ import (
 const settled = 30 * time.Second
 
 // young reports whether something began to wait a moment ago.
-func young(since metav1.Time) bool { return time.Since(since.Time) < settled }
+func (d *doctor) young(since metav1.Time) bool { return d.Now().Sub(since.Time) < settled }
 
 // more returns the remedy of a finding with the command that says more about its object.
 func more(f check.Finding, kind string) string {
@@ -82,10 +82,10 @@ func (d *doctor) listenerFinding(listener *listenersv1alpha1.Listener, classes s
 		return f.FailedBy(accepted.Reason, accepted.Message)
 	case listener.Class() != "" && !classes.Has(listener.Class()):
 		return f.FailedBy(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", listener.Class()))
-	case ready.Status == metav1.ConditionFalse && ready.Reason != listenersv1alpha1.ReasonWaitingForPods && !young(ready.LastTransitionTime):
+	case ready.Status == metav1.ConditionFalse && ready.Reason != listenersv1alpha1.ReasonWaitingForPods && !d.young(ready.LastTransitionTime):
 		f.ForUsers = !slices.Contains(ofAdministrators, ready.Reason)
 		return f.FailedBy(ready.Reason, ready.Message)
-	case accepted.Type == "" && !young(listener.CreationTimestamp):
+	case accepted.Type == "" && !d.young(listener.CreationTimestamp):
 		f.ForUsers = false
 		return f.Failed("", "the operator has not looked at it", d.operatorLog())
 	default:
@@ -114,7 +114,7 @@ func (d *doctor) waitingPods(ctx context.Context) {
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		mounts := w.mounts(pod)
-		if pod.DeletionTimestamp != nil || len(mounts) == 0 || young(waitsSince(pod)) || w.explained(pod, mounts) {
+		if pod.DeletionTimestamp != nil || len(mounts) == 0 || d.young(waitsSince(pod)) || w.explained(pod, mounts) {
 			continue
 		}
 		f := w.finding(ctx, check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, ForUsers: true}, pod, mounts)

@@ -97,12 +97,12 @@ const overdue = 30 * time.Second
 
 // podFinding returns the state of a Pod. If it is not bound, or has no containers yet, the cause may be one of its
 // volumes.
-func podFinding(pod *corev1.Pod) check.Finding {
+func podFinding(pod *corev1.Pod, now time.Time) check.Finding {
 	f := check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
 	describe := check.Describe("pod", pod)
 	switch {
-	case pod.DeletionTimestamp != nil && time.Since(pod.DeletionTimestamp.Time) > overdue:
-		since := duration.HumanDuration(time.Since(pod.DeletionTimestamp.Time))
+	case pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) > overdue:
+		since := duration.HumanDuration(now.Sub(pod.DeletionTimestamp.Time))
 		return f.Failed("", fmt.Sprintf("should have ended %s ago, and its node has not confirmed that", since),
 			"See whether the node responds, and which finalizers the Pod has: "+describe+". If the machine is really gone: docs/lost-nodes.md").Because()
 	case pod.DeletionTimestamp != nil:
@@ -112,7 +112,7 @@ func podFinding(pod *corev1.Pod) check.Finding {
 	case pod.Spec.NodeName == "":
 		return unboundFinding(f, check.PodCondition(pod, corev1.PodScheduled), describe)
 	default:
-		return containersFinding(f, pod, describe)
+		return containersFinding(f, pod, describe, now)
 	}
 }
 
@@ -129,7 +129,7 @@ func unboundFinding(f check.Finding, scheduled *corev1.PodCondition, describe st
 }
 
 // containersFinding returns the state of the containers of a Pod that is bound to a node.
-func containersFinding(f check.Finding, pod *corev1.Pod, describe string) check.Finding {
+func containersFinding(f check.Finding, pod *corev1.Pod, describe string, now time.Time) check.Finding {
 	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 	for i := range statuses {
 		if broken := brokenFinding(f, pod, &statuses[i], describe); broken != nil {
@@ -145,7 +145,7 @@ func containersFinding(f check.Finding, pod *corev1.Pod, describe string) check.
 	for i := range statuses {
 		status := &statuses[i]
 		ended := status.LastTerminationState.Terminated
-		if ended != nil && status.RestartCount > 0 && failed(pod, status.Name, ended) && time.Since(ended.FinishedAt.Time) < recently {
+		if ended != nil && status.RestartCount > 0 && failed(pod, status.Name, ended) && now.Sub(ended.FinishedAt.Time) < recently {
 			return f.Warning(ended.Reason, fmt.Sprintf("runs on node %s, but container %s ended with exit code %d at %s (restarts: %d); see why: %s --previous", pod.Spec.NodeName,
 				status.Name, ended.ExitCode, ended.FinishedAt.UTC().Format(time.RFC3339), status.RestartCount, logs(pod, status.Name)))
 		}
@@ -293,7 +293,7 @@ func (w *walk) files(ctx context.Context, pod *corev1.Pod, volume string) {
 // pod follows a Pod and its node. It returns false if the node does not respond, so that nothing is known about what is
 // on it.
 func (w *walk) pod(ctx context.Context, pod *corev1.Pod) (responds bool) {
-	f := podFinding(pod)
+	f := podFinding(pod, w.Now())
 	if f.Reason == "ContainersNotReady" {
 		if event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool { return e.Reason == "Unhealthy" }); event != nil {
 			f.Message += ": " + event.Message

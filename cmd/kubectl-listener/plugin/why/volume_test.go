@@ -64,7 +64,7 @@ func TestStatesOfPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "node-1", RestartPolicy: corev1.RestartPolicyAlways}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 			tc.change(pod)
-			f := podFinding(pod)
+			f := podFinding(pod, time.Now())
 			if before, since := strings.CutSuffix(tc.message, " at "); since { // which depends on the clock
 				f.Message, tc.message = f.Message[:min(len(f.Message), len(before))], before
 			}

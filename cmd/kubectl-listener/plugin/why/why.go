@@ -39,7 +39,7 @@ KIND is pod, claim, listener, or a kind of workload such as statefulset or deplo
 has for these kinds. Without a kind, NAME is the first of these that exists, in this order. Of a workload, each Pod is
 followed; if it has none, what Kubernetes says about that is printed.
 
-The marks are: ✓ as it should be, ! a warning, ✗ wrong, ? you may not read it.`,
+The marks are: ✓ as it should be, ! a warning, ✗ wrong, ? you may not read it, or it was not gathered.`,
 		Example: `  # Why does this Pod not start, or why has it no address?
   kubectl listener why kafka-0
 
@@ -63,6 +63,7 @@ The marks are: ✓ as it should be, ! a warning, ✗ wrong, ? you may not read i
 		}),
 	}
 	e.AddOutputFlag(cmd)
+	e.AddFromFlag(cmd)
 	return cmd
 }
 

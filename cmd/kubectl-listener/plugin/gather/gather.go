@@ -1,0 +1,264 @@
+// Package gather has the command `kubectl listener gather`, which collects what helps to find the cause of a problem in
+// another place. It must never read a Secret, and never write what may be one: each object goes through clean.
+package gather
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/doctor"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/gathered"
+	"github.com/listener-operator/listener-operator/internal/version"
+)
+
+// NewCommand returns the command.
+func NewCommand(e *command.Environment) *cobra.Command {
+	output := "listener-gather.tar.gz"
+	cmd := &cobra.Command{
+		Use:   "gather",
+		Short: "Collect what others need to find the cause of a problem",
+		Long: `Collect what others need to find the cause of a problem: the objects that concern the listener operator, Listeners and
+their Pods, events about them, and the logs of operator and node agents.
+
+It never reads Secrets and ConfigMaps. Of what it reads, it leaves out what may be secret: the values of environment
+variables, the commands of Pods other than the operator's, certificates of Routes, and annotations of unknown origin or
+that look like a secret. Names of objects, hosts and IP addresses stay. Look at the result before you send it.
+
+The command reads with your permissions: of the whole cluster, or if you may not, of the namespace. It prints what it
+could not read, and fails only if that is everything.
+
+doctor --from and why --from read the result. Its layout is that of oc adm must-gather.`,
+		Example: `  # Write listener-gather.tar.gz
+  kubectl listener gather
+
+  # Write a directory, and examine it
+  kubectl listener gather --output gathered
+  kubectl listener doctor --from gathered`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return gather(cmd.Context(), e, output)
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", output, "Where to write: a new or empty directory, or a new archive if the name ends in .tar.gz.")
+	return cmd
+}
+
+// gatherer gathers.
+type gatherer struct {
+	*command.Environment
+	client client.Client
+	api    *discovery.DiscoveryClient
+	dir    *os.Root
+	// namespace is that of the user, who may not read others.
+	namespace string
+	index     gathered.Index
+	// size is what was written, in bytes, and logs how much of it is logs.
+	size, logs int
+
+	// What was found in lists, on which later ones depend.
+	operators sets.Set[string]               // namespaces of operators
+	claims    sets.Set[types.NamespacedName] // claims for listener volumes
+	services  sets.Set[types.NamespacedName] // Services of Listeners
+	roles     sets.Set[string]               // roles of operators and node agents
+	uids      sets.Set[types.UID]            // of all objects
+	own       []*corev1.Pod                  // Pods of operators and node agents
+}
+
+// gather gathers, and writes the result to a directory or an archive.
+func gather(ctx context.Context, e *command.Environment, output string) error {
+	g := &gatherer{
+		Environment: e, operators: sets.New[string](), claims: sets.New[types.NamespacedName](), services: sets.New[types.NamespacedName](),
+		roles: sets.New[string](), uids: sets.New[types.UID](),
+	}
+	if err := g.connect(); err != nil {
+		return err
+	}
+	if err := g.to(output, func() error { return errors.Join(g.collect(ctx), ctx.Err()) }); err != nil {
+		return err
+	}
+	for _, missing := range g.index.Missing {
+		fmt.Fprintln(e.Out, command.Mark(check.Unknown), command.Printable(missing))
+	}
+	if g.index.Objects == 0 {
+		return errors.New("nothing could be gathered")
+	}
+	fmt.Fprintf(e.Out, "Wrote %d objects to %s. Look at it before you send it: it has no Secrets, but names and addresses.\n", g.index.Objects, output)
+	return nil
+}
+
+// connect connects to the cluster.
+func (g *gatherer) connect() (err error) {
+	if g.client, err = g.Client(); err != nil {
+		return err
+	}
+	config, err := g.Config()
+	if err != nil {
+		return err
+	}
+	if g.api, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
+		return fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	g.namespace, err = g.Namespace()
+	return err
+}
+
+// collect collects everything. The error is that nothing can be written, or that the cluster does not respond.
+func (g *gatherer) collect(ctx context.Context) error {
+	server, err := g.api.ServerVersion()
+	if err != nil {
+		return fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	g.index.Plugin, g.index.Server = version.Version, server.GitVersion
+	if _, _, err := g.api.ServerGroupsAndResources(); err != nil {
+		g.miss("some of what the cluster serves", err)
+	}
+	resources, err := restmapper.GetAPIGroupResources(g.api)
+	if err != nil {
+		return fmt.Errorf("reading what the cluster serves: %w", err)
+	}
+	for _, l := range g.lists() {
+		g.list(ctx, l)
+	}
+	g.single(ctx)
+	g.index.Time = metav1.Now()
+	g.examine(ctx)
+	g.allLogs(ctx)
+	return errors.Join(
+		g.write("version", []byte("listener-operator\n"+version.Version+"\n")), // as oc adm must-gather expects it
+		g.writeYAML(gathered.ResourcesFile, resources),
+		g.writeYAML(gathered.IndexFile, &g.index), // at last, because only a complete result has one
+	)
+}
+
+// miss records what could not be gathered.
+func (g *gatherer) miss(what string, err error) {
+	g.index.Missing = append(g.index.Missing, fmt.Sprintf("%s: %v", what, err))
+}
+
+// examine runs `kubectl listener doctor`, and keeps its report, and the reviews of permissions that only an API server
+// can carry out.
+func (g *gatherer) examine(ctx context.Context) {
+	r := &recorder{Client: g.client}
+	x := &check.Examination{Client: r}
+	doctor.Examine(ctx, x)
+	if x.Err != nil {
+		g.miss("the report of doctor", x.Err)
+		return
+	}
+	x.Conclude()
+	var report strings.Builder
+	doctor.Write(&report, &x.Report)
+	if err := g.write("doctor.txt", []byte(report.String())); err != nil {
+		g.miss("doctor.txt", err)
+	}
+	for i, review := range r.reviews {
+		review.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind(gathered.KindReview.Kind))
+		review.Name = fmt.Sprintf("%03d", i)
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(review)
+		if err == nil {
+			err = g.object(schema.GroupResource{Group: gathered.KindReview.Group, Resource: "subjectaccessreviews"}, &unstructured.Unstructured{Object: content})
+		}
+		if err != nil {
+			g.miss("a review of permissions", err)
+		}
+	}
+}
+
+// recorder is a client that remembers reviews of permissions.
+type recorder struct {
+	client.Client
+	reviews []*authorizationv1.SubjectAccessReview
+}
+
+func (r *recorder) Create(ctx context.Context, o client.Object, options ...client.CreateOption) error {
+	err := r.Client.Create(ctx, o, options...)
+	if review, ok := o.(*authorizationv1.SubjectAccessReview); ok && err == nil {
+		r.reviews = append(r.reviews, review.DeepCopy())
+	}
+	return err
+}
+
+// Limits of what is read of the log of each container, and of all.
+const (
+	maxLines = 10_000
+	maxLog   = 4 << 20
+	maxLogs  = 256 << 20
+	// logTimeout is how long the log of a container may take.
+	logTimeout = time.Minute
+)
+
+// allLogs gathers the logs of operators and node agents: first those of operators, and of Pods that are not ready.
+func (g *gatherer) allLogs(ctx context.Context) {
+	g.sortOwn()
+	left := 0
+	for _, pod := range g.own {
+		for _, l := range logsOf(pod) {
+			if g.logs >= maxLogs {
+				left++
+				continue
+			}
+			if err := g.log(ctx, pod, l); err != nil {
+				g.miss(fmt.Sprintf("log %s of container %s of Pod %s/%s", l.file, l.container, pod.Namespace, pod.Name), err)
+			}
+		}
+	}
+	if left > 0 {
+		g.miss(fmt.Sprintf("%d logs", left), fmt.Errorf("the others have more than %d bytes", maxLogs))
+	}
+	g.progress(len(g.own), "Pods with logs")
+}
+
+// log gathers the end of a log.
+func (g *gatherer) log(ctx context.Context, pod *corev1.Pod, l log) error {
+	ctx, cancel := context.WithTimeout(ctx, logTimeout)
+	defer cancel()
+	stream, err := g.api.RESTClient().Get().AbsPath("/api/v1/namespaces", pod.Namespace, "pods", pod.Name, "log").
+		VersionedParams(&corev1.PodLogOptions{
+			Container: l.container, Previous: l.previous, Timestamps: true, TailLines: ptr.To[int64](maxLines), LimitBytes: ptr.To[int64](maxLog),
+		}, metav1.ParameterCodec).Stream(ctx)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	content, err := io.ReadAll(io.LimitReader(stream, maxLog))
+	g.logs += len(content)
+	if len(content) == maxLog {
+		err = errors.Join(err, fmt.Errorf("its last %d lines have more than %d bytes, and their end is left out", maxLines, maxLog))
+	}
+	return errors.Join(err, g.write(l.path(pod), content))
+}
+
+// progress says what was gathered.
+func (g *gatherer) progress(n int, what string) { fmt.Fprintf(g.ErrOut, "%6d %s\n", n, what) }
+
+// writeYAML writes a file.
+func (g *gatherer) writeYAML(name string, value any) error {
+	content, err := yaml.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", name, err)
+	}
+	return g.write(name, content)
+}

@@ -1,0 +1,413 @@
+package plugin_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/gathered"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+)
+
+// via returns the configuration of a client of an API server, some of whose requests answer responds to if it returns
+// true.
+func via(t *testing.T, config *rest.Config, answer func(http.ResponseWriter, *http.Request) bool) *rest.Config {
+	t.Helper()
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(host)
+	proxy.Transport = transport
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !answer(w, r) {
+			proxy.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL}
+}
+
+// gatherInto runs `kubectl listener gather`, and returns the directory that it wrote, and its output.
+func gatherInto(t *testing.T, config *rest.Config, args ...string) (dir, out string, err error) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "gathered")
+	out, err = run(t, config, append([]string{"gather", "--output", dir}, args...)...)
+	return dir, out, err
+}
+
+// files returns the files of a directory.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	if err := fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		found[name] = string(content)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// changeIndex changes the index of what was gathered.
+func changeIndex(t *testing.T, dir string, change func(*gathered.Index)) {
+	t.Helper()
+	path := filepath.Join(dir, gathered.IndexFile)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var index gathered.Index
+	if err := yaml.UnmarshalStrict(content, &index); err != nil {
+		t.Fatal(err)
+	}
+	change(&index)
+	if content, err = yaml.Marshal(&index); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// offline is the configuration of a client of a cluster that does not respond.
+var offline = &rest.Config{Host: "http://127.0.0.1:1"}
+
+// stubborn is a value that must not leave the cluster.
+const stubborn = "hunter2-of-the-test"
+
+func TestGatherLeavesSecretsInTheCluster(t *testing.T) {
+	w := newWorld(t)
+	crds.Install(t, w.Client, crds.Routes)
+	defer crds.Remove(t, w.Client, crds.Routes)
+	w.create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "password"}, StringData: map[string]string{"password": stubborn}})
+	w.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "config"}, Data: map[string]string{"password": stubborn}})
+	pod := w.newPod("secretive", w.claim.Name)
+	annotations := map[string]string{
+		"example.com/anything": stubborn, "sidecar.istio.kubernetes.io/token": stubborn, "config.kubernetes.io/x": "Bearer " + stubborn,
+		"kubectl.kubernetes.io/last-applied-configuration": stubborn, "config.kubernetes.io/origin": "visible-origin",
+	}
+	pod.Annotations = annotations
+	main := &pod.Spec.Containers[0]
+	main.Command, main.Args = []string{"sh", stubborn}, []string{"--password=" + stubborn}
+	main.Env = []corev1.EnvVar{{Name: "LITERAL_NAME", Value: stubborn}, {Name: "REFERENCE", ValueFrom: &corev1.EnvVarSource{
+		SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "password"}, Key: "password"},
+	}}}
+	main.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+		Path: "/", Port: intstr.FromInt32(80), HTTPHeaders: []corev1.HTTPHeader{{Name: "Authorization", Value: stubborn}},
+	}}}
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "inline", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
+		Driver: "example.com", VolumeAttributes: map[string]string{"password": stubborn},
+	}}})
+	w.create(t, pod)
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", LastTerminationState: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: stubborn},
+	}}}
+	w.updateStatus(t, pod)
+	w.listener.Annotations = annotations
+	w.update(t, w.listener)
+	w.class.Spec.ServiceAnnotations = map[string]string{"example.com/password": stubborn}
+	w.update(t, w.class)
+	route := gatewayObject("v1", "Route", w.namespace, "web-http", map[string]any{
+		"host": "web.example", "to": map[string]any{"kind": "Service", "name": "web"},
+		"tls": map[string]any{"termination": "edge", "key": stubborn, "certificate": stubborn},
+	})
+	route.SetAPIVersion("route.openshift.io/v1")
+	route.SetOwnerReferences(w.service.OwnerReferences)
+	w.create(t, route)
+
+	var mu sync.Mutex
+	var read []string
+	config := via(t, apiserver.Config(t), func(_ http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		read = append(read, r.URL.Path)
+		return false
+	})
+	dir, out, err := gatherInto(t, config)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	found := files(t, dir)
+	for name, content := range found {
+		if strings.Contains(content, stubborn) || strings.Contains(content, "managedFields:") && !strings.Contains(name, "customresourcedefinitions") {
+			t.Errorf("%s:\n%s", name, content)
+		}
+	}
+	for _, path := range read {
+		if strings.Contains(path, "/secrets") || strings.Contains(path, "/configmaps") {
+			t.Errorf("it reads %s", path)
+		}
+	}
+	namespace := "namespaces/" + w.namespace
+	for name, want := range map[string]string{
+		namespace + "/core/pods/secretive.yaml":                                      "LITERAL_NAME",
+		namespace + "/core/pods/web-0.yaml":                                          "nodeName: " + w.node.Name,
+		namespace + "/listeners.stackable.tech/listeners/web.yaml":                   "visible-origin",
+		namespace + "/route.openshift.io/routes/web-http.yaml":                       "web.example",
+		namespace + "/core/services/web.yaml":                                        "nodePort",
+		"cluster-scoped-resources/core/nodes/" + w.node.Name + ".yaml":               "kind: Node",
+		"cluster-scoped-resources/core/persistentvolumes/" + w.volume.Name + ".yaml": names.AnnotationListenerClass,
+		"doctor.txt":         "Deployment listener-operator",
+		"version":            "listener-operator",
+		"api-resources.yaml": "listenerclasses",
+		gathered.IndexFile:   "kind: Listener.listeners.stackable.tech",
+		"cluster-scoped-resources/apiextensions.k8s.io/customresourcedefinitions/listeners.listeners.stackable.tech.yaml": "openAPIV3Schema",
+	} {
+		if !strings.Contains(found[name], want) {
+			t.Errorf("%s lacks %q:\n%s", name, want, found[name])
+		}
+	}
+}
+
+// permit lets a ServiceAccount of the world's namespace read everything there, and returns the configuration of its client.
+func (w *world) permit(t *testing.T, name string) *rest.Config {
+	t.Helper()
+	w.create(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
+	}})
+	w.create(t, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: name}},
+	})
+	return apiserver.WithToken(t, apiserver.Config(t), w.namespace, name)
+}
+
+func TestGatherListsWhatTheUserMayNotRead(t *testing.T) {
+	w := newWorld(t)
+	dir, out, err := gatherInto(t, apiserver.WithToken(t, apiserver.Config(t), w.namespace, "nobody"))
+	if err == nil || !strings.Contains(err.Error(), "nothing could be gathered") || !strings.Contains(out, "? nodes: nodes is forbidden") ||
+		!strings.Contains(files(t, dir)[gathered.IndexFile], "- 'nodes: nodes is forbidden") {
+		t.Errorf("error %v, output:\n%s", err, out)
+	}
+	config := w.permit(t, "tenant")
+	NewWithT(t).Eventually(func(g Gomega) { // permissions take effect a moment after they change
+		dir, out, err = gatherInto(t, config, "--namespace", w.namespace)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(files(t, dir)).To(HaveKey("namespaces/" + w.namespace + "/core/pods/web-0.yaml"))
+	}, apiserver.Timeout, "50ms").Should(Succeed())
+	if !strings.Contains(out, "? pods: pods is forbidden") || !strings.Contains(out, "? CustomResourceDefinition listeners.listeners.stackable.tech: ") {
+		t.Errorf("output:\n%s", out)
+	}
+	out, err = run(t, offline, "doctor", "--from", dir)
+	if err != nil || strings.Contains(out, "in order") || !strings.Contains(out, "? Deployment listener-operator") || !strings.Contains(out, "which was not gathered") {
+		t.Errorf("doctor: error %v, output:\n%s", err, out)
+	}
+	// Of the namespace, everything is known but what is not in it.
+	why := w.same(t, config, dir, "why", "web-0")
+	if why.Problem != nil || !slices.ContainsFunc(why.Findings, func(f found) bool { return f.Kind == "Service" && f.State == "OK" }) {
+		t.Errorf("why: %+v", why)
+	}
+}
+
+// same compares the findings of a command about the cluster and about what was gathered, and returns the latter.
+func (w *world) same(t *testing.T, config *rest.Config, from string, args ...string) result {
+	t.Helper()
+	if args[0] != "doctor" {
+		args = append(args, "--namespace", w.namespace)
+	}
+	args = append(args, "--output", "json")
+	out, err := run(t, config, args...)
+	want := decode(t, out, err)
+	out, err = run(t, offline, append(args, "--from", from)...)
+	got := decode(t, out, err)
+	for _, r := range []*result{&want, &got} {
+		for i := range r.Findings {
+			if f := &r.Findings[i]; f.State == "Unknown" {
+				f.Message = "" // it is not the user who lacks the permission
+			}
+		}
+	}
+	NewWithT(t).Expect(got.Findings).To(Equal(want.Findings), strings.Join(args, " "))
+	return got
+}
+
+// TestWhySaysTheSameAboutWhatWasGathered, also with something that is wrong, and of an archive.
+func TestWhySaysTheSameAboutWhatWasGathered(t *testing.T) {
+	w := newWorld(t)
+	w.create(t, w.policy("deny"))
+	w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForNodePorts))
+	waiting := w.newClaim("waiting", map[string]string{names.AnnotationListenerClass: "absent"})
+	w.create(t, waiting)
+	w.event(t, waiting, listenersv1alpha1.ReasonClassNotFound, "message of the event")
+	archive := filepath.Join(t.TempDir(), "a.tar.gz")
+	if out, err := run(t, apiserver.Config(t), "gather", "--output", archive); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if info, err := os.Stat(archive); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the mode is %v, error %v", info.Mode(), err)
+	}
+	for _, object := range []string{"web-0", "pod/web-0", "pods/web-0", "claim/web", "listener/web", "claim/waiting"} {
+		if r := w.same(t, apiserver.Config(t), archive, "why", object); r.Problem == nil {
+			t.Errorf("%s: no problem", object)
+		}
+	}
+	if _, err := run(t, offline, "why", "absent", "--from", archive, "--namespace", w.namespace); err == nil || !strings.Contains(err.Error(), "it was not gathered") {
+		t.Errorf("error %v", err)
+	}
+	if out, err := run(t, apiserver.Config(t), "gather", "--output", archive); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("it overwrites an archive: error %v, output %s", err, out)
+	}
+	if _, err := run(t, apiserver.Config(t), "gather", "--output", filepath.Dir(archive)); err == nil || !strings.Contains(err.Error(), "is not empty") {
+		t.Errorf("it writes among other files: error %v", err)
+	}
+}
+
+// TestAPartOfWhatWasGatheredIsRefused: what is lost must not look as if it did not exist.
+func TestAPartOfWhatWasGatheredIsRefused(t *testing.T) {
+	w := newWorld(t)
+	dir, out, err := gatherInto(t, apiserver.Config(t))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	nested := filepath.Join(filepath.Dir(dir), "must-gather.local.1", "image") // as oc adm must-gather writes it
+	if err := errors.Join(os.MkdirAll(filepath.Dir(nested), 0o700), os.Rename(dir, nested)); err != nil {
+		t.Fatal(err)
+	}
+	dir = filepath.Dir(filepath.Dir(nested))
+	w.same(t, apiserver.Config(t), dir, "why", "web-0")
+	if err := os.Remove(filepath.Join(nested, "namespaces", w.namespace, "core", "pods", "web-0.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run(t, offline, "doctor", "--from", dir); err == nil || out != "" || !strings.Contains(err.Error(), "objects that were gathered") {
+		t.Errorf("without a file: error %v, output %s", err, out)
+	}
+	if err := os.Remove(filepath.Join(nested, gathered.IndexFile)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run(t, offline, "doctor", "--from", dir); err == nil || out != "" || !strings.Contains(err.Error(), "0 files gather.yaml") {
+		t.Errorf("without the index: error %v, output %s", err, out)
+	}
+}
+
+// gatherHealthy has the tests of gather on a cluster with the operator, in which nothing is wrong.
+func gatherHealthy(t *testing.T, i *installed) {
+	config := apiserver.PlainConfig(t)
+	t.Run("all is clear only if all was gathered", func(t *testing.T) {
+		dir, out, err := gatherInto(t, config)
+		if err != nil || strings.Contains(out, "?") {
+			t.Fatalf("error %v, output:\n%s", err, out)
+		}
+		out, err = run(t, offline, "doctor", "--from", dir)
+		if err != nil || !strings.HasPrefix(out, "As gathered at 20") || !strings.Contains(out, "are in order") {
+			t.Errorf("error %v, output:\n%s", err, out)
+		}
+		if report := files(t, dir)["doctor.txt"]; !strings.HasSuffix(out, report) {
+			t.Errorf("the report is\n%s\nand that of doctor\n%s", report, out)
+		}
+		// What doctor reads, except for lists of which it reads single objects.
+		for _, resource := range []string{
+			"customresourcedefinitions", "deployments", "listeneroperators", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
+			"csidrivers", "daemonsets", "storageclasses", "nodes", "csinodes", "persistentvolumes", "persistentvolumeclaims", "listenerclasses", "listeners",
+			"podlisteners", "services", "endpointslices", "pods", "events", "subjectaccessreviews",
+		} {
+			forbidden := regexp.MustCompile("/" + resource + "($|/)")
+			without := via(t, config, func(w http.ResponseWriter, r *http.Request) bool {
+				if !forbidden.MatchString(r.URL.Path) {
+					return false
+				}
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusForbidden)
+				fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+				return true
+			})
+			dir, out, err := gatherInto(t, without)
+			if err != nil || resource != "subjectaccessreviews" && !strings.Contains(out, "?") {
+				t.Errorf("without %s: error %v, output:\n%s", resource, err, out)
+			}
+			i.same(t, without, dir, "doctor")
+			if out, _ := run(t, offline, "doctor", "--from", dir); strings.Contains(out, "in order") || strings.Contains(out, "Nothing is wrong") {
+				t.Errorf("without %s, all is clear:\n%s", resource, out)
+			}
+		}
+	})
+	t.Run("times are those of the gathering", func(t *testing.T) {
+		i.createUnschedulable(t, "just-now")
+		defer i.remove(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "just-now"}})
+		dir, _, err := gatherInto(t, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := run(t, offline, "doctor", "--from", dir); err != nil || strings.Contains(out, "just-now") {
+			t.Errorf("error %v, output:\n%s", err, out)
+		}
+		changeIndex(t, dir, func(index *gathered.Index) { index.Time.Time = index.Time.Add(time.Hour) })
+		if out, err := run(t, offline, "doctor", "--from", dir); !errors.Is(err, command.ErrProblem) || !strings.Contains(out, "just-now") {
+			t.Errorf("error %v, output:\n%s", err, out)
+		}
+	})
+	t.Run("logs are limited", func(t *testing.T) {
+		status := i.agent.Status.DeepCopy()
+		i.agent.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "node-agent", RestartCount: 1, LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
+		}}
+		i.updateStatus(t, i.agent)
+		defer func() {
+			i.agent.Status = *status
+			i.updateStatus(t, i.agent)
+		}()
+		endless := via(t, config, func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, "/pods/"+i.agent.Name+"/log") {
+				return false
+			}
+			q := r.URL.Query()
+			if q.Get("tailLines") == "" || q.Get("limitBytes") == "" || q.Get("container") != "node-agent" {
+				t.Errorf("the request is %s", r.URL)
+			}
+			if q.Get("previous") == "true" {
+				fmt.Fprintln(w, "the last words")
+				return true
+			}
+			for _, err := io.WriteString(w, "line\n"); err == nil; _, err = w.Write(bytes.Repeat([]byte("line\n"), 1000)) {
+				continue
+			}
+			return true
+		})
+		dir, out, err := gatherInto(t, endless)
+		if err != nil || !strings.Contains(out, "? log current of container node-agent of Pod listener-operator/"+i.agent.Name+": its last 10000 lines have more than") {
+			t.Errorf("error %v, output:\n%s", err, out)
+		}
+		logs := files(t, dir)
+		maps.DeleteFunc(logs, func(name, _ string) bool { return !strings.HasSuffix(name, ".log") })
+		path := "namespaces/" + operators + "/pods/" + i.agent.Name + "/node-agent/node-agent/logs/"
+		if n := len(logs[path+"current.log"]); n != 4<<20 || logs[path+"previous.log"] != "the last words\n" || len(logs) != 2 {
+			t.Errorf("%d bytes, and %q; %v", n, logs[path+"previous.log"], slices.Sorted(maps.Keys(logs)))
+		}
+	})
+}
