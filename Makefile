@@ -261,6 +261,11 @@ image: ## Build the image IMG with docker; BASE sets its base image.
 	@test -n "$(IMG)" || { echo "error: IMG is required: make image IMG=registry/listener-operator:tag" >&2; exit 1; }
 	docker build --build-arg VERSION=$(VERSION) $(if $(BASE),--build-arg BASE=$(BASE)) -t $(IMG) .
 
+.PHONY: must-gather-image
+must-gather-image: ## Build the image IMG for `oc adm must-gather` with docker; BASE sets its base image.
+	@test -n "$(IMG)" || { echo "error: IMG is required: make must-gather-image IMG=registry/listener-operator-must-gather:tag" >&2; exit 1; }
+	docker build -f cmd/kubectl-listener/Dockerfile --build-arg VERSION=$(VERSION) $(if $(BASE),--build-arg BASE=$(BASE)) -t $(IMG) .
+
 .PHONY: release
 release: ## Create dist/VERSION with everything that is published, on a release's commit: make release VERSION=1.2.3 IMG=registry/listener-operator [URL=https://…]
 	@test "$(origin VERSION)" = "command line" -a -n "$(IMG)" || \

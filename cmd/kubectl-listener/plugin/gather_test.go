@@ -1,7 +1,9 @@
 package plugin_test
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -195,7 +197,7 @@ func TestGatherLeavesSecretsInTheCluster(t *testing.T) {
 	}
 }
 
-// permit lets a ServiceAccount of the world's namespace read everything there, and returns the configuration of its client.
+// permit lets a ServiceAccount read everything in the namespace, and returns the configuration of its client.
 func (w *world) permit(t *testing.T, name string) *rest.Config {
 	t.Helper()
 	w.create(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Rules: []rbacv1.PolicyRule{
@@ -313,6 +315,56 @@ func TestAPartOfWhatWasGatheredIsRefused(t *testing.T) {
 	}
 	if out, err := run(t, offline, "doctor", "--from", dir); err == nil || out != "" || !strings.Contains(err.Error(), "0 files gather.yaml") {
 		t.Errorf("without the index: error %v, output %s", err, out)
+	}
+}
+
+// TestAnArchiveOfAStrangerIsOnlyRead: it may have any paths, texts and sizes.
+func TestAnArchiveOfAStrangerIsOnlyRead(t *testing.T) {
+	w := newWorld(t)
+	dir, out, err := gatherInto(t, apiserver.Config(t))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	listener := "namespaces/" + w.namespace + "/listeners.stackable.tech/listeners/web.yaml"
+	pack := func(add map[string]string) string {
+		name := filepath.Join(t.TempDir(), "a.tar.gz")
+		file, err := os.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		zipped := gzip.NewWriter(file)
+		archive := tar.NewWriter(zipped)
+		content := files(t, dir)
+		maps.Copy(content, add)
+		for name, text := range content {
+			err = errors.Join(err, archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(text))}))
+			_, writeErr := io.WriteString(archive, text)
+			err = errors.Join(err, writeErr)
+		}
+		if err := errors.Join(err, archive.Close(), zipped.Close(), file.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	outside := filepath.Join(t.TempDir(), "outside.yaml")
+	text := strings.ReplaceAll(files(t, dir)[listener], "203.0.113.7", `"\e[2J\e]0;title\a"`)
+	out, err = run(t, offline, "why", "listener/web", "--namespace", w.namespace, "--from", pack(map[string]string{
+		listener: text, outside: "a: b", "../../../../.." + outside: "a: b",
+	}))
+	if err != nil && !errors.Is(err, command.ErrProblem) || !strings.Contains(out, `\x1b[2J`) || unprintable(out) != "" {
+		t.Errorf("error %v, output %q", err, out)
+	}
+	if _, err := os.Stat(outside); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file was written: %v", err)
+	}
+	var large bytes.Buffer // it says that it is large
+	zipped := gzip.NewWriter(&large)
+	header := &tar.Header{Name: "large.log", Mode: 0o600, Size: gathered.MaxSize + 1}
+	if err := errors.Join(tar.NewWriter(zipped).WriteHeader(header), zipped.Close(), os.WriteFile(outside, large.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run(t, offline, "doctor", "--from", outside); err == nil || !strings.Contains(err.Error(), "it has more than") {
+		t.Errorf("a large file: error %v", err)
 	}
 }
 

@@ -43,6 +43,22 @@ func TestEachCommandIsDocumented(t *testing.T) {
 	}
 }
 
+// TestMustGatherRunsACommandThatExists: the script of the image.
+func TestMustGatherRunsACommandThatExists(t *testing.T) {
+	script, err := os.ReadFile("../gather.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(script), "\nexec /usr/bin/kubectl-listener ")
+	cmd, args, err := plugin.NewCommand(genericiooptions.NewTestIOStreamsDiscard()).Find(strings.Fields(line))
+	if err == nil {
+		err = cmd.ParseFlags(args)
+	}
+	if err != nil || cmd.Name() != "gather" || cmd.Flag("output").Value.String() != "/must-gather" {
+		t.Errorf("%s runs %s, error %v", script, cmd.Name(), err)
+	}
+}
+
 // TestCommandsOfPagesExist parses the arguments of each `kubectl listener` on the pages.
 func TestCommandsOfPagesExist(t *testing.T) {
 	checked := 0

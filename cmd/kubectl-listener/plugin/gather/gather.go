@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/restmapper"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -236,9 +236,8 @@ func (g *gatherer) log(ctx context.Context, pod *corev1.Pod, l log) error {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	stream, err := g.api.RESTClient().Get().AbsPath("/api/v1/namespaces", pod.Namespace, "pods", pod.Name, "log").
-		VersionedParams(&corev1.PodLogOptions{
-			Container: l.container, Previous: l.previous, Timestamps: true, TailLines: ptr.To[int64](maxLines), LimitBytes: ptr.To[int64](maxLog),
-		}, metav1.ParameterCodec).Stream(ctx)
+		Param("container", l.container).Param("previous", strconv.FormatBool(l.previous)).Param("timestamps", "true").
+		Param("tailLines", strconv.Itoa(maxLines)).Param("limitBytes", strconv.Itoa(maxLog)).Stream(ctx)
 	if err != nil {
 		return err
 	}

@@ -25,8 +25,8 @@ import (
 // objects are those of a kind.
 type objects map[types.NamespacedName]*unstructured.Unstructured
 
-// reader is a client of what was gathered. Like an API server that does not permit to read it, it responds that what was
-// not gathered is forbidden.
+// reader is a client of what was gathered. Like an API server that does not permit to read it, it responds that what
+// was not gathered is forbidden.
 type reader struct {
 	client.Client // nil: there is nothing to write
 	index         Index

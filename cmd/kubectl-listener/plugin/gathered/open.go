@@ -97,15 +97,15 @@ func read(name string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, size := map[string][]byte{}, 0
-	add := func(name string, file io.Reader) error {
+	files, left := map[string][]byte{}, int64(MaxSize)
+	add := func(name string, size int64, file io.Reader) error {
+		if left -= size; left < 0 {
+			return fmt.Errorf("it has more than %d bytes", MaxSize)
+		}
 		if path.Ext(name) != ".yaml" {
 			return nil
 		}
-		content, err := io.ReadAll(io.LimitReader(file, int64(MaxSize-size)+1))
-		if size += len(content); size > MaxSize {
-			return fmt.Errorf("it has more than %d bytes", MaxSize)
-		}
+		content, err := io.ReadAll(io.LimitReader(file, size))
 		files[path.Clean(name)] = content
 		return err
 	}
@@ -120,7 +120,7 @@ func read(name string) (map[string][]byte, error) {
 	return files, readArchive(file, add)
 }
 
-func readDir(dir fs.FS, add func(name string, file io.Reader) error) error {
+func readDir(dir fs.FS, add func(name string, size int64, file io.Reader) error) error {
 	return fs.WalkDir(dir, ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err
@@ -130,16 +130,20 @@ func readDir(dir fs.FS, add func(name string, file io.Reader) error) error {
 			return err
 		}
 		defer file.Close()
-		return add(name, file)
+		info, err := file.Stat()
+		if err != nil {
+			return err
+		}
+		return add(name, info.Size(), file)
 	})
 }
 
-func readArchive(file io.Reader, add func(name string, file io.Reader) error) error {
+func readArchive(file io.Reader, add func(name string, size int64, file io.Reader) error) error {
 	unzipped, err := gzip.NewReader(file)
 	if err != nil {
 		return fmt.Errorf("unpacking it: %w", err)
 	}
-	for archive := tar.NewReader(io.LimitReader(unzipped, 2*MaxSize)); ; { // with the logs, which are not kept
+	for archive := tar.NewReader(unzipped); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -147,7 +151,7 @@ func readArchive(file io.Reader, add func(name string, file io.Reader) error) er
 		if err != nil {
 			return fmt.Errorf("unpacking it: %w", err)
 		}
-		if err := add(header.Name, archive); err != nil {
+		if err := add(header.Name, header.Size, archive); err != nil {
 			return err
 		}
 	}
