@@ -26,8 +26,8 @@ var fields = map[string][]string{
 	"env":        {"value"},
 	"terminated": {"message"},
 	"tls":        {"key", "certificate", "caCertificate", "destinationCACertificate"},
-	"":           {"managedFields", "parameters", "httpHeaders"},
-	"users' Pod": {"managedFields", "parameters", "httpHeaders", "command", "args", "exec", "volumeAttributes", "options"},
+	"":           {"parameters", "httpHeaders"},
+	"users' Pod": {"parameters", "httpHeaders", "command", "args", "exec", "volumeAttributes", "options"},
 }
 
 // clean removes from an object what is of no use to readers, and what may be secret.
