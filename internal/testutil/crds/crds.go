@@ -49,6 +49,8 @@ const (
 	CatalogSources             CRD = "catalogsources.operators.coreos.com"
 	Operators                  CRD = "operators.operators.coreos.com"
 	InstallPlans               CRD = "installplans.operators.coreos.com"
+	ClusterCatalogs            CRD = "clustercatalogs.olm.operatorframework.io"
+	ClusterExtensions          CRD = "clusterextensions.olm.operatorframework.io"
 	ImageDigestMirrorSets      CRD = "imagedigestmirrorsets.config.openshift.io"
 	Gateways                   CRD = "gateways.gateway.networking.k8s.io"
 	TLSRoutes                  CRD = "tlsroutes.gateway.networking.k8s.io"
@@ -78,6 +80,7 @@ const (
 	openshift  = "github.com/openshift/api"
 	prometheus = "github.com/prometheus-operator/prometheus-operator"
 	olm        = "github.com/operator-framework/api"
+	olmv1      = "github.com/operator-framework/operator-controller"
 	gatewayAPI = "sigs.k8s.io/gateway-api"
 
 	// experimental has the kinds that are not standard yet in this release of the Gateway API, too.
@@ -85,7 +88,10 @@ const (
 )
 
 func files() map[CRD]file {
-	const toolsModfile = "hack/tools/crds/go.mod"
+	const (
+		toolsModfile = "hack/tools/crds/go.mod"
+		olmv1Modfile = "hack/tools/olmv1/go.mod"
+	)
 	return map[CRD]file{
 		Routes: {ownModfile, openshift, "route/v1/zz_generated.crd-manifests/routes.crd.yaml"},
 		SecurityContextConstraints: {
@@ -109,6 +115,8 @@ func files() map[CRD]file {
 		ImageDigestMirrorSets: {
 			ownModfile, openshift, "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_imagedigestmirrorsets.crd.yaml",
 		},
+		ClusterCatalogs:        {olmv1Modfile, olmv1, "helm/olmv1/base/catalogd/crd/standard/olm.operatorframework.io_clustercatalogs.yaml"},
+		ClusterExtensions:      {olmv1Modfile, olmv1, "helm/olmv1/base/operator-controller/crd/standard/olm.operatorframework.io_clusterextensions.yaml"},
 		Subscriptions:          {ownModfile, olm, "crds/operators.coreos.com_subscriptions.yaml"},
 		ClusterServiceVersions: {ownModfile, olm, "crds/operators.coreos.com_clusterserviceversions.yaml"},
 		Gateways:               {ownModfile, gatewayAPI, experimental + "gateways.yaml"},
@@ -125,7 +133,7 @@ func All() []CRD { return slices.Sorted(maps.Keys(files())) }
 // Administrators returns the names of the CRDs whose objects administrators use to install operators, and that the
 // operator does not know.
 func Administrators() []CRD {
-	return []CRD{CatalogSources, ClusterServiceVersions, ImageDigestMirrorSets, InstallPlans, OperatorGroups, Operators, Subscriptions}
+	return []CRD{CatalogSources, ClusterCatalogs, ClusterExtensions, ClusterServiceVersions, ImageDigestMirrorSets, InstallPlans, OperatorGroups, Operators, Subscriptions}
 }
 
 // Install installs CRDs, and returns when the API server serves their resources, so that clients discover them. They
