@@ -186,6 +186,27 @@ func (c *Cluster) ensure(ctx context.Context) error {
 
 // prepare creates all files that a cluster needs to start. It must not be called while the control plane runs.
 func (c *Cluster) prepare(ctx context.Context) error {
+	if err := c.buildPrograms(ctx); err != nil {
+		return err
+	}
+	c.progress.Printf("programs are built")
+	if err := c.ensurePKI(); err != nil {
+		return err
+	}
+	if err := c.writeKubeconfigs(); err != nil {
+		return err
+	}
+	if err := errors.Join(c.writeAuditPolicy(), c.writeOpenShiftConfig()); err != nil {
+		return err
+	}
+	if err := c.writeSystemImages(ctx); err != nil {
+		return err
+	}
+	return c.ensureMountPoints(ctx)
+}
+
+// buildPrograms builds all programs of the cluster, and creates its directories.
+func (c *Cluster) buildPrograms(ctx context.Context) error {
 	if err := c.ensureOpenShiftPrograms(ctx); err != nil {
 		return err
 	}
@@ -211,20 +232,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if err := tools.BuildLocal(ctx, "test", c.binDir(), "./cluster/nodeinit", "./cluster/pause", "./cluster/registry", "./cluster/serviceca"); err != nil {
 		return fmt.Errorf("building the cluster's own programs: %w", err)
 	}
-	c.progress.Printf("programs are built")
-	if err := c.ensurePKI(); err != nil {
-		return err
-	}
-	if err := c.writeKubeconfigs(); err != nil {
-		return err
-	}
-	if err := errors.Join(c.writeAuditPolicy(), c.writeOpenShiftConfig()); err != nil {
-		return err
-	}
-	if err := c.writeSystemImages(ctx); err != nil {
-		return err
-	}
-	return c.ensureMountPoints(ctx)
+	return nil
 }
 
 // Down deletes the cluster and everything that belongs to it. It is no error if the cluster, or a part of it, does not

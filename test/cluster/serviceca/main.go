@@ -8,7 +8,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log"
 	"os"
 	"os/signal"
 	"time"
@@ -35,7 +34,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
 	if err := run(ctx, *kubeconfig, *authority); err != nil {
-		log.Fatal(err)
+		fmt.Fprintf(os.Stderr, "publishing the service CA: %v\n", err)
+		os.Exit(1)
 	}
 }
 
@@ -54,7 +54,7 @@ func run(ctx context.Context, kubeconfig, authority string) error {
 	}
 	for ctx.Err() == nil {
 		if err := publish(ctx, client, string(certificate)); err != nil {
-			log.Print(err)
+			fmt.Fprintln(os.Stderr, err)
 		}
 		select {
 		case <-ctx.Done():
