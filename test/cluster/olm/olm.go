@@ -58,7 +58,7 @@ func Install(ctx context.Context, c *cluster.Cluster, progress io.Writer) error 
 	if err := c.RunKubectl(ctx, definitions, "wait", "--for=condition=Established", "--timeout=60s", "-f", "-"); err != nil {
 		return fmt.Errorf("waiting for the manager's CRDs: %w", err)
 	}
-	objects, err := render(ref)
+	objects, err := render(ref, !c.OpenShift())
 	if err != nil {
 		return err
 	}
@@ -111,15 +111,16 @@ func crdManifests() ([]byte, error) {
 	return all.Bytes(), nil
 }
 
-// render returns all other manifests as YAML.
-func render(ref string) ([]byte, error) {
+// render returns all other manifests as YAML. With setUser, the Pods of catalogues get a user, which OpenShift chooses
+// itself, by its security context constraints.
+func render(ref string, setUser bool) ([]byte, error) {
 	var all bytes.Buffer
 	err := manifests.Execute(&all, map[string]any{
 		"Image": ref,
 		"Commands": map[string][]string{
 			"olm-operator": {"/bin/olm", "--namespace=" + Namespace},
 			"catalog-operator": {
-				"/bin/catalog", "--namespace=" + Namespace, "--opmImage=" + ref, "--util-image=" + ref, "--set-workload-user-id=true",
+				"/bin/catalog", "--namespace=" + Namespace, "--opmImage=" + ref, "--util-image=" + ref, fmt.Sprintf("--set-workload-user-id=%t", setUser),
 			},
 		},
 	})
