@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -71,6 +72,7 @@ type gatherer struct {
 	*command.Environment
 	client client.Client
 	api    *discovery.DiscoveryClient
+	core   corev1client.CoreV1Interface // for logs
 	dir    *os.Root
 	// namespace is that of the user, who may not read others.
 	namespace string
@@ -119,6 +121,9 @@ func (g *gatherer) connect() (err error) {
 		return err
 	}
 	if g.api, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
+		return fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	if g.core, err = corev1client.NewForConfig(config); err != nil {
 		return fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	g.namespace, err = g.Namespace()
@@ -235,9 +240,9 @@ func (g *gatherer) allLogs(ctx context.Context) {
 func (g *gatherer) log(ctx context.Context, pod *corev1.Pod, l log) error {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
-	stream, err := g.api.RESTClient().Get().AbsPath("/api/v1/namespaces", pod.Namespace, "pods", pod.Name, "log").
-		Param("container", l.container).Param("previous", strconv.FormatBool(l.previous)).Param("timestamps", "true").
-		Param("tailLines", strconv.Itoa(maxLines)).Param("limitBytes", strconv.Itoa(maxLog)).Stream(ctx)
+	stream, err := g.core.Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
+		Container: l.container, Previous: l.previous, Timestamps: true, TailLines: ptr.To(int64(maxLines)), LimitBytes: ptr.To(int64(maxLog)),
+	}).Stream(ctx)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ const (
 	ResourcesFile = "api-resources.yaml"
 )
 
-// MaxSize is the most that is gathered and read, in bytes: an archive of somebody else may expand to anything.
+// MaxSize is the most that is gathered and read, in bytes, because the size of an archive is not that of its content.
 const MaxSize = 1 << 30
 
 // KindReview is the kind of the reviews of the permissions that the operator and its node agents need. The API server
