@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -208,6 +210,21 @@ func (c *Cluster) RegistryLogin() (name, password string, err error) {
 	}
 	name, password, _ = strings.Cut(string(login), ":")
 	return name, password, nil
+}
+
+// PullSecret returns the content of a Secret of type kubernetes.io/dockerconfigjson for the registry, also under the name
+// MirroredRegistry.
+func (c *Cluster) PullSecret() ([]byte, error) {
+	name, password, err := c.RegistryLogin()
+	if err != nil {
+		return nil, err
+	}
+	user := map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(name + ":" + password))}
+	data, err := json.Marshal(map[string]any{"auths": map[string]any{MirroredRegistry: user, c.Registry(): user}})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the registry's user: %w", err)
+	}
+	return data, nil
 }
 
 // address converts an address for certificates.

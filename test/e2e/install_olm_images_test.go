@@ -101,13 +101,7 @@ func withPullSecret(manifests []byte) ([]byte, error) {
 // createPullSecret creates the Secret with the mirror's password in a namespace.
 func (m *olmScenario) createPullSecret(namespace string) {
 	m.Helper()
-	name, password, err := testbed.RegistryLogin()
-	if err != nil {
-		m.Fatal(err)
-	}
-	config, err := json.Marshal(map[string]any{"auths": map[string]any{
-		cluster.MirroredRegistry: map[string]string{"username": name, "password": password},
-	}})
+	config, err := testbed.PullSecret()
 	if err != nil {
 		m.Fatal(err)
 	}

@@ -192,7 +192,7 @@ func (m *olmv1Scenario) install() {
 }
 
 // upgrade publishes a release outside of the range, which changes nothing, and then extends the range, while clients
-// outside of the cluster use Pods, and Pods start.
+// outside the cluster use Pods, and Pods start.
 func (m *olmv1Scenario) upgrade(next release) {
 	class := m.createLastingClass(pinned())
 	m.create(statefulSet("broker", 3, byClass(class)))

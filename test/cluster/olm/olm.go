@@ -52,21 +52,26 @@ func Install(ctx context.Context, c *cluster.Cluster, progress io.Writer) error 
 	if err != nil {
 		return err
 	}
+	objects, err := render(ref, !c.OpenShift())
+	if err != nil {
+		return err
+	}
+	return apply(ctx, c, definitions, objects, Namespace, "olm-operator", "catalog-operator")
+}
+
+// apply applies CRDs and then other objects, and returns when the Deployments in the namespace are available.
+func apply(ctx context.Context, c *cluster.Cluster, definitions, objects []byte, namespace string, deployments ...string) error {
 	if err := c.RunKubectl(ctx, definitions, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
 		return fmt.Errorf("installing the manager's CRDs: %w", err)
 	}
 	if err := c.RunKubectl(ctx, definitions, "wait", "--for=condition=Established", "--timeout=60s", "-f", "-"); err != nil {
 		return fmt.Errorf("waiting for the manager's CRDs: %w", err)
 	}
-	objects, err := render(ref, !c.OpenShift())
-	if err != nil {
-		return err
-	}
 	if err := c.RunKubectl(ctx, objects, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
 		return fmt.Errorf("installing the manager: %w", err)
 	}
-	for _, name := range []string{"olm-operator", "catalog-operator"} {
-		if err := c.RunKubectl(ctx, nil, "rollout", "status", "--namespace="+Namespace, "--timeout=120s", "deployment/"+name); err != nil {
+	for _, name := range deployments {
+		if err := c.RunKubectl(ctx, nil, "rollout", "status", "--namespace="+namespace, "--timeout=120s", "deployment/"+name); err != nil {
 			return fmt.Errorf("waiting for %s: %w", name, err)
 		}
 	}

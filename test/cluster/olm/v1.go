@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -47,21 +45,7 @@ func InstallV1(ctx context.Context, c *cluster.Cluster, progress io.Writer) erro
 		return err
 	}
 	fmt.Fprintln(progress, "installing the second generation of the Operator Lifecycle Manager")
-	if err := c.RunKubectl(ctx, definitions, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
-		return fmt.Errorf("installing the manager's CRDs: %w", err)
-	}
-	if err := c.RunKubectl(ctx, definitions, "wait", "--for=condition=Established", "--timeout=60s", "-f", "-"); err != nil {
-		return fmt.Errorf("waiting for the manager's CRDs: %w", err)
-	}
-	if err := c.RunKubectl(ctx, objects, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
-		return fmt.Errorf("installing the manager: %w", err)
-	}
-	for _, name := range []string{"catalogd", "operator-controller"} {
-		if err := c.RunKubectl(ctx, nil, "rollout", "status", "--namespace="+NamespaceV1, "--timeout=120s", "deployment/"+name); err != nil {
-			return fmt.Errorf("waiting for %s: %w", name, err)
-		}
-	}
-	return nil
+	return apply(ctx, c, definitions, objects, NamespaceV1, "catalogd", "operator-controller")
 }
 
 // crdManifestsV1 returns the CustomResourceDefinitions of the second generation as YAML.
@@ -103,7 +87,7 @@ func renderV1(ctx context.Context, c *cluster.Cluster) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	secret, err := pullSecret(c)
+	secret, err := c.PullSecret()
 	if err != nil {
 		return nil, err
 	}
@@ -122,18 +106,4 @@ func renderV1(ctx context.Context, c *cluster.Cluster) ([]byte, error) {
 		return nil, fmt.Errorf("rendering the manager's manifests: %w", err)
 	}
 	return all.Bytes(), nil
-}
-
-// pullSecret returns the content of a pull secret for the cluster's registry, also under the name that it mirrors.
-func pullSecret(c *cluster.Cluster) (string, error) {
-	name, password, err := c.RegistryLogin()
-	if err != nil {
-		return "", err
-	}
-	user := map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(name + ":" + password))}
-	data, err := json.Marshal(map[string]any{"auths": map[string]any{cluster.MirroredRegistry: user, c.Registry(): user}})
-	if err != nil {
-		return "", fmt.Errorf("encoding the registry's user: %w", err)
-	}
-	return string(data), nil
 }
