@@ -137,7 +137,11 @@ func TestAMissingBindingIsNamed(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: binding.Name, Labels: binding.Labels}, RoleRef: binding.RoleRef, Subjects: binding.Subjects,
 	}
 	s.remove(binding)
-	t.Cleanup(func() { _ = client.IgnoreAlreadyExists(api.Create(context.Background(), grant)) })
+	t.Cleanup(func() {
+		if err := client.IgnoreAlreadyExists(api.Create(context.Background(), grant)); err != nil {
+			t.Errorf("restoring the binding: %v", err)
+		}
+	})
 	pods, err := podsOf(s.ctx, "node-agent")
 	s.must(err)
 	s.remove(&pods[0])
