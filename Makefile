@@ -190,7 +190,7 @@ test-openshift: ## Run the scenarios of OpenShift with its API server, built fro
 	@test -f "$(MICROSHIFT)/Makefile.kube_git.var" || { echo "error: MICROSHIFT is required, a clone of github.com/openshift/microshift: make test-openshift MICROSHIFT=DIR" >&2; exit 1; }
 	export MAKEFLAGS= MICROSHIFT=$(abspath $(MICROSHIFT)) CLUSTER=$(or $(CLUSTER),openshift); \
 		go -C test test -tags e2e -count 1 -parallel 6 -timeout 40m -v -run '$(OPENSHIFT_SCENARIOS)' ./e2e && \
-		INSTALL=olm go -C test test -tags e2e -count 1 -timeout 30m -v -run OperatorUnderOLMv1 ./e2e
+		INSTALL=olm go -C test test -tags e2e -count 1 -timeout 30m -v -run OperatorUnderOLM ./e2e
 
 .PHONY: validate-bundle
 validate-bundle: ## Validate bundle/ with the Operator SDK. Builds the SDK first; about eight minutes, once.

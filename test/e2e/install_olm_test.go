@@ -416,6 +416,7 @@ func (m *olmScenario) move() {
 	// OperatorGroup, for which OLM creates roles.
 	for _, o := range []string{
 		"namespaces /" + m.operatorNamespace, "serviceaccounts " + m.operatorNamespace + "/default", "configmaps " + m.operatorNamespace + "/kube-root-ca.crt",
+		"configmaps " + m.operatorNamespace + "/openshift-service-ca.crt",
 		"secrets " + m.operatorNamespace + "/" + pullSecret, "operatorgroups.operators.coreos.com " + client.ObjectKeyFromObject(m.operatorGroup()).String(),
 	} {
 		m.objectsBefore[o] = true
