@@ -212,8 +212,8 @@ func (c *Cluster) RegistryLogin() (name, password string, err error) {
 	return name, password, nil
 }
 
-// PullSecret returns the content of a Secret of type kubernetes.io/dockerconfigjson for the registry, also under the name
-// MirroredRegistry.
+// PullSecret returns the content of a Secret of type kubernetes.io/dockerconfigjson for the registry, also under the
+// name MirroredRegistry.
 func (c *Cluster) PullSecret() ([]byte, error) {
 	name, password, err := c.RegistryLogin()
 	if err != nil {
