@@ -50,6 +50,7 @@ type fixture struct {
 	class  *listenersv1alpha1.ListenerClass
 	key    client.ObjectKey
 
+	stop      func()  // stops the controller, where the test goes on without it
 	abandoned float64 // the length of the work queues of managers that were stopped
 }
 
@@ -80,13 +81,15 @@ func newFixtureWithBackends(t *testing.T, list backends.List, cfg *rest.Config, 
 	}
 	apis, err := platform.Watch(t.Context(), cfg, list.OptionalKinds()...)
 	f.Expect(err).NotTo(HaveOccurred())
-	apiserver.StartManager(t, cfg, "operators", func(mgr ctrl.Manager) error {
+	var mgr ctrl.Manager
+	mgr, f.stop = apiserver.RunManager(t, cfg, "operators", func(mgr ctrl.Manager) error {
 		f.Expect(list.AddToScheme(mgr.GetScheme())).To(Succeed())
 		return (&listener.Reconciler{
 			Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Platform: apis, Backends: list,
 			GracePeriod: gracePeriod, UnusedPeriod: unusedPeriod,
 		}).SetupWithManager(mgr)
 	})
+	f.Expect(mgr.GetCache().WaitForCacheSync(t.Context())).To(BeTrue())
 	return f
 }
 
@@ -855,29 +858,23 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 // After a restart the operator does not know what it applied: it sends one request for each Service whose managed
 // fields its cache has not summarized, and changes nothing.
 func TestRestartChangesNothing(t *testing.T) {
-	var key client.ObjectKey
-	var class listenersv1alpha1.ListenerClassSpec
-	class.ServiceType = listenersv1alpha1.ServiceTypeClusterIP
-	var settled, service string
-	t.Run("first process", func(t *testing.T) {
-		f := newFixture(t, nil, class)
-		key = f.key
-		f.createListener(nil)
-		settled = f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned).ResourceVersion
-		service = f.service().ResourceVersion
-	})
-	t.Run("second process", func(t *testing.T) {
-		cfg, count := apiserver.Config(t), &counter{}
-		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { count.next = next; return count })
-		f := newFixture(t, cfg, class)
-		f.key = key
-		mine := func() []string {
-			return slices.DeleteFunc(count.recorded(), func(w string) bool { return !strings.Contains(w, key.Namespace) })
-		}
-		f.Eventually(mine).ShouldNot(BeEmpty())
-		f.Eventually(f.idle).Should(BeTrue())
-		f.Expect(mine()).To(Equal([]string{"PATCH /api/v1/namespaces/" + key.Namespace + "/services/web"}))
-		f.Expect(f.listener().ResourceVersion).To(Equal(settled))
-		f.Expect(f.service().ResourceVersion).To(Equal(service))
-	})
+	class := listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP}
+	first := newFixture(t, nil, class)
+	first.createListener(nil)
+	settled := first.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned).ResourceVersion
+	service := first.service().ResourceVersion
+	first.stop()
+
+	cfg, count := apiserver.Config(t), &counter{}
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { count.next = next; return count })
+	second := newFixture(t, cfg, class)
+	second.key = first.key
+	mine := func() []string {
+		return slices.DeleteFunc(count.recorded(), func(w string) bool { return !strings.Contains(w, first.key.Namespace) })
+	}
+	second.Eventually(mine).ShouldNot(BeEmpty())
+	second.Eventually(second.idle).Should(BeTrue())
+	second.Expect(mine()).To(Equal([]string{"PATCH /api/v1/namespaces/" + first.key.Namespace + "/services/web"}))
+	second.Expect(second.listener().ResourceVersion).To(Equal(settled))
+	second.Expect(second.service().ResourceVersion).To(Equal(service))
 }

@@ -261,24 +261,17 @@ func TestNodePortsOfOverridesTakePrecedence(t *testing.T) {
 
 // While the operator does not run, its status is all that remembers the node ports.
 func TestServiceDeletedWithoutAnOperatorGetsItsNodePortsAgain(t *testing.T) {
-	var key client.ObjectKey
-	var before map[string]int32
 	spec := listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort}
-	t.Run("first process", func(t *testing.T) {
-		f := newFixture(t, nil, spec)
-		key = f.key
-		f.createListener(nil)
-		before = f.eventuallyNodePorts(1)
-	})
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	if err := apiserver.Client(t).Delete(t.Context(), service); err != nil {
-		t.Fatal(err)
-	}
-	t.Run("second process", func(t *testing.T) {
-		f := newFixture(t, nil, spec)
-		f.key = key
-		f.Expect(f.eventuallyNodePorts(1)).To(Equal(before))
-	})
+	first := newFixture(t, nil, spec)
+	first.createListener(nil)
+	before := first.eventuallyNodePorts(1)
+	first.stop()
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: first.key.Namespace, Name: first.key.Name}}
+	first.Expect(first.client.Delete(t.Context(), service)).To(Succeed())
+
+	second := newFixture(t, nil, spec)
+	second.key = first.key
+	second.Expect(second.eventuallyNodePorts(1)).To(Equal(before))
 }
 
 // ending lets a process end at its n-th write in a namespace, counted from 0: no later write is sent. That write is
@@ -327,14 +320,10 @@ func (e *ending) hasEnded() bool {
 // The operator may end between any two of its writes.
 func TestNodePortsOutliveTheProcess(t *testing.T) {
 	spec := listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort}
-	class := &listenersv1alpha1.ListenerClass{}
-	var key client.ObjectKey
-	var before map[string]int32
-	t.Run("first process", func(t *testing.T) {
-		f := newFixture(t, nil, spec)
-		f.createListener(severalPorts)
-		class, key, before = f.class, f.key, f.eventuallyNodePorts(3)
-	})
+	first := newFixture(t, nil, spec)
+	first.createListener(severalPorts)
+	class, key, before := first.class, first.key, first.eventuallyNodePorts(3)
+	first.stop()
 	setType := func(serviceType listenersv1alpha1.ServiceType) func(*testing.T) {
 		return func(t *testing.T) {
 			f := &fixture{WithT: NewWithT(t), t: t, client: apiserver.Client(t)}

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
@@ -145,28 +144,23 @@ func TestTargetPortsFollowNodePortsThatListenersOverride(t *testing.T) {
 }
 
 func TestTargetPortsStayAfterARestart(t *testing.T) {
-	var key client.ObjectKey
-	var service, listener string
-	t.Run("first process", func(t *testing.T) {
-		f := newFixture(t, nil, sameTarget())
-		key = f.key
-		f.createListener(nil)
-		ports := f.eventuallyNodePorts(1)
-		f.Expect(f.targets()).To(Equal(numbers(ports)))
-		f.eventuallyNodePortsUnowned()
-		f.Eventually(f.idle).Should(BeTrue())
-		service, listener = f.service().ResourceVersion, f.listener().ResourceVersion
-	})
-	t.Run("second process", func(t *testing.T) {
-		cfg, count := apiserver.Config(t), &counter{}
-		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { count.next = next; return count })
-		before := reconciliations(NewWithT(t))
-		f := newFixture(t, cfg, sameTarget())
-		f.key = key
-		f.Eventually(func() float64 { return reconciliations(f.WithT) }).Should(BeNumerically(">", before))
-		f.Eventually(f.idle).Should(BeTrue())
-		writes := slices.DeleteFunc(count.recorded(), func(w string) bool { return !strings.Contains(w, key.Namespace) })
-		f.Expect(len(writes)).To(BeNumerically("<=", 1)) // which changes nothing
-		f.Expect([]string{f.service().ResourceVersion, f.listener().ResourceVersion}).To(Equal([]string{service, listener}))
-	})
+	first := newFixture(t, nil, sameTarget())
+	first.createListener(nil)
+	ports := first.eventuallyNodePorts(1)
+	first.Expect(first.targets()).To(Equal(numbers(ports)))
+	first.eventuallyNodePortsUnowned()
+	first.Eventually(first.idle).Should(BeTrue())
+	service, listener := first.service().ResourceVersion, first.listener().ResourceVersion
+	first.stop()
+
+	cfg, count := apiserver.Config(t), &counter{}
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { count.next = next; return count })
+	before := reconciliations(first.WithT)
+	second := newFixture(t, cfg, sameTarget())
+	second.key = first.key
+	second.Eventually(func() float64 { return reconciliations(second.WithT) }).Should(BeNumerically(">", before))
+	second.Eventually(second.idle).Should(BeTrue())
+	writes := slices.DeleteFunc(count.recorded(), func(w string) bool { return !strings.Contains(w, first.key.Namespace) })
+	second.Expect(len(writes)).To(BeNumerically("<=", 1)) // which changes nothing
+	second.Expect([]string{second.service().ResourceVersion, second.listener().ResourceVersion}).To(Equal([]string{service, listener}))
 }

@@ -35,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/cache"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
@@ -160,13 +161,20 @@ func Client(t testing.TB) client.Client {
 	return c
 }
 
-// Namespace creates a namespace for the test and returns its name.
+// Namespace creates a namespace for the test and returns its name. Its Listeners are deleted when the test ends: the
+// controllers of each later test would reconcile them, too.
 func Namespace(t testing.TB) string {
 	t.Helper()
+	c := Client(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-	if err := Client(t).Create(t.Context(), namespace); err != nil {
+	if err := c.Create(t.Context(), namespace); err != nil {
 		t.Fatal("creating a namespace: ", err)
 	}
+	t.Cleanup(func() {
+		if err := c.DeleteAllOf(context.Background(), &listenersv1alpha1.Listener{}, client.InNamespace(namespace.Name)); err != nil {
+			t.Error("deleting the Listeners of a namespace: ", err)
+		}
+	})
 	return namespace.Name
 }
 
