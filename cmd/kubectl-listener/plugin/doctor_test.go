@@ -148,11 +148,15 @@ func (i *installed) recreate(t *testing.T, o client.Object) func() {
 	t.Helper()
 	i.read(t, o)
 	i.remove(t, o)
-	return func() {
-		o.SetResourceVersion("")
-		o.SetUID("")
-		i.create(t, o)
-	}
+	return func() { i.createAgain(t, o) }
+}
+
+// createAgain creates a deleted object for the tests that follow: the end of this one does not delete it.
+func (i *installed) createAgain(t *testing.T, o client.Object) {
+	t.Helper()
+	o.SetResourceVersion("")
+	o.SetUID("")
+	i.createForever(t, o)
 }
 
 // doctor runs `kubectl listener doctor`.
@@ -319,8 +323,8 @@ func faults() map[string]fault {
 				class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}}
 				repair := i.recreate(t, class)
 				other := class.DeepCopy()
-				other.ResourceVersion, other.UID, other.VolumeBindingMode = "", "", ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)
-				i.create(t, other)
+				other.VolumeBindingMode = ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)
+				i.createAgain(t, other)
 				return func() {
 					i.remove(t, other)
 					repair()

@@ -10,6 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,17 +28,22 @@ type shop struct {
 	pods atomic.Int64
 }
 
-func newShop(t *testing.T, namespace string) *shop {
+// newShop creates a shop without replicas. It stays when the test ends: to delete thousands of objects takes minutes.
+func newShop(t *testing.T, config *rest.Config, namespace string) *shop {
 	t.Helper()
-	s := &shop{world: world{Client: apiserver.Client(t), namespace: namespace}}
-	s.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-	s.create(t, &listenersv1alpha1.ListenerClass{
+	c, err := client.New(config, client.Options{Scheme: apiserver.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shop{world: world{Client: c, namespace: namespace}}
+	s.createForever(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	s.createForever(t, &listenersv1alpha1.ListenerClass{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace + "-stable"},
 		Spec: listenersv1alpha1.ListenerClassSpec{
 			ServiceType: listenersv1alpha1.ServiceTypeNodePort, Pinning: &listenersv1alpha1.Pinning{Policy: listenersv1alpha1.PinningPolicyRequired},
 		},
 	})
-	s.create(t, &listenersv1alpha1.ListenerClass{
+	s.createForever(t, &listenersv1alpha1.ListenerClass{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace + "-public"}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer},
 	})
 	return s
@@ -46,8 +52,8 @@ func newShop(t *testing.T, namespace string) *shop {
 // addNode creates a node with a node agent.
 func (s *shop) addNode(t *testing.T, name string) *corev1.Node {
 	node := objects.Node(name)
-	s.create(t, node)
-	s.create(t, &storagev1.CSINode{
+	s.createForever(t, node)
+	s.createForever(t, &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: names.Driver, NodeID: name, TopologyKeys: []string{names.TopologyKey}}}},
 	})
@@ -60,7 +66,7 @@ func (s *shop) addListener(t *testing.T, name, class string, serviceType corev1.
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
 		Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To(s.namespace + class), Ports: []listenersv1alpha1.ListenerPort{{Name: "broker", Port: 9092}}},
 	}
-	s.create(t, l)
+	s.createForever(t, l)
 	l.Status = &listenersv1alpha1.ListenerStatus{
 		ServiceName: ptr.To(name), IngressAddresses: addresses, ObservedGeneration: l.Generation,
 		Conditions: []metav1.Condition{
@@ -69,7 +75,7 @@ func (s *shop) addListener(t *testing.T, name, class string, serviceType corev1.
 		},
 	}
 	s.updateStatus(t, l)
-	s.create(t, &corev1.Service{
+	s.createForever(t, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.namespace, Name: name,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(l, listenersv1alpha1.GroupVersion.WithKind("Listener"))},
@@ -97,11 +103,11 @@ func (s *shop) addPod(t *testing.T, name, node string, listeners ...*listenersv1
 	var volumes []string
 	for _, l := range listeners {
 		pvc := s.newClaim(name+"-"+l.Name, map[string]string{names.AnnotationListenerName: l.Name})
-		s.create(t, pvc)
+		s.createForever(t, pvc)
 		pv := claim.Volume(pvc, l.Name)
 		pv.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: s.namespace, Name: pvc.Name, UID: pvc.UID}
 		pv.Spec.StorageClassName, pv.Spec.NodeAffinity = names.Driver, index.NodeAffinity(node)
-		s.create(t, pv)
+		s.createForever(t, pv)
 		pvc.Spec.VolumeName = pv.Name
 		s.update(t, pvc)
 		pvc.Status.Phase = corev1.ClaimBound
@@ -110,7 +116,7 @@ func (s *shop) addPod(t *testing.T, name, node string, listeners ...*listenersv1
 		pod.Spec.Volumes = append(pod.Spec.Volumes, objects.ClaimVolume(l.Name, pvc.Name))
 		volumes = append(volumes, pv.Name)
 	}
-	s.create(t, pod)
+	s.createForever(t, pod)
 	number := s.pods.Add(1)
 	ip := fmt.Sprintf("10.1.%d.%d", number/250, 1+number%250)
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}}
@@ -120,7 +126,7 @@ func (s *shop) addPod(t *testing.T, name, node string, listeners ...*listenersv1
 		published.Spec.Listeners[l.Name] = listenersv1alpha1.PodListener{
 			Scope: listenersv1alpha1.ListenerScopeNode, IngressAddresses: l.Status.IngressAddresses, PersistentVolumeName: volumes[i], ListenerName: l.Name,
 		}
-		s.create(t, &discoveryv1.EndpointSlice{
+		s.createForever(t, &discoveryv1.EndpointSlice{
 			ObjectMeta:  metav1.ObjectMeta{Namespace: s.namespace, Name: l.Name + "-" + name, Labels: map[string]string{discoveryv1.LabelServiceName: l.Name}},
 			AddressType: discoveryv1.AddressTypeIPv4,
 			Endpoints: []discoveryv1.Endpoint{{
@@ -129,7 +135,7 @@ func (s *shop) addPod(t *testing.T, name, node string, listeners ...*listenersv1
 			}},
 		})
 	}
-	s.create(t, published)
+	s.createForever(t, published)
 	return pod
 }
 
@@ -149,8 +155,8 @@ func (s *shop) addKafka(t *testing.T) {
 func (s *shop) addWaiting(t *testing.T) {
 	t.Helper()
 	pvc := s.newClaim("listener-web-0", map[string]string{names.AnnotationListenerClass: "fast-lane"})
-	s.create(t, pvc)
-	s.create(t, s.newPod("web-0", pvc.Name))
+	s.createForever(t, pvc)
+	s.createForever(t, s.newPod("web-0", pvc.Name))
 }
 
 // addMany creates Listeners, each with a Pod of its own, and every tenth with a second one.

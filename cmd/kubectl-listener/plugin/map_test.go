@@ -45,7 +45,7 @@ func whyOf(t *testing.T, namespace, argument string) result {
 }
 
 func TestMapWritesAPicture(t *testing.T) {
-	s := newShop(t, "shop")
+	s := newShop(t, apiserver.Config(t), "shop")
 	s.addKafka(t)
 	s.addWaiting(t)
 	out, err := run(t, apiserver.Config(t), "map", "-n", "shop", "-o", "svg")
@@ -315,7 +315,7 @@ func TestMapSaysWhatItMayNotRead(t *testing.T) {
 
 // TestMapIsLegibleInTheDark compares the contrast of texts with what WCAG 2.2 asks for.
 func TestMapIsLegibleInTheDark(t *testing.T) {
-	s := newShop(t, "dark")
+	s := newShop(t, apiserver.Config(t), "dark")
 	s.addKafka(t)
 	s.addWaiting(t)
 	page := browser(t)
@@ -363,14 +363,15 @@ func TestMapOfThousandListenersIsFluid(t *testing.T) {
 	if testing.Short() {
 		t.Skip("creates 8,000 objects")
 	}
+	page := browser(t)
 	const listeners = 1000
-	s := newShop(t, "many")
+	config := apiserver.DualStackConfig(t) // which has no other test: the commands of later ones would read all objects
+	s := newShop(t, config, "many")
 	started := time.Now()
 	s.addMany(t, listeners)
 	t.Logf("created in %s", time.Since(started))
-	page := browser(t)
 	started = time.Now()
-	address := startMap(t, apiserver.Config(t), "-n", "many")
+	address := startMap(t, config, "-n", "many")
 	t.Logf("the command is ready after %s", time.Since(started))
 	do(page, t, chromedp.Navigate(address))
 	await(page, t, `document.getElementById("summary").textContent.startsWith("%d Listeners, 1100 Pods, 0 problems")`, listeners)

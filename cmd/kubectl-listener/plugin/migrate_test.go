@@ -67,12 +67,12 @@ func predecessor(t *testing.T, namespace string, release map[string]string) *mig
 		t.Fatal(err)
 	}
 	const account = "listener-operator-serviceaccount"
-	m.temporary(t, &rbacv1.ClusterRoleBinding{
+	m.create(t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "listener-operator-clusterrolebinding"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: account}},
 	})
-	m.temporary(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}})
+	m.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}})
 	program := corev1.Container{Name: "csi", Image: "example/listener-operator:26.7.0", Env: []corev1.EnvVar{
 		{Name: "LISTENER_CLASS_PRESET", Value: "stable-nodes"}, {Name: "KUBERNETES_CLUSTER_DOMAIN", Value: "k8s.example.com"},
 	}}
@@ -101,10 +101,10 @@ func predecessor(t *testing.T, namespace string, release map[string]string) *mig
 	daemonSet := &appsv1.DaemonSet{ObjectMeta: meta("listener-operator-csi-node-driver"), Spec: appsv1.DaemonSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: labels("node-driver")}, Template: driver,
 	}}
-	m.temporary(t, deployment)
-	m.temporary(t, daemonSet)
-	m.temporary(t, podOf(provisioner, "ReplicaSet", deployment.Name+"-6d4cf56db6", namespace))
-	m.temporary(t, podOf(driver, "DaemonSet", daemonSet.Name, namespace))
+	m.create(t, deployment)
+	m.create(t, daemonSet)
+	m.create(t, podOf(provisioner, "ReplicaSet", deployment.Name+"-6d4cf56db6", namespace))
+	m.create(t, podOf(driver, "DaemonSet", daemonSet.Name, namespace))
 	return m
 }
 
@@ -115,17 +115,6 @@ func podOf(template corev1.PodTemplateSpec, kind, owner, namespace string) *core
 	pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = "6d4cf56db6"
 	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: owner, UID: "uid", Controller: ptr.To(true)}}
 	return pod
-}
-
-// temporary creates an object that ends with the test, because the tests of a package share an API server.
-func (m *migrating) temporary(t *testing.T, o client.Object) {
-	t.Helper()
-	m.create(t, o)
-	t.Cleanup(func() {
-		if err := m.Delete(context.Background(), o, client.GracePeriodSeconds(0)); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // plan is the JSON of migrate.
@@ -163,38 +152,38 @@ func TestMigrateSaysWhatChangesAndInWhichOrder(t *testing.T) {
 	m := predecessor(t, "stackable-operators", map[string]string{
 		"meta.helm.sh/release-name": "listener-operator", "meta.helm.sh/release-namespace": "stackable-operators",
 	})
-	m.temporary(t, &storagev1.StorageClass{
+	m.create(t, &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver, VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
 	})
 	m.refersToWebhook(t)
 	own := &listenersv1alpha1.ListenerClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "stackable-own"}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
 	}
-	m.temporary(t, own)
+	m.create(t, own)
 	charted := own.DeepCopy()
 	charted.ResourceVersion, charted.UID, charted.Name, charted.Annotations = "", "", "stackable-of-the-chart", m.release
-	m.temporary(t, charted)
+	m.create(t, charted)
 	kept := charted.DeepCopy()
 	kept.ResourceVersion, kept.UID, kept.Name = "", "", "stackable-kept"
 	kept.Annotations = map[string]string{"helm.sh/resource-policy": "keep"}
 	maps.Copy(kept.Annotations, m.release)
-	m.temporary(t, kept)
+	m.create(t, kept)
 	l := m.newListener("stackable-same", own.Name)
-	m.temporary(t, l)
+	m.create(t, l)
 	l = m.newListener("stackable-overrides", own.Name)
 	l.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: []byte(
 		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"stackable-overrides","namespace":"stackable-operators"},"spec":{"type":"ClusterIP"}}`,
 	)}}
-	m.temporary(t, l)
-	m.temporary(t, m.newListener("stackable-no-class", "absent"))
-	m.temporary(t, m.newClaim("stackable-both", map[string]string{names.AnnotationListenerClass: own.Name, names.AnnotationListenerName: "stackable-same"}))
+	m.create(t, l)
+	m.create(t, m.newListener("stackable-no-class", "absent"))
+	m.create(t, m.newClaim("stackable-both", map[string]string{names.AnnotationListenerClass: own.Name, names.AnnotationListenerName: "stackable-same"}))
 	golden.Compare(t, "migrate-helm", migrate(t, "--dry-run"))
 
 	// This operator waits beside the other one, and has its settings: it only has to be applied again.
-	m.temporary(t, &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}, Spec: operatorv1alpha1.ListenerOperatorSpec{
+	m.create(t, &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}, Spec: operatorv1alpha1.ListenerOperatorSpec{
 		Preset: operatorv1alpha1.PresetStableNodes, ClusterDomain: "k8s.example.com", NodeAgent: operatorv1alpha1.NodeAgentSpec{KubeletDir: "/var/snap/kubelet"},
 	}})
-	m.temporary(t, ownDeployment(m.namespace))
+	m.create(t, ownDeployment(m.namespace))
 	golden.Compare(t, "migrate-waiting", migrate(t))
 }
 
@@ -286,7 +275,7 @@ func TestMigrateFindsWhatRuns(t *testing.T) {
 	})
 	t.Run("this operator alone", func(t *testing.T) {
 		m := &migrating{world: &world{Client: apiserver.Client(t), namespace: apiserver.Namespace(t)}}
-		m.temporary(t, ownDeployment(m.namespace))
+		m.create(t, ownDeployment(m.namespace))
 		if p := migrate(t); len(p.Steps) != 0 || len(p.Rollback) != 0 {
 			t.Errorf("steps %+v, back %+v", p.Steps, p.Rollback)
 		}

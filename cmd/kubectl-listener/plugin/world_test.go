@@ -1,6 +1,7 @@
 package plugin_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -294,7 +296,24 @@ func (w *world) notReady(t *testing.T, conditions ...metav1.Condition) {
 	w.updateStatus(t, w.listener)
 }
 
+// create creates an object, which is deleted when the test ends: the commands of later tests would read it, too.
 func (w *world) create(t *testing.T, o client.Object) {
+	t.Helper()
+	w.createForever(t, o)
+	created := o.DeepCopyObject().(client.Object)
+	t.Cleanup(func() {
+		err := errors.Join(
+			client.IgnoreNotFound(w.Patch(context.Background(), created, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))),
+			client.IgnoreNotFound(w.Delete(context.Background(), created, client.GracePeriodSeconds(0))),
+		)
+		if err != nil {
+			t.Errorf("deleting %T %s: %v", o, o.GetName(), err)
+		}
+	})
+}
+
+// createForever creates an object that outlives the test.
+func (w *world) createForever(t *testing.T, o client.Object) {
 	t.Helper()
 	if err := w.Create(t.Context(), o); err != nil {
 		t.Fatalf("creating %T %s: %v", o, o.GetName(), err)
