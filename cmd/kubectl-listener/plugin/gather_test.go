@@ -439,7 +439,7 @@ func gatherHealthy(t *testing.T, i *installed) {
 				return false
 			}
 			q := r.URL.Query()
-			if q.Get("tailLines") == "" || q.Get("limitBytes") == "" || q.Get("container") != "node-agent" {
+			if q.Get("tailLines") == "" || q.Get("limitBytes") == "" || q.Get("container") != "node-agent" || q.Get("sinceTime") != "2026-11-01T10:00:00Z" {
 				t.Errorf("the request is %s", r.URL)
 			}
 			if q.Get("previous") == "true" {
@@ -451,7 +451,7 @@ func gatherHealthy(t *testing.T, i *installed) {
 			}
 			return true
 		})
-		dir, out, err := gatherInto(t, endless)
+		dir, out, err := gatherInto(t, endless, "--since-time", "2026-11-01T12:00:00+02:00")
 		if err != nil || !strings.Contains(out, "? log current of container node-agent of Pod listener-operator/"+i.agent.Name+": its last 10000 lines have more than") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}

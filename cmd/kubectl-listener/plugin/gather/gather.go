@@ -36,7 +36,7 @@ import (
 
 // NewCommand returns the command.
 func NewCommand(e *command.Environment) *cobra.Command {
-	output := "listener-gather.tar.gz"
+	output, since, sinceTime := "listener-gather.tar.gz", time.Duration(0), time.Time{}
 	cmd := &cobra.Command{
 		Use:   "gather",
 		Short: "Collect what others need to find the cause of a problem",
@@ -60,10 +60,19 @@ doctor --from and why --from read the result. Its layout is that of oc adm must-
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return gather(cmd.Context(), e, output)
+			if since < 0 {
+				return fmt.Errorf("--since %s: a duration must not be negative", since)
+			}
+			if since > 0 {
+				sinceTime = time.Now().Add(-since)
+			}
+			return gather(cmd.Context(), e, output, sinceTime)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", output, "Where to write: a new or empty directory, or a new archive if the name ends in .tar.gz.")
+	cmd.Flags().DurationVar(&since, "since", 0, "Gather only lines of logs that are newer than this duration, such as 2h.")
+	cmd.Flags().TimeVar(&sinceTime, "since-time", time.Time{}, []string{time.RFC3339}, "Gather only lines of logs after this time, as in RFC 3339.")
+	cmd.MarkFlagsMutuallyExclusive("since", "since-time")
 	return cmd
 }
 
@@ -73,7 +82,9 @@ type gatherer struct {
 	client client.Client
 	api    *discovery.DiscoveryClient
 	core   corev1client.CoreV1Interface // for logs
-	dir    *os.Root
+	// logsFrom is the time at which logs begin.
+	logsFrom time.Time
+	dir      *os.Root
 	// namespace is that of the user, who may not read others.
 	namespace string
 	index     gathered.Index
@@ -89,10 +100,10 @@ type gatherer struct {
 	own       []*corev1.Pod                  // Pods of operators and node agents
 }
 
-// gather gathers, and writes the result to a directory or an archive.
-func gather(ctx context.Context, e *command.Environment, output string) error {
+// gather gathers, and writes the result to a directory or an archive. Logs begin at a time, or if it is zero, anywhere.
+func gather(ctx context.Context, e *command.Environment, output string, logsFrom time.Time) error {
 	g := &gatherer{
-		Environment: e, operators: sets.New[string](), claims: sets.New[types.NamespacedName](), services: sets.New[types.NamespacedName](),
+		Environment: e, logsFrom: logsFrom, operators: sets.New[string](), claims: sets.New[types.NamespacedName](), services: sets.New[types.NamespacedName](),
 		roles: sets.New[string](), uids: sets.New[types.UID](),
 	}
 	if err := g.connect(); err != nil {
@@ -240,9 +251,13 @@ func (g *gatherer) allLogs(ctx context.Context) {
 func (g *gatherer) log(ctx context.Context, pod *corev1.Pod, l log) error {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
-	stream, err := g.core.Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
+	o := &corev1.PodLogOptions{
 		Container: l.container, Previous: l.previous, Timestamps: true, TailLines: ptr.To(int64(maxLines)), LimitBytes: ptr.To(int64(maxLog)),
-	}).Stream(ctx)
+	}
+	if !g.logsFrom.IsZero() {
+		o.SinceTime = &metav1.Time{Time: g.logsFrom}
+	}
+	stream, err := g.core.Pods(pod.Namespace).GetLogs(pod.Name, o).Stream(ctx)
 	if err != nil {
 		return err
 	}
