@@ -26,17 +26,22 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
-// notes has the notes of events, by the name of their object and their reason.
+// notes has the notes of events about objects of a namespace, by the name of their object and their reason.
 type notes struct {
-	mu  sync.Mutex
-	all map[[2]string][]string
+	namespace string
+	mu        sync.Mutex
+	all       map[[2]string][]string
 }
 
 // Eventf implements events.EventRecorder.
 func (n *notes) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	key := [2]string{regarding.(client.Object).GetName(), reason}
+	o := regarding.(client.Object)
+	if o.GetNamespace() != n.namespace {
+		return
+	}
+	key := [2]string{o.GetName(), reason}
 	n.all[key] = append(n.all[key], fmt.Sprintf(note, args...))
 }
 
@@ -99,7 +104,7 @@ func TestAQuotaThatForbidsWhatAPodNeedsIsReportedUntilItIsRaised(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			b := &boundPod{T: t, client: apiserver.Client(t), namespace: apiserver.Namespace(t)}
-			recorded := &notes{all: map[[2]string][]string{}}
+			recorded := &notes{namespace: b.namespace, all: map[[2]string][]string{}}
 			apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error {
 				return (&podlisteners.Reconciler{
 					Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorded,

@@ -161,8 +161,8 @@ func Client(t testing.TB) client.Client {
 	return c
 }
 
-// Namespace creates a namespace for the test and returns its name. Its Listeners are deleted when the test ends: the
-// controllers of each later test would reconcile them, too.
+// Namespace creates a namespace for the test and returns its name. When the test ends, what the controllers of each
+// later test would reconcile, too, is deleted.
 func Namespace(t testing.TB) string {
 	t.Helper()
 	c := Client(t)
@@ -171,8 +171,13 @@ func Namespace(t testing.TB) string {
 		t.Fatal("creating a namespace: ", err)
 	}
 	t.Cleanup(func() {
-		if err := c.DeleteAllOf(context.Background(), &listenersv1alpha1.Listener{}, client.InNamespace(namespace.Name)); err != nil {
-			t.Error("deleting the Listeners of a namespace: ", err)
+		// Claims come first, because controllers create Listeners for them, and Pods second, because they have PodListeners.
+		for _, o := range []client.Object{
+			&corev1.PersistentVolumeClaim{}, &corev1.Pod{}, &listenersv1alpha1.Listener{}, &listenersv1alpha1.PodListeners{},
+		} {
+			if err := c.DeleteAllOf(context.Background(), o, client.InNamespace(namespace.Name), client.GracePeriodSeconds(0)); err != nil {
+				t.Errorf("deleting each %T of a namespace: %v", o, err)
+			}
 		}
 	})
 	return namespace.Name
