@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,21 +33,33 @@ type Confinement struct {
 // confined. So a later version that needs another policy gives it another name, and deletes the former one: permission
 // for that comes with the manifests of the later version.
 func Confinements(owner metav1.OwnerReference) ([]Confinement, error) {
+	policies, err := embedded()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Confinement, 0, len(policies))
+	for _, policy := range policies {
+		all = append(all, confined(policy.DeepCopy(), owner))
+	}
+	return all, nil
+}
+
+// embedded returns the policies of the files.
+var embedded = sync.OnceValues(func() (policies []*admissionregistrationv1.ValidatingAdmissionPolicy, err error) {
 	files, err := fs.Glob(confinement, "confinement/*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("listing the policies: %w", err)
 	}
-	all := make([]Confinement, 0, len(files))
 	for _, file := range files {
 		raw, err := confinement.ReadFile(file)
 		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
 		if err := errors.Join(err, yaml.UnmarshalStrict(raw, policy)); err != nil {
 			return nil, fmt.Errorf("decoding %s: %w", file, err)
 		}
-		all = append(all, confined(policy, owner))
+		policies = append(policies, policy)
 	}
-	return all, nil
-}
+	return policies, nil
+})
 
 // IsConfinement reports whether a policy, or a binding, of this name confines an operator of whatever version.
 func IsConfinement(name string) bool {
