@@ -171,11 +171,13 @@ func Namespace(t testing.TB) string {
 		t.Fatal("creating a namespace: ", err)
 	}
 	t.Cleanup(func() {
-		// Claims come first, because controllers create Listeners for them, and Pods second, because they have PodListeners.
+		// Claims come first, because controllers create Listeners for them, and Pods second, because they have
+		// PodListeners.
 		for _, o := range []client.Object{
 			&corev1.PersistentVolumeClaim{}, &corev1.Pod{}, &listenersv1alpha1.Listener{}, &listenersv1alpha1.PodListeners{},
 		} {
-			if err := c.DeleteAllOf(context.Background(), o, client.InNamespace(namespace.Name), client.GracePeriodSeconds(0)); err != nil {
+			err := c.DeleteAllOf(context.Background(), o, client.InNamespace(namespace.Name), client.GracePeriodSeconds(0))
+			if err != nil {
 				t.Errorf("deleting each %T of a namespace: %v", o, err)
 			}
 		}
