@@ -27,7 +27,7 @@ if serves listenerclasses.$driver; then
   classes=$($kubectl get listenerclasses.$driver --show-managed-fields \
     -o jsonpath="{range .items[*]}{.metadata.name}{range .metadata.managedFields[*]} {.manager}{end}{'\n'}{end}" |
     awk '{ for (i = 2; i <= NF; i++) if ($i != "listener-operator") { print $1; next } }')
-  refuse_while "save these ListenerClasses that administrators have written, and delete them first; they would be deleted with the CRD:" "$classes"
+  refuse_while "save these ListenerClasses that administrators have written, and delete them when no Listener uses them; they would be deleted with the CRD:" "$classes"
 fi
 [ -z "$refused" ] || exit 1
 

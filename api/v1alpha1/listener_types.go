@@ -55,6 +55,7 @@ const (
 const (
 	ReasonAddressesAssigned       = "AddressesAssigned"
 	ReasonPodsOutdated            = "PodsOutdated"
+	ReasonNodesWithoutPods        = "NodesWithoutPods"
 	ReasonPreviousExposure        = "PreviousExposure"
 	ReasonNotAccepted             = "NotAccepted"
 	ReasonWaitingForLoadBalancer  = "WaitingForLoadBalancer"

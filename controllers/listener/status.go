@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"slices"
@@ -146,11 +147,12 @@ func acceptedCondition(s *snapshot, o *outcome) metav1.Condition {
 		return metav1.Condition{Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionFalse, Reason: o.refusal.Reason, Message: o.refusal.Message}
 	}
 	notes := []string{fmt.Sprintf("Service %s follows ListenerClass %s", s.key(), s.class.Name)}
-	if _, text := warning(s); text != "" {
+	reason, text := warning(s)
+	if text != "" {
 		notes = append(notes, text)
 	}
 	message := strings.Join(append(notes, exposure.IgnoredSettings(s.class)...), "; ") // which an event on the class reports, too
-	return metav1.Condition{Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonAccepted, Message: message}
+	return metav1.Condition{Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue, Reason: cmp.Or(reason, listenersv1alpha1.ReasonAccepted), Message: message}
 }
 
 // warning returns what the administrator should know of an accepted Listener, and the reason of its event, if anything.
@@ -177,6 +179,20 @@ func warning(s *snapshot) (reason, message string) {
 	return "", ""
 }
 
+// placementReason returns the reason of a Listener that has its addresses, and what is wrong with its Pods and nodes.
+func placementReason(p *exposure.Placement) (reason, note string) {
+	switch {
+	case len(p.Outdated) > 0:
+		return listenersv1alpha1.ReasonPodsOutdated, "; restart these Pods, unless their programs follow the files of their volumes: they started with other addresses: " +
+			columns.Names(p.Outdated)
+	case len(p.EmptyNodes) > 0:
+		return listenersv1alpha1.ReasonNodesWithoutPods, "; nothing responds at those of nodes where no Pod mounts it, and which do not forward to others: " +
+			columns.Names(p.EmptyNodes)
+	default:
+		return listenersv1alpha1.ReasonAddressesAssigned, ""
+	}
+}
+
 func readyCondition(s *snapshot, o *outcome, a addresses, status *listenersv1alpha1.ListenerStatus) metav1.Condition {
 	if len(status.IngressAddresses) > 0 {
 		const reachable = "reachable at "
@@ -194,10 +210,10 @@ func readyCondition(s *snapshot, o *outcome, a addresses, status *listenersv1alp
 		case a.published.Message != "":
 			message += "; left out: " + a.published.Message
 		}
-		if reason == listenersv1alpha1.ReasonAddressesAssigned && len(o.placement.Outdated) > 0 {
-			reason = listenersv1alpha1.ReasonPodsOutdated
-			message += "; restart these Pods, unless their programs follow the files of their volumes: they started with other addresses: " +
-				columns.Names(o.placement.Outdated)
+		if reason == listenersv1alpha1.ReasonAddressesAssigned {
+			var note string
+			reason, note = placementReason(&o.placement)
+			message += note
 		}
 		if nodes, all := notReady(o); len(nodes) > 0 && !all {
 			message += "; nothing responds at those of nodes that are not ready: " + columns.Names(nodes)

@@ -25,8 +25,13 @@ func (r *Reconciler) leaveOutUnused(s *snapshot, p *plan, o *outcome) time.Durat
 	unused := unusedNodes(s, p, o, used)
 	out := unused.Intersection(sets.New(ptr.Deref(s.listener.Status, listenersv1alpha1.ListenerStatus{}).UnusedNodes...))
 	if used.Len() > 0 && out.Len() < unused.Len() {
-		if remaining := r.UnusedPeriod - r.unused.age(s.listener.UID, strings.Join(sets.List(used), " ")); remaining > 0 {
+		age := r.unused.age(s.listener.UID, strings.Join(sets.List(used), " "))
+		if remaining := r.UnusedPeriod - age; remaining > 0 {
 			o.placement = withoutNodes(s, o, out)
+			if reported := condition(s.listener, listenersv1alpha1.ListenerReady).Reason == listenersv1alpha1.ReasonNodesWithoutPods; !reported && age < idlePeriod {
+				return min(remaining, idlePeriod-age)
+			}
+			o.placement.EmptyNodes = sets.List(unused.Difference(out))
 			return remaining
 		}
 		out = unused

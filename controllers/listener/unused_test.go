@@ -99,8 +99,13 @@ func (r *replicas) listener() *listenersv1alpha1.Listener {
 func (r *replicas) published() string {
 	r.t.Helper()
 	var numbers []string
+	_, empty, _ := strings.Cut(condition(r.listener(), listenersv1alpha1.ListenerReady).Message, "do not forward to others: ")
 	for _, a := range r.listener().Status.IngressAddresses {
-		numbers = append(numbers, strings.TrimPrefix(a.Address, "10.0.0."))
+		number := strings.TrimPrefix(a.Address, "10.0.0.")
+		if strings.Contains(empty, "node-"+number) {
+			number += "!"
+		}
+		numbers = append(numbers, number)
 	}
 	return strings.Join(numbers, " ")
 }
@@ -120,8 +125,8 @@ func TestUnusedNodesAreLeftOut(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"scaled down and up": {
 			{start: all, want: "1 2 3"},
-			{stop: []int{2, 3}, want: "1 2 3", again: 30 * time.Minute},
-			{after: 29 * time.Minute, want: "1 2 3", again: time.Minute},
+			{stop: []int{2, 3}, want: "1 2 3", again: time.Minute},
+			{after: 29 * time.Minute, want: "1 2! 3!", again: time.Minute},
 			{after: time.Minute, want: "1"},
 			{after: 23 * time.Hour, want: "1"},
 			{start: []int{2}, want: "1 2"},
@@ -129,50 +134,57 @@ func TestUnusedNodesAreLeftOut(t *testing.T) {
 		},
 		"the operator restarts": {
 			{start: all, want: "1 2 3"},
-			{stop: []int{3}, want: "1 2 3", again: 30 * time.Minute},
-			{after: 29 * time.Minute, restart: true, want: "1 2 3", again: 30 * time.Minute},
+			{stop: []int{3}, want: "1 2 3", again: time.Minute},
+			{after: 29 * time.Minute, restart: true, want: "1 2 3", again: time.Minute},
 			{after: 30 * time.Minute, want: "1 2"},
 			{restart: true, want: "1 2"},
-			{stop: []int{2}, want: "1 2", again: 30 * time.Minute},
-			{restart: true, want: "1 2", again: 30 * time.Minute},
+			{stop: []int{2}, want: "1 2", again: time.Minute},
+			{restart: true, want: "1 2", again: time.Minute},
+		},
+		"the operator restarts when a node without a Pod is reported": {
+			{start: all, want: "1 2 3"},
+			{stop: []int{3}, want: "1 2 3", again: time.Minute},
+			{after: time.Minute, want: "1 2 3!", again: 29 * time.Minute},
+			{restart: true, want: "1 2 3!", again: 30 * time.Minute},
+			{start: []int{3}, want: "1 2 3"},
 		},
 		"a Pod restarts": {
 			{start: all, want: "1 2 3"},
-			{stop: []int{3}, want: "1 2 3", again: 30 * time.Minute},
+			{stop: []int{3}, want: "1 2 3", again: time.Minute},
 			{after: 29 * time.Minute, start: []int{3}, want: "1 2 3"},
-			{after: 20 * time.Minute, stop: []int{3}, want: "1 2 3", again: 30 * time.Minute},
+			{after: 20 * time.Minute, stop: []int{3}, want: "1 2 3", again: time.Minute},
 		},
 		"the Pods restart one after the other": {
 			{start: all, want: "1 2 3"},
-			{stop: []int{3}, want: "1 2 3", again: 30 * time.Minute},
-			{after: 20 * time.Minute, start: []int{3}, stop: []int{2}, want: "1 2 3", again: 30 * time.Minute},
-			{after: 20 * time.Minute, start: []int{2}, stop: []int{1}, want: "1 2 3", again: 30 * time.Minute},
+			{stop: []int{3}, want: "1 2 3", again: time.Minute},
+			{after: 20 * time.Minute, start: []int{3}, stop: []int{2}, want: "1 2 3", again: time.Minute},
+			{after: 20 * time.Minute, start: []int{2}, stop: []int{1}, want: "1 2 3", again: time.Minute},
 		},
 		"stopped, and started one after the other": {
 			{start: all, want: "1 2 3"},
 			{stop: all, want: "1 2 3"},
-			{after: 23 * time.Hour, start: []int{1}, want: "1 2 3", again: 30 * time.Minute},
-			{after: 29 * time.Minute, start: []int{2}, want: "1 2 3", again: 30 * time.Minute},
+			{after: 23 * time.Hour, start: []int{1}, want: "1 2 3", again: time.Minute},
+			{after: 29 * time.Minute, start: []int{2}, want: "1 2 3", again: time.Minute},
 			{after: 29 * time.Minute, start: []int{3}, want: "1 2 3"},
 		},
 		"scaled down, then stopped, and started elsewhere": {
 			{start: all, want: "1 2 3"},
-			{stop: []int{2, 3}, want: "1 2 3", again: 30 * time.Minute},
+			{stop: []int{2, 3}, want: "1 2 3", again: time.Minute},
 			{after: 30 * time.Minute, want: "1"},
 			{stop: []int{1}, want: "1"},
 			{after: 23 * time.Hour, restart: true, want: "1"},
-			{start: []int{2}, want: "1 2", again: 30 * time.Minute},
+			{start: []int{2}, want: "1 2", again: time.Minute},
 			{after: 30 * time.Minute, want: "2"},
 		},
 		"the last node is deleted": {
 			{start: all, want: "1 2 3"},
-			{stop: []int{2, 3}, want: "1 2 3", again: 30 * time.Minute},
+			{stop: []int{2, 3}, want: "1 2 3", again: time.Minute},
 			{after: 30 * time.Minute, want: "1"},
 			{change: func(r *replicas) { r.delete(newNode("node-1", "")) }, want: "2 3"},
 		},
 		"the class is deleted and created again": {
 			{start: all, want: "1 2 3"},
-			{stop: []int{2, 3}, want: "1 2 3", again: 30 * time.Minute},
+			{stop: []int{2, 3}, want: "1 2 3", again: time.Minute},
 			{after: 30 * time.Minute, want: "1"},
 			{change: func(r *replicas) { r.delete(r.state.class) }, want: "1"},
 			{change: func(r *replicas) {

@@ -171,7 +171,7 @@ var reasons = sets.New(
 	listenersv1alpha1.ReasonRouteNotAdmitted, listenersv1alpha1.ReasonWaitingForGateway,
 	listenersv1alpha1.ReasonGatewayRouteNotAccepted, listenersv1alpha1.ReasonReserved,
 	listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonNodesNotReady,
-	listenersv1alpha1.ReasonPortNotDeclared, listenersv1alpha1.ReasonPodsOutdated,
+	listenersv1alpha1.ReasonPortNotDeclared, listenersv1alpha1.ReasonPodsOutdated, listenersv1alpha1.ReasonNodesWithoutPods,
 	listenersv1alpha1.ReasonPreviousExposure,
 )
 

@@ -130,6 +130,9 @@ type Placement struct {
 	// UnusedNodes are the names of further nodes with reservations, sorted. Their addresses are left out, because no
 	// Pod has mounted the Listener there for a while.
 	UnusedNodes []string
+	// EmptyNodes are the names of those of Nodes at which nothing responds, sorted: no Pod has mounted the Listener
+	// there for a moment, and nodes do not forward to each other.
+	EmptyNodes []string
 	// Mounting are the Pods that mount volumes of the Listener, on any node, sorted by name. Pods that have finished
 	// are left out.
 	Mounting []*corev1.Pod

@@ -371,6 +371,43 @@ func faults() map[string]fault {
 			},
 			kind: "Node", name: "node-shop", text: "is not ready",
 		},
+		"a node has just stopped responding, with its agent": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				set := func(agent corev1.ConditionStatus, conditions ...corev1.NodeCondition) {
+					i.agent.Status.Conditions[0].Status = agent
+					i.updateStatus(t, i.agent)
+					i.read(t, i.node)
+					i.node.Status.Conditions = conditions
+					i.updateStatus(t, i.node)
+				}
+				set(corev1.ConditionFalse, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.Now()})
+				return func() { set(corev1.ConditionTrue) }
+			},
+			kind: "Node", name: "node-shop", text: "is not ready, so nothing responds at its addresses",
+		},
+		"two ports of a Listener have the same name": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				return i.says(t, newCondition(listenersv1alpha1.ListenerAccepted, metav1.ConditionTrue, listenersv1alpha1.ReasonDuplicatePortName))
+			},
+			kind: "Listener", name: "web", text: "message of DuplicatePortName",
+		},
+		"no Pod has the labels that a Listener selects": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				return i.says(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonNoMatchingPods))
+			},
+			kind: "Listener", name: "web", text: "message of NoMatchingPods",
+		},
+		"two containers of a Pod have a port of the same name": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				i.eventOf(t, "Pod", i.pod, listenersv1alpha1.ReasonDuplicatePortName, "http is 80, not 81")
+				return func() {
+					if err := i.DeleteAllOf(t.Context(), &corev1.Event{}, client.InNamespace(i.namespace)); err != nil {
+						t.Error(err)
+					}
+				}
+			},
+			kind: "Pod", name: "web-0", text: "http is 80, not 81",
+		},
 		"an agent is not registered": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				drivers := i.csiNode.Spec.Drivers
@@ -792,7 +829,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		})
 		i.update(t, i.endpoints)
 		out, err := run(t, apiserver.PlainConfig(t), "doctor")
-		if err != nil || !strings.Contains(out, "sends clients to 1 of 2 Pods that are not ready") || strings.Contains(out, "are in order") {
+		if err != nil || !strings.Contains(out, "sends clients to 1 of 2 Pods that are not ready") || strings.Contains(out, "have their addresses") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
 		owners := i.listener.OwnerReferences
@@ -805,7 +842,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		i.update(t, i.listener)
 		i.endpoints.Endpoints = i.endpoints.Endpoints[1:]
 		i.update(t, i.endpoints)
-		if out, err := run(t, apiserver.PlainConfig(t), "doctor"); err != nil || !strings.Contains(out, "are in order") {
+		if out, err := run(t, apiserver.PlainConfig(t), "doctor"); err != nil || !strings.Contains(out, "have their addresses") {
 			t.Errorf("a single Pod that is not ready: error %v, output:\n%s", err, out)
 		}
 	})
@@ -827,7 +864,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 	})
 	t.Run("text", func(t *testing.T) {
 		out, err := run(t, apiserver.PlainConfig(t), "doctor")
-		if err != nil || !strings.Contains(out, "✓ CSIDriver "+names.Driver) || !strings.HasSuffix(out, "\nThe installation and the Listeners are in order. To examine a Pod: kubectl listener why POD\n") {
+		if err != nil || !strings.Contains(out, "✓ CSIDriver "+names.Driver) || !strings.HasSuffix(out, "\nThe installation is in order, and the Listeners have their addresses. Whether Pods respond there: kubectl listener why POD, or connect POD\n") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
 	})
@@ -855,7 +892,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 			g.Expect(notSeen[0].Kind + " " + notSeen[0].State).To(Equal("CSINode Unknown"))
 			out, err = run(t, config, "doctor")
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(out).NotTo(ContainSubstring("in order"))
+			g.Expect(out).NotTo(ContainSubstring("is in order"))
 		}, apiserver.Timeout, "50ms").Should(Succeed())
 	})
 	t.Run("there is no configuration", func(t *testing.T) { // at last, because what is installed belongs to it

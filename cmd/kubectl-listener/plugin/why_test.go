@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
@@ -178,6 +179,73 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 		"a volume is pinned to a node that does not exist": {
 			breakIt: func(t *testing.T, w *world) { w.remove(t, w.node) },
 			kind:    "PersistentVolume", reason: listenersv1alpha1.ReasonNodeLost, text: "kubectl listener release web --namespace",
+		},
+		"a volume is pinned to a node that works again, and is still out of service": {
+			breakIt: func(t *testing.T, w *world) {
+				w.node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
+				w.update(t, w.node)
+				w.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+				w.updateStatus(t, w.node)
+			},
+			kind: "PersistentVolume", reason: listenersv1alpha1.ReasonNodeLost, text: "although it is readyIf the machine works again, remove the taint",
+		},
+		"the operator announces the release of a lost volume": {
+			breakIt: func(t *testing.T, w *world) {
+				w.remove(t, w.node)
+				w.event(t, w.claim, listenersv1alpha1.ReasonNodeLost, "the volume will be released at noon")
+			},
+			kind: "PersistentVolume", reason: listenersv1alpha1.ReasonNodeLost, text: "the volume will be released at noon",
+		},
+		"the Pod started with another address": {
+			breakIt: func(t *testing.T, w *world) { w.outdated(t, false) },
+			kind:    "PodListeners", reason: listenersv1alpha1.ReasonPodsOutdated, text: "Restart the Pod, unless its program follows the files",
+		},
+		"two ports of the Listener have the same name": {
+			breakIt: func(t *testing.T, w *world) {
+				w.notReady(t, newCondition(listenersv1alpha1.ListenerAccepted, metav1.ConditionTrue, listenersv1alpha1.ReasonDuplicatePortName),
+					newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonAddressesAssigned))
+			},
+			from: "listener/web", kind: "Listener", reason: listenersv1alpha1.ReasonDuplicatePortName, text: "message of DuplicatePortName",
+		},
+		"the Pod that is to mount the Listener cannot be scheduled": {
+			breakIt: func(t *testing.T, w *world) {
+				w.withoutEndpoints(t)
+				w.remove(t, w.pod)
+				w.createUnschedulable(t, "web-1")
+			},
+			from: "listener/web", kind: "PersistentVolume", reason: listenersv1alpha1.ReasonPinnedToNode, text: "and Pod web-1 cannot be scheduled",
+		},
+		"the claim that is to mount the Listener has a mistake": {
+			breakIt: func(t *testing.T, w *world) {
+				listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "shared"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &w.class.Name}}
+				w.create(t, listener)
+				listener.Status = &listenersv1alpha1.ListenerStatus{ObservedGeneration: 1, Conditions: []metav1.Condition{
+					newCondition(listenersv1alpha1.ListenerAccepted, metav1.ConditionTrue, listenersv1alpha1.ReasonAccepted),
+					newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForPods),
+				}}
+				w.updateStatus(t, listener)
+				pvc := w.newClaim("other", map[string]string{names.AnnotationListenerName: "shared"})
+				delete(pvc.Annotations, names.AnnotationProvisioner)
+				pvc.Spec.StorageClassName = ptr.To("absent")
+				w.create(t, pvc)
+				w.create(t, w.newPod("other-0", "other"))
+			},
+			from: "listener/shared", kind: "PersistentVolumeClaim", text: "StorageClass absent does not exist",
+		},
+		"an init container does not end": {
+			breakIt: func(t *testing.T, w *world) {
+				pod := w.newPod("init-0", w.claim.Name)
+				pod.Spec.NodeName, pod.Spec.InitContainers = w.node.Name, []corev1.Container{{Name: "wait", Image: "wait"}}
+				w.create(t, pod)
+				pod.Status = corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []corev1.ContainerStatus{{
+					Name: "wait", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+				}}}
+				w.updateStatus(t, pod)
+				addresses := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, w.node.Name)
+				addresses.Spec = w.podListeners.Spec
+				w.create(t, addresses)
+			},
+			from: "init-0", kind: "Pod", text: "waits on node ",
 		},
 		"a volume is pinned to a node that is out of service": {
 			breakIt: func(t *testing.T, w *world) {
@@ -582,8 +650,7 @@ func TestWhySaysThatNothingIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T
 		change func(*testing.T, *world)
 		want   string
 	}{
-		"everything is right":                  {func(*testing.T, *world) {}, "\nNothing is wrong.\n"},
-		"the Pod started with another address": {func(t *testing.T, w *world) { w.outdated(t, false) }, "see what is marked with ! at PodListeners"},
+		"everything is right": {func(*testing.T, *world) {}, "\nNothing is wrong.\n"},
 		"a container was restarted a moment ago": {func(t *testing.T, w *world) {
 			w.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 				Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}, RestartCount: 4,

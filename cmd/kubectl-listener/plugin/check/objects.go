@@ -153,7 +153,12 @@ func Pin(pv *corev1.PersistentVolume, name string, node *corev1.Node) Finding {
 	if since := pv.Annotations[names.AnnotationLostSince]; since != "" {
 		message += ", since " + since
 	}
-	return f.Failed(listenersv1alpha1.ReasonNodeLost, message, RemedyNodeLost+Release(pv.Spec.ClaimRef))
+	remedy := RemedyNodeLost + Release(pv.Spec.ClaimRef)
+	if node != nil && claim.NodeReady(node) {
+		message += ", although it is ready"
+		remedy = fmt.Sprintf("If the machine works again, remove the taint, or no Pod starts there: kubectl taint node %s %s-", name, corev1.TaintNodeOutOfService)
+	}
+	return f.Failed(listenersv1alpha1.ReasonNodeLost, message, remedy)
 }
 
 // Release returns the command that releases the volume of a claim from its node.

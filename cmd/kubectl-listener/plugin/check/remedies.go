@@ -10,8 +10,8 @@ import (
 // Remedies that are no matter of a reason.
 const (
 	RemedyOperator = "The operator does this within a moment. If it does not, an administrator finds out why: kubectl listener doctor"
-	RemedyTemplate = "The claim template of a StatefulSet cannot be changed: delete the StatefulSet with --cascade=orphan, and create it again " +
-		"with another annotation, and then its claims: docs/volumes.md"
+	RemedyTemplate = "The claim template of a StatefulSet cannot be changed: delete the StatefulSet with --cascade=orphan, delete its claims and " +
+		"Pods, and create it with another annotation: docs/volumes.md"
 	RemedyNodeLost = "If the machine is really gone, release the volume, so that its Pod can start elsewhere: "
 )
 
@@ -50,6 +50,7 @@ func remedies() map[string]string {
 		listenersv1alpha1.ReasonForeignListener:      "Rename the Listener or the claim, or use the Listener by the annotation that names it.",
 		listenersv1alpha1.ReasonServiceRejected:      "Do what the message says about the Service that the API server rejects.",
 		listenersv1alpha1.ReasonQuotaExceeded:        "Delete what the ResourceQuota counts, or ask an administrator to raise it: docs/quotas.md",
+		listenersv1alpha1.ReasonNodesWithoutPods:     "Clients need another address until these are left out after half an hour. Or let nodes forward to each other, without serviceExternalTrafficPolicy: Local in the class: docs/listeners.md#nodes-without-a-pod",
 		listenersv1alpha1.ReasonPodsOutdated:         "Restart the Pods that the message names, unless their programs follow the files of their volumes: docs/address-changes.md",
 		listenersv1alpha1.ReasonPreviousExposure:     "Find out why the new exposure is not complete, as the message says, or name the previous class again.",
 		listenersv1alpha1.ReasonRouteRejected:        "Correct what the API server rejects, in the Listener or in its class.",

@@ -54,6 +54,9 @@ func (e *Environment) Find(ctx context.Context, c client.Client, args []string, 
 	if err != nil {
 		return nil, err
 	}
+	if e.from != "" { // workloads are not gathered
+		kinds = slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return slices.Contains(Workloads(), k) })
+	}
 	given, name, found := strings.Cut(strings.Join(args, "/"), "/")
 	if !found {
 		name = given
@@ -73,6 +76,9 @@ func (e *Environment) Find(ctx context.Context, c client.Client, args []string, 
 		case err != nil || o != nil:
 			return o, err
 		}
+	}
+	if e.from != "" {
+		return nil, fmt.Errorf("no %s %q of namespace %s was gathered", join(kinds), name, namespace)
 	}
 	return nil, fmt.Errorf("namespace %s has no %s %q", namespace, join(kinds), name)
 }

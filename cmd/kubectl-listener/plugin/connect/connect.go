@@ -101,7 +101,8 @@ func Try(ctx context.Context, x *check.Examination, o client.Object, timeout tim
 // nodes of its Pods, nor NetworkPolicies explain that.
 func remedyForSilence(ctx context.Context, x *check.Examination, o client.Object, listener *listenersv1alpha1.Listener) string {
 	ready := check.Condition(ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Conditions, listenersv1alpha1.ListenerReady)
-	if slices.Contains([]string{listenersv1alpha1.ReasonNodesNotReady, listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonReserved}, ready.Reason) {
+	if slices.Contains([]string{listenersv1alpha1.ReasonNodesNotReady, listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonReserved,
+		listenersv1alpha1.ReasonNodesWithoutPods}, ready.Reason) {
 		return fmt.Sprintf("Listener %s says %s: %s. See why: %s", client.ObjectKeyFromObject(listener), ready.Reason, ready.Message, why(o))
 	}
 	var pods []corev1.Pod

@@ -131,8 +131,12 @@ func (d *doctor) endpoints(ctx context.Context) {
 	for i := range services.Items {
 		service := &services.Items[i]
 		count, ready, _ := check.CountEndpoints(byService[client.ObjectKeyFromObject(service)], nil)
-		if service.Spec.PublishNotReadyAddresses && count > 1 && ready < count {
-			d.Add(check.Finding{Kind: "Listener", Namespace: service.Namespace, Name: service.Name}.Warning("", fmt.Sprintf(
+		f := check.Finding{Kind: "Listener", Namespace: service.Namespace, Name: service.Name}
+		switch {
+		case count > 1 && ready == 0:
+			d.Add(f.Warning("", fmt.Sprintf("none of its %d Pods is ready; see why: kubectl listener why listener/%s --namespace %s", count, f.Name, f.Namespace)))
+		case service.Spec.PublishNotReadyAddresses && count > 1 && ready < count:
+			d.Add(f.Warning("", fmt.Sprintf(
 				"sends clients to %d of %d Pods that are not ready; unless they need that, %s", count-ready, count, d.onlyReadyRemedy(ctx, service))))
 		}
 	}

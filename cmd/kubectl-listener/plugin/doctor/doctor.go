@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
@@ -59,7 +60,7 @@ kubectl listener gather wrote, as it was then; what was not gathered is marked w
 
 // allClear is what is known if nothing is wrong. The command does not examine what may keep a Pod from running or
 // responding beside its listener volumes.
-const allClear = "The installation and the Listeners are in order. To examine a Pod: kubectl listener why POD"
+const allClear = "The installation is in order, and the Listeners have their addresses. Whether Pods respond there: kubectl listener why POD, or connect POD"
 
 // Examine examines an installation.
 func Examine(ctx context.Context, x *check.Examination) { (&doctor{Examination: x}).examine(ctx) }
@@ -94,10 +95,13 @@ type doctor struct {
 
 // examine runs all checks. A later one may use what an earlier one found.
 func (d *doctor) examine(ctx context.Context) {
-	for _, check := range []func(context.Context){
+	for _, examine := range []func(context.Context){
 		d.definitions, d.observe, d.operator, d.configuration, d.components, d.agents, d.permissions, d.examineClasses, d.ranges, d.pins,
-		d.examineClaims, d.quotas, d.examineListeners, d.waitingPods, d.outdated, d.endpoints,
+		d.examineClaims, d.quotas, d.duplicatePorts, d.examineListeners, d.waitingPods, d.outdated, d.endpoints,
 	} {
-		check(ctx)
+		examine(ctx)
+	}
+	for i := range d.Findings { // which are also those of why, and send its reader here
+		d.Findings[i].Remedy = strings.Replace(d.Findings[i].Remedy, check.RemedyOperator, d.operatorLog(), 1)
 	}
 }

@@ -99,7 +99,11 @@ func (d *doctor) configuration(ctx context.Context) {
 	}
 	config := &operatorv1alpha1.ListenerOperator{}
 	f := check.Finding{Kind: "ListenerOperator", Name: operatorv1alpha1.ListenerOperatorName}
-	if d.Require(ctx, config, f.Failed("", "does not exist, so nothing is installed", "Create it: config/samples/configuration/listeneroperator.yaml has the defaults.")) {
+	remedy := "Create it: config/samples/configuration/listeneroperator.yaml has the defaults."
+	if d.stopped {
+		remedy = "The operator creates it when it runs for the first time."
+	}
+	if d.Require(ctx, config, f.Failed("", "does not exist, so nothing is installed", remedy).Because()) {
 		d.config = config
 		d.Add(d.configurationFinding(f, config))
 	}

@@ -76,6 +76,20 @@ func rangeFinding(f check.Finding, numbers utilnet.PortRange, field, reason stri
 	}
 }
 
+// duplicatePorts checks for Pods of which a port is not exposed, because another container has one of the same name.
+// Events may be outdated.
+func (d *doctor) duplicatePorts(ctx context.Context) {
+	if !d.served {
+		return
+	}
+	for _, e := range d.LastEvents(ctx, listenersv1alpha1.ReasonDuplicatePortName, names.EventReporter) {
+		of, pod := &e.InvolvedObject, &corev1.Pod{}
+		if of.Kind == "Pod" && d.Get(ctx, types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, pod) == check.Present && pod.UID == of.UID {
+			d.Add(check.Finding{Kind: of.Kind, Namespace: of.Namespace, Name: of.Name, ForUsers: true}.FailedBy(e.Reason, e.Message))
+		}
+	}
+}
+
 // quotas checks for claims and Pods that lack an object which a ResourceQuota does not permit. Events may be outdated.
 func (d *doctor) quotas(ctx context.Context) {
 	if !d.served {

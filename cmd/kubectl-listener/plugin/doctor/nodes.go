@@ -75,7 +75,7 @@ func (d *doctor) nodeFinding(ctx context.Context, node *corev1.Node, agent *core
 		d.Err = cmp.Or(d.Err, fmt.Errorf("matching node %s: %w", node.Name, err))
 	}
 	switch {
-	case (selected || m != nil) && d.notReadyForLong(node):
+	case (selected || m != nil) && (d.notReadyForLong(node) || agent != nil && !claim.PodReady(agent) && !claim.NodeReady(node)):
 		return notReadyFinding(node, m)
 	case selected:
 		return d.agentFinding(node, agent)

@@ -85,9 +85,25 @@ func (d *doctor) listenerFinding(listener *listenersv1alpha1.Listener, classes s
 	case ready.Status == metav1.ConditionFalse && ready.Reason != listenersv1alpha1.ReasonWaitingForPods && !d.young(ready.LastTransitionTime):
 		f.ForUsers = !slices.Contains(ofAdministrators, ready.Reason)
 		return f.FailedBy(ready.Reason, ready.Message)
+	case ready.Status == metav1.ConditionTrue:
+		return readyFinding(f, accepted, ready)
 	case accepted.Type == "" && !d.young(listener.CreationTimestamp):
 		f.ForUsers = false
 		return f.Failed("", "the operator has not looked at it", d.operatorLog())
+	default:
+		return f.OK("")
+	}
+}
+
+// readyFinding returns what the operator says about a Listener that has its addresses.
+func readyFinding(f check.Finding, accepted, ready metav1.Condition) check.Finding {
+	switch {
+	case accepted.Reason == listenersv1alpha1.ReasonDuplicatePortName:
+		return f.FailedBy(accepted.Reason, accepted.Message)
+	case ready.Reason == listenersv1alpha1.ReasonNoMatchingPods:
+		return f.FailedBy(ready.Reason, ready.Message)
+	case slices.Contains([]string{listenersv1alpha1.ReasonNodesWithoutPods, listenersv1alpha1.ReasonPortNotDeclared}, ready.Reason):
+		return f.Warning(ready.Reason, ready.Message)
 	default:
 		return f.OK("")
 	}

@@ -79,8 +79,20 @@ func listenerFinding(listener *listenersv1alpha1.Listener) check.Finding {
 		return f.FailedBy(ready.Reason, ready.Message).Because()
 	case ready.Status != metav1.ConditionTrue || slices.Contains(unanswered, ready.Reason):
 		return f.FailedBy(ready.Reason, ready.Message)
+	default:
+		return readyFinding(f, listener, accepted, ready)
+	}
+}
+
+// readyFinding returns what the operator says about a Listener that is ready.
+func readyFinding(f check.Finding, listener *listenersv1alpha1.Listener, accepted, ready metav1.Condition) check.Finding {
+	switch {
+	case accepted.Reason == listenersv1alpha1.ReasonDuplicatePortName:
+		return f.FailedBy(accepted.Reason, accepted.Message)
 	case ready.Reason != listenersv1alpha1.ReasonAddressesAssigned:
 		return f.Warning(ready.Reason, ready.Message)
+	case accepted.Reason != listenersv1alpha1.ReasonAccepted:
+		return f.Warning(accepted.Reason, accepted.Message)
 	default:
 		return f.OK("%s", columns.Address(listener.Status.IngressAddresses))
 	}
@@ -207,7 +219,7 @@ func (w *walk) endpoints(
 		w.Add(w.noEndpoints(ctx, f, listener, pod))
 	case serving == 0:
 		w.Add(f.Failed("", fmt.Sprintf("none of %d Pods is ready", all), "Find out why the Pods are not ready: kubectl describe pods --namespace "+
-			service.Namespace+". If they should receive traffic nevertheless, "+check.NotReadyRemedy(listener, class)+"."))
+			service.Namespace+". If they should receive traffic nevertheless, "+check.NotReadyRemedy(listener, class)+".").Because())
 	case pod != nil && !included && pod.Status.PodIP != "":
 		w.Add(w.noEndpoint(f, listener, pod))
 	case service.Spec.PublishNotReadyAddresses:

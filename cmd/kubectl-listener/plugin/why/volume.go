@@ -67,12 +67,23 @@ func (w *walk) pin(ctx context.Context, pv *corev1.PersistentVolume) {
 	case found == check.Forbidden:
 		w.Add(f.OK("is pinned to node %s", pinned[0]))
 	case found == check.Missing:
-		w.Add(check.Pin(pv, pinned[0], nil))
+		w.Add(w.announced(ctx, check.Pin(pv, pinned[0], nil), pv))
 	case claim.NodeLost(node):
-		w.Add(check.Pin(pv, pinned[0], node))
+		w.Add(w.announced(ctx, check.Pin(pv, pinned[0], node), pv))
 	default:
 		w.Add(w.stuck(ctx, f.OK("is pinned to node %s", strings.Join(pinned, ", ")), pv.Spec.ClaimRef))
 	}
+}
+
+// announced adds to the finding of a volume on a lost node what the operator says, such as when it is going to release
+// the volume.
+func (w *walk) announced(ctx context.Context, f check.Finding, pv *corev1.PersistentVolume) check.Finding {
+	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: pv.Spec.ClaimRef.Namespace, UID: pv.Spec.ClaimRef.UID}}
+	event := w.LastEvent(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonNodeLost })
+	if event != nil {
+		f.Message += "; the operator says: " + event.Message
+	}
+	return f
 }
 
 // stuck follows the Pods that wait for the node of a pinned volume. f is the finding if none does.
@@ -137,6 +148,10 @@ func containersFinding(f check.Finding, pod *corev1.Pod, describe string, now ti
 		}
 	}
 	if pod.Status.Phase != corev1.PodRunning {
+		if init := runningInit(pod); init != nil {
+			return f.Failed("", fmt.Sprintf("waits on node %s for its init container %s, which has run since %s", pod.Spec.NodeName, init.Name,
+				init.State.Running.StartedAt.UTC().Format(time.RFC3339)), "See what it does: "+logs(pod, init.Name)).Because()
+		}
 		return f.Failed("", fmt.Sprintf("is %s on node %s", pod.Status.Phase, pod.Spec.NodeName), "Look at its containers and events: "+describe).Because()
 	}
 	if ready := check.PodCondition(pod, corev1.PodReady); ready != nil && ready.Status != corev1.ConditionTrue {
@@ -168,6 +183,28 @@ func brokenFinding(f check.Finding, pod *corev1.Pod, status *corev1.ContainerSta
 	return &f
 }
 
+// runningInit returns the init container that has to end before the next container of a Pod starts, or nil.
+func runningInit(pod *corev1.Pod) *corev1.ContainerStatus {
+	for i := range pod.Status.InitContainerStatuses {
+		status := &pod.Status.InitContainerStatuses[i]
+		if status.State.Running != nil && restartPolicy(pod, status.Name) != corev1.RestartPolicyAlways {
+			return status
+		}
+	}
+	return nil
+}
+
+// restartPolicy returns when the kubelet starts a container again: always for sidecars, and init containers that are
+// none only if they fail.
+func restartPolicy(pod *corev1.Pod, name string) corev1.RestartPolicy {
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.Name == name {
+			return corev1.RestartPolicy(ptr.Deref(c.RestartPolicy, corev1.ContainerRestartPolicyOnFailure))
+		}
+	}
+	return pod.Spec.RestartPolicy
+}
+
 // recently is how long a container that has restarted counts as one that may end again: the kubelet forgets its
 // back-off after that time.
 const recently = 10 * time.Minute
@@ -175,13 +212,7 @@ const recently = 10 * time.Minute
 // failed reports whether the kubelet starts a container again that has ended like this, or the Pod cannot do without
 // it.
 func failed(pod *corev1.Pod, name string, ended *corev1.ContainerStateTerminated) bool {
-	policy := pod.Spec.RestartPolicy
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.Name == name {
-			policy = corev1.RestartPolicy(ptr.Deref(c.RestartPolicy, corev1.ContainerRestartPolicyOnFailure)) // Always for sidecars
-		}
-	}
-	return ended.ExitCode != 0 || policy == corev1.RestartPolicyAlways
+	return ended.ExitCode != 0 || restartPolicy(pod, name) == corev1.RestartPolicyAlways
 }
 
 // remedyForWaiting returns what to do about a container that waits, and is not about to start. Only one that has run
@@ -265,7 +296,7 @@ func addressFinding(f check.Finding, spec *listenersv1alpha1.PodListenersSpec, v
 	case slices.Contains(spec.NeedsRestart(), volume):
 		return f.Failed(listenersv1alpha1.ReasonPodsOutdated, outdated, "Its class restarts it. See the events for what keeps it from doing so: "+describe)
 	case slices.Contains(spec.Outdated(), volume):
-		return f.Warning(listenersv1alpha1.ReasonPodsOutdated, outdated+"; restart it, unless its program follows the files of the volume")
+		return f.Failed(listenersv1alpha1.ReasonPodsOutdated, outdated, "Restart the Pod, unless its program follows the files of the volume: docs/address-changes.md")
 	default:
 		return f.OK("volume %q: %s", volume, now)
 	}
@@ -300,6 +331,9 @@ func (w *walk) pod(ctx context.Context, pod *corev1.Pod) (responds bool) {
 		}
 	}
 	w.Add(f)
+	if duplicates := claim.DuplicatePorts(pod); duplicates != "" {
+		w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.FailedBy(listenersv1alpha1.ReasonDuplicatePortName, duplicates).Because())
+	}
 	if pod.Spec.NodeName == "" || claim.PodFinished(pod) {
 		return true
 	}

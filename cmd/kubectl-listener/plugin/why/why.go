@@ -80,6 +80,27 @@ func Examine(ctx context.Context, x *check.Examination, o client.Object) {
 	default:
 		w.fromWorkload(ctx, o)
 	}
+	w.operator(ctx)
+}
+
+// operator replaces the advice to wait for the operator, if it does not run, as far as the user may know that.
+func (w *walk) operator(ctx context.Context) {
+	waits := func(f check.Finding) bool { return f.Remedy == check.RemedyOperator }
+	if !slices.ContainsFunc(w.Findings, waits) {
+		return
+	}
+	var deployments appsv1.DeploymentList
+	w.List(ctx, &deployments, client.MatchingFields{"metadata.name": names.Operator})
+	for i := range deployments.Items {
+		if deployments.Items[i].Status.AvailableReplicas > 0 {
+			return
+		}
+		for j := range w.Findings {
+			if waits(w.Findings[j]) {
+				w.Findings[j].Remedy = "The operator does not run, so it does nothing about this. See why: " + check.Describe("deployment", &deployments.Items[i])
+			}
+		}
+	}
 }
 
 // walk follows the path of an address, and reports what it finds.
@@ -89,9 +110,6 @@ type walk struct{ *check.Examination }
 func (w *walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 	w.pod(ctx, pod)
 	f := check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
-	if duplicates := claim.DuplicatePorts(pod); duplicates != "" {
-		w.Add(f.FailedBy(listenersv1alpha1.ReasonDuplicatePortName, duplicates).Because())
-	}
 	mounts := false
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
@@ -154,7 +172,29 @@ func (w *walk) fromWorkload(ctx context.Context, workload client.Object) {
 		}
 	}
 	if !found {
-		w.Add(f.Failed("", "has no Pod", "See why: "+check.Describe(strings.ToLower(f.Kind), workload)))
+		w.Add(withoutPods(f, workload))
+	}
+}
+
+// withoutPods returns whether it is wrong that a workload has no Pod.
+func withoutPods(f check.Finding, workload client.Object) check.Finding {
+	if scaledToZero(workload) {
+		return f.Warning("", "is scaled to 0 replicas, and has no Pod")
+	}
+	return f.Failed("", "has no Pod", "See why: "+check.Describe(strings.ToLower(f.Kind), workload))
+}
+
+// scaledToZero reports whether a workload is not to have Pods.
+func scaledToZero(workload client.Object) bool {
+	switch o := workload.(type) {
+	case *appsv1.StatefulSet:
+		return ptr.Deref(o.Spec.Replicas, 1) == 0
+	case *appsv1.Deployment:
+		return ptr.Deref(o.Spec.Replicas, 1) == 0
+	case *appsv1.ReplicaSet:
+		return ptr.Deref(o.Spec.Replicas, 1) == 0
+	default:
+		return false
 	}
 }
 
@@ -223,9 +263,28 @@ func (w *walk) fromListener(ctx context.Context, listener *listenersv1alpha1.Lis
 			w.pin(ctx, pv)
 		}
 	}
+	w.unboundPods(ctx, listener)
 	pods := w.PodsOf(ctx, listener)
 	for i := range pods {
 		w.podAddresses(ctx, &pods[i], func(_, name string) bool { return name == listener.Name })
+	}
+}
+
+// unboundPods follows the Pods that are going to mount a Listener when they are bound to a node, and their claims.
+func (w *walk) unboundPods(ctx context.Context, listener *listenersv1alpha1.Listener) {
+	var claims corev1.PersistentVolumeClaimList
+	w.List(ctx, &claims, client.InNamespace(listener.Namespace))
+	for i := range claims.Items {
+		pvc := &claims.Items[i]
+		if selector, err := claim.ParseSelector(pvc.Annotations); err != nil || !check.RequestsListener(pvc) || selector.ListenerName(pvc.Name) != listener.Name {
+			continue
+		}
+		for _, pod := range w.Pods(ctx, pvc) {
+			if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && !claim.PodFinished(&pod) {
+				w.Add(w.Claim(ctx, pvc))
+				w.pod(ctx, &pod)
+			}
+		}
 	}
 }
 
