@@ -1,0 +1,126 @@
+// Package certificate issues certificates for the addresses of Pods (RFC 5280). It is pure: it has no clock, and writes
+// no objects.
+//
+// It must never put a name into a certificate that the operator has not published for the Pod, and never let a
+// certificate outlive the authority that signs it.
+package certificate
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// SeedSize is the number of bytes of a seed.
+const SeedSize = sha256.Size
+
+// Lifetimes.
+const (
+	// AuthorityLifetime is how long the certificate of an authority is valid.
+	AuthorityLifetime = 2 * 365 * 24 * time.Hour
+	// backdated is how long before now a certificate becomes valid, because clocks of clients differ. The API server
+	// accepts at most five minutes, and its clock may differ, too.
+	backdated = 2 * time.Minute
+)
+
+// Root is the secret from which the keys of the authorities of all namespaces are derived. So nothing but the root has
+// to be kept: authorities are created, with the same key and the same certificate each time, when they are needed.
+type Root struct {
+	// Seed is the secret.
+	Seed [SeedSize]byte
+	// Since is when the root was created, in seconds.
+	Since time.Time
+}
+
+// NewRoot returns a new root.
+func NewRoot(now time.Time) Root {
+	root := Root{Since: now.UTC().Truncate(time.Second)}
+	_, _ = rand.Read(root.Seed[:]) // never fails
+	return root
+}
+
+// Authority is the certificate authority of one namespace.
+type Authority struct {
+	// Certificate is signed by the authority itself, so that every client accepts it as the one certificate that it
+	// trusts: many accept none there that another authority has signed.
+	Certificate *x509.Certificate
+
+	key *ecdsa.PrivateKey
+}
+
+// Authority returns the authority of a namespace. A namespace that was deleted and created again has another uid, and
+// so another authority: it may belong to somebody else now.
+func (r Root) Authority(namespace string, uid types.UID) (*Authority, error) {
+	key, err := r.key(namespace, uid)
+	if err != nil {
+		return nil, fmt.Errorf("deriving the key of the authority of namespace %s: %w", namespace, err)
+	}
+	id, err := keyID(key)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		// Names of authorities differ in their keys, so that clients may trust several: of other clusters, or the one
+		// before and after a rotation.
+		Subject: pkix.Name{
+			Organization: []string{"listener-operator.dev"}, CommonName: namespace, SerialNumber: hex.EncodeToString(id[:8]),
+		},
+		SerialNumber: new(big.Int).SetBytes(append([]byte{1}, id[:15]...)),
+		SubjectKeyId: id,
+		NotBefore:    r.Since.Add(-backdated), NotAfter: r.Since.Add(AuthorityLifetime),
+		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IsCA:        true, BasicConstraintsValid: true, MaxPathLenZero: true,
+	}
+	// Without random numbers, the signature is that of RFC 6979, which is the same each time.
+	raw, err := x509.CreateCertificate(nil, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("signing the certificate of the authority of namespace %s: %w", namespace, err)
+	}
+	certificate, err := x509.ParseCertificate(raw)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the certificate of the authority of namespace %s: %w", namespace, err)
+	}
+	return &Authority{Certificate: certificate, key: key}, nil
+}
+
+// PEM returns the certificate of the authority.
+func (a *Authority) PEM() []byte { return encode(a.Certificate.Raw) }
+
+func encode(raw []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})
+}
+
+// key derives the key of a namespace, as in FIPS 186-5, A.2.1: from 64 bits more than the order of the curve has.
+func (r Root) key(namespace string, uid types.UID) (*ecdsa.PrivateKey, error) {
+	curve := elliptic.P256()
+	material, err := hkdf.Key(sha256.New, r.Seed[:], nil, "listener-operator.dev/address "+namespace+" "+string(uid), 40)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // by the caller
+	}
+	d := new(big.Int).SetBytes(material)
+	d.Mod(d, new(big.Int).Sub(curve.Params().N, big.NewInt(1)))
+	d.Add(d, big.NewInt(1))
+	return ecdsa.ParseRawPrivateKey(curve, d.FillBytes(make([]byte, 32)))
+}
+
+// keyID returns the subject key identifier of a key (RFC 7093, method 1).
+func keyID(key *ecdsa.PrivateKey) ([]byte, error) {
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return nil, fmt.Errorf("encoding a public key: %w", err)
+	}
+	sum := sha256.Sum256(public)
+	return sum[:20], nil
+}

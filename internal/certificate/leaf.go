@@ -1,0 +1,155 @@
+package certificate
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/address"
+)
+
+// MaxNames is the number of names in a certificate. Clients receive all of them with each connection.
+const MaxNames = 256
+
+// Names are the addresses that a certificate is valid for.
+type Names struct {
+	// IPs and DNS are sorted, and have nothing twice.
+	IPs []netip.Addr
+	DNS []string
+	// Omitted is the number of addresses above MaxNames.
+	Omitted int
+}
+
+// NamesOf returns the names of lists of addresses. Those of the first lists are in the certificate, if not all can be.
+// What a certificate cannot name is left out: clients cannot use it as an address, either.
+func NamesOf(lists ...[]listenersv1alpha1.IngressAddress) Names {
+	var n Names
+	seen := sets.New[any]()
+	for _, a := range slices.Concat(lists...) {
+		name := nameOf(a.Address)
+		switch {
+		case name == nil || seen.Has(name):
+			continue
+		case len(seen) >= MaxNames:
+			n.Omitted++
+		}
+		seen.Insert(name)
+		if ip, ok := name.(netip.Addr); ok && n.Omitted == 0 {
+			n.IPs = append(n.IPs, ip)
+		} else if dns, ok := name.(string); ok && n.Omitted == 0 {
+			n.DNS = append(n.DNS, dns)
+		}
+	}
+	slices.SortFunc(n.IPs, netip.Addr.Compare)
+	slices.Sort(n.DNS)
+	return n
+}
+
+// nameOf returns an address as an IP address or as a host name in lower case, or nil if it is neither. The host name of
+// a node may be an IP address.
+func nameOf(text string) any {
+	if ip, err := netip.ParseAddr(text); err == nil && ip.Zone() == "" {
+		return ip.Unmap()
+	}
+	if address.IsHostname(text) && !address.EndsWithNumber(text) {
+		return strings.ToLower(text)
+	}
+	return nil
+}
+
+// Len is the number of names.
+func (n Names) Len() int { return len(n.IPs) + len(n.DNS) }
+
+// String lists the names, for people.
+func (n Names) String() string {
+	all := slices.Clone(n.DNS)
+	for _, ip := range n.IPs {
+		all = append(all, ip.String())
+	}
+	if n.Omitted > 0 {
+		all = append(all, fmt.Sprintf("but not for %d more, because a certificate has at most %d", n.Omitted, MaxNames))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Leaf describes a certificate of a Pod.
+type Leaf struct {
+	// PublicKey is that of the Pod: of RSA, ECDSA or Ed25519.
+	PublicKey crypto.PublicKey
+	// Pod is the subject, by which servers may identify clients.
+	Pod types.NamespacedName
+	// Names are all that the certificate is valid for.
+	Names Names
+	// Client permits the Pod to identify itself as a client, too.
+	Client bool
+	// Now is the time of the API server.
+	Now time.Time
+	// Lifetime is how long the certificate is valid, at most as long as that of the authority.
+	Lifetime time.Duration
+}
+
+// Issued is a certificate.
+type Issued struct {
+	// Chain is the certificate in PEM. That of the authority does not belong to it: clients have it.
+	Chain               []byte
+	NotBefore, NotAfter time.Time
+}
+
+// Errors of Issue.
+var (
+	ErrNoNames          = errors.New("there are no addresses for a certificate")
+	ErrAuthorityExpired = errors.New("the certificate authority has expired")
+)
+
+// maxCommonName is the length of a common name in a subject (RFC 5280, ub-common-name).
+const maxCommonName = 64
+
+// Issue signs a certificate.
+func (a *Authority) Issue(leaf Leaf) (Issued, error) {
+	if leaf.Names.Len() == 0 {
+		return Issued{}, ErrNoNames
+	}
+	notBefore := leaf.Now.UTC().Truncate(time.Second).Add(-backdated)
+	notAfter := notBefore.Add(leaf.Lifetime)
+	if notAfter.After(a.Certificate.NotAfter) {
+		return Issued{}, ErrAuthorityExpired
+	}
+	template := &x509.Certificate{
+		Subject:   pkix.Name{Organization: []string{leaf.Pod.Namespace}},
+		NotBefore: notBefore, NotAfter: notAfter,
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+		DNSNames:              leaf.Names.DNS,
+	}
+	if len(leaf.Pod.Name) <= maxCommonName {
+		template.Subject.CommonName = leaf.Pod.Name
+	}
+	for _, ip := range leaf.Names.IPs {
+		template.IPAddresses = append(template.IPAddresses, net.IP(ip.AsSlice()))
+	}
+	if leaf.Client {
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
+	}
+	if _, ok := leaf.PublicKey.(*rsa.PublicKey); ok {
+		template.KeyUsage |= x509.KeyUsageKeyEncipherment // TLS 1.2 without a key exchange of its own
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, a.Certificate, leaf.PublicKey, a.key)
+	if err != nil {
+		return Issued{}, fmt.Errorf("signing a certificate for Pod %s: %w", leaf.Pod, err)
+	}
+	return Issued{Chain: encode(raw), NotBefore: notBefore, NotAfter: notAfter}, nil
+}
