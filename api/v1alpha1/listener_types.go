@@ -121,6 +121,14 @@ const (
 	ReasonNotEvicted      = "NotEvicted"
 )
 
+// Reasons of denials of certificates, and of events about certificates on Pods and ConfigMaps.
+const (
+	ReasonNoListenerVolumes  = "NoListenerVolumes"
+	ReasonPodDeleted         = "PodDeleted"
+	ReasonCertificateWaiting = "CertificateWaiting"
+	ReasonForeignConfigMap   = "ForeignConfigMap"
+)
+
 // Reasons of events on claims that are bound.
 const (
 	ReasonSelectorChanged = "SelectorChanged"

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -114,7 +115,7 @@ func newHostile(t *testing.T) *hostile {
 		t.Fatal(err)
 	}
 	apiserver.StartManager(t, cfg, h.namespace, func(mgr ctrl.Manager) error {
-		for _, c := range controllers(mgr, apis, Options{Namespace: h.namespace}) {
+		for _, c := range controllers(mgr, apis, Options{Namespace: h.namespace}, clock.RealClock{}) {
 			if c.name == "nodeagent" {
 				continue // it reads nothing that a user writes, and would admit the ServiceAccount of the operator only
 			}

@@ -28,6 +28,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/certificates"
 	"github.com/listener-operator/listener-operator/controllers/coexistence"
 	"github.com/listener-operator/listener-operator/controllers/crdprotection"
 	"github.com/listener-operator/listener-operator/controllers/eviction"
@@ -45,6 +46,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/restored"
+	"github.com/listener-operator/listener-operator/internal/servertime"
 	"github.com/listener-operator/listener-operator/internal/tlsprofile"
 	"github.com/listener-operator/listener-operator/internal/version"
 )
@@ -158,6 +160,8 @@ func runOn(ctx context.Context, config *rest.Config, options Options) error {
 func start(ctx context.Context, config *rest.Config, options Options) error {
 	// Priority and fairness protects the API server; a client-side limit would only delay mounts.
 	config.QPS = -1
+	apiTime := &servertime.Clock{}
+	config.Wrap(apiTime.Wrap)
 	apis, err := platform.Watch(ctx, config, backends.All().OptionalKinds()...)
 	if err != nil {
 		return err
@@ -180,7 +184,7 @@ func start(ctx context.Context, config *rest.Config, options Options) error {
 	if err := index.Register(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	if err := setupControllers(mgr, apis, options); err != nil {
+	if err := setupControllers(mgr, apis, options, apiTime); err != nil {
 		return err
 	}
 	ctrl.Log.Info("Starting", "version", version.Version, "namespace", options.Namespace)
@@ -225,12 +229,12 @@ func newManager(config *rest.Config, options Options, times electionTimes, metri
 
 // setupControllers adds the controllers to the manager. Only the one that reports what is wrong runs while Stackable's
 // listener operator does.
-func setupControllers(mgr manager.Manager, apis *platform.APIs, options Options) error {
+func setupControllers(mgr manager.Manager, apis *platform.APIs, options Options, apiTime clock.PassiveClock) error {
 	gate, err := coexistence.SetupWithManager(mgr)
 	if err != nil {
 		return err
 	}
-	for _, c := range controllers(mgr, apis, options) {
+	for _, c := range controllers(mgr, apis, options, apiTime) {
 		held := gate.Hold(mgr)
 		if c.name == "nodeagent" {
 			held = mgr
@@ -248,10 +252,17 @@ type controller struct {
 	setup func(manager.Manager) error
 }
 
-func controllers(mgr manager.Manager, apis *platform.APIs, options Options) []controller {
+func controllers(mgr manager.Manager, apis *platform.APIs, options Options, apiTime clock.PassiveClock) []controller {
 	events := mgr.GetEventRecorder(names.EventReporter)
 	applier := apply.New(mgr.GetClient(), names.FieldManagerVolume)
 	realClock := clock.RealClock{}
+	installer := apply.New(mgr.GetClient(), names.FieldManagerOperator)
+	authorities := &certificates.Authorities{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: installer, Platform: apis, Namespace: options.Namespace, Clock: apiTime,
+	}
+	trust := &certificates.Trust{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: installer, Platform: apis, Authorities: authorities,
+	}
 	return []controller{
 		{"confinement", nodeagent.SetupConfinement},
 		{"listener", (&listener.Reconciler{
@@ -272,6 +283,11 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options) []co
 		{"listenerclass", (&listenerclass.Reconciler{Client: mgr.GetClient()}).SetupWithManager},
 		{"listenerclass-warnings", (&listenerclass.Warner{Client: mgr.GetClient(), Events: events}).SetupWithManager},
 		{"crdprotection", (&crdprotection.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader()}).SetupWithManager},
+		{"certificate-authorities", authorities.SetupWithManager},
+		{"certificate-trust", trust.SetupWithManager},
+		{"certificates", (&certificates.Signer{
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Platform: apis, Authorities: authorities, Trust: trust, Clock: apiTime,
+		}).SetupWithManager},
 		{"metrics", clustermetrics.SetupWithManager},
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -111,7 +112,7 @@ func startOperator(t *testing.T, cfg *rest.Config, namespace string) (stop func(
 		t.Fatal(err)
 	}
 	_, stopManager := apiserver.RunManager(t, cfg, namespace, func(mgr ctrl.Manager) error {
-		for _, c := range controllers(mgr, apis, Options{Namespace: namespace}) {
+		for _, c := range controllers(mgr, apis, Options{Namespace: namespace}, clock.RealClock{}) {
 			if c.name == "nodeagent" {
 				continue // no user's action concerns it, and it would admit the ServiceAccount of the operator only
 			}

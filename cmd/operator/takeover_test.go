@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -159,7 +160,7 @@ func (m *moving) start() *writes {
 		m.Fatal(err)
 	}
 	apiserver.StartManager(m.T, config, m.namespace, func(mgr ctrl.Manager) error {
-		return setupControllers(mgr, apis, Options{Namespace: m.namespace, NodeAgentImage: "listener-operator:test"})
+		return setupControllers(mgr, apis, Options{Namespace: m.namespace, NodeAgentImage: "listener-operator:test"}, clock.RealClock{})
 	})
 	return recorded
 }

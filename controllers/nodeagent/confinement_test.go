@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -27,6 +28,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/listenerclass"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/certificate"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/gateway"
@@ -283,6 +285,12 @@ func attacks(namespace string) map[string]attack {
 	remove("a TLSRoute that no Listener controls", tlsRoute, "may delete no routes of Gateways")
 
 	create("a ConfigMap", `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NAMESPACE, name: x}}`, "its own names")
+	caOfOthers := `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NAMESPACE, name: listener-ca.crt}}`
+	patch("a ConfigMap of its name that it did not create", caOfOthers, `{metadata: {labels: {app.kubernetes.io/managed-by: listener-operator}}, data: {ca.crt: x}}`, "no ConfigMaps but those")
+	bundle := `{apiVersion: certificates.k8s.io/v1, kind: ClusterTrustBundle, metadata: {name: NAMESPACE}}`
+	create("a ClusterTrustBundle without a signer", `{apiVersion: certificates.k8s.io/v1, kind: ClusterTrustBundle, metadata: {name: NAMESPACE-x}, spec: {trustBundle: "`+strings.ReplaceAll(bundleOf("x"), "\n", "\\n")+`"}}`, "no ClusterTrustBundles but those")
+	patch("a ClusterTrustBundle of others", bundle, `{metadata: {labels: {a: b}}}`, "no ClusterTrustBundles but those")
+	remove("a ClusterTrustBundle of others", bundle, "no ClusterTrustBundles but those")
 	create("a Lease", `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: NAMESPACE, name: x}}`, "its own names")
 	patch("a NetworkPolicy for other Pods", `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
 		`- {op: replace, path: /spec/podSelector, value: {}}`, "no Pods but its own")
@@ -392,6 +400,15 @@ func TestStolenOperatorTokenIsConfined(t *testing.T) {
 	}
 }
 
+// bundleOf returns the certificates of an authority, in PEM.
+func bundleOf(namespace string) string {
+	authority, err := certificate.NewRoot(time.Now()).Authority(namespace, "uid")
+	if err != nil {
+		panic(err)
+	}
+	return string(authority.PEM())
+}
+
 // createVictims creates objects that the operator did not create, and a Service of a Listener.
 func createVictims(t *testing.T, admin client.Client, namespace string) {
 	t.Helper()
@@ -401,6 +418,8 @@ func createVictims(t *testing.T, admin client.Client, namespace string) {
 			{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, name: web, uid: web, controller: true}]}, spec: {ports: [{port: 80}]}}`,
 		`{apiVersion: v1, kind: PersistentVolume, metadata: {name: NAMESPACE}, spec: {capacity: {storage: 1}, accessModes: [ReadWriteOnce], hostPath: {path: /data}}}`,
 		`{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: NAMESPACE, name: web}, spec: {ports: []}}`,
+		`{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NAMESPACE, name: listener-ca.crt}}`,
+		`{apiVersion: certificates.k8s.io/v1, kind: ClusterTrustBundle, metadata: {name: NAMESPACE}, spec: {trustBundle: "` + strings.ReplaceAll(bundleOf("y"), "\n", "\\n") + `"}}`,
 		`{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: shop}, spec: {host: shop.example, to: {kind: Service, name: shop}}}`,
 		`{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: NAMESPACE, name: shop}, spec: {defaultBackend: {service: {name: shop, port: {number: 80}}}}}`,
 		`{apiVersion: gateway.networking.k8s.io/v1alpha2, kind: TLSRoute, metadata: {namespace: NAMESPACE, name: shop}, spec: {hostnames: [shop.example], rules: [{backendRefs: [{name: shop, port: 80}]}]}}`,

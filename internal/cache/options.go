@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
@@ -45,6 +46,12 @@ func Options(namespace string) ctrlcache.Options {
 		// In all namespaces: an installation in another namespace has one, too.
 		&appsv1.DaemonSet{}:           {Field: fields.OneTermEqualSelector("metadata.name", names.NodeAgent)},
 		&networkingv1.NetworkPolicy{}: {Namespaces: map[string]ctrlcache.Config{namespace: {}}},
+		// What clients of each namespace have to trust.
+		&corev1.ConfigMap{}: {Field: fields.OneTermEqualSelector("metadata.name", names.CertificateAuthorityConfigMap)},
+		// Without its data, which nothing may keep.
+		secretMetadata(): {Namespaces: map[string]ctrlcache.Config{namespace: {
+			FieldSelector: fields.OneTermEqualSelector("metadata.name", names.CertificateAuthoritySecret),
+		}}},
 		// The operator's own only.
 		&appsv1.Deployment{}: {Namespaces: map[string]ctrlcache.Config{namespace: {
 			FieldSelector: fields.OneTermEqualSelector("metadata.name", names.Operator),
@@ -57,4 +64,11 @@ func Options(namespace string) ctrlcache.Options {
 	return ctrlcache.Options{
 		DefaultTransform: ctrlcache.TransformStripManagedFields(), ByObject: byObject, NewInformer: encoded.NewInformer(slices.Collect(maps.Keys(many))),
 	}
+}
+
+// secretMetadata returns an object for the metadata of Secrets.
+func secretMetadata() *metav1.PartialObjectMetadata {
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	return secret
 }

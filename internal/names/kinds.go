@@ -2,6 +2,14 @@ package names
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
+// Kinds of Kubernetes 1.37. Older API servers do not serve them.
+var (
+	// KindPodCertificateRequest is how the kubelet requests certificates for Pods (KEP-4317).
+	KindPodCertificateRequest = schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1", Kind: "PodCertificateRequest"}
+	// KindClusterTrustBundle is how Pods get certificates to trust (KEP-3257).
+	KindClusterTrustBundle = schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1", Kind: "ClusterTrustBundle"}
+)
+
 // The kinds of other projects that only some clusters serve. Package platform finds out whether the cluster serves
 // them.
 var (

@@ -82,6 +82,23 @@ const (
 	// AnnotationHostname on a Service is the name that external-dns lets lead to the Service.
 	AnnotationHostname = "external-dns.alpha.kubernetes.io/hostname"
 
+	// Signer is the signer of certificates for the addresses of Pods.
+	Signer = "listener-operator.dev/address"
+	// AnnotationCertificateVolumes in the userAnnotations of a podCertificate volume lists the volumes of the Pod whose
+	// addresses its certificate is for, with commas in between.
+	AnnotationCertificateVolumes = "listener-operator.dev/volumes"
+	// AnnotationCertificateUsages in the same place is "server", which is the default, or "server,client".
+	AnnotationCertificateUsages = "listener-operator.dev/usages"
+	// CertificateAuthoritySecret is the Secret in the operator's namespace that has the roots of all authorities.
+	CertificateAuthoritySecret = "listener-operator-certificate-authorities"
+	// CertificateAuthorityConfigMap is the ConfigMap that has the certificates of a namespace's authority.
+	CertificateAuthorityConfigMap = "listener-ca.crt"
+	// CertificateAuthorityKey is the key of that ConfigMap, and of the one that every namespace has from Kubernetes.
+	CertificateAuthorityKey = "ca.crt"
+	// TrustBundlePrefix and the name of a namespace are the name of its ClusterTrustBundle. The API server demands the
+	// signer there.
+	TrustBundlePrefix = "listener-operator.dev:address:"
+
 	// AnnotationPorts on a class-based claim lists the names of the ports that its Listener exposes, with commas in
 	// between, the preferred one first.
 	AnnotationPorts = "listener-operator.dev/ports"

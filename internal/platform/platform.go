@@ -82,7 +82,12 @@ func Watch(ctx context.Context, config *rest.Config, backendKinds ...OptionalKin
 	for _, o := range optional {
 		a.definitions[o.GroupVersionKind] = map[schema.GroupVersionResource]string{}
 		if o.BuiltIn {
-			a.definitions[o.GroupVersionKind][byKubernetes] = o.Version
+			switch _, err := mapper.RESTMapping(o.GroupKind(), o.Version); {
+			case err == nil:
+				a.definitions[o.GroupVersionKind][byKubernetes] = o.Version
+			case !meta.IsNoMatchError(err):
+				return nil, fmt.Errorf("finding out whether the API server serves %s: %w", o.GroupVersionKind, err)
+			}
 		}
 	}
 	return a, a.follow(ctx, reader, slices.DeleteFunc(optional, func(o OptionalKind) bool { return o.BuiltIn }))
@@ -253,7 +258,8 @@ type OptionalKind struct {
 	Resource string
 	// Aggregated states that on some platforms an aggregated API server serves the group version.
 	Aggregated bool
-	// BuiltIn states that Kubernetes itself serves the kind, on every cluster. No object is watched for it.
+	// BuiltIn states that Kubernetes itself serves the kind, on every cluster or in later versions. No object is
+	// watched for it: the upgrade of a cluster restarts the operator.
 	BuiltIn bool
 }
 
@@ -269,5 +275,7 @@ func kinds() []OptionalKind {
 		{GroupVersionKind: names.KindServiceMonitor, Resource: "servicemonitors"},
 		{GroupVersionKind: names.KindPrometheusRule, Resource: "prometheusrules"},
 		{GroupVersionKind: names.KindOperatorCondition, Resource: "operatorconditions"},
+		{GroupVersionKind: names.KindPodCertificateRequest, Resource: "podcertificaterequests", BuiltIn: true},
+		{GroupVersionKind: names.KindClusterTrustBundle, Resource: "clustertrustbundles", BuiltIn: true},
 	}
 }

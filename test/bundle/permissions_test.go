@@ -120,7 +120,8 @@ func TestUsersGetNoPermissionToWriteClassesAndPodListeners(t *testing.T) {
 	const to = "rbac.authorization.k8s.io/aggregate-to-"
 	want := map[string][]string{
 		to + "view=true listenerclasses": read, to + "view=true listeners": read, to + "view=true podlisteners": read,
-		to + "edit=true listeners": {"create", "update", "patch", "delete", "deletecollection"},
+		to + "view=true podcertificaterequests": read,
+		to + "edit=true listeners":              {"create", "update", "patch", "delete", "deletecollection"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("permissions of users (-want +got):\n%s", diff)
@@ -145,8 +146,13 @@ func TestNoExcessivePermissions(t *testing.T) {
 			if slices.Contains(r.Resources, "customresourcedefinitions") && !onlyReadsNamed {
 				t.Errorf("%s may do more than read named CRDs: %v", p.ServiceAccountName, r)
 			}
+			// In its own namespace only, and by the permission of a Role.
+			authorities := slices.Equal(r.ResourceNames, []string{"listener-operator-certificate-authorities"})
+			if slices.Contains(r.Resources, "secrets") && (!authorities || !slices.ContainsFunc(strategy.Permissions, hasRule(r))) {
+				t.Errorf("%s has a rule for secrets: %v", p.ServiceAccountName, r)
+			}
 			for _, resource := range []string{
-				"secrets", "nodes/proxy", "pods/exec", "serviceaccounts/token",
+				"nodes/proxy", "pods/exec", "serviceaccounts/token",
 				"roles", "rolebindings", "clusterroles", "clusterrolebindings",
 			} {
 				if slices.Contains(r.Resources, resource) {
@@ -154,6 +160,13 @@ func TestNoExcessivePermissions(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// hasRule returns whether permissions have a rule.
+func hasRule(rule rbacv1.PolicyRule) func(operatorsv1alpha1.StrategyDeploymentPermissions) bool {
+	return func(p operatorsv1alpha1.StrategyDeploymentPermissions) bool {
+		return slices.ContainsFunc(p.Rules, func(r rbacv1.PolicyRule) bool { return cmp.Equal(r, rule) })
 	}
 }
 

@@ -50,6 +50,10 @@ const (
 	// ReasonRepaired is the reason of an event, for an object that another client has changed.
 	ReasonRepaired = "Repaired"
 
+	// ReasonCertificateAuthorityDamaged is the reason of an event while the Secret with the certificate authorities
+	// cannot be read, so that no certificates are issued.
+	ReasonCertificateAuthorityDamaged = "CertificateAuthorityDamaged"
+
 	// ReasonOtherOperatorRunning is the reason while Stackable's listener operator runs.
 	ReasonOtherOperatorRunning = "OtherOperatorRunning"
 )
@@ -174,6 +178,28 @@ type ListenerOperatorSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	NodeAgent NodeAgentSpec `json:"nodeAgent,omitzero"`
+
+	// certificateAuthorities states how the certificate authorities are replaced that issue the certificates for
+	// addresses of Pods. There is one for each namespace.
+	// +optional
+	CertificateAuthorities CertificateAuthoritiesSpec `json:"certificateAuthorities,omitzero"`
+}
+
+// CertificateAuthoritiesSpec states how certificate authorities are replaced. Each is valid for two years, and replaced
+// after one.
+type CertificateAuthoritiesSpec struct {
+	// notBefore replaces all authorities that were created before this time. To replace them now, set it to the
+	// current time. Defaults to none.
+	// +optional
+	NotBefore *metav1.Time `json:"notBefore,omitempty"`
+
+	// overlap is how long clients have to trust a new authority before it issues certificates. The previous one is
+	// trusted for another day or, if overlap is shorter, for as long as that, but at least an hour. After a leak, set
+	// it to ten minutes, which is the least. At most half a year. Defaults to 720h, which are 30 days.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10m') && duration(self) <= duration('4380h')",message="must be from 10m to 4380h"
+	Overlap metav1.Duration `json:"overlap,omitzero"`
 }
 
 // NodeAgentStatus reports on the node agents.

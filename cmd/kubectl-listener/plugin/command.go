@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/ca"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/connect"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/doctor"
@@ -36,7 +37,7 @@ could not be carried out.`,
 		SilenceErrors: true,
 	}
 	e := command.NewEnvironment(streams, root)
-	root.AddCommand(why.NewCommand(e), doctor.NewCommand(e), get.NewCommand(e), release.NewCommand(e), connect.NewCommand(e),
+	root.AddCommand(why.NewCommand(e), doctor.NewCommand(e), get.NewCommand(e), release.NewCommand(e), connect.NewCommand(e), ca.NewCommand(e),
 		migrate.NewCommand(e), gather.NewCommand(e), topology.NewCommand(e))
 	return root
 }

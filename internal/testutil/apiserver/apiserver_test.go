@@ -9,6 +9,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
@@ -21,7 +22,7 @@ func TestEachTestHasItsOwnNamespace(t *testing.T) {
 }
 
 func TestManagerReadsFromItsCache(t *testing.T) {
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace(t), Name: "cached"}}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace(t), Name: names.CertificateAuthorityConfigMap}}
 	if err := apiserver.Client(t).Create(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}

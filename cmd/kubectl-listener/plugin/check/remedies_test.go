@@ -16,7 +16,7 @@ import (
 func TestEveryReasonOfAProblemHasARemedy(t *testing.T) {
 	fine := []string{
 		"Accepted", "AddressesAssigned", "NodeReturned", "VolumeMoved", "VolumeRestored", "NodePortsChanged", "SettingsIgnored", "Reserved",
-		"AddressChanged",
+		"AddressChanged", "PodDeleted",
 	}
 	root, err := checkout.Root()
 	if err != nil {

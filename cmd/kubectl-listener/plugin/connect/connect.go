@@ -4,6 +4,7 @@ package connect
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -35,7 +36,9 @@ const maxConnections = 16
 
 // NewCommand returns the command.
 func NewCommand(e *command.Environment) *cobra.Command {
-	var timeout time.Duration
+	var how Options
+	var useTLS bool
+	var caFile string
 	kinds := []command.Kind{command.KindPod, command.KindListener}
 	cmd := &cobra.Command{
 		Use:   "connect (POD | [KIND/]NAME)",
@@ -46,33 +49,56 @@ The command opens a TCP connection to each address with each port, and closes it
 not show that the right program responds. Ports of other protocols are not tried. KIND is pod or listener. Without a
 kind, NAME is a Pod, or else a Listener.
 
+With --tls, it begins a TLS session, and verifies the server's certificate as a client has to: that it is for the
+address, that it is valid now, and that an authority of the namespace has signed it, or with --ca-file, one of that
+file. It has no certificate of its own, so a server that requires one ends the connection after that.
+
 Run it where the clients are: an address that works there need not work elsewhere.`,
 		Example: `  # Can I reach this broker?
   kubectl listener connect kafka-0
 
   # All addresses of a Listener, with a shorter timeout
-  kubectl listener connect listener/kafka-bootstrap --timeout 1s`,
+  kubectl listener connect listener/kafka-bootstrap --timeout 1s
+
+  # Which certificate does a client see, and does it have the address?
+  kubectl listener connect kafka-0 --tls`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.CompleteNames(1, kinds...),
 		RunE: e.Examine(command.WriteChecks, func(ctx context.Context, x *check.Examination, args []string) error {
-			if timeout <= 0 {
-				return fmt.Errorf("--timeout is %s, and must be positive", timeout)
+			if how.Timeout <= 0 {
+				return fmt.Errorf("--timeout is %s, and must be positive", how.Timeout)
 			}
 			o, err := e.Find(ctx, x.Client, args, kinds...)
 			if err != nil {
 				return err
 			}
-			Try(ctx, x, o, timeout)
+			if useTLS || caFile != "" {
+				if how.Trusted, err = trusted(ctx, x.Client, o.GetNamespace(), caFile); err != nil {
+					return err
+				}
+			}
+			Try(ctx, x, o, how)
 			return nil
 		}),
 	}
 	e.AddOutputFlag(cmd)
-	cmd.Flags().DurationVar(&timeout, "timeout", DefaultTimeout, "How long to wait for each connection.")
+	cmd.Flags().DurationVar(&how.Timeout, "timeout", DefaultTimeout, "How long to wait for each connection.")
+	cmd.Flags().BoolVar(&useTLS, "tls", false, "Begin a TLS session, and verify the certificate for each address.")
+	cmd.Flags().StringVar(&caFile, "ca-file", "", "File with the authorities to trust, in PEM, instead of those of the namespace. Implies --tls.")
 	return cmd
 }
 
-// Try connects to each address of a Pod or a Listener, and reports the results. Each connection may take the timeout.
-func Try(ctx context.Context, x *check.Examination, o client.Object, timeout time.Duration) {
+// Options are how addresses are tried.
+type Options struct {
+	// Timeout is how long each connection may take.
+	Timeout time.Duration
+	// Trusted are the authorities of which one has to have signed the certificates of servers. Nil means that there is
+	// no TLS.
+	Trusted *x509.CertPool
+}
+
+// Try connects to each address of a Pod or a Listener, and reports the results.
+func Try(ctx context.Context, x *check.Examination, o client.Object, how Options) {
 	endpoints := endpointsOf(ctx, x, o)
 	if len(endpoints) == 0 {
 		kind, _ := x.Client.GroupVersionKindFor(o) // which was read as one of the scheme
@@ -80,7 +106,7 @@ func Try(ctx context.Context, x *check.Examination, o client.Object, timeout tim
 			"Find out why: "+why(o)))
 	}
 	dialled, silent := make([]check.Finding, len(endpoints)), make([]bool, len(endpoints))
-	dial := func(i int) { dialled[i], silent[i] = endpoints[i].dial(ctx, o, timeout) }
+	dial := func(i int) { dialled[i], silent[i] = endpoints[i].dial(ctx, o, how) }
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxConnections, len(endpoints), dial) // dial ends with ctx
 	remedies := map[*listenersv1alpha1.Listener]string{}
 	for i := range dialled {
@@ -190,18 +216,21 @@ func appendEndpoints(list []endpoint, addresses []listenersv1alpha1.IngressAddre
 }
 
 // dial connects to an endpoint of an object. silent is whether nothing responds at an address that was found.
-func (e *endpoint) dial(ctx context.Context, o client.Object, timeout time.Duration) (f check.Finding, silent bool) {
+func (e *endpoint) dial(ctx context.Context, o client.Object, how Options) (f check.Finding, silent bool) {
 	f = check.Finding{Kind: "Address", Name: e.address}
 	if e.protocol != corev1.ProtocolTCP && e.protocol != "" {
 		return f.Warning("", fmt.Sprintf("port %s is not tried: its protocol is %s", e.port, e.protocol)), false
 	}
 	started := time.Now()
-	connection, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, "tcp", e.address)
+	connection, err := (&net.Dialer{Timeout: how.Timeout}).DialContext(ctx, "tcp", e.address)
 	if err != nil {
 		remedy, silent := remedyForDial(err, o)
 		return f.Failed("", fmt.Sprintf("port %s: %v", e.port, err), remedy), silent
 	}
-	_ = connection.Close()
+	defer func() { _ = connection.Close() }()
+	if how.Trusted != nil {
+		return e.handshake(ctx, f, connection, how), false
+	}
 	return f.OK("port %s: connected in %s", e.port, time.Since(started).Round(time.Millisecond)), false
 }
 

@@ -9,6 +9,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -58,6 +59,8 @@ func (g *gatherer) lists() []list {
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Service"), keep: g.service},
 		{GroupVersionKind: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), keep: g.endpoints},
 		{GroupVersionKind: networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy")},
+		{GroupVersionKind: certificatesv1.SchemeGroupVersion.WithKind("PodCertificateRequest"), keep: isOfSigner},
+		{GroupVersionKind: certificatesv1.SchemeGroupVersion.WithKind("ClusterTrustBundle"), keep: isOfSigner},
 		{GroupVersionKind: storagev1.SchemeGroupVersion.WithKind("CSIDriver")},
 		{GroupVersionKind: storagev1.SchemeGroupVersion.WithKind("CSINode")},
 		{GroupVersionKind: storagev1.SchemeGroupVersion.WithKind("StorageClass")},
@@ -109,6 +112,12 @@ func (g *gatherer) claim(o *unstructured.Unstructured) bool {
 		g.claims.Insert(client.ObjectKeyFromObject(o))
 	}
 	return true
+}
+
+// isOfSigner reports whether an object is for the operator's signer of certificates.
+func isOfSigner(o *unstructured.Unstructured) bool {
+	signer, _, _ := unstructured.NestedString(o.Object, "spec", "signerName")
+	return signer == names.Signer
 }
 
 func isListenerVolume(o *unstructured.Unstructured) bool {

@@ -237,7 +237,7 @@ func (s *server) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x := &check.Examination{Client: s.live}
-	connect.Try(r.Context(), x, found.object, connect.DefaultTimeout)
+	connect.Try(r.Context(), x, found.object, connect.Options{Timeout: connect.DefaultTimeout})
 	if x.Err != nil {
 		respond(w, say(check.Finding{Kind: found.kind, Name: found.key.Name, State: check.Unknown, Message: x.Err.Error()}))
 		return

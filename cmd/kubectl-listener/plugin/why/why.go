@@ -32,7 +32,7 @@ func NewCommand(e *command.Environment) *cobra.Command {
 		Long: `Say why a Pod, a claim or a Listener has no address.
 
 The command follows the path of an address: Pod, claim, volume, Listener, class, Service, Routes, Ingresses or Gateways,
-endpoints, PodListeners, NetworkPolicies and the files in the Pod. It prints what it finds at each step, and then the
+endpoints, PodListeners, NetworkPolicies, the files in the Pod and its certificates. It prints what it finds at each step, and then the
 first thing that is wrong, with what to do about it. A later step may be wrong because of an earlier one.
 
 KIND is pod, claim, listener, or a kind of workload such as statefulset or deployment, or any other name that kubectl
@@ -132,6 +132,7 @@ func (w *walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 			w.claim(ctx, pvc, pod)
 		}
 	}
+	w.certificates(ctx, pod)
 	if !mounts {
 		w.Add(f.Failed("", "mounts no listener volume", fmt.Sprintf("Give it a volume of a claim with storageClassName %s, and with the annotation %s or %s.",
 			names.Driver, names.AnnotationListenerClass, names.AnnotationListenerName)))

@@ -1,0 +1,54 @@
+// Package ca has the command `kubectl listener ca`, which prints the certificates that clients have to trust.
+package ca
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/internal/lookup"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// NewCommand returns the command.
+func NewCommand(e *command.Environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "ca",
+		Short: "Print the certificates that clients of a namespace have to trust",
+		Long: `Print the certificates that clients of a namespace have to trust, in PEM.
+
+Each namespace has a certificate authority of its own, which issues the certificates for the addresses of its Pods.
+While an authority is being replaced, there are several certificates: trust all of them. They are public, and the same
+as those in the ConfigMap ` + names.CertificateAuthorityConfigMap + ` of the namespace.
+
+docs/tls.md has the whole procedure.`,
+		Example: `  # What clients of the brokers have to trust
+  kubectl listener ca --namespace shop > ca.crt
+  openssl s_client -connect 203.0.113.7:31337 -CAfile ca.crt -verify_return_error`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			namespace, err := e.Namespace()
+			if err != nil {
+				return err
+			}
+			c, err := e.Client()
+			if err != nil {
+				return err
+			}
+			key := types.NamespacedName{Namespace: namespace, Name: names.CertificateAuthorityConfigMap}
+			configMap, err := lookup.Get(cmd.Context(), c, key, &corev1.ConfigMap{})
+			switch {
+			case err != nil:
+				return err
+			case configMap == nil || configMap.Data[names.CertificateAuthorityKey] == "":
+				return fmt.Errorf("namespace %s has no certificate authority: it gets one when the first certificate for one of its Pods is issued; see docs/tls.md", namespace)
+			}
+			_, err = fmt.Fprint(e.Out, configMap.Data[names.CertificateAuthorityKey])
+			return err
+		},
+	}
+}

@@ -1,0 +1,122 @@
+package why
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// certificates follows the requests of the kubelet for certificates for the addresses of a Pod. A Pod without such
+// volumes has none.
+func (w *walk) certificates(ctx context.Context, pod *corev1.Pod) {
+	if !mountsCertificate(pod) || pod.Spec.NodeName == "" {
+		return
+	}
+	f := check.Finding{Kind: "PodCertificateRequest", Namespace: pod.Namespace}
+	var all certificatesv1.PodCertificateRequestList
+	if w.FollowAll(ctx, f, &all, client.InNamespace(pod.Namespace)) != check.Present {
+		return
+	}
+	requests := slices.DeleteFunc(all.Items, func(r certificatesv1.PodCertificateRequest) bool {
+		return r.Spec.PodUID != pod.UID || r.Spec.SignerName != names.Signer
+	})
+	// The last first.
+	slices.SortFunc(requests, func(a, b certificatesv1.PodCertificateRequest) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	describe := check.Describe("pod", pod)
+	switch {
+	case len(requests) == 0 && pod.Status.Phase != corev1.PodRunning:
+		w.Add(f.Failed("", fmt.Sprintf("the kubelet of node %s has requested no certificate for Pod %s", pod.Spec.NodeName, pod.Name),
+			"See the events of the Pod: "+describe).Because())
+	case len(requests) == 0:
+		w.Add(f.OK("none is left of Pod %s: Kubernetes deletes them after a while; see the certificate with kubectl listener connect --tls", pod.Name))
+	default:
+		w.Add(w.requestFinding(ctx, pod, &requests[0], describe))
+	}
+}
+
+// mountsCertificate reports whether a Pod mounts a certificate for its addresses.
+func mountsCertificate(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
+			return s.PodCertificate != nil && s.PodCertificate.SignerName == names.Signer
+		})
+	})
+}
+
+// requestFinding returns what became of a request for a certificate of a Pod.
+func (w *walk) requestFinding(ctx context.Context, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest, describe string) check.Finding {
+	f := check.Finding{Kind: "PodCertificateRequest", Namespace: request.Namespace, Name: request.Name}
+	if len(request.Status.Conditions) == 0 {
+		message := fmt.Sprintf("no certificate is issued yet for Pod %s", pod.Name)
+		event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonCertificateWaiting })
+		if event != nil {
+			message = event.Message
+		}
+		return f.FailedBy(listenersv1alpha1.ReasonCertificateWaiting, message).Because()
+	}
+	condition := request.Status.Conditions[0]
+	if condition.Type != certificatesv1.PodCertificateRequestConditionTypeIssued {
+		return f.Failed(condition.Reason, fmt.Sprintf("%s: %s", strings.ToLower(condition.Type), condition.Message),
+			"Do what the message says, and then delete the Pod: the kubelet does not ask again for this one")
+	}
+	return w.issuedFinding(ctx, f, pod, request, describe)
+}
+
+// issuedFinding returns whether a certificate that was issued is valid now, and for all addresses that it is meant for.
+func (w *walk) issuedFinding(ctx context.Context, f check.Finding, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest, describe string) check.Finding {
+	block, _ := pem.Decode([]byte(request.Status.CertificateChain))
+	if block == nil {
+		return f.Failed("", "has no certificate", check.RemedyOperator)
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return f.Failed("", fmt.Sprintf("has no valid certificate: %v", err), check.RemedyOperator)
+	}
+	until := certificate.NotAfter.UTC().Format(time.RFC3339)
+	if w.Now().After(certificate.NotAfter) {
+		return f.Failed("", fmt.Sprintf("the certificate of Pod %s expired at %s", pod.Name, until),
+			"The kubelet requests a new one in time. See in the events of the Pod why it does not: "+describe)
+	}
+	if missing := w.missing(ctx, pod, request, certificate); missing != "" {
+		renewed := ptr.Deref(request.Status.BeginRefreshAt, metav1.Time{}).UTC().Format(time.RFC3339)
+		return f.Warning("", fmt.Sprintf("the certificate of Pod %s is not for its address %s, which is newer; the kubelet renews it within minutes of %s", pod.Name, missing, renewed))
+	}
+	return f.OK("the certificate of Pod %s is valid until %s", pod.Name, until)
+}
+
+// missing returns an address of the Pod that its certificate is not for, or "".
+func (w *walk) missing(ctx context.Context, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest, certificate *x509.Certificate) string {
+	addresses := &listenersv1alpha1.PodListeners{}
+	w.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}, addresses)
+	only := request.Spec.UnverifiedUserAnnotations[names.AnnotationCertificateVolumes]
+	for _, volume := range slices.Sorted(maps.Keys(addresses.Spec.Listeners)) {
+		if only != "" && !slices.Contains(strings.Split(strings.ReplaceAll(only, " ", ""), ","), volume) {
+			continue
+		}
+		for _, a := range addresses.Spec.Listeners[volume].IngressAddresses {
+			if certificate.VerifyHostname(a.Address) != nil {
+				return a.Address
+			}
+		}
+	}
+	return ""
+}

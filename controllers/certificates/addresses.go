@@ -1,0 +1,130 @@
+package certificates
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/certificate"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/lookup"
+)
+
+// addresses are those of a Pod.
+type addresses struct {
+	names certificate.Names
+	// waiting says what is not known yet, or is empty.
+	waiting string
+	denied  *denial
+}
+
+// addressesOf returns the addresses that the operator has published for the listener volumes of a Pod, or for those
+// that the order names. Whatever else is known of a Listener, PodListeners alone count, because nobody else can write
+// them. Where several Pods share a Listener, the certificate is for the addresses of all of them: nodes forward to any.
+func (s *Signer) addressesOf(ctx context.Context, pod *corev1.Pod, o order) (addresses, error) {
+	volumes, result, err := s.volumes(ctx, pod, o.volumes)
+	if err != nil || result.denied != nil || result.waiting != "" {
+		return result, err
+	}
+	own, err := lookup.Get(ctx, s.Client, types.NamespacedName{Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}, &listenersv1alpha1.PodListeners{})
+	if err != nil {
+		return addresses{}, err
+	}
+	var first, others []listenersv1alpha1.IngressAddress
+	for _, volume := range volumes {
+		entry, known := listenersv1alpha1.PodListener{}, false
+		if own != nil {
+			entry, known = own.Spec.Listeners[volume]
+		}
+		if !known || len(entry.IngressAddresses) == 0 {
+			return addresses{waiting: fmt.Sprintf("volume %q has no address yet", volume)}, nil
+		}
+		first = append(first, entry.IngressAddresses...)
+		shared, err := s.sharedAddresses(ctx, pod.Namespace, entry.ListenerName)
+		if err != nil {
+			return addresses{}, err
+		}
+		others = append(others, shared...)
+	}
+	return addresses{names: certificate.NamesOf(first, others)}, nil
+}
+
+// sharedAddresses returns the addresses of all Pods that mount a Listener.
+func (s *Signer) sharedAddresses(ctx context.Context, namespace, listener string) ([]listenersv1alpha1.IngressAddress, error) {
+	var all listenersv1alpha1.PodListenersList
+	err := s.Client.List(ctx, &all, client.InNamespace(namespace), client.MatchingFields{index.PodListenersByListener: listener})
+	if err != nil {
+		return nil, fmt.Errorf("listing the PodListeners of Listener %s/%s: %w", namespace, listener, err)
+	}
+	slices.SortFunc(all.Items, func(a, b listenersv1alpha1.PodListeners) int { return cmp.Compare(a.Name, b.Name) })
+	var shared []listenersv1alpha1.IngressAddress
+	for i := range all.Items {
+		for _, entry := range all.Items[i].Spec.Listeners {
+			if entry.ListenerName == listener {
+				shared = append(shared, entry.IngressAddresses...)
+			}
+		}
+	}
+	return shared, nil
+}
+
+// volumes returns the names of the listener volumes of a Pod, or of the selected ones. What is no listener volume is
+// known for certain once its claim is bound.
+func (s *Signer) volumes(ctx context.Context, pod *corev1.Pod, selected []string) ([]string, addresses, error) {
+	var volumes []string
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		if index.ClaimName(pod, volume) == "" || selected != nil && !slices.Contains(selected, volume.Name) {
+			continue
+		}
+		is, waiting, err := s.isListenerVolume(ctx, pod, volume)
+		if err != nil || waiting != "" {
+			return nil, addresses{waiting: waiting}, err
+		}
+		if is {
+			volumes = append(volumes, volume.Name)
+		}
+	}
+	for _, name := range selected {
+		if !slices.Contains(volumes, name) {
+			return nil, addresses{denied: &denial{certificatesv1.PodCertificateRequestConditionInvalidUserConfig,
+				fmt.Sprintf("userAnnotations: the Pod has no listener volume %q", name)}}, nil
+		}
+	}
+	if len(volumes) == 0 {
+		return nil, addresses{denied: noListenerVolumes()}, nil
+	}
+	return volumes, addresses{}, nil
+}
+
+// isListenerVolume reports whether a volume of a Pod with a claim is a listener volume. waiting says why that is not
+// known yet.
+func (s *Signer) isListenerVolume(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (is bool, waiting string, _ error) {
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: index.ClaimName(pod, volume)}
+	pvc, err := lookup.Get(ctx, s.Client, key, &corev1.PersistentVolumeClaim{})
+	switch {
+	case err != nil:
+		return false, "", err
+	case pvc == nil || volume.Ephemeral != nil && !metav1.IsControlledBy(pvc, pod):
+		return false, fmt.Sprintf("the claim %s of volume %q does not exist yet", key.Name, volume.Name), nil
+	case claim.IsListenerClaim(pvc):
+		return true, "", nil
+	case pvc.Spec.VolumeName == "":
+		return false, fmt.Sprintf("the claim %s of volume %q is not bound yet", key.Name, volume.Name), nil
+	}
+	pv, err := lookup.Get(ctx, s.Client, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{})
+	if err != nil {
+		return false, "", err
+	}
+	// A volume of another driver may not be in the cache, nor exist any more.
+	return pv != nil && claim.IsListenerVolume(pv), "", nil
+}

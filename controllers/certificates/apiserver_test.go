@@ -1,0 +1,394 @@
+package certificates_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/certificates"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/certificate"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+// world is an operator, and a namespace with Pods of which the test is the kubelet and the controller of PodListeners.
+type world struct {
+	*testing.T
+	Gomega
+	client.Client
+	// operators is the operator's namespace, namespace that of the Pods.
+	operators, namespace string
+	stop                 func()
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, Gomega: NewWithT(t), Client: apiserver.Client(t), operators: apiserver.Namespace(t), namespace: apiserver.Namespace(t)}
+	t.Cleanup(func() { // there is no garbage collector, and the operator of the next test would repair them
+		for _, o := range w.published(w.namespace) {
+			w.Expect(client.IgnoreNotFound(w.Delete(context.Background(), o))).To(Succeed())
+		}
+	})
+	return w
+}
+
+// start starts the operator. Its authorities have a clock of their own.
+func (w *world) start(authoritiesClock clock.PassiveClock) {
+	w.Helper()
+	apis, err := platform.Watch(w.Context(), apiserver.Config(w))
+	w.Expect(err).NotTo(HaveOccurred())
+	_, w.stop = apiserver.RunManager(w.T, nil, w.operators, func(mgr ctrl.Manager) error {
+		events, applier := mgr.GetEventRecorder(names.EventReporter), apply.New(mgr.GetClient(), names.FieldManagerOperator)
+		a := &certificates.Authorities{
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier, Platform: apis, Namespace: w.operators, Clock: authoritiesClock,
+		}
+		trust := &certificates.Trust{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier, Platform: apis, Authorities: a}
+		signer := &certificates.Signer{
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Platform: apis, Authorities: a, Trust: trust, Clock: clock.RealClock{},
+		}
+		for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{a, trust, signer} {
+			if err := c.SetupWithManager(mgr); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (w *world) create(o client.Object) {
+	w.Helper()
+	w.Expect(w.Client.Create(w.Context(), o)).To(Succeed())
+}
+
+// pod creates a Pod with a volume for each claim, each with the provisioner that its name begins with.
+func (w *world) pod(name string, claims ...string) *corev1.Pod {
+	w.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+	}
+	for _, c := range claims {
+		volume, provisioner, _ := strings.Cut(c, "@")
+		w.create(&corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-" + volume, Annotations: map[string]string{names.AnnotationProvisioner: provisioner}},
+			Spec:       objects.ClaimSpec(w.namespace + "-" + name + "-" + volume),
+		})
+		pod.Spec.Volumes = append(pod.Spec.Volumes, objects.ClaimVolume(volume, name+"-"+volume))
+	}
+	w.create(pod)
+	return pod
+}
+
+// publish publishes addresses of a Pod by volume, each of the Listener whose name is before the colon.
+func (w *world) publish(pod *corev1.Pod, byVolume map[string]string) {
+	w.Helper()
+	o := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, pod.Spec.NodeName)
+	for volume, value := range byVolume {
+		listener, list, _ := strings.Cut(value, ":")
+		entry := listenersv1alpha1.PodListener{Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: listener}
+		for a := range strings.FieldsSeq(list) {
+			entry.IngressAddresses = append(entry.IngressAddresses, listenersv1alpha1.IngressAddress{
+				Address: a, AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 80},
+			})
+		}
+		o.Spec.Listeners[volume] = entry
+	}
+	w.create(o)
+}
+
+// request creates a request as the kubelet does.
+func (w *world) request(pod *corev1.Pod, signer string, annotations map[string]string) *certificatesv1.PodCertificateRequest {
+	w.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	w.Expect(err).NotTo(HaveOccurred())
+	// What a request asks for beside its key counts for nothing.
+	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{DNSNames: []string{"example.com"}}, key)
+	w.Expect(err).NotTo(HaveOccurred())
+	r := &certificatesv1.PodCertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, GenerateName: "req-"},
+		Spec: certificatesv1.PodCertificateRequestSpec{
+			SignerName: signer, PodName: pod.Name, PodUID: pod.UID, ServiceAccountName: "default", ServiceAccountUID: "uid",
+			NodeName: "node", NodeUID: "uid", MaxExpirationSeconds: ptr.To[int32](86400), StubPKCS10Request: stub, UnverifiedUserAnnotations: annotations,
+		},
+	}
+	w.create(r)
+	return r
+}
+
+// decided waits until a request is decided, and returns the condition.
+func (w *world) decided(r *certificatesv1.PodCertificateRequest) metav1.Condition {
+	w.Helper()
+	w.Eventually(func() []metav1.Condition {
+		w.Expect(w.Get(w.Context(), client.ObjectKeyFromObject(r), r)).To(Succeed())
+		return r.Status.Conditions
+	}).WithTimeout(apiserver.Timeout).Should(HaveLen(1))
+	return r.Status.Conditions[0]
+}
+
+// issued waits until a certificate is issued, and returns it.
+func (w *world) issued(r *certificatesv1.PodCertificateRequest) *x509.Certificate {
+	w.Helper()
+	w.Expect(w.decided(r).Type).To(Equal(certificatesv1.PodCertificateRequestConditionTypeIssued), "%v", r.Status.Conditions)
+	block, _ := pem.Decode([]byte(r.Status.CertificateChain))
+	c, err := x509.ParseCertificate(block.Bytes)
+	w.Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// published returns what is published for a namespace.
+func (w *world) published(namespace string) []client.Object {
+	return []client.Object{
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "listener-ca.crt"}},
+		&certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "listener-operator.dev:address:" + namespace}},
+	}
+}
+
+// bundles returns the certificates to trust in a namespace, as the ConfigMap and as the ClusterTrustBundle have them.
+func (w *world) bundles(g Gomega, namespace string) (configMap, bundle string) {
+	cm, ctb := &corev1.ConfigMap{}, &certificatesv1.ClusterTrustBundle{}
+	g.Expect(w.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: "listener-ca.crt"}, cm)).To(Succeed())
+	g.Expect(w.Get(w.Context(), client.ObjectKey{Name: "listener-operator.dev:address:" + namespace}, ctb)).To(Succeed())
+	return cm.Data["ca.crt"], ctb.Spec.TrustBundle
+}
+
+// verify verifies a certificate for an address, as a client that trusts the authorities of a namespace.
+func (w *world) verify(c *x509.Certificate, namespace, address string) error {
+	w.Helper()
+	configMap, bundle := w.bundles(w, namespace)
+	w.Expect(bundle).To(Equal(configMap))
+	pool := x509.NewCertPool()
+	w.Expect(pool.AppendCertsFromPEM([]byte(bundle))).To(BeTrue())
+	_, err := c.Verify(x509.VerifyOptions{Roots: pool, DNSName: address})
+	return err
+}
+
+// TestCertificatesAreForPublishedAddresses: for all addresses of the Pod, those of the Pods that share its Listener,
+// and nothing that the request or a Listener says. They are issued as soon as the last address is known.
+func TestCertificatesAreForPublishedAddresses(t *testing.T) {
+	w := newWorld(t)
+	w.start(clock.RealClock{})
+	pod, other := w.pod("web-0", "own@"+names.Driver, "shared@"+names.Driver, "data@example.com/disk"), w.pod("web-1", "shared@"+names.Driver)
+	w.publish(other, map[string]string{"shared": "web:203.0.113.8"})
+	request := w.request(pod, names.Signer, nil)
+	w.Eventually(func() ([]string, error) {
+		var all corev1.EventList
+		err := w.List(w.Context(), &all, client.InNamespace(w.namespace))
+		var texts []string
+		for _, e := range all.Items {
+			texts = append(texts, e.Reason+" "+e.InvolvedObject.Name+" "+e.Message)
+		}
+		return texts, err
+	}).WithTimeout(apiserver.Timeout).Should(ContainElement(And(HavePrefix("CertificateWaiting web-0 "), ContainSubstring(`volume "own" has no address yet`))))
+	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7 2001:db8::7", "shared": "web:203.0.113.7"})
+
+	c := w.issued(request)
+	for _, address := range []string{"203.0.113.7", "2001:db8::7", "203.0.113.8"} {
+		w.Expect(w.verify(c, w.namespace, address)).To(Succeed(), address)
+	}
+	w.Expect(len(c.IPAddresses)+len(c.DNSNames)).To(Equal(3), "%v %v", c.IPAddresses, c.DNSNames)
+	w.Expect(c.NotAfter.Sub(c.NotBefore)).To(Equal(certificate.LeafLifetime))
+	w.Expect(request.Status.BeginRefreshAt.Sub(c.NotBefore)).To(Equal(certificate.RefreshAfter))
+
+	narrow := w.issued(w.request(pod, names.Signer, map[string]string{names.AnnotationCertificateVolumes: "own", names.AnnotationCertificateUsages: "server, client"}))
+	w.Expect(w.verify(narrow, w.namespace, "203.0.113.7")).To(Succeed())
+	w.Expect(w.verify(narrow, w.namespace, "203.0.113.8")).To(MatchError(ContainSubstring("203.0.113.8")))
+	w.Expect(narrow.ExtKeyUsage).To(ContainElement(x509.ExtKeyUsageClientAuth))
+
+	neighbour := newWorld(t)
+	neighbour.stop = w.stop
+	stranger := neighbour.pod("web-0", "own@"+names.Driver)
+	neighbour.publish(stranger, map[string]string{"own": "web-0:203.0.113.7"})
+	foreign := neighbour.issued(neighbour.request(stranger, names.Signer, nil))
+	w.Expect(w.verify(foreign, neighbour.namespace, "203.0.113.7")).To(Succeed())
+	w.Expect(w.verify(foreign, w.namespace, "203.0.113.7")).NotTo(Succeed(), "each namespace has its own authority")
+}
+
+// TestWhatIsDenied has a reason each. Requests of other signers are not touched.
+func TestWhatIsDenied(t *testing.T) {
+	w := newWorld(t)
+	w.start(clock.RealClock{})
+	pod, plain := w.pod("web-0", "own@"+names.Driver, "data@example.com/disk"), w.pod("plain-0", "data@example.com/disk")
+	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
+	gone := pod.DeepCopy()
+	gone.UID = "00000000-0000-0000-0000-000000000000"
+	other := w.request(pod, "example.com/other", nil)
+	invalid := certificatesv1.PodCertificateRequestConditionInvalidUserConfig
+	for name, tc := range map[string]struct {
+		pod          *corev1.Pod
+		annotations  map[string]string
+		reason, text string
+	}{
+		"no listener volume":    {plain, nil, listenersv1alpha1.ReasonNoListenerVolumes, "add a volume"},
+		"another Pod of a name": {gone, nil, listenersv1alpha1.ReasonPodDeleted, string(gone.UID)},
+		"unknown annotation":    {pod, map[string]string{"example.com/san": "example.com"}, invalid, "example.com/san"},
+		"no volumes":            {pod, map[string]string{names.AnnotationCertificateVolumes: " , "}, invalid, "names no volume"},
+		"unknown volume":        {pod, map[string]string{names.AnnotationCertificateVolumes: "own,broker"}, invalid, `no listener volume "broker"`},
+		"volume of a disk":      {pod, map[string]string{names.AnnotationCertificateVolumes: "data"}, invalid, `no listener volume "data"`},
+		"unknown usage":         {pod, map[string]string{names.AnnotationCertificateUsages: "ca"}, invalid, `"ca"`},
+		"no server":             {pod, map[string]string{names.AnnotationCertificateUsages: "client"}, invalid, `"client"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			condition := w.decided(w.request(tc.pod, names.Signer, tc.annotations))
+			if condition.Type != certificatesv1.PodCertificateRequestConditionTypeDenied || condition.Reason != tc.reason || !strings.Contains(condition.Message, tc.text) {
+				t.Errorf("%s %s: %s", condition.Type, condition.Reason, condition.Message)
+			}
+		})
+	}
+	w.issued(w.request(pod, names.Signer, nil))
+	w.Expect(w.Get(w.Context(), client.ObjectKeyFromObject(other), other)).To(Succeed())
+	w.Expect(other.Status.Conditions).To(BeEmpty())
+}
+
+// TestClientsTrustAnAuthorityBeforeItSigns, and the one before for as long as it may be in use.
+func TestClientsTrustAnAuthorityBeforeItSigns(t *testing.T) {
+	w := newWorld(t)
+	began := time.Now().Add(-time.Hour).Truncate(time.Second)
+	now := clocktesting.NewFakePassiveClock(began)
+	w.start(now)
+	pod := w.pod("web-0", "own@"+names.Driver)
+	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
+	first := w.issued(w.request(pod, names.Signer, nil))
+	configuration := &operatorv1alpha1.ListenerOperator{
+		ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName},
+		Spec: operatorv1alpha1.ListenerOperatorSpec{CertificateAuthorities: operatorv1alpha1.CertificateAuthoritiesSpec{
+			NotBefore: ptr.To(metav1.NewTime(began.Add(10 * time.Minute))), Overlap: metav1.Duration{Duration: 30 * time.Minute},
+		}},
+	}
+	now.SetTime(began.Add(10 * time.Minute))
+	w.create(configuration)
+	w.Cleanup(func() { _ = w.Delete(context.Background(), configuration) })
+	trusted := func(g Gomega) int {
+		configMap, bundle := w.bundles(g, w.namespace)
+		g.Expect(bundle).To(Equal(configMap))
+		return strings.Count(bundle, "BEGIN")
+	}
+	w.Eventually(trusted).WithTimeout(apiserver.Timeout).Should(Equal(2))
+	second := w.issued(w.request(pod, names.Signer, nil))
+	w.Expect(second.AuthorityKeyId).To(Equal(first.AuthorityKeyId), "clients may not trust the new one yet")
+
+	now.SetTime(began.Add(40 * time.Minute))
+	third := w.issued(w.request(pod, names.Signer, nil))
+	w.Expect(third.AuthorityKeyId).NotTo(Equal(first.AuthorityKeyId))
+	for _, c := range []*x509.Certificate{first, second, third} {
+		w.Expect(w.verify(c, w.namespace, "203.0.113.7")).To(Succeed())
+	}
+
+	now.SetTime(began.Add(100 * time.Minute))
+	w.stop()
+	w.start(now) // in place of the timer, which follows the real time
+	w.Eventually(trusted).WithTimeout(apiserver.Timeout).Should(Equal(1))
+	w.Expect(w.verify(third, w.namespace, "203.0.113.7")).To(Succeed())
+	w.Expect(w.verify(first, w.namespace, "203.0.113.7")).NotTo(Succeed())
+}
+
+// TestAuthoritiesSurvive a restart of the operator, the deletion of their Secret, and damage, which stops the signer
+// until it is repaired. What is published is repaired, too.
+func TestAuthoritiesSurvive(t *testing.T) {
+	w := newWorld(t)
+	w.start(clock.RealClock{})
+	pod := w.pod("web-0", "own@"+names.Driver)
+	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
+	first := w.issued(w.request(pod, names.Signer, nil))
+	same := func(when string) {
+		w.Helper()
+		w.Expect(w.issued(w.request(pod, names.Signer, nil)).AuthorityKeyId).To(Equal(first.AuthorityKeyId), when)
+	}
+	w.stop()
+	w.start(clock.RealClock{})
+	same("after a restart")
+
+	secret, key := &corev1.Secret{}, client.ObjectKey{Namespace: w.operators, Name: names.CertificateAuthoritySecret}
+	w.Expect(w.Get(w.Context(), key, secret)).To(Succeed())
+	w.Expect(w.Delete(w.Context(), secret.DeepCopy())).To(Succeed())
+	w.Eventually(func() (map[string][]byte, error) {
+		restored := &corev1.Secret{}
+		err := w.Get(w.Context(), key, restored)
+		return restored.Data, err
+	}).WithTimeout(apiserver.Timeout).Should(Equal(secret.Data))
+	same("after the deletion of the Secret")
+
+	_, bundle := w.bundles(w, w.namespace)
+	for _, o := range w.published(w.namespace) {
+		w.Expect(w.Delete(w.Context(), o)).To(Succeed())
+		w.Eventually(func(g Gomega) string {
+			cm, ctb := w.bundles(g, w.namespace)
+			g.Expect(cm).To(Equal(ctb))
+			return cm
+		}).WithTimeout(apiserver.Timeout).Should(Equal(bundle))
+	}
+}
+
+// TestADamagedSecretIsReported, and nothing is signed, nor written over it, until it is repaired.
+func TestADamagedSecretIsReported(t *testing.T) {
+	w := newWorld(t)
+	configuration := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
+	w.create(configuration)
+	w.Cleanup(func() { _ = w.Delete(context.Background(), configuration) })
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.operators, Name: names.CertificateAuthoritySecret},
+		Data:       map[string][]byte{"20261126T120000Z": []byte("truncated")},
+	}
+	w.create(secret)
+	w.start(clock.RealClock{})
+	pod := w.pod("web-0", "own@"+names.Driver)
+	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
+	request := w.request(pod, names.Signer, nil)
+	w.Eventually(func() ([]string, error) {
+		var all corev1.EventList
+		err := w.List(w.Context(), &all, client.InNamespace("default"))
+		var texts []string
+		for _, e := range all.Items {
+			texts = append(texts, e.Reason+" "+e.Message)
+		}
+		return texts, err
+	}).WithTimeout(apiserver.Timeout).Should(ContainElement(And(
+		HavePrefix(operatorv1alpha1.ReasonCertificateAuthorityDamaged), ContainSubstring(w.operators+"/"+names.CertificateAuthoritySecret), Not(ContainSubstring("truncated")))))
+	w.Expect(w.Get(w.Context(), client.ObjectKeyFromObject(request), request)).To(Succeed())
+	w.Expect(request.Status.Conditions).To(BeEmpty())
+	w.Expect(w.Get(w.Context(), client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+	w.Expect(slices.Collect(maps.Keys(secret.Data))).To(Equal([]string{"20261126T120000Z"}))
+
+	secret.Data = certificate.Roots{certificate.NewRoot(time.Now())}.Encode()
+	w.Expect(w.Update(w.Context(), secret)).To(Succeed())
+	w.issued(request)
+}
+
+// TestAForeignConfigMapIsKept although its name is that of the operator's.
+func TestAForeignConfigMapIsKept(t *testing.T) {
+	w := newWorld(t)
+	w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: names.CertificateAuthorityConfigMap}, Data: map[string]string{"a": "b"}})
+	w.start(clock.RealClock{})
+	pod := w.pod("web-0", "own@"+names.Driver)
+	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
+	w.issued(w.request(pod, names.Signer, nil))
+	cm := &corev1.ConfigMap{}
+	w.Expect(w.Get(w.Context(), types.NamespacedName{Namespace: w.namespace, Name: names.CertificateAuthorityConfigMap}, cm)).To(Succeed())
+	w.Expect(cm.Data).To(Equal(map[string]string{"a": "b"}))
+}

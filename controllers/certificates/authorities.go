@@ -1,0 +1,212 @@
+package certificates
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/certificate"
+	"github.com/listener-operator/listener-operator/internal/lookup"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/platform"
+)
+
+// Authorities keeps the roots from which the certificate authorities of all namespaces are derived, in a Secret in the
+// operator's namespace, and replaces them in time. Nobody else reads this Secret: it is in no cache.
+type Authorities struct {
+	// Client reads from the cache, and writes the Secret.
+	Client client.Client
+	// APIReader reads the Secret.
+	APIReader client.Reader
+	// Events emits the events of the configuration.
+	Events events.EventRecorder
+	// Applier writes the Secret.
+	Applier *apply.Applier
+	// Platform reports whether the cluster serves PodCertificateRequests. There are no authorities without.
+	Platform *platform.APIs
+	// Namespace is the operator's.
+	Namespace string
+	// Clock is the time of the API server.
+	Clock clock.PassiveClock
+
+	mu       sync.RWMutex
+	roots    certificate.Roots
+	rotation certificate.Rotation
+	// changed has an event for each change of roots or rotation, for each controller that depends on them.
+	changed []chan event.GenericEvent
+}
+
+// errNoAuthority means that the roots have not been read, or are damaged.
+var errNoAuthority = errors.New("the operator has no certificate authority: see the events of ListenerOperator/cluster")
+
+// maxSilence is when the Secret is read again, although nothing says that it has changed.
+const maxSilence = time.Hour
+
+// Reconcile implements reconcile.Reconciler. Its one request are the roots.
+func (a *Authorities) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	if !a.Platform.Serves(names.KindPodCertificateRequest) {
+		return reconcile.Result{}, nil
+	}
+	configuration, err := lookup.Get(ctx, a.Client, types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}, &operatorv1alpha1.ListenerOperator{})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	key := types.NamespacedName{Namespace: a.Namespace, Name: names.CertificateAuthoritySecret}
+	secret, err := lookup.Get(ctx, a.APIReader, key, &corev1.Secret{})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	rotation := rotationOf(configuration)
+	roots, again, err := a.next(ctx, secret, rotation)
+	if err != nil {
+		a.report(configuration, err)
+		return reconcile.Result{}, err
+	}
+	a.set(roots, rotation)
+	return reconcile.Result{RequeueAfter: min(again.Sub(a.Clock.Now()), maxSilence)}, nil
+}
+
+// next returns the roots that are in the Secret now. Roots of a Secret that was deleted are written again, because all
+// clients trust them.
+func (a *Authorities) next(ctx context.Context, secret *corev1.Secret, rotation certificate.Rotation) (certificate.Roots, time.Time, error) {
+	before := a.current()
+	if secret != nil {
+		var err error
+		if before, err = certificate.Decode(secret.Data); err != nil {
+			return nil, time.Time{}, fmt.Errorf("the Secret %s/%s is damaged: %w; restore it from a backup, or delete it, upon which clients have to trust new authorities",
+				a.Namespace, names.CertificateAuthoritySecret, err)
+		}
+	}
+	roots, again := before.Next(rotation, a.Clock.Now())
+	if secret != nil && reflect.DeepEqual(roots, before) {
+		return roots, again, nil
+	}
+	if err := applied(ctx, a.Applier, a.secret(roots, secret), secret); err != nil {
+		return nil, time.Time{}, err
+	}
+	log.FromContext(ctx).Info("Wrote the roots of the certificate authorities", "roots", len(roots), "before", len(before))
+	return roots, again, nil
+}
+
+// applied applies an object, which was observed or is nil.
+func applied[T interface {
+	comparable
+	client.Object
+}](ctx context.Context, applier *apply.Applier, o, observed T) error {
+	desired, err := apply.Unstructured(o)
+	if err != nil {
+		return err
+	}
+	var before client.Object
+	if none := *new(T); observed != none {
+		before = observed
+	}
+	_, err = applier.Apply(ctx, desired, before)
+	return err
+}
+
+// secret returns the desired Secret. With the observed version, no roots are lost that another process has written.
+func (a *Authorities) secret(roots certificate.Roots, observed *corev1.Secret) *corev1.Secret {
+	secret := &corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: a.Namespace, Name: names.CertificateAuthoritySecret,
+			Labels: map[string]string{"app.kubernetes.io/name": names.Operator, "app.kubernetes.io/component": "operator"},
+		},
+		Type: corev1.SecretTypeOpaque,
+		Data: roots.Encode(),
+	}
+	if observed != nil {
+		secret.ResourceVersion = observed.ResourceVersion
+	}
+	return secret
+}
+
+// report emits an event of the configuration.
+func (a *Authorities) report(configuration *operatorv1alpha1.ListenerOperator, err error) {
+	if configuration != nil {
+		a.Events.Eventf(configuration, nil, corev1.EventTypeWarning, operatorv1alpha1.ReasonCertificateAuthorityDamaged, action, "%s", err)
+	}
+}
+
+func rotationOf(configuration *operatorv1alpha1.ListenerOperator) certificate.Rotation {
+	rotation := certificate.Rotation{Overlap: certificate.DefaultOverlap}
+	if configuration == nil {
+		return rotation
+	}
+	spec := configuration.Spec.CertificateAuthorities
+	if spec.NotBefore != nil {
+		rotation.NotBefore = spec.NotBefore.Time
+	}
+	if spec.Overlap.Duration > 0 {
+		rotation.Overlap = spec.Overlap.Duration
+	}
+	return rotation
+}
+
+func (a *Authorities) current() certificate.Roots {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.roots
+}
+
+// set makes the roots those that sign, and notifies the controllers that depend on them if they have changed.
+func (a *Authorities) set(roots certificate.Roots, rotation certificate.Rotation) {
+	a.mu.Lock()
+	same := reflect.DeepEqual(a.roots, roots) && a.rotation == rotation
+	a.roots, a.rotation = roots, rotation
+	a.mu.Unlock()
+	authorityExpiry.Set(float64(roots[len(roots)-1].Since.Add(certificate.AuthorityLifetime).Unix()))
+	if same {
+		return
+	}
+	for _, c := range a.changed {
+		select {
+		case c <- event.GenericEvent{Object: &corev1.Secret{}}:
+		default: // one is pending
+		}
+	}
+}
+
+// signing returns the authority that signs for a namespace.
+func (a *Authorities) signing(namespace string, uid types.UID) (*certificate.Authority, error) {
+	a.mu.RLock()
+	roots, rotation := a.roots, a.rotation
+	a.mu.RUnlock()
+	if len(roots) == 0 {
+		return nil, errNoAuthority
+	}
+	return roots.Signing(rotation, a.Clock.Now()).Authority(namespace, uid)
+}
+
+// trusted returns the certificates of all authorities of a namespace that clients have to trust.
+func (a *Authorities) trusted(namespace string, uid types.UID) (string, error) {
+	roots := a.current()
+	if len(roots) == 0 {
+		return "", errNoAuthority
+	}
+	var bundle []byte
+	for _, root := range roots {
+		authority, err := root.Authority(namespace, uid)
+		if err != nil {
+			return "", err
+		}
+		bundle = append(bundle, authority.PEM()...)
+	}
+	return string(bundle), nil
+}

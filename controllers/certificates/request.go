@@ -1,0 +1,100 @@
+package certificates
+
+import (
+	"crypto"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/certificate"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// denial is why a request can never be granted. The kubelet does not repeat such a request.
+type denial struct{ reason, message string }
+
+// order is what a PodCertificateRequest asks for.
+type order struct {
+	publicKey crypto.PublicKey
+	// volumes are the names of the Pod's volumes whose addresses the certificate is for. Nil means all listener
+	// volumes.
+	volumes  []string
+	client   bool
+	lifetime time.Duration
+}
+
+// usages of certificates that a Pod may choose.
+const (
+	usageServer = "server"
+	usageClient = "client"
+)
+
+// parse reads a request. Nothing of the certificate signing request counts but its public key, whose signature the API
+// server has verified.
+func parse(spec *certificatesv1.PodCertificateRequestSpec) (order, *denial) {
+	o := order{lifetime: certificate.LeafLifetime}
+	if maximum := spec.MaxExpirationSeconds; maximum != nil {
+		o.lifetime = min(o.lifetime, time.Duration(*maximum)*time.Second)
+	}
+	request, err := x509.ParseCertificateRequest(spec.StubPKCS10Request)
+	if err != nil || request.PublicKey == nil {
+		return order{}, &denial{certificatesv1.PodCertificateRequestConditionUnsupportedKeyType,
+			"the type of the key is not known: set keyType to one of ECDSAP256, ECDSAP384, ECDSAP521, ED25519, RSA3072 and RSA4096"}
+	}
+	o.publicKey = request.PublicKey
+	for key, value := range spec.UnverifiedUserAnnotations {
+		var problem string
+		switch key {
+		case names.AnnotationCertificateVolumes:
+			o.volumes, problem = list(value), ""
+			if len(o.volumes) == 0 {
+				problem = "it names no volume; without it, the certificate is for the addresses of all listener volumes"
+			}
+		case names.AnnotationCertificateUsages:
+			o.client, problem = parseUsages(value)
+		default:
+			problem = fmt.Sprintf("it is none of %s and %s", names.AnnotationCertificateVolumes, names.AnnotationCertificateUsages)
+		}
+		if problem != "" {
+			return order{}, &denial{certificatesv1.PodCertificateRequestConditionInvalidUserConfig, fmt.Sprintf("userAnnotations: %s: %s", key, problem)}
+		}
+	}
+	return o, nil
+}
+
+func parseUsages(value string) (asClient bool, problem string) {
+	usages := list(value)
+	asClient = slices.Contains(usages, usageClient)
+	usages = slices.DeleteFunc(usages, func(u string) bool { return u == usageClient })
+	if !slices.Equal(usages, []string{usageServer}) {
+		return false, fmt.Sprintf("%q is neither %q nor %q", value, usageServer, usageServer+","+usageClient)
+	}
+	return asClient, ""
+}
+
+// list splits a list with commas.
+func list(value string) []string {
+	var parts []string
+	for part := range strings.SplitSeq(value, ",") {
+		if part = strings.TrimSpace(part); part != "" && !slices.Contains(parts, part) {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// decided reports whether a request was issued, denied or has failed, which is final.
+func decided(request *certificatesv1.PodCertificateRequest) bool {
+	return len(request.Status.Conditions) > 0
+}
+
+// noListenerVolumes is the denial of a request of a Pod that has none.
+func noListenerVolumes() *denial {
+	return &denial{listenersv1alpha1.ReasonNoListenerVolumes,
+		"the Pod has no listener volume, and so no addresses for a certificate: add a volume with a claim of the StorageClass " + names.Driver}
+}

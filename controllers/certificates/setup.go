@@ -1,0 +1,170 @@
+package certificates
+
+import (
+	"context"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/requests"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
+)
+
+// workers is the number of requests that are decided concurrently, and of namespaces whose trust is published.
+const workers = 4
+
+// byPod finds requests by the uid of their Pod.
+const byPod = "request.pod"
+
+// SetupWithManager registers the controller, which runs at the start, when the configuration changes, and in time.
+func (a *Authorities) SetupWithManager(mgr manager.Manager) error {
+	return requests.Controller(mgr, "certificate-authorities", 1).
+		WatchesRawSource(requests.OnlyAtStart()).
+		Watches(&operatorv1alpha1.ListenerOperator{}, requests.Only(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesMetadata(&corev1.Secret{}, requests.Only()). // of this name only, see package cache
+		Complete(requests.Requeue("certificate-authorities", a))
+}
+
+// source is a source of events for each change of the authorities.
+func (a *Authorities) source(to handler.EventHandler) source.Source {
+	changed := make(chan event.GenericEvent, 1)
+	a.changed = append(a.changed, changed)
+	return source.Channel(changed, to)
+}
+
+// SetupWithManager registers the controller and its watches.
+func (s *Signer) SetupWithManager(mgr manager.Manager) (err error) {
+	if s.requests, err = s.Platform.View(viewOfRequests(mgr, &handler.EnqueueRequestForObject{}, s.undecided)); err != nil {
+		return err
+	}
+	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return s.undecided(ctx) })
+	return requests.Controller(mgr, "certificates", workers).
+		WatchesRawSource(s.requests).
+		WatchesRawSource(s.Authorities.source(all)).
+		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(s.podListenersToRequests)).
+		Complete(requests.Requeue("certificates", s))
+}
+
+// viewOfRequests returns the options of a view of the requests of the signer. Of one that is decided, it keeps no more
+// than that.
+func viewOfRequests(mgr manager.Manager, to handler.EventHandler, changed func(context.Context) []reconcile.Request) platform.ViewOptions {
+	return platform.ViewOptions{
+		Scheme: mgr.GetScheme(), Object: &certificatesv1.PodCertificateRequest{},
+		Cache: cache.ByObject{
+			Field: fields.OneTermEqualSelector("spec.signerName", names.Signer),
+			Transform: func(o any) (any, error) {
+				if request, ok := o.(*certificatesv1.PodCertificateRequest); ok {
+					return trim(request), nil
+				}
+				return o, nil // a tombstone of what was trimmed before
+			},
+		},
+		Indexes: map[string]client.IndexerFunc{byPod: func(o client.Object) []string {
+			if request := o.(*certificatesv1.PodCertificateRequest); !decided(request) {
+				return []string{string(request.Spec.PodUID)}
+			}
+			return nil
+		}},
+		Handler: to, Changed: changed,
+	}
+}
+
+func trim(request *certificatesv1.PodCertificateRequest) *certificatesv1.PodCertificateRequest {
+	request.ManagedFields = nil
+	if !decided(request) {
+		return request
+	}
+	return &certificatesv1.PodCertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: request.Namespace, Name: request.Name, UID: request.UID, ResourceVersion: request.ResourceVersion,
+		},
+		Status: certificatesv1.PodCertificateRequestStatus{Conditions: []metav1.Condition{{Type: request.Status.Conditions[0].Type}}},
+	}
+}
+
+// undecided returns all requests that are not decided.
+func (s *Signer) undecided(ctx context.Context) []reconcile.Request { return s.list(ctx) }
+
+// podListenersToRequests maps PodListeners to the requests of their Pod that wait for an address.
+func (s *Signer) podListenersToRequests(ctx context.Context, o client.Object) []reconcile.Request {
+	return s.list(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{byPod: string(listenersv1alpha1.PodUID(o.GetName()))})
+}
+
+// list returns requests that are not decided. While the kind is not served, there are none.
+func (s *Signer) list(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	var all certificatesv1.PodCertificateRequestList
+	if s.requests.Version() == "" || s.requests.List(ctx, &all, options...) != nil {
+		return nil // each is enqueued when it becomes known
+	}
+	var found []reconcile.Request
+	for i := range all.Items {
+		if !decided(&all.Items[i]) {
+			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+		}
+	}
+	return found
+}
+
+// SetupWithManager registers the controller and its watches.
+func (t *Trust) SetupWithManager(mgr manager.Manager) (err error) {
+	toNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		return namespaceRequest(o.GetNamespace())
+	})
+	t.bundles, err = t.Platform.View(platform.ViewOptions{
+		Scheme: mgr.GetScheme(), Object: &certificatesv1.ClusterTrustBundle{},
+		Cache: cache.ByObject{Field: fields.OneTermEqualSelector("spec.signerName", names.Signer)},
+		Handler: handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+			return namespaceRequest(strings.TrimPrefix(o.GetName(), names.TrustBundlePrefix))
+		}),
+		Changed: t.all,
+	})
+	if err != nil {
+		return err
+	}
+	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return t.all(ctx) })
+	return requests.Controller(mgr, "certificate-trust", workers).
+		WatchesRawSource(t.bundles).
+		WatchesRawSource(t.Authorities.source(all)).
+		Watches(&corev1.ConfigMap{}, toNamespace). // of this name only, see package cache
+		Watches(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+			return namespaceRequest(o.GetName())
+		}), builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
+		Complete(requests.Requeue("certificate-trust", t))
+}
+
+func namespaceRequest(name string) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+}
+
+// all returns the namespaces for which something is published.
+func (t *Trust) all(ctx context.Context) []reconcile.Request {
+	var configMaps corev1.ConfigMapList
+	var bundles certificatesv1.ClusterTrustBundleList
+	// What cannot be listed yet is enqueued when it becomes known.
+	_, _ = t.Client.List(ctx, &configMaps), t.bundles.List(ctx, &bundles)
+	var found []reconcile.Request
+	for i := range bundles.Items {
+		found = append(found, namespaceRequest(strings.TrimPrefix(bundles.Items[i].Name, names.TrustBundlePrefix))...)
+	}
+	for i := range configMaps.Items {
+		found = append(found, namespaceRequest(configMaps.Items[i].Namespace)...)
+	}
+	return found
+}

@@ -1,0 +1,127 @@
+package certificates
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/lookup"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
+)
+
+// Trust publishes the certificates that clients have to trust: for Pods as a ClusterTrustBundle, for everybody else as
+// a ConfigMap in the namespace. A namespace gets both before its first certificate is issued.
+type Trust struct {
+	// Client reads from the cache, and writes ConfigMaps and ClusterTrustBundles.
+	Client client.Client
+	// APIReader reads without the cache.
+	APIReader client.Reader
+	// Events emits the events of ConfigMaps.
+	Events events.EventRecorder
+	// Applier writes.
+	Applier *apply.Applier
+	// Platform reports whether the cluster serves ClusterTrustBundles.
+	Platform *platform.APIs
+	// Authorities sign.
+	Authorities *Authorities
+
+	bundles *platform.View
+}
+
+// Reconcile implements reconcile.Reconciler. The names of its requests are those of namespaces.
+func (t *Trust) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	namespace, err := lookup.Get(ctx, t.Client, types.NamespacedName{Name: req.Name}, tenancy.Namespace())
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	bundle, configMap, err := t.published(ctx, req.Name)
+	switch {
+	case err != nil || bundle == nil && configMap == nil:
+		return reconcile.Result{}, err
+	case namespace != nil && namespace.DeletionTimestamp == nil:
+		err = t.publish(ctx, namespace)
+		if errors.Is(err, errNoAuthority) {
+			err = nil // the namespace is enqueued when there is one
+		}
+		return reconcile.Result{}, err
+	case namespace == nil && bundle != nil:
+		return reconcile.Result{}, t.Applier.Delete(ctx, bundle)
+	}
+	return reconcile.Result{}, nil
+}
+
+// published returns what is published for a namespace, or nil. There are no ClusterTrustBundles if they are not served.
+func (t *Trust) published(ctx context.Context, namespace string) (*certificatesv1.ClusterTrustBundle, *corev1.ConfigMap, error) {
+	configMap, err := lookup.Get(ctx, t.Client, types.NamespacedName{Namespace: namespace, Name: names.CertificateAuthorityConfigMap}, &corev1.ConfigMap{})
+	if err != nil || t.bundles.Version() == "" {
+		return nil, configMap, err
+	}
+	bundle, err := lookup.Get(ctx, t.bundles, types.NamespacedName{Name: names.TrustBundlePrefix + namespace}, &certificatesv1.ClusterTrustBundle{})
+	return bundle, configMap, err
+}
+
+// publish publishes the certificates of a namespace.
+func (t *Trust) publish(ctx context.Context, namespace *metav1.PartialObjectMetadata) error {
+	certificates, err := t.Authorities.trusted(namespace.Name, namespace.UID)
+	if err != nil {
+		return err
+	}
+	bundle, configMap, err := t.published(ctx, namespace.Name)
+	if err != nil {
+		return err
+	}
+	if t.bundles.Version() != "" {
+		err = t.applyBundle(ctx, namespace.Name, certificates, bundle)
+	}
+	return errors.Join(err, t.applyConfigMap(ctx, namespace.Name, certificates, configMap))
+}
+
+// labelManagedBy tells the operator's objects from those of others with the same names.
+const labelManagedBy = "app.kubernetes.io/managed-by"
+
+func isOwn(o metav1.Object) bool { return o.GetLabels()[labelManagedBy] == names.Operator }
+
+// applyBundle applies the ClusterTrustBundle of a namespace, which ends with the operator.
+func (t *Trust) applyBundle(ctx context.Context, namespace, certificates string, observed *certificatesv1.ClusterTrustBundle) error {
+	if observed != nil && observed.Spec.TrustBundle == certificates {
+		return nil
+	}
+	owner, err := lookup.ConfigurationCRD(ctx, t.APIReader)
+	if err != nil {
+		return err
+	}
+	return applied(ctx, t.Applier, &certificatesv1.ClusterTrustBundle{
+		TypeMeta:   metav1.TypeMeta{APIVersion: certificatesv1.SchemeGroupVersion.String(), Kind: "ClusterTrustBundle"},
+		ObjectMeta: metav1.ObjectMeta{Name: names.TrustBundlePrefix + namespace, Labels: map[string]string{labelManagedBy: names.Operator}, OwnerReferences: []metav1.OwnerReference{owner}},
+		Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: names.Signer, TrustBundle: certificates},
+	}, observed)
+}
+
+// applyConfigMap applies the ConfigMap of a namespace, unless one of the name belongs to somebody else.
+func (t *Trust) applyConfigMap(ctx context.Context, namespace, certificates string, observed *corev1.ConfigMap) error {
+	if observed != nil && !isOwn(observed) {
+		t.Events.Eventf(observed, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonForeignConfigMap, action,
+			"The listener operator does not publish its certificates here, because it has not created this ConfigMap: delete or rename it")
+		return nil
+	}
+	if observed != nil && maps.Equal(observed.Data, map[string]string{names.CertificateAuthorityKey: certificates}) {
+		return nil
+	}
+	return applied(ctx, t.Applier, &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.CertificateAuthorityConfigMap, Labels: map[string]string{labelManagedBy: names.Operator}},
+		Data:       map[string]string{names.CertificateAuthorityKey: certificates},
+	}, observed)
+}
