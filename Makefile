@@ -169,6 +169,10 @@ test-products: ## Run the products of docs/recipes unmodified, and use each repl
 test-faults: ## Let parts of a cluster fail under load, and write the table in docs/reliability.md; about half an hour.
 	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestFaultsUnderLoad$$|^TestASharedAddress' ./e2e -faults all -faults.report
 
+.PHONY: test-renewals
+test-renewals: ## Wait until the kubelet has renewed certificates after the change of an address and of all authorities; up to two hours.
+	go -C test test -tags e2e -count 1 -timeout 120m -v -run '^TestCertificatesAreRenewed$$|^TestProductKafka$$' ./e2e -renewals -products
+
 # The scenarios are those that every product relies on. Building one version takes about six minutes, once.
 KUBERNETES_VERSIONS ?= 1.33 1.34 1.35 1.36 1.37
 CORE_SCENARIOS := EachReplicaIsReachedAtItsOwnAddress|ABrokerThatMoves|AnAddressFollows|ThreeReplicasShareOneListener|$\

@@ -20,34 +20,35 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
-// TestThePluginRunsInKubectl: kubectl finds the plugin by its name, passes it flags and the kubeconfig, and completes
-// its commands.
-func TestThePluginRunsInKubectl(t *testing.T) {
-	t.Parallel()
-	s := newScenario(t)
-	bin := t.TempDir()
+// plugin builds the plugin, and returns a function that runs kubectl with it. That returns all output and the exit
+// status.
+func (s *scenario) plugin() func(args ...string) (string, int) {
+	s.Helper()
+	bin := s.TempDir()
 	s.must(tools.BuildLocal(s.ctx, "cmd/kubectl-listener", bin, "."))
 	s.must(os.Symlink(testbed.Kubectl(), bin+"/kubectl"))
 	complete, err := os.ReadFile("../../cmd/kubectl-listener/kubectl_complete-listener")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(bin+"/kubectl_complete-listener", complete, 0o700); err != nil { //nolint:gosec // a program
-		t.Fatal(err)
-	}
-	run := func(args ...string) (string, int) {
-		t.Helper()
+	s.must(err)
+	s.must(os.WriteFile(bin+"/kubectl_complete-listener", complete, 0o700)) //nolint:gosec // a program
+	return func(args ...string) (string, int) {
+		s.Helper()
 		cmd := exec.CommandContext(s.timeoutContext(), bin+"/kubectl", args...)
 		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+testbed.Kubeconfig())
 		out, err := cmd.CombinedOutput()
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			return string(out), exit.ExitCode()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		s.must(err)
 		return string(out), 0
 	}
+}
+
+// TestThePluginRunsInKubectl: kubectl finds the plugin by its name, passes it flags and the kubeconfig, and completes
+// its commands.
+func TestThePluginRunsInKubectl(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	run := s.plugin()
 
 	help, status := run("listener", "--help")
 	if status != 0 || !strings.Contains(help, "kubectl listener [command]") {

@@ -4,12 +4,14 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -27,7 +29,7 @@ func TestProductKafka(t *testing.T) {
 	s.applyRecipe("kafka")
 	s.awaitReplicas("kafka-controller", 3)
 	s.awaitReplicas("kafka", 3)
-	k := &kafka{scenario: s, written: map[string][]string{}}
+	k := &kafka{scenario: s, written: map[string][]string{}, dial: testbed.ClientDial}
 	k.use("at first", 3)
 
 	s.restart("kafka-1")
@@ -48,6 +50,13 @@ func TestProductKafka(t *testing.T) {
 	if again := k.advertised(3); again != port {
 		t.Errorf("kafka-3 has the node port %s, and had %s", again, port)
 	}
+
+	s.applyTLS("kafka")
+	k.dial = s.dialTLS
+	k.use("with TLS", 4)
+	if *withRenewals {
+		k.awaitRenewal()
+	}
 }
 
 // kafka is the Kafka of a scenario.
@@ -55,6 +64,8 @@ type kafka struct {
 	*scenario
 	// written has the values of all records, by topic.
 	written map[string][]string
+	// dial is how the client connects.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // replicated is a topic on the first three brokers. Any other topic is on a single one.
@@ -68,7 +79,7 @@ func (k *kafka) use(value string, brokers int32) {
 	if err != nil {
 		k.Fatal(err)
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.Dialer(testbed.ClientDial))
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.Dialer(k.dial))
 	if err != nil {
 		k.Fatal(err)
 	}
@@ -143,7 +154,7 @@ func (k *kafka) write(client *kgo.Client, topic string, brokers []int32, value s
 // read reads a topic from the start, with a client of its own, and compares the records with those written.
 func (k *kafka) read(topic, bootstrap string) {
 	k.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.Dialer(testbed.ClientDial), kgo.ConsumeTopics(topic))
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.Dialer(k.dial), kgo.ConsumeTopics(topic))
 	if err != nil {
 		k.Fatal(err)
 	}
@@ -156,6 +167,37 @@ func (k *kafka) read(topic, bootstrap string) {
 	if diff := cmp.Diff(k.written[topic], got); diff != "" {
 		k.Fatalf("records of topic %s (-written +read):\n%s", topic, diff)
 	}
+}
+
+// awaitRenewal uses the brokers until each has read its next certificate.
+func (k *kafka) awaitRenewal() {
+	k.Helper()
+	ctx, cancel := context.WithTimeout(k.ctx, time.Hour)
+	defer cancel()
+	first := map[string]string{}
+	for {
+		renewed := 0
+		for _, address := range k.endpointsOf("kafka", "external") {
+			connection, err := k.dial(ctx, "tcp", address)
+			if err != nil {
+				k.Fatalf("connecting to %s: %v", address, err)
+			}
+			serial := connection.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String()
+			_ = connection.Close()
+			if first[address] == "" {
+				first[address] = serial
+			} else if first[address] != serial {
+				renewed++
+			}
+		}
+		if renewed == len(first) {
+			break
+		}
+		if err := waitASecond(ctx); err != nil {
+			k.Fatalf("%d of %d brokers have read their next certificate", renewed, len(first))
+		}
+	}
+	k.use("with renewed certificates", 4)
 }
 
 // advertised returns the node port of a broker.

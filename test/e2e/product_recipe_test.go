@@ -4,8 +4,10 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,6 +80,33 @@ func (s *scenario) applyRecipe(name string, replacements ...string) {
 	}
 	changed := strings.NewReplacer(replacements...).Replace(string(manifest))
 	s.must(testbed.RunKubectl(s.ctx, []byte(changed), "apply", "--server-side", "--namespace", s.namespace, "--filename", "-"))
+}
+
+// applyTLS makes the StatefulSet of a recipe serve TLS, as a user does, and waits until all replicas do.
+func (s *scenario) applyTLS(recipe string) {
+	s.Helper()
+	root, err := checkout.Root()
+	if err != nil {
+		s.Fatal(err)
+	}
+	patch := filepath.Join(root, "config", "samples", "recipes", "tls", recipe+".yaml")
+	s.shell("kubectl patch statefulset " + recipe + " --patch-file " + patch + "\nkubectl rollout status statefulset " + recipe)
+}
+
+// dialTLS connects from outside of the cluster, and verifies that the server may serve the address.
+func (s *scenario) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
+	connection, err := testbed.ClientDial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	config := s.trust()
+	config.ServerName, _, _ = net.SplitHostPort(address)
+	session := tls.Client(connection, config)
+	if err := session.HandshakeContext(ctx); err != nil {
+		_ = connection.Close()
+		return nil, err
+	}
+	return session, nil
 }
 
 // provideDisks creates a volume for each of these claims: a directory that all nodes have, owned by a user.

@@ -14,7 +14,7 @@ import (
 
 // Starts measures how long single Pods of each variant take to start, in turns, and what happens meanwhile.
 func (b *Bench) Starts(ctx context.Context, rounds int) (*result.Starts, error) {
-	all := selectVariants(EmptyDir, EmptyDirService, HostPath, Bound, Fresh, FreshReplica, FreshWaiting)
+	all := selectVariants(EmptyDir, EmptyDirService, HostPath, Bound, Fresh, FreshReplica, FreshWaiting, Certified)
 	for _, v := range all {
 		if err := b.prepare(ctx, v, 1); err != nil {
 			return nil, err

@@ -101,6 +101,7 @@ const (
 	Fresh           = "fresh claim"
 	FreshReplica    = "fresh claim of a replica"
 	FreshWaiting    = "fresh claim, WaitForFirstConsumer"
+	Certified       = "fresh claim and a certificate"
 )
 
 // variant is a kind of Pod.
@@ -132,6 +133,9 @@ func variants() []variant {
 			return []client.Object{newClaim(name), newPod(name, claimed(name))}
 		}},
 		{name: FreshWaiting, objects: func(name string, _ int) []client.Object { return single(newPod(name, ephemeral(waitingClass))) }},
+		{name: Certified, objects: func(name string, _ int) []client.Object {
+			return single(withCertificate(newPod(name, ephemeral(names.Driver))))
+		}},
 	}
 }
 
@@ -172,6 +176,18 @@ func newPod(name string, source corev1.VolumeSource) *corev1.Pod {
 			TerminationGracePeriodSeconds: ptr.To[int64](1),
 		},
 	}
+}
+
+// withCertificate adds a volume with a certificate for the addresses of a Pod.
+func withCertificate(p *corev1.Pod) *corev1.Pod {
+	const name = "tls"
+	p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: name, MountPath: "/tls"})
+	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
+			PodCertificate: &corev1.PodCertificateProjection{SignerName: names.Signer, KeyType: "ECDSAP256", CredentialBundlePath: "bundle.pem"},
+		}}},
+	}})
+	return p
 }
 
 // newService returns a Service as the operator creates it for such a Pod.

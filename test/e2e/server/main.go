@@ -1,7 +1,8 @@
 // Command server is the program that the end-to-end tests run in Pods. It answers clients with its own name, over TCP
 // and UDP, and returns the address that a client has, and the files that it reads in its listener volumes. If it finds
-// a CA, it also serves TLS, with certificates for the addresses in its volumes. With the argument "advertised", it
-// listens on the ports that it reads in its volume. It does not use the Kubernetes API.
+// a CA, it also serves TLS, with certificates for the addresses in its volumes, and if it finds a certificate, with
+// that. With the argument "advertised", it listens on the ports that it reads in its volume. It does not use the
+// Kubernetes API.
 package main
 
 import (
@@ -22,6 +23,9 @@ import (
 
 // mountRoot is where Pods mount their listener volumes, each in a directory of its volume's name.
 const mountRoot = "/listeners"
+
+// bundle is where Pods may mount a certificate with its key, by the kubelet.
+const bundle = mountRoot + "/tls/bundle.pem"
 
 // authorityDir is where Pods mount tls.crt and tls.key of the CA that signs their certificates.
 const authorityDir = "/authority"
@@ -57,7 +61,9 @@ func main() {
 		_ = json.NewEncoder(w).Encode(files)
 	})
 	if _, err := os.Stat(authorityDir); err == nil {
-		go serveTLS(mux)
+		go serveTLS(mux, issued())
+	} else if _, err := os.Stat(bundle); err == nil {
+		go serveTLS(mux, mounted)
 	}
 	server := &http.Server{Addr: ":" + web, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	fmt.Fprintln(os.Stderr, server.ListenAndServe())
@@ -81,36 +87,52 @@ func serveProbes() {
 	os.Exit(1)
 }
 
-// serveTLS serves the handler with TLS. For each connection it issues a certificate for the addresses that are in its
-// volumes at that time, with its name as the subject.
-func serveTLS(handler http.Handler) {
+// serveTLS serves the handler with TLS, with a certificate that is made or read for each connection.
+func serveTLS(handler http.Handler, certificate func() (tls.Certificate, error)) {
+	server := &http.Server{Addr: ":8443", Handler: handler, ReadHeaderTimeout: 10 * time.Second, TLSConfig: &tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			c, err := certificate()
+			return &c, err
+		},
+	}}
+	fmt.Fprintln(os.Stderr, server.ListenAndServeTLS("", ""))
+	os.Exit(1)
+}
+
+// issued returns a function that issues a certificate for the addresses that are in the volumes at that time, with the
+// name of the Pod as the subject.
+func issued() func() (tls.Certificate, error) {
 	authority, err := pki.LoadAuthority(authorityDir, "tls")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	server := &http.Server{Addr: ":8443", Handler: handler, ReadHeaderTimeout: 10 * time.Second, TLSConfig: &tls.Config{
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			files, err := readAll(mountRoot)
-			if err != nil {
-				return nil, err
+	return func() (tls.Certificate, error) {
+		files, err := readAll(mountRoot)
+		if err != nil {
+			return tls.Certificate{}, err
+		}
+		request := pki.Request{CommonName: name()}
+		for path, content := range files {
+			if strings.Contains(path, "/addresses/") && strings.HasSuffix(path, "/address") {
+				request.DNSNames = append(request.DNSNames, content)
 			}
-			request := pki.Request{CommonName: name()}
-			for path, content := range files {
-				if strings.Contains(path, "/addresses/") && strings.HasSuffix(path, "/address") {
-					request.DNSNames = append(request.DNSNames, content)
-				}
-			}
-			pair, err := authority.Issue(request)
-			if err != nil {
-				return nil, err
-			}
-			certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
-			return &certificate, err
-		},
-	}}
-	fmt.Fprintln(os.Stderr, server.ListenAndServeTLS("", ""))
-	os.Exit(1)
+		}
+		pair, err := authority.Issue(request)
+		if err != nil {
+			return tls.Certificate{}, err
+		}
+		return tls.X509KeyPair(pair.Cert, pair.Key)
+	}
+}
+
+// mounted returns the certificate and the key that the kubelet has written.
+func mounted() (tls.Certificate, error) {
+	content, err := os.ReadFile(bundle)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(content, content)
 }
 
 func name() string {
@@ -139,7 +161,7 @@ func serveUDP(port string) {
 // readAll reads the files of all volumes as a product would, by the path through default-address and addresses.
 func readAll(root string) (map[string]string, error) {
 	files := map[string]string{}
-	for _, pattern := range []string{"*/default-address/address", "*/default-address/ports/*", "*/addresses/*/address", "*/addresses/*/ports/*"} {
+	for _, pattern := range []string{"*/default-address/address", "*/default-address/ports/*", "*/addresses/*/address", "*/addresses/*/ports/*", "*/ca.crt"} {
 		matches, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			return nil, err

@@ -1,0 +1,150 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
+)
+
+// certificateVolume is a volume for which the kubelet requests a certificate for the addresses of its Pod, with what
+// others of the namespace have to trust.
+func (s *scenario) certificateVolume() corev1.Volume {
+	return corev1.Volume{Name: "tls", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+		{PodCertificate: &corev1.PodCertificateProjection{SignerName: names.Signer, KeyType: "ECDSAP256", CredentialBundlePath: "bundle.pem"}},
+		{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{
+			Name: ptr.To(names.TrustBundlePrefix + s.namespace), Path: names.CertificateAuthorityKey,
+		}},
+	}}}}
+}
+
+// withCertificate returns a Pod that serves HTTPS at port "https" with a certificate for its addresses.
+func (s *scenario) withCertificate(name, class string) *corev1.Pod {
+	p := podWith(name, objects.EphemeralVolume("listener", byClass(class)), s.certificateVolume())
+	server := &p.Spec.Containers[0]
+	server.Ports = append(server.Ports, corev1.ContainerPort{Name: "https", ContainerPort: 8443, Protocol: corev1.ProtocolTCP})
+	return p
+}
+
+// trust returns what clients outside trust of a namespace.
+func (s *scenario) trust() *tls.Config {
+	s.Helper()
+	roots := x509.NewCertPool()
+	published := &corev1.ConfigMap{}
+	s.get(published, s.key(names.CertificateAuthorityConfigMap))
+	if !roots.AppendCertsFromPEM([]byte(published.Data[names.CertificateAuthorityKey])) {
+		s.Fatalf("ConfigMap %s has no certificate: %v", published.Name, published.Data)
+	}
+	return &tls.Config{RootCAs: roots}
+}
+
+// whoami asks over TLS who serves an address, and verifies that it may.
+func whoami(ctx context.Context, trust *tls.Config, a listenersv1alpha1.IngressAddress) (string, error) {
+	return fetch(ctx, clientOf("", 30*time.Second, trust), "https://"+net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports["https"])))+"/whoami")
+}
+
+// TestAPodHasACertificateForItsAddresses, and for no others: a client outside that trusts the authority of the
+// namespace verifies each, and one that trusts that of another namespace rejects it.
+func TestAPodHasACertificateForItsAddresses(t *testing.T) {
+	s, others := newScenario(t), newScenario(t)
+	classes := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{
+		"outside": unpinned(), "inside": {ServiceType: listenersv1alpha1.ServiceTypeClusterIP},
+	})
+	own := s.withCertificate("own", classes["outside"].Name)
+	own.Spec.Volumes = append(own.Spec.Volumes, objects.EphemeralVolume("internal", byClass(classes["inside"].Name)))
+	s.create(own)
+	others.create(others.withCertificate("other", classes["outside"].Name))
+	_, a := s.awaitReachable("own")
+	other, b := others.awaitReachable("other")
+
+	serving := func(scenario *scenario, trust *tls.Config, a listenersv1alpha1.IngressAddress, want string) {
+		t.Helper()
+		scenario.eventually(func(ctx context.Context) error {
+			got, err := whoami(ctx, trust, a)
+			if err == nil && got != want {
+				err = fmt.Errorf("%s serves %v", got, a)
+			}
+			return err
+		})
+	}
+	serving(s, s.trust(), a, "own")
+	serving(others, others.trust(), b, "other")
+	var unknown x509.UnknownAuthorityError
+	if _, err := whoami(t.Context(), s.trust(), b); !errors.As(err, &unknown) {
+		t.Errorf("with the authority of another namespace: %v", err)
+	}
+	asOther := s.trust()
+	asOther.ServerName = "203.0.113.250"
+	var hostname x509.HostnameError
+	if _, err := whoami(t.Context(), asOther, a); !errors.As(err, &hostname) {
+		t.Errorf("at another address: %v", err)
+	}
+	inside := s.trust()
+	inside.ServerName = "own-internal." + s.namespace + ".svc.cluster.local"
+	serving(s, inside, a, "own")
+
+	files := others.readFiles(b)
+	published := &corev1.ConfigMap{}
+	others.get(published, others.key(names.CertificateAuthorityConfigMap))
+	if got := files["tls/"+names.CertificateAuthorityKey]; got != published.Data[names.CertificateAuthorityKey] {
+		t.Errorf("Pod %s trusts\n%s\nof the ClusterTrustBundle, and ConfigMap %s has\n%s", other.Name, got, published.Name, published.Data[names.CertificateAuthorityKey])
+	}
+}
+
+// TestCertificatesOutliveTheOperator: Pods that run keep theirs while no operator runs, a new Pod waits for it, and the
+// authority is the same afterwards.
+func TestCertificatesOutliveTheOperator(t *testing.T) {
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	s.create(s.withCertificate("before", class.Name))
+	_, before := s.awaitReachable("before")
+	trust := s.trust()
+	s.scaleOperator(0)
+	s.create(s.withCertificate("meanwhile", class.Name))
+	if got, err := whoami(t.Context(), trust, before); err != nil || got != "before" {
+		t.Errorf("%q, %v", got, err)
+	}
+	s.scaleOperator(1)
+	_, meanwhile := s.awaitReachable("meanwhile")
+	for name, a := range map[string]listenersv1alpha1.IngressAddress{"before": before, "meanwhile": meanwhile} {
+		s.eventually(func(ctx context.Context) error {
+			got, err := whoami(ctx, trust, a)
+			if err == nil && got != name {
+				err = fmt.Errorf("%s serves the address of %s", got, name)
+			}
+			return err
+		})
+	}
+}
+
+// TestAPodWithoutAddressesIsToldSo: its request for a certificate is denied, and the kubelet and kubectl listener say
+// why.
+func TestAPodWithoutAddressesIsToldSo(t *testing.T) {
+	s := newScenario(t)
+	s.create(podWith("bare", s.certificateVolume()))
+	s.awaitEvent("Pod", "bare", "FailedMount", "NoListenerVolumes")
+	out, status := s.plugin()("listener", "why", "bare", "--namespace", s.namespace)
+	if status != 1 {
+		t.Errorf("status %d", status)
+	}
+	for _, want := range []string{"NoListenerVolumes", "add a volume with a claim of the StorageClass " + names.Driver} {
+		if !strings.Contains(out, want) {
+			t.Errorf("kubectl listener why does not say %q:\n%s", want, out)
+		}
+	}
+}
