@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,7 +17,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
@@ -25,7 +31,12 @@ const probeTimeout = 2 * time.Second
 type outsideClient struct {
 	*demo
 	etcdctl string
+	// dir is where it runs, with what it trusts in the file authorityFile.
+	dir string
 }
+
+// authorityFile is the file with the authority of etcd's namespace.
+const authorityFile = "ca.crt"
 
 // member is a member of etcd, as etcd itself describes it.
 type member struct {
@@ -43,13 +54,23 @@ func (d *demo) outside(ctx context.Context) (*outsideClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &outsideClient{demo: d, etcdctl: filepath.Join(dir, "etcdctl")}, nil
+	o := &outsideClient{demo: d, etcdctl: filepath.Join(dir, "etcdctl"), dir: filepath.Dir(d.cluster.Kubeconfig())}
+	var trusted corev1.ConfigMap
+	key := types.NamespacedName{Namespace: etcdNamespace, Name: names.CertificateAuthorityConfigMap}
+	if err := d.client.Get(ctx, key, &trusted); err != nil {
+		return nil, fmt.Errorf("reading what clients have to trust, in ConfigMap %s: %w", key, err)
+	}
+	if err := os.WriteFile(filepath.Join(o.dir, authorityFile), []byte(trusted.Data[names.CertificateAuthorityKey]), 0o600); err != nil {
+		return nil, fmt.Errorf("writing what the client trusts: %w", err)
+	}
+	return o, nil
 }
 
 // ctl runs etcdctl outside of the cluster, with one address as its only endpoint, and returns its output.
 func (o *outsideClient) ctl(ctx context.Context, address string, args ...string) ([]byte, error) {
-	args = append([]string{"--endpoints=http://" + address}, args...)
+	args = append([]string{"--cacert=" + authorityFile, "--endpoints=https://" + address}, args...)
 	cmd := o.cluster.ClientCommand(ctx, o.etcdctl, args...)
+	cmd.Dir = o.dir
 	// Neither the host's proxy settings nor etcdctl's own variables apply.
 	cmd.Env = []string{}
 	fmt.Fprintf(o.out, "  outside$ etcdctl %s\n", quoted(args))
@@ -163,6 +184,28 @@ func parseResponse(data []byte, from member) (string, error) {
 		return "", nil
 	}
 	return string(response.KVs[0].Value), nil
+}
+
+// certificate returns the certificate of a member, if it is for the address that the client connects to, and signed by
+// the authority that the client trusts.
+func (o *outsideClient) certificate(ctx context.Context, m member) (*x509.Certificate, error) {
+	trusted, err := os.ReadFile(filepath.Join(o.dir, authorityFile))
+	if err != nil {
+		return nil, fmt.Errorf("reading what the client trusts: %w", err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(trusted)
+	connection, err := o.cluster.ClientDial(ctx, "tcp", m.Address)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", m.Name, err)
+	}
+	defer func() { _ = connection.Close() }()
+	host, _, _ := net.SplitHostPort(m.Address)
+	session := tls.Client(connection, &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS13})
+	if err := session.HandshakeContext(ctx); err != nil {
+		return nil, fmt.Errorf("verifying the certificate of %s for %s: %w", m.Name, host, err)
+	}
+	return session.ConnectionState().PeerCertificates[0], nil
 }
 
 // errReachable is returned when the client reaches a Pod.

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"path/filepath"
+)
 
 // printHints prints commands that show the objects on the cluster.
 func (d *demo) printHints() {
@@ -20,12 +23,12 @@ To look around on the cluster:
 
 To connect from outside of the cluster, with no route to Pods and Services:
 
-  go -C test run ./cmd/cluster client --name %s curl http://ADDRESS:PORT/version
+  go -C test run ./cmd/cluster client --name %s curl --cacert %s https://ADDRESS:PORT/version
 
 To delete the cluster, and those of other demos: make demo-down
 
 To see nodes, Pods, Listeners and addresses in your browser, as they change:
 
   make build-plugin && bin/kubectl-listener map --namespace demo
-`, d.cluster.Kubeconfig(), d.cluster.Kubectl(), d.cluster.Name())
+`, d.cluster.Kubeconfig(), d.cluster.Kubectl(), d.cluster.Name(), filepath.Join(filepath.Dir(d.cluster.Kubeconfig()), authorityFile))
 }

@@ -53,6 +53,9 @@ func (d *demo) walkThrough(ctx context.Context, pods []corev1.Pod, times *podTim
 	if err := o.read(ctx, after, entries); err != nil {
 		return err
 	}
+	if err := o.verify(ctx, after); err != nil {
+		return err
+	}
 	fmt.Fprintf(d.out, "\n%s\n", table(rows(before, after, pods, replaced, times.start)))
 	return checkUnchanged(before, after)
 }
@@ -117,6 +120,22 @@ func (o *outsideClient) read(ctx context.Context, through []member, entries []en
 				return fmt.Errorf("%s returns %s = %q, want %q", m.Name, e.key, value, e.value)
 			}
 		}
+	}
+	return nil
+}
+
+// verify checks that each member has a certificate of its own for its address.
+func (o *outsideClient) verify(ctx context.Context, all []member) error {
+	o.progress.Printf("the client verifies the certificate of each member for the address that it connects to")
+	for _, m := range all {
+		c, err := o.certificate(ctx, m)
+		if err != nil {
+			return err
+		}
+		if c.Subject.CommonName != m.Name {
+			return fmt.Errorf("the certificate at the address of %s is that of %s", m.Name, c.Subject)
+		}
+		fmt.Fprintf(o.out, "    %s at %s: %s, issued by %s, valid until %s\n", m.Name, m.Address, c.Subject, c.Issuer, c.NotAfter.Format(time.RFC3339))
 	}
 	return nil
 }
