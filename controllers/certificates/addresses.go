@@ -28,8 +28,8 @@ type addresses struct {
 }
 
 // addressesOf returns the addresses that the operator has published for the listener volumes of a Pod, or for those
-// that the order names. Whatever else is known of a Listener, PodListeners alone count, because nobody else can write
-// them. Where several Pods share a Listener, the certificate is for the addresses of all of them: nodes forward to any.
+// that the order names. Only PodListeners count, which only the operator can write. Where several Pods share a
+// Listener, the certificate is for the addresses of all of them: nodes forward to any.
 func (s *Signer) addressesOf(ctx context.Context, pod *corev1.Pod, o order) (addresses, error) {
 	volumes, result, err := s.volumes(ctx, pod, o.volumes)
 	if err != nil || result.denied != nil || result.waiting != "" {

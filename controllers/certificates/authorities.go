@@ -27,7 +27,7 @@ import (
 )
 
 // Authorities keeps the roots from which the certificate authorities of all namespaces are derived, in a Secret in the
-// operator's namespace, and replaces them in time. Nobody else reads this Secret: it is in no cache.
+// operator's namespace, and replaces them in time. The cache has only the metadata of this Secret.
 type Authorities struct {
 	// Client reads from the cache, and writes the Secret.
 	Client client.Client

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -51,7 +50,7 @@ func parse(spec *certificatesv1.PodCertificateRequestSpec) (order, *denial) {
 		var problem string
 		switch key {
 		case names.AnnotationCertificateVolumes:
-			o.volumes, problem = list(value), ""
+			o.volumes, problem = certificate.List(value), ""
 			if len(o.volumes) == 0 {
 				problem = "it names no volume; without it, the certificate is for the addresses of all listener volumes"
 			}
@@ -68,24 +67,13 @@ func parse(spec *certificatesv1.PodCertificateRequestSpec) (order, *denial) {
 }
 
 func parseUsages(value string) (asClient bool, problem string) {
-	usages := list(value)
+	usages := certificate.List(value)
 	asClient = slices.Contains(usages, usageClient)
 	usages = slices.DeleteFunc(usages, func(u string) bool { return u == usageClient })
 	if !slices.Equal(usages, []string{usageServer}) {
 		return false, fmt.Sprintf("%q is neither %q nor %q", value, usageServer, usageServer+","+usageClient)
 	}
 	return asClient, ""
-}
-
-// list splits a list with commas.
-func list(value string) []string {
-	var parts []string
-	for part := range strings.SplitSeq(value, ",") {
-		if part = strings.TrimSpace(part); part != "" && !slices.Contains(parts, part) {
-			parts = append(parts, part)
-		}
-	}
-	return parts
 }
 
 // decided reports whether a request was issued, denied or has failed, which is final.

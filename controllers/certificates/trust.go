@@ -109,7 +109,7 @@ func (t *Trust) applyBundle(ctx context.Context, namespace, certificates string,
 	}, observed)
 }
 
-// applyConfigMap applies the ConfigMap of a namespace, unless one of the name belongs to somebody else.
+// applyConfigMap applies the ConfigMap of a namespace, unless the operator has not created the one of this name.
 func (t *Trust) applyConfigMap(ctx context.Context, namespace, certificates string, observed *corev1.ConfigMap) error {
 	if observed != nil && !isOwn(observed) {
 		t.Events.Eventf(observed, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonForeignConfigMap, action,

@@ -60,7 +60,7 @@ type Authority struct {
 }
 
 // Authority returns the authority of a namespace. A namespace that was deleted and created again has another uid, and
-// so another authority: it may belong to somebody else now.
+// so another authority, because its users may be others.
 func (r Root) Authority(namespace string, uid types.UID) (*Authority, error) {
 	key, err := r.key(namespace, uid)
 	if err != nil {

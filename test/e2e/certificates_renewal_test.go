@@ -103,18 +103,28 @@ type handshake struct {
 
 // handshake connects to an endpoint, and verifies that it may serve an address.
 func (s *scenario) handshake(ctx context.Context, endpoint, address string, trust *tls.Config) handshake {
-	connection, err := testbed.ClientDial(ctx, "tcp", endpoint)
+	trust = trust.Clone()
+	trust.ServerName = address
+	connection, err := beginTLS(ctx, endpoint, trust)
 	if err != nil {
 		return handshake{err: err}
 	}
 	defer func() { _ = connection.Close() }()
-	trust = trust.Clone()
-	trust.ServerName = address
+	return handshake{authority: authorityOf(connection.ConnectionState().PeerCertificates[0])}
+}
+
+// beginTLS connects from outside of the cluster, and verifies the certificate of the server.
+func beginTLS(ctx context.Context, endpoint string, trust *tls.Config) (*tls.Conn, error) {
+	connection, err := testbed.ClientDial(ctx, "tcp", endpoint)
+	if err != nil {
+		return nil, err
+	}
 	session := tls.Client(connection, trust)
 	if err := session.HandshakeContext(ctx); err != nil {
-		return handshake{err: err}
+		_ = connection.Close()
+		return nil, err
 	}
-	return handshake{authority: authorityOf(session.ConnectionState().PeerCertificates[0])}
+	return session, nil
 }
 
 func authorityOf(c *x509.Certificate) string { return fmt.Sprintf("%x", c.AuthorityKeyId) }

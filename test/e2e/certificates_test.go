@@ -58,6 +58,18 @@ func whoami(ctx context.Context, trust *tls.Config, a listenersv1alpha1.IngressA
 	return fetch(ctx, clientOf("", 30*time.Second, trust), "https://"+net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports["https"])))+"/whoami")
 }
 
+// awaitServing waits until a Pod serves an address over TLS.
+func (s *scenario) awaitServing(trust *tls.Config, a listenersv1alpha1.IngressAddress, want string) {
+	s.Helper()
+	s.eventually(func(ctx context.Context) error {
+		got, err := whoami(ctx, trust, a)
+		if err == nil && got != want {
+			err = fmt.Errorf("%s serves the address of %s", got, want)
+		}
+		return err
+	})
+}
+
 // TestAPodHasACertificateForItsAddresses, and for no others: a client outside that trusts the authority of the
 // namespace verifies each, and one that trusts that of another namespace rejects it.
 func TestAPodHasACertificateForItsAddresses(t *testing.T) {
@@ -72,18 +84,8 @@ func TestAPodHasACertificateForItsAddresses(t *testing.T) {
 	_, a := s.awaitReachable("own")
 	other, b := others.awaitReachable("other")
 
-	serving := func(scenario *scenario, trust *tls.Config, a listenersv1alpha1.IngressAddress, want string) {
-		t.Helper()
-		scenario.eventually(func(ctx context.Context) error {
-			got, err := whoami(ctx, trust, a)
-			if err == nil && got != want {
-				err = fmt.Errorf("%s serves %v", got, a)
-			}
-			return err
-		})
-	}
-	serving(s, s.trust(), a, "own")
-	serving(others, others.trust(), b, "other")
+	s.awaitServing(s.trust(), a, "own")
+	others.awaitServing(others.trust(), b, "other")
 	var unknown x509.UnknownAuthorityError
 	if _, err := whoami(t.Context(), s.trust(), b); !errors.As(err, &unknown) {
 		t.Errorf("with the authority of another namespace: %v", err)
@@ -96,7 +98,7 @@ func TestAPodHasACertificateForItsAddresses(t *testing.T) {
 	}
 	inside := s.trust()
 	inside.ServerName = "own-internal." + s.namespace + ".svc.cluster.local"
-	serving(s, inside, a, "own")
+	s.awaitServing(inside, a, "own")
 
 	files := others.readFiles(b)
 	published := &corev1.ConfigMap{}
@@ -122,13 +124,7 @@ func TestCertificatesOutliveTheOperator(t *testing.T) {
 	s.scaleOperator(1)
 	_, meanwhile := s.awaitReachable("meanwhile")
 	for name, a := range map[string]listenersv1alpha1.IngressAddress{"before": before, "meanwhile": meanwhile} {
-		s.eventually(func(ctx context.Context) error {
-			got, err := whoami(ctx, trust, a)
-			if err == nil && got != name {
-				err = fmt.Errorf("%s serves the address of %s", got, name)
-			}
-			return err
-		})
+		s.awaitServing(trust, a, name)
 	}
 }
 

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"crypto/tls"
 	"flag"
 	"fmt"
 	"net"
@@ -93,18 +92,14 @@ func (s *scenario) applyTLS(recipe string) {
 	s.shell("kubectl patch statefulset " + recipe + " --patch-file " + patch + "\nkubectl rollout status statefulset " + recipe)
 }
 
-// dialTLS connects from outside of the cluster, and verifies that the server may serve the address.
-func (s *scenario) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
-	connection, err := testbed.ClientDial(ctx, network, address)
+// dialTLS connects from outside of the cluster, and verifies that the server is one of the namespace, and for the
+// address.
+func (s *scenario) dialTLS(ctx context.Context, _, address string) (net.Conn, error) {
+	trust := s.trust()
+	trust.ServerName, _, _ = net.SplitHostPort(address)
+	session, err := beginTLS(ctx, address, trust)
 	if err != nil {
-		return nil, err
-	}
-	config := s.trust()
-	config.ServerName, _, _ = net.SplitHostPort(address)
-	session := tls.Client(connection, config)
-	if err := session.HandshakeContext(ctx); err != nil {
-		_ = connection.Close()
-		return nil, err
+		return nil, err // an interface that is nil
 	}
 	return session, nil
 }

@@ -2,11 +2,13 @@
 package ca
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/internal/lookup"
@@ -39,16 +41,25 @@ docs/tls.md has the whole procedure.`,
 			if err != nil {
 				return err
 			}
-			key := types.NamespacedName{Namespace: namespace, Name: names.CertificateAuthorityConfigMap}
-			configMap, err := lookup.Get(cmd.Context(), c, key, &corev1.ConfigMap{})
-			switch {
-			case err != nil:
+			certificates, err := Certificates(cmd.Context(), c, namespace)
+			if err != nil {
 				return err
-			case configMap == nil || configMap.Data[names.CertificateAuthorityKey] == "":
-				return fmt.Errorf("namespace %s has no certificate authority: it gets one when the first certificate for one of its Pods is issued; see docs/tls.md", namespace)
 			}
-			_, err = fmt.Fprint(e.Out, configMap.Data[names.CertificateAuthorityKey])
+			_, err = fmt.Fprint(e.Out, certificates)
 			return err
 		},
 	}
+}
+
+// Certificates returns the certificates that clients of a namespace have to trust, in PEM.
+func Certificates(ctx context.Context, c client.Client, namespace string) (string, error) {
+	key := types.NamespacedName{Namespace: namespace, Name: names.CertificateAuthorityConfigMap}
+	configMap, err := lookup.Get(ctx, c, key, &corev1.ConfigMap{})
+	switch {
+	case err != nil:
+		return "", err
+	case configMap == nil || configMap.Data[names.CertificateAuthorityKey] == "":
+		return "", fmt.Errorf("namespace %s has no certificate authority: it gets one when the first certificate for one of its Pods is issued; see docs/tls.md", namespace)
+	}
+	return configMap.Data[names.CertificateAuthorityKey], nil
 }

@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -11,18 +12,15 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/ca"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
-	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // trusted returns the authorities of a file or, without one, of a namespace.
 func trusted(ctx context.Context, c client.Client, namespace, file string) (*x509.CertPool, error) {
-	pool, source := x509.NewCertPool(), file
 	var certificates []byte
 	if file != "" {
 		var err error
@@ -30,19 +28,15 @@ func trusted(ctx context.Context, c client.Client, namespace, file string) (*x50
 			return nil, fmt.Errorf("reading --ca-file: %w", err)
 		}
 	} else {
-		key := types.NamespacedName{Namespace: namespace, Name: names.CertificateAuthorityConfigMap}
-		source = "ConfigMap " + key.String()
-		configMap, err := lookup.Get(ctx, c, key, &corev1.ConfigMap{})
-		switch {
-		case err != nil:
-			return nil, err
-		case configMap == nil:
-			return nil, fmt.Errorf("namespace %s has no certificate authority: name the one of its servers by --ca-file, or see docs/tls.md", namespace)
+		published, err := ca.Certificates(ctx, c, namespace)
+		if err != nil {
+			return nil, fmt.Errorf("%w; or name the authority of the servers by --ca-file", err)
 		}
-		certificates = []byte(configMap.Data[names.CertificateAuthorityKey])
+		certificates = []byte(published)
 	}
+	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(certificates) {
-		return nil, fmt.Errorf("%s has no certificate in PEM", source)
+		return nil, fmt.Errorf("%s has no certificate in PEM", cmp.Or(file, "ConfigMap "+names.CertificateAuthorityConfigMap))
 	}
 	return pool, nil
 }

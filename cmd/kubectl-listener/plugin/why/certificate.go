@@ -20,6 +20,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	certificates "github.com/listener-operator/listener-operator/internal/certificate"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -107,9 +108,9 @@ func (w *walk) issuedFinding(ctx context.Context, f check.Finding, pod *corev1.P
 func (w *walk) missing(ctx context.Context, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest, certificate *x509.Certificate) string {
 	addresses := &listenersv1alpha1.PodListeners{}
 	w.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}, addresses)
-	only := request.Spec.UnverifiedUserAnnotations[names.AnnotationCertificateVolumes]
+	only := certificates.List(request.Spec.UnverifiedUserAnnotations[names.AnnotationCertificateVolumes])
 	for _, volume := range slices.Sorted(maps.Keys(addresses.Spec.Listeners)) {
-		if only != "" && !slices.Contains(strings.Split(strings.ReplaceAll(only, " ", ""), ","), volume) {
+		if len(only) > 0 && !slices.Contains(only, volume) {
 			continue
 		}
 		for _, a := range addresses.Spec.Listeners[volume].IngressAddresses {

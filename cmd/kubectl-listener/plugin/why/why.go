@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -179,24 +180,10 @@ func (w *walk) fromWorkload(ctx context.Context, workload client.Object) {
 
 // withoutPods returns whether it is wrong that a workload has no Pod.
 func withoutPods(f check.Finding, workload client.Object) check.Finding {
-	if scaledToZero(workload) {
-		return f.Warning("", "is scaled to 0 replicas, and has no Pod")
+	if !missingReplicas(workload) {
+		return f.Warning("", "has no Pod, and is to have none")
 	}
 	return f.Failed("", "has no Pod", "See why: "+check.Describe(strings.ToLower(f.Kind), workload))
-}
-
-// scaledToZero reports whether a workload is not to have Pods.
-func scaledToZero(workload client.Object) bool {
-	switch o := workload.(type) {
-	case *appsv1.StatefulSet:
-		return ptr.Deref(o.Spec.Replicas, 1) == 0
-	case *appsv1.Deployment:
-		return ptr.Deref(o.Spec.Replicas, 1) == 0
-	case *appsv1.ReplicaSet:
-		return ptr.Deref(o.Spec.Replicas, 1) == 0
-	default:
-		return false
-	}
 }
 
 // missingReplicas reports whether a workload has fewer Pods than it should have.
@@ -210,6 +197,8 @@ func missingReplicas(workload client.Object) bool {
 		return o.Status.Replicas < ptr.Deref(o.Spec.Replicas, 1)
 	case *appsv1.DaemonSet:
 		return o.Status.CurrentNumberScheduled < o.Status.DesiredNumberScheduled
+	case *batchv1.Job:
+		return o.Status.Active+o.Status.Succeeded+o.Status.Failed == 0
 	default:
 		return false
 	}
