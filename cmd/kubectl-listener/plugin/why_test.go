@@ -207,14 +207,6 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			},
 			from: "listener/web", kind: "Listener", reason: listenersv1alpha1.ReasonDuplicatePortName, text: "message of DuplicatePortName",
 		},
-		"the Pod that is to mount the Listener cannot be scheduled": {
-			breakIt: func(t *testing.T, w *world) {
-				w.withoutEndpoints(t)
-				w.remove(t, w.pod)
-				w.createUnschedulable(t, "web-1")
-			},
-			from: "listener/web", kind: "PersistentVolume", reason: listenersv1alpha1.ReasonPinnedToNode, text: "and Pod web-1 cannot be scheduled",
-		},
 		"the claim that is to mount the Listener has a mistake": {
 			breakIt: func(t *testing.T, w *world) {
 				listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "shared"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &w.class.Name}}
