@@ -380,7 +380,8 @@ func faults() map[string]fault {
 					i.node.Status.Conditions = conditions
 					i.updateStatus(t, i.node)
 				}
-				set(corev1.ConditionFalse, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.Now()})
+				soon := metav1.NewTime(time.Now().Add(time.Hour)) // so that it is a moment ago for as long as the test takes
+				set(corev1.ConditionFalse, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: soon})
 				return func() { set(corev1.ConditionTrue) }
 			},
 			kind: "Node", name: "node-shop", text: "is not ready, so nothing responds at its addresses",
