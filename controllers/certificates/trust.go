@@ -51,6 +51,7 @@ func (t *Trust) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	case err != nil || bundle == nil && configMap == nil:
 		return reconcile.Result{}, err
 	case namespace != nil && namespace.DeletionTimestamp == nil:
+		t.reportForeign(configMap)
 		err = t.publish(ctx, namespace)
 		if errors.Is(err, errNoAuthority) {
 			err = nil // the namespace is enqueued when there is one
@@ -93,6 +94,14 @@ const labelManagedBy = "app.kubernetes.io/managed-by"
 
 func isOwn(o metav1.Object) bool { return o.GetLabels()[labelManagedBy] == names.Operator }
 
+// reportForeign emits an event of a ConfigMap that the operator has not created. There may be none.
+func (t *Trust) reportForeign(configMap *corev1.ConfigMap) {
+	if configMap != nil && !isOwn(configMap) {
+		t.Events.Eventf(configMap, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonForeignConfigMap, action,
+			"The listener operator does not publish its certificates here, because it has not created this ConfigMap: delete or rename it")
+	}
+}
+
 // applyBundle applies the ClusterTrustBundle of a namespace, which ends with the operator.
 func (t *Trust) applyBundle(ctx context.Context, namespace, certificates string, observed *certificatesv1.ClusterTrustBundle) error {
 	if observed != nil && observed.Spec.TrustBundle == certificates {
@@ -112,9 +121,7 @@ func (t *Trust) applyBundle(ctx context.Context, namespace, certificates string,
 // applyConfigMap applies the ConfigMap of a namespace, unless the operator has not created the one of this name.
 func (t *Trust) applyConfigMap(ctx context.Context, namespace, certificates string, observed *corev1.ConfigMap) error {
 	if observed != nil && !isOwn(observed) {
-		t.Events.Eventf(observed, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonForeignConfigMap, action,
-			"The listener operator does not publish its certificates here, because it has not created this ConfigMap: delete or rename it")
-		return nil
+		return nil // Reconcile reports it
 	}
 	if observed != nil && maps.Equal(observed.Data, map[string]string{names.CertificateAuthorityKey: certificates}) {
 		return nil
