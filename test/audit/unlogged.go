@@ -21,6 +21,10 @@ func Unlogged(account string) map[Permission]string {
 				"write the DaemonSet with this image",
 			{Group: "listener-operator.dev", Resource: "listeneroperators", Verb: "get"}: "the API server requires it to create a policy whose parameter is " +
 				"the configuration",
+			{Group: "certificates.k8s.io", Resource: "signers", Name: names.Signer, Verb: "sign"}: "the admission plugin CertificateSigning requires it to " +
+				"decide a PodCertificateRequest",
+			{Group: "certificates.k8s.io", Resource: "signers", Name: names.Signer, Verb: "attest"}: "the admission plugin ClusterTrustBundleAttest requires it to " +
+				"write a ClusterTrustBundle of the signer",
 			{Group: "events.k8s.io", Resource: "events", Verb: "patch"}: "an event that repeats while its object does not change is counted by a patch, " +
 				"and whether one does in a run of the tests depends on time",
 		},
