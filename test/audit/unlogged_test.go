@@ -1,6 +1,9 @@
 package audit
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -8,11 +11,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	routev1 "github.com/openshift/api/route/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -25,6 +30,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/certificate"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -134,6 +140,30 @@ func route(namespace, host string) *unstructured.Unstructured {
 	}}
 }
 
+// certificateRequest creates a request for a certificate as a kubelet does.
+func certificateRequest(t *testing.T) *certificatesv1.PodCertificateRequest {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := &certificatesv1.PodCertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace(t), Name: "web"},
+		Spec: certificatesv1.PodCertificateRequestSpec{
+			SignerName: names.Signer, PodName: "web", PodUID: "pod-uid", ServiceAccountName: "default", ServiceAccountUID: "account-uid",
+			NodeName: "node", NodeUID: "node-uid", MaxExpirationSeconds: ptr.To[int32](86400), StubPKCS10Request: stub,
+		},
+	}
+	if err := apiserver.Client(t).Create(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	return request
+}
+
 func TestUnloggedPermissionsAreRequired(t *testing.T) {
 	serveRoutes(t)
 	listeners := listenersv1alpha1.GroupVersion.Group
@@ -205,6 +235,26 @@ func TestUnloggedPermissionsAreRequired(t *testing.T) {
 						Validations: []admissionregistrationv1.Validation{{Expression: "true"}},
 					},
 				}, client.DryRunAll)
+			},
+			{Group: "certificates.k8s.io", Resource: "signers", Name: names.Signer, Verb: "attest"}: func(t *testing.T, operator user) error {
+				t.Helper()
+				authority, err := certificate.NewRoot(time.Now()).Authority("shop", "uid")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return operator.Create(t.Context(), &certificatesv1.ClusterTrustBundle{
+					ObjectMeta: metav1.ObjectMeta{Name: names.TrustBundlePrefix + "shop"},
+					Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: names.Signer, TrustBundle: string(authority.PEM())},
+				}, client.DryRunAll)
+			},
+			{Group: "certificates.k8s.io", Resource: "signers", Name: names.Signer, Verb: "sign"}: func(t *testing.T, operator user) error {
+				t.Helper()
+				request := certificateRequest(t)
+				denied := request.DeepCopy()
+				denied.Status.Conditions = []metav1.Condition{{
+					Type: certificatesv1.PodCertificateRequestConditionTypeDenied, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.Now(),
+				}}
+				return operator.Status().Patch(t.Context(), denied, client.MergeFrom(request))
 			},
 			{Group: "events.k8s.io", Resource: "events", Verb: "patch"}: func(t *testing.T, operator user) error {
 				t.Helper()
