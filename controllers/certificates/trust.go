@@ -102,33 +102,43 @@ func (t *Trust) reportForeign(configMap *corev1.ConfigMap) {
 	}
 }
 
-// applyBundle applies the ClusterTrustBundle of a namespace, which ends with the operator.
+// metadata returns the metadata of what is published, which ends with the operator's CRDs. The namespace is empty for
+// what has none.
+func (t *Trust) metadata(ctx context.Context, namespace, name string) (metav1.ObjectMeta, error) {
+	owner, err := lookup.ConfigurationCRD(ctx, t.APIReader)
+	return metav1.ObjectMeta{
+		Namespace: namespace, Name: name, Labels: map[string]string{labelManagedBy: names.Operator}, OwnerReferences: []metav1.OwnerReference{owner},
+	}, err
+}
+
+// applyBundle applies the ClusterTrustBundle of a namespace.
 func (t *Trust) applyBundle(ctx context.Context, namespace, certificates string, observed *certificatesv1.ClusterTrustBundle) error {
 	if observed != nil && observed.Spec.TrustBundle == certificates {
 		return nil
 	}
-	owner, err := lookup.ConfigurationCRD(ctx, t.APIReader)
+	desired, err := t.metadata(ctx, "", names.TrustBundlePrefix+namespace)
 	if err != nil {
 		return err
 	}
 	return applied(ctx, t.Applier, &certificatesv1.ClusterTrustBundle{
 		TypeMeta:   metav1.TypeMeta{APIVersion: certificatesv1.SchemeGroupVersion.String(), Kind: "ClusterTrustBundle"},
-		ObjectMeta: metav1.ObjectMeta{Name: names.TrustBundlePrefix + namespace, Labels: map[string]string{labelManagedBy: names.Operator}, OwnerReferences: []metav1.OwnerReference{owner}},
+		ObjectMeta: desired,
 		Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: names.Signer, TrustBundle: certificates},
 	}, observed)
 }
 
 // applyConfigMap applies the ConfigMap of a namespace, unless the operator has not created the one of this name.
 func (t *Trust) applyConfigMap(ctx context.Context, namespace, certificates string, observed *corev1.ConfigMap) error {
-	if observed != nil && !isOwn(observed) {
-		return nil // Reconcile reports it
-	}
-	if observed != nil && maps.Equal(observed.Data, map[string]string{names.CertificateAuthorityKey: certificates}) {
+	data := map[string]string{names.CertificateAuthorityKey: certificates}
+	switch {
+	case observed != nil && !isOwn(observed): // Reconcile reports it
+		return nil
+	case observed != nil && maps.Equal(observed.Data, data):
 		return nil
 	}
-	return applied(ctx, t.Applier, &corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.CertificateAuthorityConfigMap, Labels: map[string]string{labelManagedBy: names.Operator}},
-		Data:       map[string]string{names.CertificateAuthorityKey: certificates},
-	}, observed)
+	desired, err := t.metadata(ctx, namespace, names.CertificateAuthorityConfigMap)
+	if err != nil {
+		return err
+	}
+	return applied(ctx, t.Applier, &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: desired, Data: data}, observed)
 }
