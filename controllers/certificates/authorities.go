@@ -96,11 +96,7 @@ func (a *Authorities) next(ctx context.Context, secret *corev1.Secret, rotation 
 	if secret != nil && reflect.DeepEqual(roots, before) {
 		return roots, again, nil
 	}
-	owner, err := lookup.ConfigurationCRD(ctx, a.APIReader)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	if err := applied(ctx, a.Applier, a.secret(roots, secret, owner), secret); err != nil {
+	if err := applied(ctx, a.Applier, a.secret(roots, secret), secret); err != nil {
 		return nil, time.Time{}, err
 	}
 	log.FromContext(ctx).Info("Wrote the roots of the certificate authorities", "roots", len(roots), "before", len(before))
@@ -124,15 +120,15 @@ func applied[T interface {
 	return err
 }
 
-// secret returns the desired Secret, which outlives the operator, and ends with its CRDs. With the observed version, no
-// roots are lost that another process has written.
-func (a *Authorities) secret(roots certificate.Roots, observed *corev1.Secret, owner metav1.OwnerReference) *corev1.Secret {
+// secret returns the desired Secret. It has no owner: in a cluster that is restored from a backup, the owner would be
+// another object, and the garbage collector would delete what all clients trust. With the observed version, no roots
+// are lost that another process has written.
+func (a *Authorities) secret(roots certificate.Roots, observed *corev1.Secret) *corev1.Secret {
 	secret := &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: a.Namespace, Name: names.CertificateAuthoritySecret,
-			Labels:          map[string]string{"app.kubernetes.io/name": names.Operator, "app.kubernetes.io/component": "operator"},
-			OwnerReferences: []metav1.OwnerReference{owner},
+			Labels: map[string]string{"app.kubernetes.io/name": names.Operator, "app.kubernetes.io/component": "operator"},
 		},
 		Type: corev1.SecretTypeOpaque,
 		Data: roots.Encode(),

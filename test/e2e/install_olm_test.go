@@ -449,6 +449,7 @@ func (m *olmScenario) uninstall() {
 	mustAwaitDeleted(m.scenario, protection, client.ObjectKey{Name: "listener-operator-crds"}) // all Listeners are gone
 	m.unsubscribe()
 	m.removeTopologyLabels()
+	m.removeAuthorities()
 	m.awaitNoTraces("validatingadmissionpolicies.admissionregistration.k8s.io /listener-operator-crds", "customresourcedefinitions.apiextensions.k8s.io ",
 		"listenerclasses.listeners.stackable.tech ",
 		"operators.operators.coreos.com /"+names.Operator+".")
@@ -459,6 +460,12 @@ func (m *olmScenario) uninstall() {
 	}
 	// OLM recreates them until it has observed the deletion of the CRDs.
 	m.eventually(func(ctx context.Context) error { return errors.Join(m.deleteOperators(ctx), m.findTraces()) })
+}
+
+// removeAuthorities deletes the Secret from which certificate authorities are derived, which outlives the operator.
+func (m *olmScenario) removeAuthorities() {
+	m.Helper()
+	m.remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: m.operatorNamespace, Name: names.CertificateAuthoritySecret}})
 }
 
 // deleteOperators deletes the Operator objects, in which OLM lists the components of an operator, one for each

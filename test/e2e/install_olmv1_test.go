@@ -271,6 +271,7 @@ func (m *olmv1Scenario) uninstall() {
 		mustAwaitDeleted(m.scenario, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKey{Name: name})
 	}
 	m.removeTopologyLabels()
+	m.removeAuthorities()
 	m.awaitNoTraces()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: m.operatorNamespace}}
 	m.remove(namespace)
