@@ -46,7 +46,7 @@ func newFixture(t *testing.T) *fixture {
 	if _, err := exec.LookPath("haproxy"); err != nil {
 		t.Skip("needs the Debian package haproxy, which the test cluster installs: run `make test-e2e`")
 	}
-	f := &fixture{T: t, listen: Listen{Address: "127.0.0.1", HTTP: freePort(t), HTTPS: freePort(t)}}
+	f := &fixture{T: t, listen: Listen{Address: "127.0.0.1", HTTP: reservePort(t), HTTPS: reservePort(t)}}
 	f.haproxy = &haproxy{dir: t.TempDir(), output: &testWriter{t: t}}
 	authority, err := pki.NewAuthority("authority")
 	if err != nil {
@@ -91,14 +91,26 @@ func (f *fixture) certificate(names ...string) tls.Certificate {
 	return certificate
 }
 
-func freePort(t *testing.T) int {
+// reservePort returns a port that the kernel gives to no other process until the test ends, but that HAProxy can listen
+// on: a socket is bound to it, and does not listen. Both set SO_REUSEADDR.
+func reservePort(t *testing.T) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().(*net.TCPAddr).Port
+	t.Cleanup(func() { _ = unix.Close(socket) })
+	if err := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	address, err := unix.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address.(*unix.SockaddrInet4).Port
 }
 
 // testWriter writes HAProxy's output to the test's log.
