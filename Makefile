@@ -111,6 +111,9 @@ verify: generate bundle lint ## Check that generated files are current, and that
 # Tests wait more than they compute, so two sets of them run at a time.
 PARALLEL := $(MAKE) -j2
 
+# RACE=-race runs tests with the race detector, as .ci/run does. It needs a C compiler, and about twice the time.
+RACE ?=
+
 .PHONY: test
 test: test-apiserver ## Run all tests.
 	$(PARALLEL) test-e2e validate-bundle validate-chart test-olm test-helm
@@ -119,10 +122,9 @@ test: test-apiserver ## Run all tests.
 tools: ## Build all programs of test clusters from Go modules; about twenty minutes, once.
 	go -C test run ./cmd/cluster build-tools
 
-# The race detector needs a C compiler.
 .PHONY: cc
 cc:
-	@command -v $${CC:-gcc} >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update && apt-get install --yes gcc libc6-dev; } || \
+	@[ -z "$(RACE)" ] || command -v $${CC:-gcc} >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update && apt-get install --yes gcc libc6-dev; } || \
 		{ echo "error: the race detector needs a C compiler: install the packages gcc and libc6-dev" >&2; exit 1; }
 
 .PHONY: test-unit
@@ -132,13 +134,13 @@ test-unit: cc ## Run unit and CSI conformance tests of all modules. Without KUBE
 # make lint vets. To do it here, too, would analyse all dependencies, which takes minutes if nothing is in the cache.
 .PHONY: test-operator
 test-operator:
-	go test -race -vet=off -timeout 20m ./...
+	go test $(RACE) -vet=off -timeout 20m ./...
 
 .PHONY: test-modules
 test-modules:
 	@# The test cache ignores changes of files outside a module, which these tests read.
-	@$(call each,$(filter-out . test/scc,$(MODULES)),go test -race -vet=off -timeout 20m -count 1 ./...)
-	go -C test/scc test -vet=off ./... # not with -race, which would compile Kubernetes again
+	@$(call each,$(filter-out . test/scc,$(MODULES)),go test $(RACE) -vet=off -timeout 20m -count 1 ./...)
+	go -C test/scc test -vet=off ./... # not with $(RACE), which would compile Kubernetes again
 
 # The page of kubectl listener map is tested in a browser.
 .PHONY: chromium
@@ -158,7 +160,7 @@ test-e2e: ## Run the tests of the test cluster, and the end-to-end tests of the 
 	@$(MAKE) --no-print-directory cc
 	@# Scenarios build what is missing, but have little time.
 	go -C test run ./cmd/cluster build-tools metallb traefik external-dns
-	MAKEFLAGS= go -C test test -race -vet=off -tags e2e -p 1 ./cluster/... ./router/...
+	MAKEFLAGS= go -C test test $(RACE) -vet=off -tags e2e -p 1 ./cluster/... ./router/...
 	MAKEFLAGS= go -C test test -vet=off -tags e2e -count 1 -parallel 6 -timeout 40m -v ./e2e
 
 .PHONY: test-products
