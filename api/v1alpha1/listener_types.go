@@ -138,6 +138,8 @@ const (
 const (
 	ReasonForeignPortsRemoved = "ForeignPortsRemoved"
 	ReasonNodePortsChanged    = "NodePortsChanged"
+	// ReasonNotInCertificate means that a Listener has the label for a Certificate, and is not part of one.
+	ReasonNotInCertificate = "NotInCertificate"
 )
 
 // Reasons of events on ListenerClasses.

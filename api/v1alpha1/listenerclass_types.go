@@ -397,6 +397,13 @@ type ListenerClassSpec struct {
 	// pinnedNodePorts applies as for serviceType NodePort.
 	// +optional
 	HostPort *HostPortExposure `json:"hostPort,omitempty"`
+
+	// certificates lets Listeners have certificates of cert-manager for their addresses. Listeners of a namespace with
+	// the same value NAME of the label listener-operator.dev/certificate get one Certificate together, named
+	// NAME-listener-tls as its Secret is. The label of a claim counts as that of its Listener. Requires a cluster that
+	// serves Certificates. If absent, the label has no effect.
+	// +optional
+	Certificates *Certificates `json:"certificates,omitempty"`
 }
 
 // HostPortExposure exposes Pods at ports of their nodes that the Pods themselves declare. It has no fields yet: write

@@ -29,6 +29,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/certificates"
+	"github.com/listener-operator/listener-operator/controllers/certmanager"
 	"github.com/listener-operator/listener-operator/controllers/coexistence"
 	"github.com/listener-operator/listener-operator/controllers/crdprotection"
 	"github.com/listener-operator/listener-operator/controllers/eviction"
@@ -287,6 +288,9 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options, apiT
 		{"certificate-trust", trust.SetupWithManager},
 		{"certificates", (&certificates.Signer{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Platform: apis, Authorities: authorities, Trust: trust, Clock: apiTime,
+		}).SetupWithManager},
+		{"cert-manager", (&certmanager.Reconciler{
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: installer, Platform: apis, Clock: realClock,
 		}).SetupWithManager},
 		{"metrics", clustermetrics.SetupWithManager},
 	}

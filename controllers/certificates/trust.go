@@ -89,14 +89,9 @@ func (t *Trust) publish(ctx context.Context, namespace *metav1.PartialObjectMeta
 	return errors.Join(err, t.applyConfigMap(ctx, namespace.Name, certificates, configMap))
 }
 
-// labelManagedBy tells the operator's objects from those of others with the same names.
-const labelManagedBy = "app.kubernetes.io/managed-by"
-
-func isOwn(o metav1.Object) bool { return o.GetLabels()[labelManagedBy] == names.Operator }
-
 // reportForeign emits an event of a ConfigMap that the operator has not created. There may be none.
 func (t *Trust) reportForeign(configMap *corev1.ConfigMap) {
-	if configMap != nil && !isOwn(configMap) {
+	if configMap != nil && !names.IsOwn(configMap) {
 		t.Events.Eventf(configMap, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonForeignConfigMap, action,
 			"The listener operator does not publish its certificates here, because it has not created this ConfigMap: delete or rename it")
 	}
@@ -107,7 +102,7 @@ func (t *Trust) reportForeign(configMap *corev1.ConfigMap) {
 func (t *Trust) metadata(ctx context.Context, namespace, name string) (metav1.ObjectMeta, error) {
 	owner, err := lookup.ConfigurationCRD(ctx, t.APIReader)
 	return metav1.ObjectMeta{
-		Namespace: namespace, Name: name, Labels: map[string]string{labelManagedBy: names.Operator}, OwnerReferences: []metav1.OwnerReference{owner},
+		Namespace: namespace, Name: name, Labels: map[string]string{names.LabelManagedBy: names.Operator}, OwnerReferences: []metav1.OwnerReference{owner},
 	}, err
 }
 
@@ -131,7 +126,7 @@ func (t *Trust) applyBundle(ctx context.Context, namespace, certificates string,
 func (t *Trust) applyConfigMap(ctx context.Context, namespace, certificates string, observed *corev1.ConfigMap) error {
 	data := map[string]string{names.CertificateAuthorityKey: certificates}
 	switch {
-	case observed != nil && !isOwn(observed): // Reconcile reports it
+	case observed != nil && !names.IsOwn(observed): // Reconcile reports it
 		return nil
 	case observed != nil && maps.Equal(observed.Data, data):
 		return nil

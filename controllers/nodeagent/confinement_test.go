@@ -291,6 +291,20 @@ func attacks(namespace string) map[string]attack {
 	create("a ClusterTrustBundle without a signer", `{apiVersion: certificates.k8s.io/v1, kind: ClusterTrustBundle, metadata: {name: NAMESPACE-x}, spec: {trustBundle: "`+strings.ReplaceAll(bundleOf("x"), "\n", "\\n")+`"}}`, "no ClusterTrustBundles but those")
 	patch("a ClusterTrustBundle of others", bundle, `{metadata: {labels: {a: b}}}`, "no ClusterTrustBundles but those")
 	remove("a ClusterTrustBundle of others", bundle, "no ClusterTrustBundles but those")
+	certificate := func(metadata, spec string) string {
+		return `{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {namespace: default, name: x-listener-tls` + metadata + `}, spec: {issuerRef: {name: x}, dnsNames: [x.example], ` + spec + `}}`
+	}
+	const ownLabel = `, labels: {app.kubernetes.io/managed-by: listener-operator}`
+	certificateOfOthers := `{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {namespace: NAMESPACE, name: shop-listener-tls}}`
+	create("a Certificate of an authority", certificate(ownLabel, "secretName: x-listener-tls, isCA: true"), "of servers and clients")
+	create("a Certificate with another Secret", certificate(ownLabel, "secretName: shop-tls"), "no other Secret")
+	create("a Certificate to sign code", certificate(ownLabel, "secretName: x-listener-tls, usages: [code signing]"), "of servers and clients")
+	create("a Certificate of a user", certificate(ownLabel, "secretName: x-listener-tls, commonName: admin"), "host names and IP addresses")
+	create("a Certificate with an identity", certificate(ownLabel, `secretName: x-listener-tls, uris: ["spiffe://x"]`), "host names and IP addresses")
+	create("a Certificate without its label", certificate("", "secretName: x-listener-tls"), "no Certificates but its own")
+	create("a Certificate in its namespace", strings.Replace(certificate(ownLabel, "secretName: x-listener-tls"), "namespace: default", "namespace: NAMESPACE", 1), "in its own namespace")
+	patch("a Certificate of others", certificateOfOthers, `{metadata: {labels: {app.kubernetes.io/managed-by: listener-operator}}}`, "no Certificates but its own")
+	remove("a Certificate of others", certificateOfOthers, "no Certificates but its own")
 	create("a Lease", `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: NAMESPACE, name: x}}`, "its own names")
 	patch("a NetworkPolicy for other Pods", `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
 		`- {op: replace, path: /spec/podSelector, value: {}}`, "no Pods but its own")
@@ -328,7 +342,7 @@ func TestStolenOperatorTokenIsConfined(t *testing.T) {
 			admin, namespace := freshOn(t, config(t))
 			optional := []crds.CRD{
 				crds.Routes, crds.ServiceMonitors, crds.PrometheusRules, crds.ConsoleYAMLSamples, crds.ConsoleQuickStarts, crds.SecurityContextConstraints,
-				crds.TLSRoutes, crds.TCPRoutes, crds.HTTPRoutes,
+				crds.TLSRoutes, crds.TCPRoutes, crds.HTTPRoutes, crds.Certificates,
 			}
 			crds.Install(t, admin, optional...)
 			defer crds.Remove(t, admin, optional...)
@@ -420,6 +434,7 @@ func createVictims(t *testing.T, admin client.Client, namespace string) {
 		`{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: NAMESPACE, name: web}, spec: {ports: []}}`,
 		`{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NAMESPACE, name: listener-ca.crt}}`,
 		`{apiVersion: certificates.k8s.io/v1, kind: ClusterTrustBundle, metadata: {name: NAMESPACE}, spec: {trustBundle: "` + strings.ReplaceAll(bundleOf("y"), "\n", "\\n") + `"}}`,
+		`{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {namespace: NAMESPACE, name: shop-listener-tls}, spec: {secretName: x, issuerRef: {name: x}}}`,
 		`{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: shop}, spec: {host: shop.example, to: {kind: Service, name: shop}}}`,
 		`{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: NAMESPACE, name: shop}, spec: {defaultBackend: {service: {name: shop, port: {number: 80}}}}}`,
 		`{apiVersion: gateway.networking.k8s.io/v1alpha2, kind: TLSRoute, metadata: {namespace: NAMESPACE, name: shop}, spec: {hostnames: [shop.example], rules: [{backendRefs: [{name: shop, port: 80}]}]}}`,
@@ -554,7 +569,7 @@ func TestPoliciesOfOtherVersionsAreReported(t *testing.T) {
 // TestConfinedOperatorDoesItsWork sends the writes of the other controllers, with a token of the operator.
 func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	admin, namespace := fresh(t)
-	optional := []crds.CRD{crds.Routes, crds.TLSRoutes, crds.TCPRoutes, crds.UDPRoutes, crds.HTTPRoutes}
+	optional := []crds.CRD{crds.Routes, crds.TLSRoutes, crds.TCPRoutes, crds.UDPRoutes, crds.HTTPRoutes, crds.Certificates}
 	crds.Install(t, admin, optional...)
 	defer crds.Remove(t, admin, optional...)
 	installRBAC(t, admin, namespace)
@@ -632,6 +647,16 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(operator.Delete(t.Context(), route)).To(Succeed())
 	}
+	var appliedCertificate client.Object
+	for _, name := range []string{"first.example", "second.example"} {
+		desired := object(t, `{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {namespace: default, name: shop-listener-tls, labels: {
+  app.kubernetes.io/managed-by: listener-operator}}, spec: {secretName: shop-listener-tls, dnsNames: [`+name+`], ipAddresses: [192.0.2.1],
+  usages: [digital signature, server auth, client auth], issuerRef: {name: a}, privateKey: {algorithm: ECDSA}}}`)
+		_, err = apply.New(operator, names.FieldManagerOperator).Apply(t.Context(), desired, appliedCertificate)
+		g.Expect(err).NotTo(HaveOccurred())
+		appliedCertificate = desired
+	}
+	g.Expect(operator.Delete(t.Context(), appliedCertificate)).To(Succeed())
 	status := map[string]any{"serviceName": "shop", "ingressAddresses": []any{}}
 	g.Expect(apply.New(operator, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), listener, &status)).To(BeTrue())
 	external, refusal := exposure.Service(&listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{

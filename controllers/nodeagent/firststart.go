@@ -18,7 +18,6 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/stackable"
@@ -72,7 +71,7 @@ func (s *firstStart) ensure(ctx context.Context) error {
 		return err
 	}
 	marker := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{installation.LabelManagedBy: names.Operator}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{names.LabelManagedBy: names.Operator}},
 		Data: map[string]string{"README": "ListenerOperator/" + operatorv1alpha1.ListenerOperatorName +
 			" was created. As long as this ConfigMap exists, the operator does not create it again.\n"},
 	}

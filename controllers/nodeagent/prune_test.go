@@ -18,7 +18,6 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
@@ -33,7 +32,7 @@ func ours[T client.Object](o T, uid types.UID) T {
 	if uid == "" {
 		uid = newConfig().UID
 	}
-	o.SetLabels(map[string]string{installation.LabelManagedBy: names.Operator})
+	o.SetLabels(map[string]string{names.LabelManagedBy: names.Operator})
 	o.SetOwnerReferences([]metav1.OwnerReference{{
 		APIVersion: operatorv1alpha1.GroupVersion.String(), Kind: "ListenerOperator", Name: "cluster", UID: uid, Controller: ptr.To(true),
 	}})
@@ -50,7 +49,7 @@ func leftovers() (stale, others []client.Object) {
 	ownedOnly := ours(&storagev1.CSIDriver{ObjectMeta: objectMeta("owned")}, "")
 	ownedOnly.Labels = nil
 	labelledOnly := &storagev1.CSIDriver{ObjectMeta: objectMeta("labelled")}
-	labelledOnly.Labels = map[string]string{installation.LabelManagedBy: names.Operator}
+	labelledOnly.Labels = map[string]string{names.LabelManagedBy: names.Operator}
 	others = []client.Object{
 		ownedOnly, labelledOnly,
 		ours(&storagev1.StorageClass{ObjectMeta: objectMeta("of-another")}, "another"),

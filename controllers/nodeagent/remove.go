@@ -226,7 +226,7 @@ func (r *Reconciler) managed(ctx context.Context, c installation.Component) ([]r
 	if err := errors.Join(err, listErr); err != nil {
 		return nil, fmt.Errorf("looking up the kind %s: %w", c.Kind, err)
 	}
-	labels, namespace := client.MatchingLabels{installation.LabelManagedBy: names.Operator}, client.InNamespace(c.Key(r.Namespace).Namespace)
+	labels, namespace := client.MatchingLabels{names.LabelManagedBy: names.Operator}, client.InNamespace(c.Key(r.Namespace).Namespace)
 	if err := r.Client.List(ctx, list.(client.ObjectList), labels, namespace); err != nil {
 		return nil, fmt.Errorf("listing objects of kind %s: %w", c.Kind, err)
 	}

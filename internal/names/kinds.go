@@ -23,6 +23,8 @@ var (
 	KindConsoleYAMLSample = schema.GroupVersionKind{Group: "console.openshift.io", Version: "v1", Kind: "ConsoleYAMLSample"}
 	// KindConsoleQuickStart is a guided task in OpenShift's console.
 	KindConsoleQuickStart = schema.GroupVersionKind{Group: "console.openshift.io", Version: "v1", Kind: "ConsoleQuickStart"}
+	// KindCertificate is cert-manager's.
+	KindCertificate = schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: "Certificate"}
 	// KindServiceMonitor is the Prometheus operator's.
 	KindServiceMonitor = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}
 	// KindPrometheusRule is the Prometheus operator's.

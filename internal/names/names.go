@@ -5,6 +5,7 @@ package names
 import (
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -89,6 +90,10 @@ const (
 	AnnotationCertificateVolumes = "listener-operator.dev/volumes"
 	// AnnotationCertificateUsages in the same place is "server", which is the default, or "server,client".
 	AnnotationCertificateUsages = "listener-operator.dev/usages"
+	// LabelCertificate of a Listener, which a claim may bring along, is the name of the certificate that the Listener
+	// shares with others of its namespace. CertificateSuffix is appended for the Certificate and the Secret.
+	LabelCertificate  = "listener-operator.dev/certificate"
+	CertificateSuffix = "-listener-tls"
 	// CertificateAuthoritySecret is the Secret in the operator's namespace that has the roots of all authorities.
 	CertificateAuthoritySecret = "listener-operator-certificate-authorities"
 	// CertificateAuthorityConfigMap is the ConfigMap that has the certificates of a namespace's authority.
@@ -122,6 +127,9 @@ const (
 	// that the router looks at it again, in the format of RFC 3339.
 	AnnotationTouched = "listener-operator.dev/touched"
 
+	// LabelManagedBy has the value Operator on the operator's own objects.
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+
 	// Operator is the name of the operator's Deployment, ServiceAccount and image.
 	Operator = "listener-operator"
 	// NodeAgent is the name of the node agent's DaemonSet and ServiceAccount.
@@ -141,6 +149,9 @@ const (
 	// ContextEphemeral is "true" for an inline volume.
 	ContextEphemeral = "csi.storage.k8s.io/ephemeral"
 )
+
+// IsOwn reports whether the operator has created an object which another may have the name of.
+func IsOwn(o metav1.Object) bool { return o.GetLabels()[LabelManagedBy] == Operator }
 
 // PodMountLabel returns the key of the label of Pods that mount the Listener with this uid. The value of the label is
 // the name of the Listener.

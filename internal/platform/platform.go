@@ -274,6 +274,7 @@ func kinds() []OptionalKind {
 		{GroupVersionKind: names.KindConsoleQuickStart, Resource: "consolequickstarts"},
 		{GroupVersionKind: names.KindServiceMonitor, Resource: "servicemonitors"},
 		{GroupVersionKind: names.KindPrometheusRule, Resource: "prometheusrules"},
+		{GroupVersionKind: names.KindCertificate, Resource: "certificates"},
 		{GroupVersionKind: names.KindOperatorCondition, Resource: "operatorconditions"},
 		{GroupVersionKind: names.KindPodCertificateRequest, Resource: "podcertificaterequests", BuiltIn: true},
 		{GroupVersionKind: names.KindClusterTrustBundle, Resource: "clustertrustbundles", BuiltIn: true},

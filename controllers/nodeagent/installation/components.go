@@ -26,8 +26,6 @@ import (
 
 // Labels of all components. Those of NodeAgentLabels also select the agents' Pods, and so cannot change.
 const (
-	// LabelManagedBy has the value names.Operator.
-	LabelManagedBy = "app.kubernetes.io/managed-by"
 	labelName      = "app.kubernetes.io/name"
 	labelComponent = "app.kubernetes.io/component"
 	// componentOperator is also the name of the container in the operator's Pods.
@@ -135,7 +133,7 @@ func (c Component) Desired(config *operatorv1alpha1.ListenerOperator, s Settings
 	}
 	object.SetNamespace(c.Key(s.Namespace).Namespace)
 	labels := NodeAgentLabels()
-	labels[LabelManagedBy] = names.Operator
+	labels[names.LabelManagedBy] = names.Operator
 	object.SetLabels(labels)
 	// It does not block the configuration's deletion: on OpenShift that takes permission to update the configuration's
 	// finalizers, and delays the first start until the admission plugin has discovered the kind.
@@ -162,7 +160,7 @@ func (c Component) KeepFrom(observed *unstructured.Unstructured, desired map[str
 func (c Component) ForeignMessage(config *operatorv1alpha1.ListenerOperator, observed metav1.Object) string {
 	controller := metav1.GetControllerOf(observed)
 	switch {
-	case controller == nil && (c.Adopt || observed.GetLabels()[LabelManagedBy] == names.Operator):
+	case controller == nil && (c.Adopt || observed.GetLabels()[names.LabelManagedBy] == names.Operator):
 		return ""
 	case controller == nil:
 		return fmt.Sprintf("%s %s exists and does not belong to this operator; delete or rename it", c.Kind, c.Name)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
@@ -133,7 +134,7 @@ func TestForeignMessage(t *testing.T) {
 		want      string
 	}{
 		"a component of the configuration":            {component: agents, change: controlledBy("ListenerOperator", "cluster", newConfig().UID)},
-		"an orphan with the label of managed objects": {component: agents, change: func(o client.Object) { o.SetLabels(map[string]string{LabelManagedBy: "listener-operator"}) }},
+		"an orphan with the label of managed objects": {component: agents, change: func(o client.Object) { o.SetLabels(map[string]string{names.LabelManagedBy: "listener-operator"}) }},
 		"another DaemonSet of this name":              {component: agents, want: "DaemonSet listener-node-agent exists and does not belong to this operator; delete or rename it"},
 		"a StorageClass without owners":               {component: class},
 		"a StorageClass with an owner that is no controller": {component: class, change: func(o client.Object) {

@@ -1,6 +1,6 @@
 // Package crds installs CustomResourceDefinitions (CRDs) of other projects on the API server of a test: those of
-// OpenShift, the Prometheus operator, the Operator Lifecycle Manager and the Gateway API. They are read from the
-// projects' own Go modules, in the versions that go.mod pins; none is copied here.
+// OpenShift, the Prometheus operator, the Operator Lifecycle Manager, the Gateway API and cert-manager. They are read
+// from the projects' own Go modules, in the versions that go.mod pins; none is copied here.
 //
 // Only tests may import it.
 package crds
@@ -57,6 +57,10 @@ const (
 	HTTPRoutes                 CRD = "httproutes.gateway.networking.k8s.io"
 	TCPRoutes                  CRD = "tcproutes.gateway.networking.k8s.io"
 	UDPRoutes                  CRD = "udproutes.gateway.networking.k8s.io"
+	Certificates               CRD = "certificates.cert-manager.io"
+	CertificateRequests        CRD = "certificaterequests.cert-manager.io"
+	Issuers                    CRD = "issuers.cert-manager.io"
+	ClusterIssuers             CRD = "clusterissuers.cert-manager.io"
 )
 
 const (
@@ -76,12 +80,13 @@ type file struct {
 }
 
 const (
-	ownModfile = "go.mod"
-	openshift  = "github.com/openshift/api"
-	prometheus = "github.com/prometheus-operator/prometheus-operator"
-	olm        = "github.com/operator-framework/api"
-	olmv1      = "github.com/operator-framework/operator-controller"
-	gatewayAPI = "sigs.k8s.io/gateway-api"
+	ownModfile  = "go.mod"
+	openshift   = "github.com/openshift/api"
+	prometheus  = "github.com/prometheus-operator/prometheus-operator"
+	olm         = "github.com/operator-framework/api"
+	olmv1       = "github.com/operator-framework/operator-controller"
+	gatewayAPI  = "sigs.k8s.io/gateway-api"
+	certManager = "github.com/cert-manager/cert-manager"
 
 	// experimental has the kinds that are not standard yet in this release of the Gateway API, too.
 	experimental = "config/crd/experimental/gateway.networking.k8s.io_"
@@ -89,8 +94,9 @@ const (
 
 func files() map[CRD]file {
 	const (
-		toolsModfile = "hack/tools/crds/go.mod"
-		olmv1Modfile = "hack/tools/olmv1/go.mod"
+		toolsModfile       = "hack/tools/crds/go.mod"
+		olmv1Modfile       = "hack/tools/olmv1/go.mod"
+		certManagerModfile = "hack/tools/cert-manager/go.mod"
 	)
 	return map[CRD]file{
 		Routes: {ownModfile, openshift, "route/v1/zz_generated.crd-manifests/routes.crd.yaml"},
@@ -117,6 +123,10 @@ func files() map[CRD]file {
 		},
 		ClusterCatalogs:        {olmv1Modfile, olmv1, "helm/olmv1/base/catalogd/crd/standard/olm.operatorframework.io_clustercatalogs.yaml"},
 		ClusterExtensions:      {olmv1Modfile, olmv1, "helm/olmv1/base/operator-controller/crd/standard/olm.operatorframework.io_clusterextensions.yaml"},
+		Certificates:           {certManagerModfile, certManager, "deploy/crds/cert-manager.io_certificates.yaml"},
+		CertificateRequests:    {certManagerModfile, certManager, "deploy/crds/cert-manager.io_certificaterequests.yaml"},
+		Issuers:                {certManagerModfile, certManager, "deploy/crds/cert-manager.io_issuers.yaml"},
+		ClusterIssuers:         {certManagerModfile, certManager, "deploy/crds/cert-manager.io_clusterissuers.yaml"},
 		Subscriptions:          {ownModfile, olm, "crds/operators.coreos.com_subscriptions.yaml"},
 		ClusterServiceVersions: {ownModfile, olm, "crds/operators.coreos.com_clusterserviceversions.yaml"},
 		Gateways:               {ownModfile, gatewayAPI, experimental + "gateways.yaml"},

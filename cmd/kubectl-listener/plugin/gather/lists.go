@@ -152,7 +152,7 @@ func (g *gatherer) pod(o *unstructured.Unstructured) bool {
 
 // service remembers the Service of a Listener. All Services are kept: each may have the node port that a class lacks.
 func (g *gatherer) service(o *unstructured.Unstructured) bool {
-	if isOfListener(o) || o.GetLabels()[installation.LabelManagedBy] == names.ServiceManagedBy {
+	if isOfListener(o) || o.GetLabels()[names.LabelManagedBy] == names.ServiceManagedBy {
 		g.services.Insert(client.ObjectKeyFromObject(o))
 	}
 	return true

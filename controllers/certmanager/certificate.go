@@ -1,0 +1,147 @@
+package certmanager
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/address"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// maxNames is the maximum number of names and addresses in a certificate, which every client receives whole.
+const maxNames = 500
+
+// member is a Listener with the label for a Certificate.
+type member struct {
+	listener *listenersv1alpha1.Listener
+	// settings are those of the Listener's class, or nil if the class does not exist or has none.
+	settings *listenersv1alpha1.Certificates
+}
+
+// plan is what a Certificate should be.
+type plan struct {
+	// settings are those of the class, or nil while no Listener has both an address and a class with settings. The
+	// Certificate then stays as it is.
+	settings *listenersv1alpha1.Certificates
+	// dnsNames and ips are the addresses of the Listeners, in order, each once.
+	dnsNames, ips []string
+	// problems says of a member why it is not part of the Certificate, by its index.
+	problems map[int]string
+}
+
+// newPlan plans a Certificate of the members, which it sorts: the oldest decides about the issuer, and about who is
+// left out. observed is the Certificate as it is, or nil.
+//
+// A name that is not published any more stays as long as a Listener has no address at all, so that no certificate is
+// issued without the address of a Listener that is about to get its own back.
+func newPlan(members []member, observed *unstructured.Unstructured) plan {
+	slices.SortFunc(members, func(a, b member) int {
+		return cmp.Or(a.listener.CreationTimestamp.Compare(b.listener.CreationTimestamp.Time), cmp.Compare(a.listener.Name, b.listener.Name))
+	})
+	p := plan{problems: map[int]string{}}
+	all := sets.New[string]()
+	var first *listenersv1alpha1.Listener
+	incomplete := false
+	for i, m := range members {
+		addresses := addressesOf(m.listener)
+		switch {
+		case m.settings == nil:
+			p.problems[i] = fmt.Sprintf("ListenerClass %s does not exist, or has no certificates: use another class, or remove the label", m.listener.Class())
+		case len(addresses) == 0:
+			incomplete = true
+		case p.settings != nil && !reflect.DeepEqual(p.settings, m.settings):
+			p.problems[i] = fmt.Sprintf("Listener %s has the same label, but its ListenerClass %s has other certificates than ListenerClass %s: use labels with different values",
+				first.Name, first.Class(), m.listener.Class())
+		case all.Union(sets.New(addresses...)).Len() > maxNames:
+			p.problems[i] = fmt.Sprintf("the certificate would have more than %d names and addresses: use labels with different values", maxNames)
+		default:
+			if p.settings == nil {
+				p.settings, first = m.settings, m.listener
+			}
+			all.Insert(addresses...)
+		}
+	}
+	if incomplete && observed != nil {
+		all.Insert(namesOf(observed)...)
+	}
+	for _, a := range sets.List(all) {
+		if _, err := netip.ParseAddr(a); err == nil {
+			p.ips = append(p.ips, a)
+		} else {
+			p.dnsNames = append(p.dnsNames, a)
+		}
+	}
+	return p
+}
+
+// addressesOf returns the published addresses of a Listener that a certificate can be for.
+func addressesOf(listener *listenersv1alpha1.Listener) []string {
+	if listener.Status == nil {
+		return nil
+	}
+	var found []string
+	for _, a := range listener.Status.IngressAddresses {
+		if address.IsIP(a.Address) || address.IsHostname(a.Address) {
+			found = append(found, strings.ToLower(a.Address))
+		}
+	}
+	return found
+}
+
+// namesOf returns the names and addresses of a Certificate.
+func namesOf(certificate *unstructured.Unstructured) []string {
+	dnsNames, _, _ := unstructured.NestedStringSlice(certificate.Object, "spec", "dnsNames")
+	ips, _, _ := unstructured.NestedStringSlice(certificate.Object, "spec", "ipAddresses")
+	return append(dnsNames, ips...)
+}
+
+// nameProblem returns why there can be no Certificate with this name, or "".
+func nameProblem(name string) string {
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return fmt.Sprintf("there can be no Certificate named %s: %s; change the value of the label", name, strings.Join(problems, ", "))
+	}
+	return ""
+}
+
+// certificate returns the desired Certificate. Its key is one that programs in Java can read, too, and is never used
+// for another certificate.
+func (p plan) certificate(metadata metav1.ObjectMeta) map[string]any {
+	usages := []any{"digital signature"}
+	for _, u := range p.settings.Usages {
+		usages = append(usages, string(u)+" auth")
+	}
+	owners := []any{}
+	for _, o := range metadata.OwnerReferences {
+		owners = append(owners, map[string]any{"apiVersion": o.APIVersion, "kind": o.Kind, "name": o.Name, "uid": string(o.UID)})
+	}
+	return map[string]any{
+		"apiVersion": names.KindCertificate.GroupVersion().String(), "kind": names.KindCertificate.Kind,
+		"metadata": map[string]any{
+			"namespace": metadata.Namespace, "name": metadata.Name, "ownerReferences": owners,
+			"labels": map[string]any{names.LabelManagedBy: names.Operator},
+		},
+		"spec": map[string]any{
+			"secretName": metadata.Name, "dnsNames": list(p.dnsNames), "ipAddresses": list(p.ips), "usages": usages,
+			"issuerRef":  map[string]any{"group": p.settings.IssuerRef.Group, "kind": p.settings.IssuerRef.Kind, "name": p.settings.IssuerRef.Name},
+			"privateKey": map[string]any{"algorithm": "ECDSA", "size": int64(256), "encoding": "PKCS8", "rotationPolicy": "Always"},
+		},
+	}
+}
+
+func list(all []string) []any {
+	values := make([]any, 0, len(all))
+	for _, s := range all {
+		values = append(values, s)
+	}
+	return values
+}

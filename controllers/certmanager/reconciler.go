@@ -1,0 +1,167 @@
+// Package certmanager lets cert-manager issue certificates for the addresses of Listeners, in clusters whose kubelets
+// request none, and of authorities that the operator does not have. It writes Certificates, and leaves keys, Secrets
+// and renewals to cert-manager.
+//
+// The package must never write a Certificate with an address that no Listener of its namespace has, nor with an issuer
+// that the class of one of these Listeners does not have, and never change a Certificate of somebody else.
+package certmanager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/lookup"
+	"github.com/listener-operator/listener-operator/internal/message"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/platform"
+)
+
+// action is the action of all events.
+const action = "RequestCertificate"
+
+// Reconciler writes Certificates.
+type Reconciler struct {
+	// Client reads from the cache.
+	Client client.Client
+	// APIReader reads without the cache.
+	APIReader client.Reader
+	// Events emits the events of Listeners.
+	Events events.EventRecorder
+	// Applier writes Certificates.
+	Applier *apply.Applier
+	// Platform reports whether the cluster serves Certificates.
+	Platform *platform.APIs
+	// Clock is for the time between repeated warnings.
+	Clock clock.PassiveClock
+
+	certificates *platform.View
+	// warnings are those of the Listeners of a request.
+	warnings message.Warnings[types.NamespacedName, string]
+}
+
+// Reconcile implements reconcile.Reconciler. The name of a request is the value of the label.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	members, err := r.members(ctx, req.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	problems, err := r.bringTo(ctx, req, members)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	r.report(req.NamespacedName, members, problems)
+	return reconcile.Result{RequeueAfter: r.warnings.RepeatAfter(req.NamespacedName)}, nil
+}
+
+// bringTo brings the Certificate of a request to its desired state. problems says why a member is not part of it.
+func (r *Reconciler) bringTo(ctx context.Context, req reconcile.Request, members []member) (problems map[int]string, _ error) {
+	key := types.NamespacedName{Namespace: req.Namespace, Name: req.Name + names.CertificateSuffix}
+	switch {
+	case r.certificates.Version() == "":
+		return all(members, "the cluster does not serve the Certificates of cert-manager: install cert-manager, or remove the label"), nil
+	case nameProblem(key.Name) != "":
+		return all(members, nameProblem(key.Name)), nil
+	}
+	observed, err := lookup.Get(ctx, r.certificates, key, newCertificate())
+	switch {
+	case err != nil:
+		return nil, err
+	case observed != nil && !names.IsOwn(observed):
+		return all(members, fmt.Sprintf("Certificate %s was not created by the listener operator: delete or rename it, or change the value of the label", key.Name)), nil
+	case len(members) == 0 && observed == nil:
+		return nil, nil
+	case len(members) == 0:
+		return nil, r.Applier.Delete(ctx, observed)
+	}
+	p := newPlan(members, observed)
+	if p.settings == nil {
+		return p.problems, nil
+	}
+	err = r.apply(ctx, key, p, observed)
+	if rejected := new(apierrors.StatusError); errors.As(err, &rejected) && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) {
+		return all(members, fmt.Sprintf("the API server rejects Certificate %s: %s", key.Name, rejected.ErrStatus.Message)), nil
+	}
+	return p.problems, err
+}
+
+// all returns the same problem for each member.
+func all(members []member, problem string) map[int]string {
+	problems := map[int]string{}
+	for i := range members {
+		problems[i] = problem
+	}
+	return problems
+}
+
+// members returns the Listeners with the label of a request.
+func (r *Reconciler) members(ctx context.Context, key types.NamespacedName) ([]member, error) {
+	var listeners listenersv1alpha1.ListenerList
+	if err := r.Client.List(ctx, &listeners, client.InNamespace(key.Namespace), client.MatchingLabels{names.LabelCertificate: key.Name}); err != nil {
+		return nil, fmt.Errorf("listing the Listeners for certificate %s: %w", key, err)
+	}
+	var members []member
+	for i := range listeners.Items {
+		m := member{listener: &listeners.Items[i]}
+		if m.listener.DeletionTimestamp != nil {
+			continue
+		}
+		class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: m.listener.Class()}, &listenersv1alpha1.ListenerClass{})
+		if err != nil {
+			return nil, err
+		}
+		if class != nil {
+			m.settings = class.Spec.Certificates
+		}
+		members = append(members, m)
+	}
+	return members, nil
+}
+
+// apply applies the Certificate, which ends with the operator's CRDs. Its Secret stays, as cert-manager is configured.
+func (r *Reconciler) apply(ctx context.Context, key types.NamespacedName, p plan, observed *unstructured.Unstructured) error {
+	owner, err := lookup.ConfigurationCRD(ctx, r.APIReader)
+	if err != nil {
+		return err
+	}
+	desired := &unstructured.Unstructured{Object: p.certificate(metav1.ObjectMeta{
+		Namespace: key.Namespace, Name: key.Name, OwnerReferences: []metav1.OwnerReference{owner},
+	})}
+	var before client.Object
+	if observed != nil {
+		before = observed
+	}
+	_, err = r.Applier.Apply(ctx, desired, before)
+	return err
+}
+
+// report emits events of Listeners that are not part of a Certificate.
+func (r *Reconciler) report(key types.NamespacedName, members []member, problems map[int]string) {
+	if len(problems) == 0 {
+		r.warnings.Forget(key)
+	}
+	for i, m := range members {
+		if r.warnings.Due(key, m.listener.Name, problems[i], r.Clock.Now()) {
+			r.Events.Eventf(m.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonNotInCertificate, action,
+				"Listener %s is in no certificate: %s", m.listener.Name, message.Printable(problems[i], message.MaxEvent))
+		}
+	}
+}
+
+func newCertificate() *unstructured.Unstructured {
+	certificate := &unstructured.Unstructured{}
+	certificate.SetGroupVersionKind(names.KindCertificate)
+	return certificate
+}
