@@ -122,10 +122,11 @@ func TestCertificatesFollowTheAddressesOfListeners(t *testing.T) {
 	c := &unstructured.Unstructured{}
 	c.SetGroupVersionKind(names.KindCertificate)
 	w.Expect(w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "web-listener-tls"}, c)).To(Succeed())
-	w.Expect(c.Object["spec"]).To(Equal(map[string]any{
+	w.Expect(c.Object["spec"]).To(Equal(map[string]any{ //nolint:gosec // no credentials
 		"secretName": "web-listener-tls", "ipAddresses": []any{"192.0.2.1", "192.0.2.2"}, "dnsNames": []any{}, "usages": []any{"digital signature", "server auth"},
-		"issuerRef":  map[string]any{"group": "cert-manager.io", "kind": "Issuer", "name": "company"},
-		"privateKey": map[string]any{"algorithm": "ECDSA", "size": int64(256), "encoding": "PKCS8", "rotationPolicy": "Always"},
+		"issuerRef":               map[string]any{"group": "cert-manager.io", "kind": "Issuer", "name": "company"},
+		"privateKey":              map[string]any{"algorithm": "ECDSA", "size": int64(256), "encoding": "PKCS8", "rotationPolicy": "Always"},
+		"additionalOutputFormats": []any{map[string]any{"type": "CombinedPEM"}},
 	}))
 
 	// An address changes, a Listener moves to another certificate, and one is deleted.

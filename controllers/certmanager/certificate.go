@@ -114,7 +114,8 @@ func nameProblem(name string) string {
 }
 
 // certificate returns the desired Certificate. Its key is one that programs in Java can read, too, and is never used
-// for another certificate.
+// for another certificate. The Secret also has key and certificates in one file, which some programs require, and which
+// is replaced at once.
 func (p plan) certificate(metadata metav1.ObjectMeta) map[string]any {
 	usages := []any{"digital signature"}
 	for _, u := range p.settings.Usages {
@@ -132,8 +133,9 @@ func (p plan) certificate(metadata metav1.ObjectMeta) map[string]any {
 		},
 		"spec": map[string]any{
 			"secretName": metadata.Name, "dnsNames": list(p.dnsNames), "ipAddresses": list(p.ips), "usages": usages,
-			"issuerRef":  map[string]any{"group": p.settings.IssuerRef.Group, "kind": p.settings.IssuerRef.Kind, "name": p.settings.IssuerRef.Name},
-			"privateKey": map[string]any{"algorithm": "ECDSA", "size": int64(256), "encoding": "PKCS8", "rotationPolicy": "Always"},
+			"issuerRef":               map[string]any{"group": p.settings.IssuerRef.Group, "kind": p.settings.IssuerRef.Kind, "name": p.settings.IssuerRef.Name},
+			"privateKey":              map[string]any{"algorithm": "ECDSA", "size": int64(256), "encoding": "PKCS8", "rotationPolicy": "Always"},
+			"additionalOutputFormats": []any{map[string]any{"type": "CombinedPEM"}},
 		},
 	}
 }

@@ -8,7 +8,6 @@ package certmanager
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,11 +68,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // bringTo brings the Certificate of a request to its desired state. problems says why a member is not part of it.
 func (r *Reconciler) bringTo(ctx context.Context, req reconcile.Request, members []member) (problems map[int]string, _ error) {
 	key := types.NamespacedName{Namespace: req.Namespace, Name: req.Name + names.CertificateSuffix}
-	switch {
-	case r.certificates.Version() == "":
+	if r.certificates.Version() == "" {
 		return all(members, "the cluster does not serve the Certificates of cert-manager: install cert-manager, or remove the label"), nil
-	case nameProblem(key.Name) != "":
-		return all(members, nameProblem(key.Name)), nil
+	}
+	if problem := nameProblem(key.Name); problem != "" {
+		return all(members, problem), nil
 	}
 	observed, err := lookup.Get(ctx, r.certificates, key, newCertificate())
 	switch {
@@ -81,18 +80,34 @@ func (r *Reconciler) bringTo(ctx context.Context, req reconcile.Request, members
 		return nil, err
 	case observed != nil && !names.IsOwn(observed):
 		return all(members, fmt.Sprintf("Certificate %s was not created by the listener operator: delete or rename it, or change the value of the label", key.Name)), nil
-	case len(members) == 0 && observed == nil:
-		return nil, nil
-	case len(members) == 0:
-		return nil, r.Applier.Delete(ctx, observed)
+	case len(members) > 0:
+		return r.apply(ctx, key, members, observed)
+	case observed != nil:
+		err = r.Applier.Delete(ctx, observed)
 	}
+	return map[int]string{}, err
+}
+
+// apply applies the Certificate of the members. What the API server rejects is a problem of all.
+func (r *Reconciler) apply(ctx context.Context, key types.NamespacedName, members []member, observed *unstructured.Unstructured) (problems map[int]string, _ error) {
 	p := newPlan(members, observed)
 	if p.settings == nil {
 		return p.problems, nil
 	}
-	err = r.apply(ctx, key, p, observed)
-	if rejected := new(apierrors.StatusError); errors.As(err, &rejected) && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) {
-		return all(members, fmt.Sprintf("the API server rejects Certificate %s: %s", key.Name, rejected.ErrStatus.Message)), nil
+	owner, err := lookup.ConfigurationCRD(ctx, r.APIReader) // with which the Certificate ends
+	if err != nil {
+		return nil, err
+	}
+	desired := &unstructured.Unstructured{Object: p.certificate(metav1.ObjectMeta{
+		Namespace: key.Namespace, Name: key.Name, OwnerReferences: []metav1.OwnerReference{owner},
+	})}
+	var before client.Object
+	if observed != nil {
+		before = observed
+	}
+	_, err = r.Applier.Apply(ctx, desired, before)
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+		return all(members, fmt.Sprintf("the API server rejects Certificate %s: %v", key.Name, err)), nil
 	}
 	return p.problems, err
 }
@@ -128,23 +143,6 @@ func (r *Reconciler) members(ctx context.Context, key types.NamespacedName) ([]m
 		members = append(members, m)
 	}
 	return members, nil
-}
-
-// apply applies the Certificate, which ends with the operator's CRDs. Its Secret stays, as cert-manager is configured.
-func (r *Reconciler) apply(ctx context.Context, key types.NamespacedName, p plan, observed *unstructured.Unstructured) error {
-	owner, err := lookup.ConfigurationCRD(ctx, r.APIReader)
-	if err != nil {
-		return err
-	}
-	desired := &unstructured.Unstructured{Object: p.certificate(metav1.ObjectMeta{
-		Namespace: key.Namespace, Name: key.Name, OwnerReferences: []metav1.OwnerReference{owner},
-	})}
-	var before client.Object
-	if observed != nil {
-		before = observed
-	}
-	_, err = r.Applier.Apply(ctx, desired, before)
-	return err
 }
 
 // report emits events of Listeners that are not part of a Certificate.

@@ -139,22 +139,28 @@ func TestWhyFollowsCertificates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSecured(t, newWorld(t))
 			tc.request(t, s)
-			out, err := run(t, apiserver.Config(t), "why", "secured", "-n", s.namespace, "-o", "json")
-			var found []string
-			for _, f := range decode(t, out, err).Findings {
-				if f.Kind == "PodCertificateRequest" {
-					found = append(found, f.State+" "+f.Reason+" "+f.Message+" "+f.Remedy)
-				}
-			}
-			if len(found) != 1 || !strings.HasPrefix(found[0], tc.state) {
-				t.Fatalf("findings %q, want one that is %s", found, tc.state)
-			}
-			for _, text := range tc.texts {
-				if !strings.Contains(found[0], text) {
-					t.Errorf("%q does not contain %q", found[0], text)
-				}
-			}
+			s.expect(t, "secured", "PodCertificateRequest", tc.state, tc.texts...)
 		})
+	}
+}
+
+// expect expects of kubectl listener why that it finds one object of a kind, in this state, and says these texts of it.
+func (w *world) expect(t *testing.T, pod, kind, state string, texts ...string) {
+	t.Helper()
+	out, err := run(t, apiserver.Config(t), "why", pod, "-n", w.namespace, "-o", "json")
+	var found []string
+	for _, f := range decode(t, out, err).Findings {
+		if f.Kind == kind {
+			found = append(found, f.State+" "+f.Reason+" "+f.Message+" "+f.Remedy)
+		}
+	}
+	if len(found) != 1 || !strings.HasPrefix(found[0], state) {
+		t.Fatalf("findings %q, want one that is %s", found, state)
+	}
+	for _, text := range texts {
+		if !strings.Contains(found[0], text) {
+			t.Errorf("%q does not contain %q", found[0], text)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -29,8 +30,10 @@ import (
 const workers = 2
 
 func main() {
+	kubeconfig := flag.String("kubeconfig", "", "path of a kubeconfig")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
-	err := run(ctx)
+	err := run(ctx, *kubeconfig)
 	stop()
 	if err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintf(os.Stderr, "error: %v\n", err)
@@ -39,8 +42,9 @@ func main() {
 }
 
 // run runs the controllers until ctx is done.
-func run(ctx context.Context) error {
+func run(ctx context.Context, kubeconfig string) error {
 	factory, err := controller.NewContextFactory(ctx, controller.ContextOptions{
+		Kubeconfig:    kubeconfig,
 		IssuerOptions: controller.IssuerOptions{ClusterResourceNamespace: "cert-manager"},
 		CertificateOptions: controller.CertificateOptions{
 			CertificateRequestMinimumBackoffDuration: time.Hour, CertificateRequestMaximumBackoffDuration: 32 * time.Hour,

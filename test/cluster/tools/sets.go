@@ -76,6 +76,7 @@ var sets = map[string]Set{
 		Module: "sigs.k8s.io/external-dns",
 		Hint:   "external-dns with all its providers, about 3 minutes on two cores",
 	},
+	"cert-manager": {Hint: "cert-manager for issuers with a key in a Secret, about 5 minutes on two cores after Kubernetes"},
 	"olmv1": {
 		// One of its dependencies is not on all proxies: that of another way to apply objects, which is disabled by
 		// default and left out by "standard", and of the watch that repairs what others change. This repairs nothing.

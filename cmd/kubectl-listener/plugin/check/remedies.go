@@ -6,6 +6,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // Remedies that are no matter of a reason.
@@ -95,6 +96,7 @@ func remedies() map[string]string {
 		listenersv1alpha1.ReasonEvictionRefused:            "Find the PodDisruptionBudget that permits no eviction: kubectl get poddisruptionbudgets",
 		listenersv1alpha1.ReasonEvictionDelayed:            "Find out who changes the address again and again: a load balancer, or the addresses of a Node.",
 		listenersv1alpha1.ReasonNotEvicted:                 "Restart the Pod by the means of what has created it.",
+		listenersv1alpha1.ReasonNotInCertificate:           "Do what the message says. The label " + names.LabelCertificate + " is that of the Listener, or of its claim.",
 		listenersv1alpha1.ReasonForeignPortsRemoved:        "Name ports in spec.ports of the Listener, and not in its Service; the message says who did.",
 		listenersv1alpha1.ReasonNodesWithoutPods:           "Clients need another address until these are left out after half an hour. Or let nodes forward to each other, without serviceExternalTrafficPolicy: Local in the class: docs/listeners.md#nodes-without-a-pod",
 		listenersv1alpha1.ReasonWaitingForLoadBalancer: "Ask an administrator whether the cluster has a load balancer, and why it assigns no address: kubectl describe service. " +

@@ -35,6 +35,7 @@ func (w *walk) listener(ctx context.Context, listener *listenersv1alpha1.Listene
 	if service != nil {
 		w.endpoints(ctx, listener, class, service, pod)
 	}
+	w.certManager(ctx, listener)
 }
 
 // condition returns a condition of a Listener, or an empty one.

@@ -1,0 +1,65 @@
+package plugin_test
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+)
+
+// TestWhyFollowsTheCertificateOfAListener, which cert-manager issues.
+func TestWhyFollowsTheCertificateOfAListener(t *testing.T) {
+	crds.Install(t, apiserver.Client(t), crds.Certificates)
+	defer crds.Remove(t, apiserver.Client(t), crds.Certificates)
+	for name, tc := range map[string]struct {
+		// address of the Certificate, or none if it does not exist; ready is the status of its condition.
+		address, ready, event string
+		state                 string
+		texts                 []string
+	}{
+		"issued":                 {address: "203.0.113.7", ready: "True", state: "OK", texts: []string{"Pods mount the Secret web-listener-tls"}},
+		"not issued":             {address: "203.0.113.7", ready: "False", state: "Failed", texts: []string{"has not issued it: the issuer is not ready", "describe certificate web-listener-tls"}},
+		"not looked at":          {address: "203.0.113.7", state: "Failed", texts: []string{"has not issued it: it has not looked at it"}},
+		"for an earlier address": {address: "203.0.113.6", ready: "True", state: "Failed", texts: []string{"is not for the address 203.0.113.7"}},
+		"of a class without":     {event: "ListenerClass x has no certificates", state: "Failed", texts: []string{"NotInCertificate", "ListenerClass x has no certificates"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			before := w.listener.DeepCopy()
+			w.listener.Labels = map[string]string{names.LabelCertificate: "web"}
+			if err := w.Patch(t.Context(), w.listener, client.MergeFrom(before)); err != nil {
+				t.Fatal(err)
+			}
+			if tc.address != "" {
+				w.certificate(t, tc.address, tc.ready)
+			}
+			if tc.event != "" {
+				w.event(t, w.listener, listenersv1alpha1.ReasonNotInCertificate, tc.event)
+			}
+			w.expect(t, w.pod.Name, "Certificate", tc.state, tc.texts...)
+		})
+	}
+}
+
+// certificate creates the Certificate "web" for an address. Without ready it has no status.
+func (w *world) certificate(t *testing.T, address, ready string) {
+	t.Helper()
+	c := &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"namespace": w.namespace, "name": "web" + names.CertificateSuffix},
+		"spec":     map[string]any{"secretName": "x", "issuerRef": map[string]any{"name": "x"}, "ipAddresses": []any{address}},
+	}}
+	c.SetGroupVersionKind(names.KindCertificate)
+	w.create(t, c)
+	if ready == "" {
+		return
+	}
+	c.Object["status"] = map[string]any{"conditions": []any{
+		map[string]any{"type": "Ready", "status": ready, "message": "the issuer is not ready"},
+	}}
+	w.updateStatus(t, c)
+}
