@@ -165,7 +165,7 @@ test-e2e: ## Run the tests of the test cluster, and the end-to-end tests of the 
 
 .PHONY: test-products
 test-products: ## Run the products of docs/recipes unmodified, and use each replica from outside of the cluster while replicas come and go.
-	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestProduct' ./e2e -products
+	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestProduct|^TestCertManager' ./e2e -products
 
 .PHONY: test-faults
 test-faults: ## Let parts of a cluster fail under load, and write the table in docs/reliability.md; about half an hour.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,7 +70,14 @@ func TestConnectTriesEachAddress(t *testing.T) {
 		}
 		return states, r.Problem
 	}
-	for _, argument := range []string{"web-0", "listener/web"} {
+	workload := w.statefulSet()
+	w.create(t, workload)
+	if _, problem := states("sts/db"); problem == nil || problem.Message != "has no Pod" {
+		t.Errorf("problem %+v", problem)
+	}
+	w.pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(workload, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+	w.update(t, w.pod)
+	for _, argument := range []string{"web-0", "listener/web", "sts/db"} {
 		set(map[string]int32{"http": open, "dns": closed})
 		if got, problem := states(argument); strings.Join(got, " ") != "Warning OK" || problem != nil { // dns is not tried
 			t.Errorf("%s: %q, problem %+v", argument, got, problem)

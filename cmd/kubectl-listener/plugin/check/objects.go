@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -137,6 +139,26 @@ func (x *Examination) PodsOf(ctx context.Context, listener *listenersv1alpha1.Li
 	var pods corev1.PodList
 	x.List(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)})
 	return pods.Items
+}
+
+// PodsOfWorkload returns the Pods of a workload, and the objects that control them: itself, and of a Deployment its
+// ReplicaSets, too.
+func (x *Examination) PodsOfWorkload(ctx context.Context, workload client.Object) (pods []corev1.Pod, owners []client.Object) {
+	var all corev1.PodList
+	var replicaSets appsv1.ReplicaSetList
+	x.List(ctx, &all, client.InNamespace(workload.GetNamespace()))
+	owners = []client.Object{workload}
+	if _, ok := workload.(*appsv1.Deployment); ok {
+		x.List(ctx, &replicaSets, client.InNamespace(workload.GetNamespace()))
+		for i := range replicaSets.Items {
+			if metav1.IsControlledBy(&replicaSets.Items[i], workload) {
+				owners = append(owners, &replicaSets.Items[i])
+			}
+		}
+	}
+	return slices.DeleteFunc(all.Items, func(pod corev1.Pod) bool {
+		return !slices.ContainsFunc(owners, func(o client.Object) bool { return metav1.IsControlledBy(&pod, o) })
+	}), owners
 }
 
 // Pin returns whether the node that the volume of a claim is pinned to is lost. node is nil if it does not exist.

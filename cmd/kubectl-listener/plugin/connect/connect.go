@@ -39,15 +39,16 @@ func NewCommand(e *command.Environment) *cobra.Command {
 	var how Options
 	var useTLS bool
 	var caFile string
-	kinds := []command.Kind{command.KindPod, command.KindListener}
+	kinds := append([]command.Kind{command.KindPod, command.KindListener}, command.Workloads()...)
 	cmd := &cobra.Command{
 		Use:   "connect (POD | [KIND/]NAME)",
-		Short: "Try each address of a Pod or a Listener from where you are",
-		Long: `Try each address of a Pod or a Listener from where you are.
+		Short: "Try each address of a Pod, a Listener or a workload from where you are",
+		Long: `Try each address of a Pod, a Listener or a workload from where you are.
 
 The command opens a TCP connection to each address with each port, and closes it at once. It sends nothing, so it does
-not show that the right program responds. Ports of other protocols are not tried. KIND is pod or listener. Without a
-kind, NAME is a Pod, or else a Listener.
+not show that the right program responds. Ports of other protocols are not tried. KIND is pod, listener, or a kind of
+workload such as statefulset, of which each Pod is tried. Without a kind, NAME is the first of these that exists, in
+this order.
 
 With --tls, it begins a TLS session, and verifies the server's certificate as a client has to: that it is for the
 address, that it is valid now, and that an authority of the namespace has signed it, or with --ca-file, one of that
@@ -56,6 +57,9 @@ file. It has no certificate of its own, so a server that requires one ends the c
 Run it where the clients are: an address that works there need not work elsewhere.`,
 		Example: `  # Can I reach this broker?
   kubectl listener connect kafka-0
+
+  # Can I reach each of them?
+  kubectl listener connect sts/kafka
 
   # All addresses of a Listener, with a shorter timeout
   kubectl listener connect listener/kafka-bootstrap --timeout 1s
@@ -97,30 +101,60 @@ type Options struct {
 	Trusted *x509.CertPool
 }
 
-// Try connects to each address of a Pod or a Listener, and reports the results.
+// Try connects to each address of a Pod, a Listener or a workload, and reports the results.
 func Try(ctx context.Context, x *check.Examination, o client.Object, how Options) {
-	endpoints := endpointsOf(ctx, x, o)
-	if len(endpoints) == 0 {
-		kind, _ := x.Client.GroupVersionKindFor(o) // which was read as one of the scheme
-		x.Add(check.Finding{Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}.Failed("", "has no address",
-			"Find out why: "+why(o)))
+	var endpoints []endpoint
+	for _, target := range targets(ctx, x, o) {
+		own := endpointsOf(ctx, x, target)
+		if len(own) == 0 {
+			x.Add(finding(x, target).Failed("", "has no address", "Find out why: "+why(target)))
+		}
+		for _, e := range own {
+			if !slices.ContainsFunc(endpoints, e.same) {
+				endpoints = append(endpoints, e)
+			}
+		}
 	}
 	dialled, silent := make([]check.Finding, len(endpoints)), make([]bool, len(endpoints))
-	dial := func(i int) { dialled[i], silent[i] = endpoints[i].dial(ctx, o, how) }
+	dial := func(i int) { dialled[i], silent[i] = endpoints[i].dial(ctx, how) }
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxConnections, len(endpoints), dial) // dial ends with ctx
 	remedies := map[*listenersv1alpha1.Listener]string{}
 	for i := range dialled {
 		if !silent[i] {
 			continue
 		}
-		remedy, known := remedies[endpoints[i].listener]
+		e := &endpoints[i]
+		remedy, known := remedies[e.listener]
 		if !known {
-			remedy = remedyForSilence(ctx, x, o, endpoints[i].listener)
-			remedies[endpoints[i].listener] = remedy
+			remedy = remedyForSilence(ctx, x, e.object, e.listener)
+			remedies[e.listener] = remedy
 		}
 		dialled[i].Remedy = cmp.Or(remedy, dialled[i].Remedy)
 	}
 	x.Findings = append(x.Findings, dialled...)
+}
+
+// targets returns a Pod or a Listener itself, and the Pods of a workload. That it has none is reported.
+func targets(ctx context.Context, x *check.Examination, o client.Object) (all []client.Object) {
+	switch o.(type) {
+	case *corev1.Pod, *listenersv1alpha1.Listener:
+		return []client.Object{o}
+	}
+	pods, _ := x.PodsOfWorkload(ctx, o)
+	for i := range pods {
+		all = append(all, &pods[i])
+	}
+	if len(all) == 0 {
+		f := finding(x, o)
+		x.Add(f.Failed("", "has no Pod", fmt.Sprintf("Find out why: kubectl listener why %s/%s --namespace %s", strings.ToLower(f.Kind), f.Name, f.Namespace)))
+	}
+	return all
+}
+
+// finding returns a finding about an object, which was read as one of the scheme.
+func finding(x *check.Examination, o client.Object) check.Finding {
+	kind, _ := x.Client.GroupVersionKindFor(o)
+	return check.Finding{Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
 // remedyForSilence returns what to do if nothing responds at the addresses of a Listener, or "" if neither it, nor the
@@ -172,12 +206,19 @@ type endpoint struct {
 	address, port string
 	protocol      corev1.Protocol
 	listener      *listenersv1alpha1.Listener
+	// object is the Pod or the Listener whose address it is.
+	object client.Object
+}
+
+// same reports whether another endpoint is the same for clients.
+func (e *endpoint) same(other endpoint) bool {
+	return other.address == e.address && other.port == e.port && other.protocol == e.protocol
 }
 
 // endpointsOf returns the addresses of a Pod or a Listener with their ports, in the order of preference.
 func endpointsOf(ctx context.Context, x *check.Examination, o client.Object) []endpoint {
 	if listener, ok := o.(*listenersv1alpha1.Listener); ok {
-		return appendEndpoints(nil, ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).IngressAddresses, listener)
+		return appendEndpoints(nil, ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).IngressAddresses, listener, o)
 	}
 	pod := &listenersv1alpha1.PodListeners{}
 	key := types.NamespacedName{Namespace: o.GetNamespace(), Name: listenersv1alpha1.PodListenersName(o.GetUID())}
@@ -189,7 +230,7 @@ func endpointsOf(ctx context.Context, x *check.Examination, o client.Object) []e
 		entry := pod.Spec.Listeners[volume]
 		listener := &listenersv1alpha1.Listener{}
 		x.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: entry.ListenerName}, listener)
-		endpoints = appendEndpoints(endpoints, entry.IngressAddresses, listener)
+		endpoints = appendEndpoints(endpoints, entry.IngressAddresses, listener, o)
 	}
 	if x.Err != nil {
 		return nil
@@ -197,26 +238,24 @@ func endpointsOf(ctx context.Context, x *check.Examination, o client.Object) []e
 	return endpoints
 }
 
-// appendEndpoints appends the addresses that the list does not have yet. The Listener has the protocols of its ports.
-func appendEndpoints(list []endpoint, addresses []listenersv1alpha1.IngressAddress, listener *listenersv1alpha1.Listener) []endpoint {
+// appendEndpoints appends the addresses of an object. The Listener has the protocols of its ports.
+func appendEndpoints(
+	list []endpoint, addresses []listenersv1alpha1.IngressAddress, listener *listenersv1alpha1.Listener, o client.Object,
+) []endpoint {
 	protocols := map[string]corev1.Protocol{}
 	for _, p := range listener.Spec.Ports {
 		protocols[p.Name] = ptr.Deref(p.Protocol, corev1.ProtocolTCP)
 	}
 	for _, a := range addresses {
 		for _, name := range slices.Sorted(maps.Keys(a.Ports)) {
-			e := endpoint{net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports[name]))), name, protocols[name], listener}
-			known := func(k endpoint) bool { return k.address == e.address && k.port == e.port && k.protocol == e.protocol }
-			if !slices.ContainsFunc(list, known) {
-				list = append(list, e)
-			}
+			list = append(list, endpoint{net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports[name]))), name, protocols[name], listener, o})
 		}
 	}
 	return list
 }
 
-// dial connects to an endpoint of an object. silent is whether nothing responds at an address that was found.
-func (e *endpoint) dial(ctx context.Context, o client.Object, how Options) (f check.Finding, silent bool) {
+// dial connects to an endpoint. silent is whether nothing responds at an address that was found.
+func (e *endpoint) dial(ctx context.Context, how Options) (f check.Finding, silent bool) {
 	f = check.Finding{Kind: "Address", Name: e.address}
 	if e.protocol != corev1.ProtocolTCP && e.protocol != "" {
 		return f.Warning("", fmt.Sprintf("port %s is not tried: its protocol is %s", e.port, e.protocol)), false
@@ -224,7 +263,7 @@ func (e *endpoint) dial(ctx context.Context, o client.Object, how Options) (f ch
 	started := time.Now()
 	connection, err := (&net.Dialer{Timeout: how.Timeout}).DialContext(ctx, "tcp", e.address)
 	if err != nil {
-		remedy, silent := remedyForDial(err, o)
+		remedy, silent := remedyForDial(err, e.object)
 		return f.Failed("", fmt.Sprintf("port %s: %v", e.port, err), remedy), silent
 	}
 	defer func() { _ = connection.Close() }()

@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,8 +32,8 @@ func NewCommand(e *command.Environment) *cobra.Command {
 		Long: `Say why a Pod, a claim or a Listener has no address.
 
 The command follows the path of an address: Pod, claim, volume, Listener, class, Service, Routes, Ingresses or Gateways,
-endpoints, PodListeners, NetworkPolicies, the files in the Pod and its certificates. It prints what it finds at each step, and then the
-first thing that is wrong, with what to do about it. A later step may be wrong because of an earlier one.
+endpoints, PodListeners, NetworkPolicies, the files in the Pod and its certificates. It prints what it finds at each step, and
+then the first thing that is wrong, with what to do about it. A later step may be wrong because of an earlier one.
 
 KIND is pod, claim, listener, or a kind of workload such as statefulset or deployment, or any other name that kubectl
 has for these kinds. Without a kind, NAME is the first of these that exists, in this order. Of a workload, each Pod is
@@ -142,28 +141,11 @@ func (w *walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 
 // fromWorkload follows each Pod of a workload. If there is none, what Kubernetes says last about it may be the cause.
 func (w *walk) fromWorkload(ctx context.Context, workload client.Object) {
-	var pods corev1.PodList
-	var replicaSets appsv1.ReplicaSetList
-	w.List(ctx, &pods, client.InNamespace(workload.GetNamespace()))
-	owners := []client.Object{workload}
-	if _, ok := workload.(*appsv1.Deployment); ok {
-		w.List(ctx, &replicaSets, client.InNamespace(workload.GetNamespace()))
-		for i := range replicaSets.Items {
-			if metav1.IsControlledBy(&replicaSets.Items[i], workload) {
-				owners = append(owners, &replicaSets.Items[i])
-			}
-		}
+	pods, owners := w.PodsOfWorkload(ctx, workload)
+	for i := range pods {
+		w.fromPod(ctx, &pods[i])
 	}
-	controlled := func(pod *corev1.Pod) bool {
-		return slices.ContainsFunc(owners, func(o client.Object) bool { return metav1.IsControlledBy(pod, o) })
-	}
-	found := false
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; controlled(pod) {
-			found = true
-			w.fromPod(ctx, pod)
-		}
-	}
+	found := len(pods) > 0
 	kind, _ := w.Client.GroupVersionKindFor(workload) // which was read as one of the scheme
 	f := check.Finding{Kind: kind.Kind, Namespace: workload.GetNamespace(), Name: workload.GetName()}
 	for _, o := range owners {
