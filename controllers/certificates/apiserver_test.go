@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -90,20 +92,32 @@ func (w *world) create(o client.Object) {
 // pod creates a Pod with a volume for each claim, each with the provisioner that its name begins with.
 func (w *world) pod(name string, claims ...string) *corev1.Pod {
 	w.Helper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
-		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "web", Image: "web"}}},
-	}
+	var volumes []corev1.Volume
 	for _, c := range claims {
 		volume, provisioner, _ := strings.Cut(c, "@")
-		w.create(&corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-" + volume, Annotations: map[string]string{names.AnnotationProvisioner: provisioner}},
-			Spec:       objects.ClaimSpec(w.namespace + "-" + name + "-" + volume),
-		})
-		pod.Spec.Volumes = append(pod.Spec.Volumes, objects.ClaimVolume(volume, name+"-"+volume))
+		w.claim(name+"-"+volume, provisioner, w.namespace+"-"+name+"-"+volume)
+		volumes = append(volumes, objects.ClaimVolume(volume, name+"-"+volume))
+	}
+	return w.podWith(name, volumes...)
+}
+
+func (w *world) podWith(name string, volumes ...corev1.Volume) *corev1.Pod {
+	w.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "web", Image: "web"}}, Volumes: volumes},
 	}
 	w.create(pod)
 	return pod
+}
+
+// claim creates a claim. The name of its volume is empty if it is not bound.
+func (w *world) claim(name, provisioner, volume string) {
+	w.Helper()
+	w.create(&corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Annotations: map[string]string{names.AnnotationProvisioner: provisioner}},
+		Spec:       objects.ClaimSpec(volume),
+	})
 }
 
 // publish publishes addresses of a Pod by volume, each of the Listener whose name is before the colon.
@@ -126,20 +140,26 @@ func (w *world) publish(pod *corev1.Pod, byVolume map[string]string) {
 // request creates a request as the kubelet does.
 func (w *world) request(pod *corev1.Pod, signer string, annotations map[string]string) *certificatesv1.PodCertificateRequest {
 	w.Helper()
+	r := w.newRequest(pod, signer, annotations)
+	w.create(r)
+	return r
+}
+
+// newRequest returns a request with a key of its own.
+func (w *world) newRequest(pod *corev1.Pod, signer string, annotations map[string]string) *certificatesv1.PodCertificateRequest {
+	w.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	w.Expect(err).NotTo(HaveOccurred())
 	// What a request asks for beside its key counts for nothing.
 	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{DNSNames: []string{"example.com"}}, key)
 	w.Expect(err).NotTo(HaveOccurred())
-	r := &certificatesv1.PodCertificateRequest{
+	return &certificatesv1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, GenerateName: "req-"},
 		Spec: certificatesv1.PodCertificateRequestSpec{
 			SignerName: signer, PodName: pod.Name, PodUID: pod.UID, ServiceAccountName: "default", ServiceAccountUID: "uid",
 			NodeName: "node", NodeUID: "uid", MaxExpirationSeconds: ptr.To[int32](86400), StubPKCS10Request: stub, UnverifiedUserAnnotations: annotations,
 		},
 	}
-	w.create(r)
-	return r
 }
 
 // decided waits until a request is decided, and returns the condition.
@@ -160,6 +180,19 @@ func (w *world) issued(r *certificatesv1.PodCertificateRequest) *x509.Certificat
 	c, err := x509.ParseCertificate(block.Bytes)
 	w.Expect(err).NotTo(HaveOccurred())
 	return c
+}
+
+// waiting returns what the requests of Pods wait for, by the name of the Pod, as the events of the Pods say.
+func (w *world) waiting() (map[string]string, error) {
+	var all corev1.EventList
+	err := w.List(w.Context(), &all, client.InNamespace(w.namespace))
+	texts := map[string]string{}
+	for _, e := range all.Items {
+		if e.Reason == listenersv1alpha1.ReasonCertificateWaiting {
+			texts[e.InvolvedObject.Name] = e.Message
+		}
+	}
+	return texts, err
 }
 
 // published returns what is published for a namespace.
@@ -197,15 +230,7 @@ func TestCertificatesAreForPublishedAddresses(t *testing.T) {
 	pod, other := w.pod("web-0", "own@"+names.Driver, "shared@"+names.Driver, "data@example.com/disk"), w.pod("web-1", "shared@"+names.Driver)
 	w.publish(other, map[string]string{"shared": "web:203.0.113.8"})
 	request := w.request(pod, names.Signer, nil)
-	w.Eventually(func() ([]string, error) {
-		var all corev1.EventList
-		err := w.List(w.Context(), &all, client.InNamespace(w.namespace))
-		var texts []string
-		for _, e := range all.Items {
-			texts = append(texts, e.Reason+" "+e.InvolvedObject.Name+" "+e.Message)
-		}
-		return texts, err
-	}).WithTimeout(apiserver.Timeout).Should(ContainElement(And(HavePrefix("CertificateWaiting web-0 "), ContainSubstring(`volume "own" has no address yet`))))
+	w.Eventually(w.waiting).WithTimeout(apiserver.Timeout).Should(HaveKeyWithValue("web-0", ContainSubstring(`volume "own" has no address yet`)))
 	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7 2001:db8::7", "shared": "web:203.0.113.7"})
 
 	c := w.issued(request)
@@ -273,6 +298,112 @@ func TestWhatIsDenied(t *testing.T) {
 	w.Expect(other.Status.Conditions).To(BeEmpty())
 }
 
+// TestWhatWaits says for what. A Pod whose class does not exist has no address yet.
+func TestWhatWaits(t *testing.T) {
+	w := newWorld(t)
+	w.start(clock.RealClock{})
+	noAddress := w.pod("no-address-0", "own@"+names.Driver)
+	w.publish(noAddress, map[string]string{"own": "web-0:"})
+	w.claim("foreign-0-own", names.Driver, "")
+	w.claim("unbound-0-disk", "example.com/disk", "")
+	var requests []*certificatesv1.PodCertificateRequest
+	for _, pod := range []*corev1.Pod{
+		noAddress,
+		w.podWith("missing-0", objects.ClaimVolume("own", "missing-0-own")),
+		w.podWith("foreign-0", objects.EphemeralVolume("own", nil)), // whose claim is not that of the Pod
+		w.podWith("unbound-0", objects.ClaimVolume("disk", "unbound-0-disk")),
+	} {
+		requests = append(requests, w.request(pod, names.Signer, nil))
+	}
+	w.Eventually(w.waiting).WithTimeout(apiserver.Timeout).Should(And(
+		HaveKeyWithValue("no-address-0", ContainSubstring(`volume "own" has no address yet`)),
+		HaveKeyWithValue("missing-0", ContainSubstring(`the claim missing-0-own of volume "own" does not exist yet`)),
+		HaveKeyWithValue("foreign-0", ContainSubstring(`the claim foreign-0-own of volume "own" does not exist yet`)),
+		HaveKeyWithValue("unbound-0", ContainSubstring(`the claim unbound-0-disk of volume "disk" is not bound yet`)),
+	))
+	w.Expect(metric(t, waitingRequests)).To(Equal(4.0))
+	for _, request := range requests {
+		w.Expect(w.Delete(w.Context(), request)).To(Succeed())
+	}
+	w.Eventually(func() float64 { return metric(t, waitingRequests) }).WithTimeout(apiserver.Timeout).Should(BeZero())
+}
+
+// TestAPodOfTheSameNameGetsNothingOfItsPredecessor, whose request is denied.
+func TestAPodOfTheSameNameGetsNothingOfItsPredecessor(t *testing.T) {
+	w := newWorld(t)
+	w.start(clock.RealClock{})
+	first := w.pod("web-0", "own@"+names.Driver)
+	early := w.request(first, names.Signer, nil)
+	w.Expect(w.Delete(w.Context(), first, client.GracePeriodSeconds(0))).To(Succeed())
+	second := w.podWith(first.Name, first.Spec.Volumes...)
+	late := w.request(second, names.Signer, nil)
+	w.publish(first, map[string]string{"own": "web-0:203.0.113.7"}) // what is left of it
+	w.publish(second, map[string]string{"own": "web-0b:203.0.113.8"})
+	c := w.issued(late)
+	w.Expect(w.verify(c, w.namespace, "203.0.113.8")).To(Succeed())
+	w.Expect(c.IPAddresses).To(HaveLen(1))
+	w.Expect(w.decided(early).Reason).To(Equal(listenersv1alpha1.ReasonPodDeleted))
+}
+
+// TestTheEndOfANamespaceIsNoError, and nothing is left of it.
+func TestTheEndOfANamespaceIsNoError(t *testing.T) {
+	w := newWorld(t)
+	w.start(clock.RealClock{})
+	before := metric(t, errorsOfAll)
+	pod, late := w.pod("web-0", "own@"+names.Driver), w.pod("late-0", "own@"+names.Driver)
+	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
+	w.publish(late, map[string]string{"own": "late-0:"})
+	w.issued(w.request(pod, names.Signer, nil))
+	request := w.request(late, names.Signer, nil)
+
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+	w.Expect(w.Delete(w.Context(), namespace)).To(Succeed())
+	configMap, bundle := w.published(w.namespace)[0], w.published(w.namespace)[1]
+	w.Expect(w.Delete(w.Context(), configMap)).To(Succeed()) // as Kubernetes does, in any order
+	o := &listenersv1alpha1.PodListeners{}
+	w.Expect(w.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: listenersv1alpha1.PodListenersName(late.UID)}, o)).To(Succeed())
+	o.Spec.Listeners["own"] = listenersv1alpha1.PodListener{
+		Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: "late-0", IngressAddresses: []listenersv1alpha1.IngressAddress{
+			{Address: "203.0.113.8", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 80}},
+		},
+	}
+	w.Expect(w.Update(w.Context(), o)).To(Succeed())
+	w.Consistently(func() error { return w.Get(w.Context(), client.ObjectKeyFromObject(configMap), &corev1.ConfigMap{}) }).
+		WithTimeout(500 * time.Millisecond).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+	w.Expect(w.Delete(w.Context(), request)).To(Succeed())
+	w.Expect(w.Get(w.Context(), client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+	namespace.Spec.Finalizers = nil
+	w.Expect(w.SubResource("finalize").Update(w.Context(), namespace)).To(Succeed())
+	w.Eventually(func() error {
+		return w.Get(w.Context(), client.ObjectKeyFromObject(bundle), &certificatesv1.ClusterTrustBundle{})
+	}).
+		WithTimeout(apiserver.Timeout).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+	w.Expect(metric(t, errorsOfAll)).To(Equal(before))
+}
+
+// Metrics.
+const (
+	waitingRequests = "listener_operator_waiting_certificate_requests"
+	errorsOfAll     = "controller_runtime_reconcile_errors_total"
+)
+
+// metric returns the sum of a metric of this binary.
+func metric(t testing.TB, name string) (sum float64) {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			for _, m := range family.GetMetric() {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
 // TestClientsTrustAnAuthorityBeforeItSigns, and the one before for as long as it may be in use.
 func TestClientsTrustAnAuthorityBeforeItSigns(t *testing.T) {
 	w := newWorld(t)
@@ -333,13 +464,23 @@ func TestAuthoritiesSurvive(t *testing.T) {
 
 	secret, key := &corev1.Secret{}, client.ObjectKey{Namespace: w.operators, Name: names.CertificateAuthoritySecret}
 	w.Expect(w.Get(w.Context(), key, secret)).To(Succeed())
-	w.Expect(w.Delete(w.Context(), secret.DeepCopy())).To(Succeed())
-	w.Eventually(func() (map[string][]byte, error) {
-		restored := &corev1.Secret{}
-		err := w.Get(w.Context(), key, restored)
-		return restored.Data, err
-	}).WithTimeout(apiserver.Timeout).Should(Equal(secret.Data))
-	same("after the deletion of the Secret")
+	for what, lose := range map[string]func(*corev1.Secret) error{
+		"after the deletion of the Secret": func(o *corev1.Secret) error { return w.Delete(w.Context(), o) },
+		"after all was removed from it": func(o *corev1.Secret) error {
+			o.Data = nil
+			return w.Update(w.Context(), o)
+		},
+	} {
+		current := &corev1.Secret{}
+		w.Expect(w.Get(w.Context(), key, current)).To(Succeed())
+		w.Expect(lose(current)).To(Succeed())
+		w.Eventually(func() (map[string][]byte, error) {
+			restored := &corev1.Secret{}
+			err := w.Get(w.Context(), key, restored)
+			return restored.Data, err
+		}).WithTimeout(apiserver.Timeout).Should(Equal(secret.Data))
+		same(what)
+	}
 
 	_, bundle := w.bundles(w, w.namespace)
 	for _, o := range w.published(w.namespace) {
@@ -350,6 +491,38 @@ func TestAuthoritiesSurvive(t *testing.T) {
 			return cm
 		}).WithTimeout(apiserver.Timeout).Should(Equal(bundle))
 	}
+}
+
+// TestOtherRootsAreUsedAtOnce: those of a backup, which somebody restores while the operator runs. Roots that have
+// expired are replaced.
+func TestOtherRootsAreUsedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.start(clock.RealClock{})
+	pod := w.pod("web-0", "own@"+names.Driver)
+	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
+	first := w.issued(w.request(pod, names.Signer, nil))
+	namespace := &corev1.Namespace{}
+	w.Expect(w.Get(w.Context(), client.ObjectKey{Name: w.namespace}, namespace)).To(Succeed())
+	restore := func(root certificate.Root) []byte {
+		secret := &corev1.Secret{}
+		w.Expect(w.Get(w.Context(), client.ObjectKey{Namespace: w.operators, Name: names.CertificateAuthoritySecret}, secret)).To(Succeed())
+		secret.Data = certificate.Roots{root}.Encode()
+		w.Expect(w.Update(w.Context(), secret)).To(Succeed())
+		authority, err := root.Authority(namespace.Name, namespace.UID)
+		w.Expect(err).NotTo(HaveOccurred())
+		return authority.PEM()
+	}
+	trusted := func() string { _, bundle := w.bundles(w, w.namespace); return bundle }
+	backup := restore(certificate.NewRoot(time.Now().Add(-time.Hour)))
+	w.Eventually(trusted).WithTimeout(apiserver.Timeout).Should(Equal(string(backup)))
+	second := w.issued(w.request(pod, names.Signer, nil))
+	w.Expect(w.verify(second, w.namespace, "203.0.113.7")).To(Succeed())
+	w.Expect(w.verify(first, w.namespace, "203.0.113.7")).NotTo(Succeed())
+
+	expired := restore(certificate.NewRoot(time.Now().Add(-certificate.AuthorityLifetime)))
+	w.Eventually(trusted).WithTimeout(apiserver.Timeout).ShouldNot(Equal(string(backup)))
+	w.Expect(trusted()).NotTo(ContainSubstring(string(expired)))
+	w.Expect(w.verify(w.issued(w.request(pod, names.Signer, nil)), w.namespace, "203.0.113.7")).To(Succeed())
 }
 
 // TestADamagedSecretIsReported, and nothing is signed, nor written over it, until it is repaired.

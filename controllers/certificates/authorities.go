@@ -81,11 +81,11 @@ func (a *Authorities) Reconcile(ctx context.Context, _ reconcile.Request) (recon
 	return reconcile.Result{RequeueAfter: min(again.Sub(a.Clock.Now()), maxSilence)}, nil
 }
 
-// next returns the roots that are in the Secret now. Roots of a Secret that was deleted are written again, because all
-// clients trust them.
+// next returns the roots that are in the Secret now. Roots of a Secret that was deleted or emptied are written again,
+// because all clients trust them.
 func (a *Authorities) next(ctx context.Context, secret *corev1.Secret, rotation certificate.Rotation) (certificate.Roots, time.Time, error) {
-	before := a.current()
-	if secret != nil {
+	before, stored := a.current(), secret != nil && len(secret.Data) > 0
+	if stored {
 		var err error
 		if before, err = certificate.Decode(secret.Data); err != nil {
 			return nil, time.Time{}, fmt.Errorf("the Secret %s/%s is damaged: %w; restore it from a backup, or delete it, upon which clients have to trust new authorities",
@@ -93,7 +93,7 @@ func (a *Authorities) next(ctx context.Context, secret *corev1.Secret, rotation 
 		}
 	}
 	roots, again := before.Next(rotation, a.Clock.Now())
-	if secret != nil && reflect.DeepEqual(roots, before) {
+	if stored && reflect.DeepEqual(roots, before) {
 		return roots, again, nil
 	}
 	if err := applied(ctx, a.Applier, a.secret(roots, secret), secret); err != nil {

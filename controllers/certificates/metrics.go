@@ -1,7 +1,11 @@
 package certificates
 
 import (
+	"sync"
+
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
@@ -11,6 +15,12 @@ var decisions = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Help: "Number of PodCertificateRequests that were decided, by result: issued or denied.",
 }, []string{"result"})
 
+// waitingRequests is the number of requests that wait for longer than usual.
+var waitingRequests = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "listener_operator_waiting_certificate_requests",
+	Help: "Number of PodCertificateRequests that have waited for more than five seconds, mostly for an address.",
+})
+
 // authorityExpiry is when the newest root expires.
 var authorityExpiry = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "listener_operator_certificate_authority_expiry_timestamp_seconds",
@@ -18,8 +28,32 @@ var authorityExpiry = prometheus.NewGauge(prometheus.GaugeOpts{
 })
 
 func init() {
-	metrics.Registry.MustRegister(decisions, authorityExpiry)
+	metrics.Registry.MustRegister(decisions, waitingRequests, authorityExpiry)
 	for _, result := range []string{"issued", "denied"} {
 		decisions.WithLabelValues(result) // present at zero
 	}
+}
+
+// waiting are the requests that wait for longer than usual.
+type waiting struct {
+	mu       sync.Mutex
+	requests sets.Set[types.NamespacedName]
+}
+
+func (w *waiting) add(request types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.requests == nil {
+		w.requests = sets.New[types.NamespacedName]()
+	}
+	w.requests.Insert(request)
+	waitingRequests.Set(float64(len(w.requests)))
+}
+
+// remove removes a request, which may not have waited.
+func (w *waiting) remove(request types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.requests.Delete(request)
+	waitingRequests.Set(float64(len(w.requests)))
 }

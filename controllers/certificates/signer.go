@@ -49,6 +49,7 @@ type Signer struct {
 	Clock clock.PassiveClock
 
 	requests *platform.View
+	waiting  waiting
 }
 
 // action is the action of all events.
@@ -60,8 +61,12 @@ const slow = 5 * time.Second
 // Reconcile implements reconcile.Reconciler. Its requests are PodCertificateRequests.
 func (s *Signer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	request, err := lookup.Get(ctx, s.requests, req.NamespacedName, &certificatesv1.PodCertificateRequest{})
-	if err != nil || request == nil || request.Spec.SignerName != names.Signer || decided(request) {
+	switch {
+	case err != nil:
 		return reconcile.Result{}, err
+	case request == nil || request.Spec.SignerName != names.Signer || decided(request):
+		s.waiting.remove(req.NamespacedName)
+		return reconcile.Result{}, nil
 	}
 	o, denied := parse(&request.Spec)
 	if denied != nil {
@@ -102,6 +107,7 @@ func (s *Signer) wait(request *certificatesv1.PodCertificateRequest, pod *corev1
 	if left := requests.Left(request.CreationTimestamp, slow, s.Clock.Now()); left > 0 {
 		return reconcile.Result{RequeueAfter: left}
 	}
+	s.waiting.add(client.ObjectKeyFromObject(request))
 	s.Events.Eventf(pod, nil, corev1.EventTypeNormal, listenersv1alpha1.ReasonCertificateWaiting, action, "%s",
 		message.Printable("The certificate for the addresses of the Pod is not issued yet: "+what, message.MaxEvent))
 	return reconcile.Result{RequeueAfter: message.Repeat}

@@ -62,7 +62,7 @@ func TestAuthoritiesNeedNoStorage(t *testing.T) {
 }
 
 // keys are of all types that the API server accepts.
-func keys(t *testing.T) map[string]crypto.Signer {
+func keys(t testing.TB) map[string]crypto.Signer {
 	t.Helper()
 	all := map[string]crypto.Signer{}
 	for _, curve := range []elliptic.Curve{elliptic.P256(), elliptic.P384(), elliptic.P521()} {
