@@ -196,6 +196,21 @@ func TestAlertsFireWhenSomebodyHasToAct(t *testing.T) {
 			"in two days":  {series: values{`listener_operator_metrics_certificate_expiry_timestamp_seconds{` + ofOperator + `}`: constant(float64(origin.AddDate(0, 0, 2).Unix()))}, want: []string{""}},
 			"it is broken": {series: values{`listener_operator_metrics_certificate_expiry_timestamp_seconds{` + ofOperator + `}`: constant(0)}, want: []string{""}},
 		},
+		"ListenerCertificateRequestsWait": {
+			"none waits":                      {series: values{`listener_operator_waiting_certificate_requests{` + ofOperator + `}`: constant(0)}},
+			"one waits":                       {series: values{`listener_operator_waiting_certificate_requests{` + ofOperator + `}`: since(100, 1)}, want: []string{""}},
+			"they waited for a moment":        {series: values{`listener_operator_waiting_certificate_requests{` + ofOperator + `}`: since(110, 3)}},
+			"the leader knows, others do not": {series: values{`listener_operator_waiting_certificate_requests{` + ofOperator + `, pod="a"}`: constant(0), `listener_operator_waiting_certificate_requests{` + ofOperator + `, pod="b"}`: constant(2)}, want: []string{""}},
+		},
+		"ListenerCertificateAuthoritiesNotReplaced": {
+			"there are none":      {series: values{`listener_operator_certificate_authority_expiry_timestamp_seconds{` + ofOperator + `}`: constant(0)}},
+			"they are a year old": {series: values{`listener_operator_certificate_authority_expiry_timestamp_seconds{` + ofOperator + `}`: constant(float64(origin.AddDate(0, 0, 365).Unix()))}},
+			"a month later":       {series: values{`listener_operator_certificate_authority_expiry_timestamp_seconds{` + ofOperator + `}`: constant(float64(origin.AddDate(0, 0, 330).Unix()))}, want: []string{""}},
+			"of another replica, which does not lead": {series: values{
+				`listener_operator_certificate_authority_expiry_timestamp_seconds{` + ofOperator + `, pod="a"}`: constant(float64(origin.AddDate(0, 0, 700).Unix())),
+				`listener_operator_certificate_authority_expiry_timestamp_seconds{` + ofOperator + `, pod="b"}`: constant(0),
+			}},
+		},
 		"ListenerOperatorReconcileErrors": {
 			"no errors":          {series: values{`controller_runtime_reconcile_errors_total{` + ofOperator + `, controller="listener"}`: constant(5)}},
 			"errors that go on":  {series: values{`controller_runtime_reconcile_errors_total{` + ofOperator + `, controller="listener"}`: growing(1)}, want: []string{"controller=listener"}},
