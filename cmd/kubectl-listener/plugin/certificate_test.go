@@ -40,6 +40,18 @@ type secured struct {
 // newSecured creates a Pod that runs, and mounts the claim and a certificate.
 func newSecured(t *testing.T, w *world) *secured {
 	t.Helper()
+	s := newUnpublished(t, w)
+	published := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(s.pod), s.pod.UID, w.node.Name)
+	published.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{
+		Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: w.listener.Name, IngressAddresses: addresses(),
+	}
+	w.create(t, published)
+	return s
+}
+
+// newUnpublished creates such a Pod without PodListeners.
+func newUnpublished(t *testing.T, w *world) *secured {
+	t.Helper()
 	authority, err := certificate.NewRoot(time.Now()).Authority(w.namespace, "uid")
 	if err != nil {
 		t.Fatal(err)
@@ -58,16 +70,11 @@ func newSecured(t *testing.T, w *world) *secured {
 	w.create(t, s.pod)
 	s.pod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
 	w.updateStatus(t, s.pod)
-	published := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(s.pod), s.pod.UID, w.node.Name)
-	published.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{
-		Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: w.listener.Name, IngressAddresses: addresses(),
-	}
-	w.create(t, published)
 	return s
 }
 
 // request creates a request for a certificate of the Pod, with this status.
-func (s *secured) request(t *testing.T, status certificatesv1.PodCertificateRequestStatus) {
+func (s *secured) request(t *testing.T, status certificatesv1.PodCertificateRequestStatus) *certificatesv1.PodCertificateRequest {
 	t.Helper()
 	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, s.key)
 	if err != nil {
@@ -85,6 +92,7 @@ func (s *secured) request(t *testing.T, status certificatesv1.PodCertificateRequ
 		r.Status = status
 		s.updateStatus(t, r)
 	}
+	return r
 }
 
 // issue issues a certificate for these addresses.

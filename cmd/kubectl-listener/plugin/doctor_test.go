@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -28,6 +29,8 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	doctors "github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/doctor"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
@@ -409,6 +412,29 @@ func faults() map[string]fault {
 			},
 			kind: "Pod", name: "web-0", text: "http is 80, not 81",
 		},
+		"the authorities are damaged": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				i.eventOf(t, "ListenerOperator", i.config, operatorv1alpha1.ReasonCertificateAuthorityDamaged, "the Secret is damaged")
+				return func() {
+					if err := i.DeleteAllOf(t.Context(), &corev1.Event{}, client.InNamespace(i.namespace)); err != nil {
+						t.Error(err)
+					}
+				}
+			},
+			kind: "Secret", name: names.CertificateAuthoritySecret, text: "the Secret is damaged",
+		},
+		"a request for a certificate was denied": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				s := newUnpublished(t, i.world)
+				denied := newCondition(certificatesv1.PodCertificateRequestConditionTypeDenied, metav1.ConditionTrue, "InvalidUserConfig")
+				request := s.request(t, certificatesv1.PodCertificateRequestStatus{Conditions: []metav1.Condition{denied}})
+				return func() {
+					i.remove(t, request)
+					i.remove(t, s.pod)
+				}
+			},
+			kind: "PodCertificateRequest", text: "denied: 1, first that of Pod secured: message of InvalidUserConfig",
+		},
 		"an agent is not registered": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				drivers := i.csiNode.Spec.Drivers
@@ -711,6 +737,48 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		NewWithT(t).Eventually(healthy, apiserver.Timeout, "50ms").Should(Succeed())
 		defer i.recreate(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: names.NodeAgent}})()
 		problem(t, "ServiceAccount", "use securitycontextconstraints")
+	})
+	t.Run("requests for certificates that wait", func(t *testing.T) {
+		s := newUnpublished(t, i.world)
+		defer i.remove(t, s.pod)
+		request := s.request(t, certificatesv1.PodCertificateRequestStatus{})
+		defer i.remove(t, request)
+		s.event(t, s.pod, listenersv1alpha1.ReasonCertificateWaiting, "volume x has no address yet")
+		at := func(now time.Time) []check.Finding {
+			x := &check.Examination{Client: i.Client, Report: check.Report{Gathered: now}}
+			doctors.Examine(t.Context(), x)
+			if x.Err != nil {
+				t.Fatal(x.Err)
+			}
+			return slices.DeleteFunc(x.Findings, func(f check.Finding) bool { return f.State != check.Failed })
+		}
+		if found := at(time.Now()); len(found) > 0 {
+			t.Errorf("at once: %+v", found)
+		}
+		found := at(time.Now().Add(2 * time.Minute))
+		if len(found) != 1 || found[0].Kind != "PodCertificateRequest" || found[0].Namespace != i.namespace || !found[0].ForUsers ||
+			!strings.Contains(found[0].Message, "1, first that of Pod secured: volume x has no address yet") ||
+			!strings.Contains(found[0].Remedy, "kubectl listener why pod/secured --namespace shop") {
+			t.Errorf("two minutes later: %+v", found)
+		}
+		// An authority that was damaged, but has signed since.
+		i.eventOf(t, "ListenerOperator", i.config, operatorv1alpha1.ReasonCertificateAuthorityDamaged, "the Secret is damaged")
+		defer func() {
+			if err := i.DeleteAllOf(t.Context(), &corev1.Event{}, client.InNamespace(i.namespace)); err != nil {
+				t.Error(err)
+			}
+		}()
+		if found := at(time.Now().Add(2 * time.Minute)); len(found) != 1 || found[0].Kind != "Secret" {
+			t.Errorf("without an authority: %+v", found)
+		}
+		issued := s.issue(t, time.Now(), "203.0.113.7")
+		status := statusOf(issued)
+		status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(time.Minute))
+		request.Status = status
+		i.updateStatus(t, request)
+		if found := at(time.Now().Add(2 * time.Minute)); len(found) > 0 {
+			t.Errorf("after it has signed: %+v", found)
+		}
 	})
 	t.Run("two operators", func(t *testing.T) {
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}

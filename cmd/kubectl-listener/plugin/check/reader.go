@@ -100,7 +100,7 @@ func (x *Examination) LastEvent(ctx context.Context, o client.Object, matches fu
 	var list corev1.EventList
 	x.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{"involvedObject.uid": string(o.GetUID())})
 	for i := range list.Items {
-		if e := &list.Items[i]; matches(e) && (last == nil || eventTime(e).After(eventTime(last))) {
+		if e := &list.Items[i]; matches(e) && (last == nil || EventTime(e).After(EventTime(last))) {
 			last = e
 		}
 	}
@@ -116,15 +116,15 @@ func (x *Examination) LastEvents(ctx context.Context, reason, reporter string) m
 	for i := range list.Items {
 		e := &list.Items[i]
 		last := events[e.InvolvedObject.UID]
-		if cmp.Or(e.ReportingController, e.Source.Component) == reporter && (last == nil || eventTime(e).After(eventTime(last))) {
+		if cmp.Or(e.ReportingController, e.Source.Component) == reporter && (last == nil || EventTime(e).After(EventTime(last))) {
 			events[e.InvolvedObject.UID] = e
 		}
 	}
 	return events
 }
 
-// eventTime returns when an event last happened.
-func eventTime(e *corev1.Event) time.Time {
+// EventTime returns when an event last happened.
+func EventTime(e *corev1.Event) time.Time {
 	times := []time.Time{e.CreationTimestamp.Time, e.EventTime.Time, e.LastTimestamp.Time}
 	if e.Series != nil {
 		times = append(times, e.Series.LastObservedTime.Time)

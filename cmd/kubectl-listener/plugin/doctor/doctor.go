@@ -28,10 +28,11 @@ operator installs (admission policies, CSIDriver, StorageClass, DaemonSet, on Op
 the nodes and the node agent of each, the permissions of operator and node agents, the classes and their ranges of
 ports, volumes that are pinned to lost nodes, claims without a volume, claims and Pods that a ResourceQuota keeps
 waiting, Pods that started with other addresses, Listeners that are not accepted or not ready, or whose class does not
-exist, Pods with a listener volume that cannot be scheduled or mount it, and Listeners of several Pods whose clients are
-sent to Pods that are not ready. What waits for less than half a minute may still become ready, and is left out. The
-command prints what is as it should be, and then what is wrong and what to do: first what an administrator has to do,
-then what users have to, at most ten of each.
+exist, Pods with a listener volume that cannot be scheduled or mount it, requests for certificates that wait for more
+than a minute or were denied, a damaged Secret of the certificate authorities (from what the operator says), and
+Listeners of several Pods whose clients are sent to Pods that are not ready. What waits for less than half a minute may
+still become ready, and is left out. The command prints what is as it should be, and then what is wrong and what to do:
+first what an administrator has to do, then what users have to, at most ten of each.
 
 It does not look at the containers, images and probes of Pods, at the NetworkPolicies that select them, or at workloads
 that cannot create their Pods. kubectl listener why examines a Pod or a workload.
@@ -97,7 +98,7 @@ type doctor struct {
 func (d *doctor) examine(ctx context.Context) {
 	for _, examine := range []func(context.Context){
 		d.definitions, d.observe, d.operator, d.configuration, d.components, d.agents, d.permissions, d.examineClasses, d.ranges, d.pins,
-		d.examineClaims, d.quotas, d.duplicatePorts, d.examineListeners, d.waitingPods, d.outdated, d.endpoints,
+		d.examineClaims, d.quotas, d.duplicatePorts, d.examineListeners, d.waitingPods, d.certificates, d.outdated, d.endpoints,
 	} {
 		examine(ctx)
 	}
