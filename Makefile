@@ -172,8 +172,8 @@ test-faults: ## Let parts of a cluster fail under load, and write the table in d
 	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestFaultsUnderLoad$$|^TestASharedAddress' ./e2e -faults all -faults.report
 
 .PHONY: test-renewals
-test-renewals: ## Wait until the kubelet has renewed certificates after the change of an address and of all authorities; up to two hours.
-	go -C test test -tags e2e -count 1 -timeout 120m -v -run '^TestCertificatesAreRenewed$$|^TestProductKafka$$' ./e2e -renewals -products
+test-renewals: ## Wait until the kubelet has renewed certificates after the change of an address and of all authorities; up to an hour.
+	go -C test test -tags e2e -count 1 -timeout 90m -v -run '^TestCertificatesAreRenewed$$' ./e2e -renewals
 
 # The scenarios are those that every product relies on. Building one version takes about six minutes, once.
 KUBERNETES_VERSIONS ?= 1.33 1.34 1.35 1.36 1.37

@@ -4,14 +4,12 @@ package e2e
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -54,9 +52,8 @@ func TestProductKafka(t *testing.T) {
 	s.applyTLS("kafka")
 	k.dial = s.dialTLS
 	k.use("with TLS", 4)
-	if *withRenewals {
-		k.awaitRenewal()
-	}
+	s.awaitReload("kafka", "external", s.handshakeTLS)
+	k.use("with the next certificates", 4)
 }
 
 // kafka is the Kafka of a scenario.
@@ -167,37 +164,6 @@ func (k *kafka) read(topic, bootstrap string) {
 	if diff := cmp.Diff(k.written[topic], got); diff != "" {
 		k.Fatalf("records of topic %s (-written +read):\n%s", topic, diff)
 	}
-}
-
-// awaitRenewal uses the brokers until each has read its next certificate.
-func (k *kafka) awaitRenewal() {
-	k.Helper()
-	ctx, cancel := context.WithTimeout(k.ctx, time.Hour)
-	defer cancel()
-	first := map[string]string{}
-	for {
-		renewed := 0
-		for _, address := range k.endpointsOf("kafka", "external") {
-			connection, err := k.dial(ctx, "tcp", address)
-			if err != nil {
-				k.Fatalf("connecting to %s: %v", address, err)
-			}
-			serial := connection.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String()
-			_ = connection.Close()
-			if first[address] == "" {
-				first[address] = serial
-			} else if first[address] != serial {
-				renewed++
-			}
-		}
-		if renewed == len(first) {
-			break
-		}
-		if err := waitASecond(ctx); err != nil {
-			k.Fatalf("%d of %d brokers have read their next certificate", renewed, len(first))
-		}
-	}
-	k.use("with renewed certificates", 4)
 }
 
 // advertised returns the node port of a broker.

@@ -4,8 +4,11 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +17,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/listener-operator/listener-operator/hack/image"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/test/cluster"
 )
 
@@ -24,7 +30,8 @@ const (
 )
 
 // TestProductPostgreSQL: a client outside of the cluster writes to the primary server and reads from each replica, at
-// their own addresses and by the list of all, after restarts, scaling up and down, and the loss of a node.
+// their own addresses and by the list of all, after restarts, scaling up and down, and the loss of a node; then all of
+// that with TLS, as libpq verifies it.
 func TestProductPostgreSQL(t *testing.T) {
 	s := newRecipe(t, "postgres:15", postgreSQLImage)
 	s.provideDisks(postgreSQLUser, claimsOf("data", "postgresql", 4)...)
@@ -34,27 +41,65 @@ func TestProductPostgreSQL(t *testing.T) {
 	s.applyRecipe("postgresql", class, pinned)
 	s.awaitReplicas("postgresql", 3)
 	before := s.endpointsOf("postgresql", "postgresql")
-	s.usePostgreSQL("at first", 3)
+	p := &postgreSQL{scenario: s, sslMode: "disable"}
+	p.use("at first", 3)
 
 	s.shell("kubectl rollout restart statefulset/postgresql && kubectl rollout status statefulset/postgresql")
 	if diff := cmp.Diff(before, s.endpointsOf("postgresql", "postgresql")); diff != "" {
 		t.Errorf("addresses (-before +after the restart):\n%s", diff)
 	}
-	s.usePostgreSQL("after a rolling restart", 3)
+	p.use("after a rolling restart", 3)
 
 	s.shell("kubectl scale statefulset/postgresql --replicas=4 && kubectl rollout status statefulset/postgresql")
-	s.usePostgreSQL("after scaling up", 4)
+	p.use("after scaling up", 4)
 	s.shell("kubectl scale statefulset/postgresql --replicas=3")
 	s.awaitRemoved("postgresql-3")
-	s.usePostgreSQL("after scaling down", 3)
+	p.use("after scaling down", 3)
 
 	s.loseNode(node, deleteNode, "postgresql", "postgresql")
-	s.usePostgreSQL("after the loss of a node", 3)
+	p.use("after the loss of a node", 3)
+
+	s.applyTLS("postgresql")
+	for _, endpoint := range s.endpointsOf("postgresql", "postgresql") {
+		if err := p.query(s.ctx, endpoint, "any", func(*pgx.Conn) error { return nil }); err == nil || !strings.Contains(err.Error(), "no encryption") {
+			t.Errorf("without TLS, %s answers: %v", endpoint, err)
+		}
+	}
+	p.sslMode = p.verifyFull()
+	p.use("with TLS", 3)
+	s.awaitReload("postgresql", "postgresql", p.handshake)
+	p.use("with the next certificates", 3)
+}
+
+// postgreSQL is the PostgreSQL of a scenario.
+type postgreSQL struct {
+	*scenario
+	// sslMode is the value of sslmode in connection strings, with the parameters that belong to it.
+	sslMode string
+}
+
+// verifyFull returns the sslMode with which a client verifies each server.
+func (p *postgreSQL) verifyFull() string {
+	p.Helper()
+	published := &corev1.ConfigMap{}
+	p.get(published, p.key(names.CertificateAuthorityConfigMap))
+	file := filepath.Join(p.TempDir(), names.CertificateAuthorityKey)
+	p.must(os.WriteFile(file, []byte(published.Data[names.CertificateAuthorityKey]), 0o600))
+	return "verify-full&sslrootcert=" + file
+}
+
+// handshake verifies the certificate of the server at an address.
+func (p *postgreSQL) handshake(ctx context.Context, endpoint string) (state tls.ConnectionState, err error) {
+	err = p.query(ctx, endpoint, "any", func(c *pgx.Conn) error {
+		state = c.PgConn().Conn().(*tls.Conn).ConnectionState()
+		return nil
+	})
+	return state, err
 }
 
 // postgreSQLImage has Debian's server, and what the published image of this name has besides.
 func postgreSQLImage(ctx context.Context) (image.Spec, error) {
-	spec, err := cluster.DebianImage(ctx, "postgresql-15", "dash", "coreutils")
+	spec, err := cluster.DebianImage(ctx, "postgresql-15", "dash", "coreutils", "sed")
 	if err != nil {
 		return image.Spec{}, err
 	}
@@ -63,39 +108,39 @@ func postgreSQLImage(ctx context.Context) (image.Spec, error) {
 	return spec, nil
 }
 
-// usePostgreSQL waits until a client outside of the cluster writes to the primary server, by the list of all addresses,
+// use waits until a client outside of the cluster writes to the primary server, by the list of all addresses,
 // and reads what it has written at the address of each server, all of which are replicas but one.
-func (s *scenario) usePostgreSQL(when string, servers int) {
-	s.Helper()
+func (p *postgreSQL) use(when string, servers int) {
+	p.Helper()
 	start := time.Now()
-	endpoints := s.endpointsOf("postgresql", "postgresql")
+	endpoints := p.endpointsOf("postgresql", "postgresql")
 	if len(endpoints) != servers {
-		s.Fatalf("%s, the Listeners have the addresses %v, want %d", when, endpoints, servers)
+		p.Fatalf("%s, the Listeners have the addresses %v, want %d", when, endpoints, servers)
 	}
 	all := strings.Join(slices.Sorted(maps.Values(endpoints)), ",")
 	value := start.Format(time.RFC3339Nano)
-	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
-		if err := query(ctx, all, "read-write", func(c *pgx.Conn) error {
+	if err := eventually(p.timeoutContext(), func(ctx context.Context) error {
+		if err := p.query(ctx, all, "read-write", func(c *pgx.Conn) error {
 			_, err := c.Exec(ctx, "CREATE TABLE IF NOT EXISTS written (value text); INSERT INTO written VALUES ('"+value+"')")
 			return err
 		}); err != nil {
 			return fmt.Errorf("writing to the primary server: %w", err)
 		}
 		for name, endpoint := range endpoints {
-			if err := checkServer(ctx, endpoint, name != "postgresql-0", value); err != nil {
+			if err := p.checkServer(ctx, endpoint, name != "postgresql-0", value); err != nil {
 				return fmt.Errorf("reading from %s at %s: %w", name, endpoint, err)
 			}
 		}
-		return query(ctx, all, "standby", func(*pgx.Conn) error { return nil })
+		return p.query(ctx, all, "standby", func(*pgx.Conn) error { return nil })
 	}); err != nil {
-		s.Fatalf("from outside, %s: %v", when, err)
+		p.Fatalf("from outside, %s: %v", when, err)
 	}
-	s.Logf("%s, the client uses %d servers, within %s", when, servers, time.Since(start).Round(time.Millisecond))
+	p.Logf("%s, the client uses %d servers, within %s", when, servers, time.Since(start).Round(time.Millisecond))
 }
 
 // checkServer returns an error unless the server at an address is a replica or not, as expected, and has the value.
-func checkServer(ctx context.Context, endpoint string, replica bool, value string) error {
-	return query(ctx, endpoint, "any", func(c *pgx.Conn) error {
+func (p *postgreSQL) checkServer(ctx context.Context, endpoint string, replica bool, value string) error {
+	return p.query(ctx, endpoint, "any", func(c *pgx.Conn) error {
 		var isReplica, found bool
 		if err := c.QueryRow(ctx, "SELECT pg_is_in_recovery(), EXISTS (SELECT FROM written WHERE value = $1)", value).Scan(&isReplica, &found); err != nil {
 			return err
@@ -109,9 +154,9 @@ func checkServer(ctx context.Context, endpoint string, replica bool, value strin
 
 // query connects from outside of the cluster to the first of some addresses whose server has the attributes, as
 // PostgreSQL's own library does.
-func query(ctx context.Context, endpoints, attributes string, do func(*pgx.Conn) error) error {
-	config, err := pgx.ParseConfig(fmt.Sprintf("postgresql://postgres:%s@%s/postgres?target_session_attrs=%s&connect_timeout=3",
-		postgreSQLPassword, endpoints, attributes))
+func (p *postgreSQL) query(ctx context.Context, endpoints, attributes string, do func(*pgx.Conn) error) error {
+	config, err := pgx.ParseConfig(fmt.Sprintf("postgresql://postgres:%s@%s/postgres?target_session_attrs=%s&connect_timeout=3&sslmode=%s",
+		postgreSQLPassword, endpoints, attributes, p.sslMode))
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -102,6 +104,45 @@ func (s *scenario) dialTLS(ctx context.Context, _, address string) (net.Conn, er
 		return nil, err // an interface that is nil
 	}
 	return session, nil
+}
+
+// awaitReload has the kubelets request new certificates, as they do when they start, and waits until each replica of a
+// StatefulSet serves the next one. handshake verifies the certificate at an address. No handshake may fail meanwhile.
+func (s *scenario) awaitReload(set, port string, handshake func(ctx context.Context, address string) (tls.ConnectionState, error)) {
+	s.Helper()
+	start, first := time.Now(), map[string]string{}
+	serial := func(address string) string {
+		state, err := handshake(s.ctx, address)
+		if err != nil {
+			s.Fatalf("verifying the certificate of %s, %s after the kubelets were restarted: %v", address, time.Since(start).Round(time.Second), err)
+		}
+		return state.PeerCertificates[0].SerialNumber.String()
+	}
+	for _, address := range s.endpointsOf(set, port) {
+		first[address] = serial(address)
+	}
+	for _, node := range testbed.Nodes() {
+		s.must(errors.Join(testbed.StopKubelet(s.ctx, node), testbed.StartKubelet(s.ctx, node)))
+	}
+	s.eventually(func(context.Context) error {
+		for address, before := range first {
+			if serial(address) == before {
+				return fmt.Errorf("%s serves the certificate from before the kubelets were restarted", address)
+			}
+		}
+		return nil
+	})
+	s.Logf("all %d replicas serve their next certificates, within %s", len(first), time.Since(start).Round(time.Second))
+}
+
+// handshakeTLS verifies the certificate at an address.
+func (s *scenario) handshakeTLS(ctx context.Context, address string) (tls.ConnectionState, error) {
+	connection, err := s.dialTLS(ctx, "tcp", address)
+	if err != nil {
+		return tls.ConnectionState{}, err
+	}
+	defer func() { _ = connection.Close() }()
+	return connection.(*tls.Conn).ConnectionState(), nil
 }
 
 // provideDisks creates a volume for each of these claims: a directory that all nodes have, owned by a user.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -31,7 +32,7 @@ const keys = 64
 // address, after restarts, scaling up and down, and the loss of a node.
 func TestProductRedisCluster(t *testing.T) {
 	s := newRecipe(t, "redis:7", func(ctx context.Context) (image.Spec, error) {
-		return cluster.DebianImage(ctx, "redis-server", "dash")
+		return cluster.DebianImage(ctx, "redis-server", "dash", "coreutils")
 	})
 	s.provideDisks(redisUser, claimsOf("data", "redis", 7)...)
 	node, deleteNode := s.startNode()
@@ -42,7 +43,7 @@ func TestProductRedisCluster(t *testing.T) {
 	s.shell(`kubectl exec redis-0 -- redis-cli --cluster create --cluster-replicas 1 --cluster-yes \
 		$(kubectl get listeners -l app=redis -o jsonpath='{.items[*].status.endpoints.client}')`)
 	before := s.endpointsOf("redis", "client")
-	c := s.newRedisClient(before["redis-0"])
+	c := s.newRedisClient(before["redis-0"], testbed.ClientDial)
 	s.useRedis(c, "at first", 6)
 
 	s.shell("kubectl rollout restart statefulset/redis && kubectl rollout status statefulset/redis")
@@ -65,12 +66,20 @@ func TestProductRedisCluster(t *testing.T) {
 
 	s.loseNode(node, deleteNode, "redis", "client")
 	s.useRedis(c, "after the loss of a node", 6)
+
+	s.applyTLS("redis")
+	c = s.newRedisClient(s.endpointsOf("redis", "client")["redis-0"], s.dialTLS)
+	s.useRedis(c, "with TLS", 6)
+	s.awaitReload("redis", "client", s.handshakeTLS)
+	s.useRedis(c, "with the next certificates", 6)
 }
 
 // newRedisClient returns a client outside of the cluster that knows the address of one member.
-func (s *scenario) newRedisClient(endpoint string) *redis.ClusterClient {
+func (s *scenario) newRedisClient(
+	endpoint string, dial func(ctx context.Context, network, address string) (net.Conn, error),
+) *redis.ClusterClient {
 	c := redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: []string{endpoint}, Password: redisPassword, Dialer: testbed.ClientDial, ReadOnly: true,
+		Addrs: []string{endpoint}, Password: redisPassword, Dialer: dial, ReadOnly: true,
 	})
 	s.Cleanup(func() { _ = c.Close() })
 	return c
