@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -125,6 +126,26 @@ func TestCertificatesOutliveTheOperator(t *testing.T) {
 	_, meanwhile := s.awaitReachable("meanwhile")
 	for name, a := range map[string]listenersv1alpha1.IngressAddress{"before": before, "meanwhile": meanwhile} {
 		s.awaitServing(trust, a, name)
+	}
+}
+
+// TestCertificatesHaveTheTimeOfTheAPIServer, and not that of the operator's node, whose clock is an hour off: the API
+// server would reject them.
+func TestCertificatesHaveTheTimeOfTheAPIServer(t *testing.T) {
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	wrong := nodeNumber(s.operatorPod().Spec.NodeName)
+	others := slices.DeleteFunc(testbed.Nodes(), func(node int) bool { return node == wrong })
+	for name, offset := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
+		restore, err := testbed.JumpClock(s.ctx, wrong, offset)
+		s.must(err)
+		s.Cleanup(func() { _ = restore(context.Background()) })
+		pod := s.withCertificate(name, class.Name)
+		pod.Spec.NodeSelector = onNode(testbed.NodeName(others[0]))
+		s.create(pod)
+		_, a := s.awaitReachable(name)
+		s.awaitServing(s.trust(), a, name)
+		s.must(restore(s.ctx))
 	}
 }
 
