@@ -113,7 +113,7 @@ func (b *Bench) variantResult(ctx context.Context, v variant, pods []started, re
 // Service is what Kubernetes needs for the same Pods and Services without this operator, and a hostPath of a fresh
 // claim and a Service what it needs for their claims, too.
 func (b *Bench) Bursts(ctx context.Context, rounds, count int) (*result.Bursts, error) {
-	all := selectVariants(EmptyDir, EmptyDirService, HostPath, Bound, Fresh)
+	all := selectVariants(EmptyDir, EmptyDirService, HostPath, Bound, Fresh, Certified)
 	for _, v := range all {
 		b.progress.Printf("preparing %d Pods with %s", count, v.name)
 		if err := b.prepare(ctx, v, count); err != nil {
