@@ -41,6 +41,9 @@ const (
 	ReasonNoSinglePod       = "NoSinglePod"
 	ReasonInvalidHost       = "InvalidHost"
 
+	ReasonInvalidAdvertisement = "InvalidAdvertisement"
+	ReasonAddressTaken         = "AddressTaken"
+
 	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
 	ReasonNodePortsExhausted  = "NodePortsExhausted"
 
@@ -259,8 +262,14 @@ type ListenerStatus struct {
 	// +optional
 	Endpoints map[string]string `json:"endpoints,omitempty"`
 
+	// targets are the addresses that lead to the Pods, each with the address that is published in its place: whatever
+	// is in front of the cluster has to forward from there. Set only if the class advertises other addresses.
+	// +optional
+	// +listType=atomic
+	Targets []Target `json:"targets,omitempty"`
+
 	// nodePorts are the node ports of the Service, by the names of the Listener's ports. Set only if the addresses are
-	// those of nodes.
+	// those of nodes, or lead to nodes.
 	// +optional
 	// +nullable
 	NodePorts map[string]int32 `json:"nodePorts,omitempty"`

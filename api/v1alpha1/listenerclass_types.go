@@ -214,6 +214,8 @@ type LoadBalancerSharing struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.hostname) || self.serviceType != 'NodePort'",message="hostname needs serviceType LoadBalancer or ClusterIP: the address of a Pod behind node ports is that of its node"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostname) || !(has(self.route) || has(self.ingress) || has(self.gateway) || has(self.hostPort))",message="hostname names the addresses of the Service, which are not published with route, ingress, gateway or hostPort: remove hostname"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostname) || !has(self.serviceAnnotationTemplates) || !('external-dns.alpha.kubernetes.io/hostname' in self.serviceAnnotationTemplates)",message="hostname and serviceAnnotationTemplates both set the annotation external-dns.alpha.kubernetes.io/hostname: remove it from serviceAnnotationTemplates"
+// +kubebuilder:validation:XValidation:rule="!has(self.advertise) || !has(self.advertise.addressTemplate) || !self.advertise.addressTemplate.contains('{nodeName}') || self.serviceType == 'NodePort' || has(self.hostPort)",message="{nodeName} in advertise.addressTemplate needs serviceType NodePort, or hostPort: other addresses are not those of nodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.advertise) || !has(self.advertise.portTemplate) || !self.advertise.portTemplate.contains('{nodePort}') || self.serviceType != 'ClusterIP'",message="{nodePort} in advertise.portTemplate needs serviceType NodePort or LoadBalancer: other Services have no node ports"
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancer) || self.serviceType == 'LoadBalancer'",message="loadBalancer needs serviceType LoadBalancer: other Services have none"
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancer) || !has(self.serviceExternalTrafficPolicy) || self.serviceExternalTrafficPolicy != 'Local'",message="loadBalancer.sharing contradicts serviceExternalTrafficPolicy Local: the nodes that receive the traffic of the shared address have to forward it to Pods on other nodes; remove serviceExternalTrafficPolicy"
 type ListenerClassSpec struct {
@@ -374,6 +376,12 @@ type ListenerClassSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1024
 	MaxPorts *int32 `json:"maxPorts,omitempty"`
+
+	// advertise publishes other addresses, for a NAT, a proxy or a load balancer in front of the cluster that the
+	// operator does not configure. The Services and all else that exposes the Listeners stay as they are. If absent,
+	// the addresses in the cluster are published.
+	// +optional
+	Advertise *Advertise `json:"advertise,omitempty"`
 
 	// route exposes each port through an OpenShift Route of its own. The addresses are then the host names that a
 	// router has admitted. Requires serviceType ClusterIP, and a cluster that serves Routes.

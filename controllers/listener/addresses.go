@@ -15,6 +15,10 @@ type addresses struct {
 	published exposure.Exposed
 	// previous states that the published addresses are those of the previous exposure.
 	previous bool
+	// targets are the addresses that lead to the published ones, if the class advertises others. kept states that those
+	// to publish are not known or belong to another Listener, so that the status keeps what it has.
+	targets []listenersv1alpha1.Target
+	kept    bool
 }
 
 // addressesOf returns the addresses of the Listener. Those of its backend are published as soon as they are complete,

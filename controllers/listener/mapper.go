@@ -112,6 +112,7 @@ func (r *Reconciler) listenerToListeners() handler.EventHandler {
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 			add(q, r.hosts.waiting.requests(r.hosts.heldBy(client.ObjectKeyFromObject(e.Object))...))
 			r.hosts.forget(client.ObjectKeyFromObject(e.Object))
+			r.advertised.forget(e.Object.(*listenersv1alpha1.Listener))
 			add(q, r.waitingForOthers())
 		},
 	}

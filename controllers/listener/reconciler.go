@@ -65,10 +65,12 @@ type Reconciler struct {
 	ports     *sharedPorts
 	ranges    *portRanges
 	hosts     *hosts
-	services  *serviceWriter
-	objects   *objectWriter
-	reporter  *reporter
-	resync    resync
+	// advertised is what the Listeners of classes with spec.advertise have.
+	advertised *advertised
+	services   *serviceWriter
+	objects    *objectWriter
+	reporter   *reporter
+	resync     resync
 	// complete is since when the addresses of a backend, by its name, are complete while a previous exposure exists.
 	complete periods
 	// idle is since when nothing responds at the addresses of Listeners, until that is reported, after idlePeriod.
@@ -85,7 +87,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 	r.ports = &sharedPorts{Allocator: portallocator.New(portallocator.RecordedSharedPorts), client: r.Client}
 	r.ranges = &portRanges{nodePorts: r.nodePorts, sharedPorts: r.ports.Allocator, classes: map[string][]classRange{}}
 	r.reader = &reader{client: r.Client, backends: r.Backends, kinds: r.kinds, sharedPorts: r.ports, clusterDomain: r.ClusterDomain}
-	r.hosts = newHosts(r.reader)
+	r.hosts, r.advertised = newHosts(r.reader), newAdvertised(r.Client)
 	applier := apply.New(r.Client, names.FieldManagerService)
 	r.services = &serviceWriter{client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, releasing: newPeriods(c)}
 	r.objects = &objectWriter{applier: applier, kinds: r.kinds, exclusive: map[string]*exclusive{}}
@@ -123,7 +125,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 		return reconcile.Result{}, errors.Join(o.err, err)
 	}
 	unusedIn := r.leaveOutUnused(s, p, o)
-	a, idleIn := addressesOf(s, p, o), r.observeIdle(s, p, o)
+	a, idleIn := r.advertised.apply(ctx, s, p, o, addressesOf(s, p, o)), r.observeIdle(s, p, o)
 	if err := errors.Join(o.err, r.reporter.report(ctx, s, p, o, a)); err != nil || o.refusal != nil {
 		return reconcile.Result{}, err
 	}

@@ -46,6 +46,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&corev1.Service{}, r.nodePorts.Handler()).
 		WatchesRawSource(r.nodePorts.Freed()).
 		WatchesRawSource(r.ports.Freed()).
+		WatchesRawSource(r.advertised.waiting.source()).
 		Watches(&listenersv1alpha1.ListenerClass{}, r.ranges.handler())
 	watch := func(o client.Object, toListeners handler.MapFunc, changes ...predicate.Predicate) {
 		changes = append([]predicate.Predicate{predicates.NotInInitialList()}, changes...) // at the start, all Listeners are reconciled

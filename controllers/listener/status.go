@@ -96,12 +96,15 @@ func setAddresses(status *listenersv1alpha1.ListenerStatus, s *snapshot, o *outc
 	switch {
 	case s.class == nil && o.service != nil && !s.serviceTerminating(), o.service == nil && o.undecided():
 		status.NodePorts, status.IPFamilies, status.UnusedNodes = before.NodePorts, before.IPFamilies, before.UnusedNodes
-		status.IngressAddresses = append(status.IngressAddresses, before.IngressAddresses...)
+		status.IngressAddresses, status.Targets = append(status.IngressAddresses, before.IngressAddresses...), before.Targets
 	case o.refusal == nil && restoresNodePorts(s):
 		status.NodePorts, status.IPFamilies = before.NodePorts, before.IPFamilies
+	case a.kept:
+		status.NodePorts, status.IPFamilies = a.published.NodePorts, ipFamilies(s, o)
+		status.IngressAddresses, status.Targets = append(status.IngressAddresses, before.IngressAddresses...), before.Targets
 	default:
 		status.NodePorts, status.IPFamilies = a.published.NodePorts, ipFamilies(s, o)
-		status.IngressAddresses = append(status.IngressAddresses, a.published.Addresses...)
+		status.IngressAddresses, status.Targets = append(status.IngressAddresses, a.published.Addresses...), a.targets
 	}
 	status.SharedPorts = o.sharedPorts
 	status.Endpoints = endpoints(status.IngressAddresses)

@@ -15,6 +15,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/requests"
@@ -92,10 +93,21 @@ func (m *mount) entry(pod *corev1.Pod, node *corev1.Node, previous listenersv1al
 	case node != nil:
 		addresses = m.nodeAddresses(node)
 	}
-	if len(addresses) > 0 {
+	if addresses = m.advertised(addresses); len(addresses) > 0 {
 		entry.IngressAddresses = addresses
 	}
 	return entry
+}
+
+// advertised returns what the Listener has published in place of addresses that lead to the Pod alone, if it advertises
+// others: those that it was refused are published nowhere. It has those of the node of a Pod as soon as the volume
+// names the node.
+func (m *mount) advertised(addresses []listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
+	targets := m.listener.Status.Targets
+	if len(targets) == 0 && (m.class == nil || m.class.Spec.Advertise == nil) {
+		return addresses
+	}
+	return advertise.Instead(targets, addresses)
 }
 
 // nodeAddresses returns the addresses of the node of the Pod with the node ports of the Listener.
@@ -104,7 +116,7 @@ func (m *mount) nodeAddresses(node *corev1.Node) []listenersv1alpha1.IngressAddr
 		ofOthers := func(known listenersv1alpha1.IngressAddress) bool {
 			return !slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == known.Address })
 		}
-		if known := slices.DeleteFunc(slices.Clone(m.listener.Status.IngressAddresses), ofOthers); len(known) > 0 {
+		if known := slices.DeleteFunc(slices.Clone(m.listener.Status.TargetAddresses()), ofOthers); len(known) > 0 {
 			return known
 		}
 	}
@@ -123,7 +135,7 @@ func (m *mount) nodeChoice() exposure.NodeChoice {
 		return (&exposure.Listener{Listener: m.listener, Class: m.class}).NodeChoice()
 	}
 	choice := exposure.NodeChoice{Prefer: listenersv1alpha1.AddressTypeIP, Families: m.listener.Status.IPFamilies}
-	if addresses := m.listener.Status.IngressAddresses; len(addresses) > 0 {
+	if addresses := m.listener.Status.TargetAddresses(); len(addresses) > 0 {
 		choice.Prefer = addresses[0].AddressType
 	}
 	return choice
@@ -182,8 +194,9 @@ func (m *mount) statusCurrent() bool {
 const actionMount = "Mount"
 
 // waitReason returns why there is no address, or "" if the next reconcile will have one or a reason, because the
-// Listener was just created or changed, or if the Listener is a foreign one. Different reasons have different actions,
-// because the recorder only counts an event that differs from an earlier one in nothing but its text.
+// Listener was just created or changed, or does not know the node of the Pod yet, or if the Listener is a foreign one.
+// Different reasons have different actions, because the recorder only counts an event that differs from an earlier one
+// in nothing but its text.
 func (m *mount) waitReason(pod *corev1.Pod, node *corev1.Node) (action, text string) {
 	own := m.ownAddresses(pod, node)
 	switch {
@@ -196,14 +209,18 @@ func (m *mount) waitReason(pod *corev1.Pod, node *corev1.Node) (action, text str
 		return actionMount, ""
 	case own != nil && own.Message != "":
 		return actionMount + "Own", own.Message
-	case m.listener.Status.NodePorts == nil:
+	case m.listener.Status.NodePorts == nil && (own == nil || len(own.Addresses) == 0):
 		return conditionMessage(m.listener.Status.Conditions)
 	case node == nil:
 		return actionMount, "the Node of the Pod does not exist"
-	default:
-		_, problem := exposure.NodeAddresses(node, m.nodeChoice())
+	}
+	if _, problem := exposure.NodeAddresses(node, m.nodeChoice()); problem != "" {
 		return actionMount, fmt.Sprintf("node %s has %s", node.Name, problem)
 	}
+	if meta.IsStatusConditionFalse(m.listener.Status.Conditions, listenersv1alpha1.ListenerAccepted) {
+		return conditionMessage(m.listener.Status.Conditions)
+	}
+	return actionMount, "" // the Listener advertises an address for the Pod as soon as it knows of the Pod
 }
 
 // deletedListener returns what it means that the Listener of a volume that has addresses does not exist any more, or

@@ -296,7 +296,7 @@ func (r *Reconciler) entries(
 		} else if action, text := m.waitReason(pod, node); text != "" {
 			r.emitEvent(pod, m, listenersv1alpha1.ReasonWaitingForAddress, action,
 				fmt.Sprintf("Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), text))
-		} else if m.listener != nil {
+		} else if m.listener != nil && !m.statusCurrent() {
 			wait = max(wait, requests.Left(m.listener.CreationTimestamp, newListener, r.Clock.Now()))
 		}
 	}

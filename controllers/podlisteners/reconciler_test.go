@@ -127,6 +127,21 @@ func (w *world) hostPort(number int32) {
 	w.pod.Spec.Containers[0].Ports[0].HostPort = number
 }
 
+// advertise makes the class one that advertises addresses, with these targets in the status of the Listener.
+func (w *world) advertise(targets ...listenersv1alpha1.Target) {
+	w.class.Spec.Advertise = &listenersv1alpha1.Advertise{AddressTemplate: "edge.example"}
+	w.listener.Status.Targets = targets
+}
+
+// targetOf returns a target that is advertised with a port.
+func targetOf(address string, ports map[string]int32, number int32) listenersv1alpha1.Target {
+	return listenersv1alpha1.Target{Address: address, AddressType: "IP", Ports: ports, Advertised: advertisedAt(number)[0]}
+}
+
+func advertisedAt(number int32) []listenersv1alpha1.IngressAddress {
+	return []listenersv1alpha1.IngressAddress{{Address: "edge.example", AddressType: "Hostname", Ports: map[string]int32{"http": number}}}
+}
+
 // classBased makes the claim a class-based one, whose Listener does not exist.
 func (w *world) classBased() {
 	w.pv.Spec.CSI.VolumeAttributes = map[string]string{names.AnnotationListenerClass: "public"}
@@ -284,6 +299,41 @@ func TestEntriesOfPodListeners(t *testing.T) {
 				IngressAddresses:     []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: "IP", Ports: map[string]int32{"http": 8080}}},
 				PersistentVolumeName: "pvc-1", ListenerName: "web",
 			}},
+		},
+		"what is advertised in place of the address of this node": {
+			func(w *world) { w.advertise(targetOf("192.0.2.1", portMap, 1), targetOf("192.0.2.2", portMap, 2)) },
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {Scope: "Node", IngressAddresses: advertisedAt(1), PersistentVolumeName: "pvc-1", ListenerName: "web"},
+			},
+		},
+		"what is advertised in place of the host ports of this Pod": {
+			func(w *world) {
+				w.hostPort(80)
+				w.advertise(targetOf("192.0.2.1", map[string]int32{"http": 81}, 1), targetOf("192.0.2.1", map[string]int32{"http": 80}, 2))
+			},
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {Scope: "Node", IngressAddresses: advertisedAt(2), PersistentVolumeName: "pvc-1", ListenerName: "web"},
+			},
+		},
+		"what is advertised while the class does not exist": {
+			func(w *world) { w.advertise(targetOf("192.0.2.1", portMap, 1)); w.class = nil },
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {Scope: "Node", IngressAddresses: advertisedAt(1), PersistentVolumeName: "pvc-1", ListenerName: "web"},
+			},
+		},
+		"what is advertised, until the Listener has the addresses by a class that advertises none": {
+			func(w *world) { w.advertise(targetOf("192.0.2.1", portMap, 1)); w.class.Spec.Advertise = nil },
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {Scope: "Node", IngressAddresses: advertisedAt(1), PersistentVolumeName: "pvc-1", ListenerName: "web"},
+			},
+		},
+		"no address of the node if none is advertised for it": {
+			func(w *world) { w.advertise(targetOf("192.0.2.2", portMap, 2)) },
+			map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", PersistentVolumeName: "pvc-1", ListenerName: "web"}},
+		},
+		"the previous addresses while none are advertised for the node": {
+			func(w *world) { w.advertise(); w.publishedBefore(old) },
+			map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: lb, PersistentVolumeName: "pvc-1", ListenerName: "web"}},
 		},
 		"no address of other Pods for a Pod without host ports": {
 			func(w *world) { w.hostPort(0); w.listener.Status.IngressAddresses = lb },

@@ -140,9 +140,9 @@ type Placement struct {
 	Outdated []string
 }
 
-// Publishes reports whether an address is in the status of the Listener.
+// Publishes reports whether an address is in the status of the Listener, or another one is advertised in its place.
 func (l *Listener) Publishes(address string) bool {
-	return l.Status != nil && slices.ContainsFunc(l.Status.IngressAddresses, func(a listenersv1alpha1.IngressAddress) bool { return a.Address == address })
+	return slices.ContainsFunc(l.Status.TargetAddresses(), func(a listenersv1alpha1.IngressAddress) bool { return a.Address == address })
 }
 
 // Desired is an object to apply. It has apiVersion, kind, namespace and name.

@@ -22,6 +22,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/stackable"
 )
@@ -30,6 +31,8 @@ import (
 const (
 	// ListenersByClass finds Listeners by the name of their class.
 	ListenersByClass = "listener.class"
+	// ListenersByAdvertised finds Listeners by an advertised address in their status, as advertise.Endpoint writes it.
+	ListenersByAdvertised = "listener.advertised"
 	// VolumesByListener finds PersistentVolumes by the string of their Listener's key.
 	VolumesByListener = "volume.listener"
 	// VolumesByNode finds listener volumes by the node of their reservation.
@@ -61,6 +64,7 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 		extract client.IndexerFunc
 	}{
 		{&listenersv1alpha1.Listener{}, ListenersByClass, func(o client.Object) []string { return nonEmpty(o.(*listenersv1alpha1.Listener).Class()) }},
+		{&listenersv1alpha1.Listener{}, ListenersByAdvertised, listenerAdvertised},
 		{&corev1.PersistentVolume{}, VolumesByListener, VolumeListener},
 		{&corev1.PersistentVolume{}, VolumesByNode, VolumeNodes},
 		{&corev1.PersistentVolumeClaim{}, ClaimsByClass, unbound(names.AnnotationListenerClass)},
@@ -213,6 +217,18 @@ func PodListenersListeners(o client.Object) []string {
 		listeners = append(listeners, nonEmpty(l.ListenerName)...)
 	}
 	return listeners
+}
+
+func listenerAdvertised(o client.Object) []string {
+	listener := o.(*listenersv1alpha1.Listener)
+	if listener.Status == nil {
+		return nil
+	}
+	var advertised []string
+	for _, e := range advertise.Endpoints(listener, listener.Status.Targets) {
+		advertised = append(advertised, e.String())
+	}
+	return advertised
 }
 
 // ServiceHost returns the name for external-dns of a Service that a Listener controls.

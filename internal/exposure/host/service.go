@@ -17,7 +17,7 @@ func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfigu
 	templates, annotations, recorded := l.Class.Spec.ServiceAnnotationTemplates, map[string]string{}, ""
 	for _, name := range slices.Sorted(maps.Keys(templates)) {
 		path, text := "spec.serviceAnnotationTemplates["+name+"]", string(templates[name])
-		pod, refusal := podOf(l, path, text)
+		pod, refusal := PodOf(l, path, text)
 		if refusal != nil {
 			return nil, refusal
 		}
@@ -28,6 +28,11 @@ func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfigu
 		}
 		annotations[name], recorded = value, max(recorded, pod) // they are the same, or one is empty
 	}
+	pod, refusal := PodOfAdvertised(l)
+	if refusal != nil {
+		return nil, refusal
+	}
+	recorded = max(recorded, pod)
 	if l.Class.Spec.Hostname != nil {
 		hosts, refusal := ofService(l)
 		if refusal != nil {
@@ -42,6 +47,20 @@ func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfigu
 	metadata.Annotations = maps.Clone(metadata.Annotations)
 	copied.ObjectMetaApplyConfiguration = &metadata
 	return copied.WithAnnotations(annotations), nil
+}
+
+// PodOfAdvertised returns the name of the only Pod of the Listener, or "" if the addresses that the class advertises do
+// not refer to it.
+func PodOfAdvertised(l *exposure.Listener) (string, *exposure.Refusal) {
+	advertise := l.Class.Spec.Advertise
+	if advertise == nil {
+		return "", nil
+	}
+	pod, refusal := PodOf(l, "spec.advertise.addressTemplate", string(advertise.AddressTemplate))
+	if pod != "" || refusal != nil {
+		return pod, refusal
+	}
+	return PodOf(l, "spec.advertise.portTemplate", string(advertise.PortTemplate))
 }
 
 // ofService returns the name of the Service by the template of the class, which has one, under an empty port.

@@ -68,7 +68,7 @@ func (h Hosts) Annotations(class map[string]string) map[string]string {
 
 // Of returns the hosts of ports of a Listener.
 func (t Template) Of(l *exposure.Listener, ports []string) (Hosts, *exposure.Refusal) {
-	pod, refusal := podOf(l, t.Path, t.Text)
+	pod, refusal := PodOf(l, t.Path, t.Text)
 	if refusal != nil {
 		return Hosts{}, refusal
 	}
@@ -96,14 +96,14 @@ func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, *expos
 	refuse := func(reason, format string, args ...any) (string, *exposure.Refusal) {
 		return "", exposure.Refuse(reason, "%s of ListenerClass %s %s", t.Path, l.Class.Name, fmt.Sprintf(format, args...))
 	}
-	host, unknown := t.expand(l, port, pod)
-	problems := validation.IsDNS1123Subdomain(host) // expand returns no label that is too long
+	host, unknown := ExpandHost(t.Text, l, port, pod)
+	problems := validation.IsDNS1123Subdomain(host) // ExpandHost returns no label that is too long
 	ofPort := " for port " + port
 	if port == "" { // the host is that of a whole Listener
 		ofPort = ""
 	}
 	_, domain, _ := strings.Cut(t.Text, ".")
-	unambiguous := endsWithHash.MatchString(t.Text) || namespaceAlone.MatchString(t.Text) && identifiesAlone.MatchString(t.Text)
+	unambiguous := SeparatesNamespaces(t.Text) && (endsWithHash.MatchString(t.Text) || identifiesAlone.MatchString(t.Text))
 	switch {
 	case slices.Contains(unknown, "podIndex"):
 		return refuse(listenersv1alpha1.ReasonNoSinglePod, "contains {podIndex}, but the name of Pod %s does not end with a "+
@@ -125,13 +125,20 @@ func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, *expos
 	}
 }
 
-// expand returns the host of a port, and the placeholders of the template without a value.
+// SeparatesNamespaces reports whether a template of a host gives no two namespaces the same host, whatever the names of
+// their objects.
+func SeparatesNamespaces(template string) bool {
+	return endsWithHash.MatchString(template) || namespaceAlone.MatchString(template)
+}
+
+// ExpandHost returns the host of a port by a template, and the placeholders of the template without a value, as Expand
+// does.
 //
 // A value has no dots in the host, so that each placeholder stays in its DNS label. Labels that had dots or got too
 // long end with a hash of what they stand for, and so do those that look as if they did. So two labels of the same
 // part of the template differ if their values do.
-func (t Template) expand(l *exposure.Listener, port, pod string) (host string, unknown []string) {
-	labels := strings.Split(t.Text, ".")
+func ExpandHost(text string, l *exposure.Listener, port, pod string) (host string, unknown []string) {
+	labels := strings.Split(text, ".")
 	for i, label := range labels {
 		expanded, without := Expand(label, l, port, pod)
 		unknown = append(unknown, without...)
@@ -152,9 +159,7 @@ func Expand(text string, l *exposure.Listener, port, pod string) (expanded strin
 		"listener": l.Name, "port": port, "namespace": l.Namespace, "className": l.Class.Name, "podName": pod,
 		"hash": digest(l.Namespace + "/" + l.Name + "/" + port),
 	}
-	if index := ordinal.FindStringSubmatch(pod); index != nil {
-		values["podIndex"] = index[1]
-	}
+	values["podIndex"] = PodIndex(pod)
 	expanded = placeholder.ReplaceAllStringFunc(text, func(p string) string {
 		name := strings.Trim(p, "{}")
 		if values[name] == "" {
@@ -165,15 +170,23 @@ func Expand(text string, l *exposure.Listener, port, pod string) (expanded strin
 	return expanded, unknown
 }
 
+// PodIndex returns the number at the end of the name of a Pod, as in a StatefulSet, or "" if it has none.
+func PodIndex(pod string) string {
+	if index := ordinal.FindStringSubmatch(pod); index != nil {
+		return index[1]
+	}
+	return ""
+}
+
 // digest returns a hash of 64 bits.
 func digest(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])[:hashDigits]
 }
 
-// podOf returns the name of the only Pod of the Listener, or "" if a template, which is at the path in the class, does
+// PodOf returns the name of the only Pod of the Listener, or "" if a template, which is at the path in the class, does
 // not refer to it. While there is no Pod, for example because it is being replaced, the Listener's objects record it.
-func podOf(l *exposure.Listener, path, template string) (string, *exposure.Refusal) {
+func PodOf(l *exposure.Listener, path, template string) (string, *exposure.Refusal) {
 	if !ofPod.MatchString(template) {
 		return "", nil
 	}

@@ -64,7 +64,7 @@ func lastAddresses(l *exposure.Listener, node *corev1.Node) []listenersv1alpha1.
 		return nil
 	}
 	addresses, _ := exposure.NodeAddresses(node, l.NodeChoice())
-	return slices.DeleteFunc(slices.Clone(l.Status.IngressAddresses), func(last listenersv1alpha1.IngressAddress) bool {
+	return slices.DeleteFunc(slices.Clone(l.Status.TargetAddresses()), func(last listenersv1alpha1.IngressAddress) bool {
 		return !slices.ContainsFunc(addresses, func(a exposure.NodeAddress) bool { return a.Address == last.Address })
 	})
 }

@@ -1,0 +1,124 @@
+package listener_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+// advertisingClass returns the spec of a class with node ports that advertises an address and a port.
+func advertisingClass(address listenersv1alpha1.AdvertisedAddress, port listenersv1alpha1.AdvertisedPort) listenersv1alpha1.ListenerClassSpec {
+	return listenersv1alpha1.ListenerClassSpec{
+		ServiceType: listenersv1alpha1.ServiceTypeNodePort, Advertise: &listenersv1alpha1.Advertise{AddressTemplate: address, PortTemplate: port},
+	}
+}
+
+// TestAdvertisedAddressesArePublishedInPlaceOfThoseOfNodes: the Service stays as it is, the status says where to
+// forward to, and both follow the class.
+func TestAdvertisedAddressesArePublishedInPlaceOfThoseOfNodes(t *testing.T) {
+	f := newFixture(t, nil, advertisingClass("edge.example.com", "{servicePort}"))
+	node := f.createNodeAs(metav1.ObjectMeta{Name: f.key.Namespace + "-1"}, "192.0.2.1")
+	other := f.createNodeAs(metav1.ObjectMeta{Name: f.key.Namespace + "-2"}, "192.0.2.2")
+	f.createVolume(node.Name)
+	f.createListener(nil)
+	l := f.eventuallyAddresses("edge.example.com")
+	published := listenersv1alpha1.IngressAddress{Address: "edge.example.com", AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80}}
+	nodePorts := map[string]int32{"http": f.service().Spec.Ports[0].NodePort}
+	target := func(name, ip string) listenersv1alpha1.Target {
+		return listenersv1alpha1.Target{Address: ip, AddressType: listenersv1alpha1.AddressTypeIP, NodeName: name, Ports: nodePorts, Advertised: published}
+	}
+	f.Expect(l.Status.IngressAddresses).To(Equal([]listenersv1alpha1.IngressAddress{published}))
+	f.Expect(l.Status.Targets).To(Equal([]listenersv1alpha1.Target{target(node.Name, "192.0.2.1")}))
+	f.Expect(l.Status.NodePorts).To(Equal(nodePorts))
+	f.Expect(l.Status.Endpoints).To(Equal(map[string]string{"http": "edge.example.com:80"}))
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
+
+	f.createVolume(other.Name)
+	f.Eventually(func() []listenersv1alpha1.Target { return f.listener().Status.Targets }).Should(ConsistOf(target(node.Name, "192.0.2.1"), target(other.Name, "192.0.2.2")))
+	f.eventuallyAddresses("edge.example.com")
+
+	f.change(f.class, func() { f.class.Spec.Advertise.PortTemplate = "{servicePort}-80" })
+	refused := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonInvalidAdvertisement)
+	f.Expect(accepted(refused).Message).To(ContainSubstring("results in 0 for port http"))
+	f.Expect(refused.Status.IngressAddresses).To(Equal([]listenersv1alpha1.IngressAddress{published}))
+
+	f.change(f.class, func() { f.class.Spec.Advertise = nil })
+	l = f.eventuallyAddresses("192.0.2.1", "192.0.2.2")
+	f.Expect(l.Status.Targets).To(BeEmpty())
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
+	f.Expect(f.service().Spec.Ports[0].NodePort).To(Equal(nodePorts["http"]))
+}
+
+// TestNoTwoListenersAreAdvertisedAtOneAddress: the later one is refused with both names, also by a class of its own and
+// after a restart, and gets the address when the first one does not have it any more.
+func TestNoTwoListenersAreAdvertisedAtOneAddress(t *testing.T) {
+	for name, free := range map[string]func(f *fixture, first client.Object){
+		"until it is deleted": func(f *fixture, first client.Object) { f.Expect(f.client.Delete(f.t.Context(), first)).To(Succeed()) },
+		"until its class has other ones": func(f *fixture, _ client.Object) {
+			f.change(f.class, func() { f.class.Spec.Advertise.PortTemplate = "444" })
+		},
+		"until its class has none": func(f *fixture, _ client.Object) { f.change(f.class, func() { f.class.Spec.Advertise = nil }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := listenersv1alpha1.AdvertisedAddress(apiserver.Namespace(t) + ".example.com") // of no other test
+			f := newFixture(t, nil, advertisingClass(address, "443"))
+			other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: advertisingClass(address, "{servicePort}+363")}
+			f.Expect(f.client.Create(t.Context(), other)).To(Succeed())
+			first, second := f.key, client.ObjectKey{Namespace: apiserver.Namespace(t), Name: "later"}
+			node := f.createNode("192.0.2.1")
+			f.createVolume(node.Name)
+			f.createListener(nil)
+			l := f.eventuallyAddresses(string(address))
+
+			f.key = second
+			f.createVolume(node.Name)
+			f.createListener(func(l *listenersv1alpha1.Listener) { l.Spec.ClassName = &other.Name })
+			isRefused := func() {
+				t.Helper()
+				refused := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAddressTaken)
+				f.Expect(accepted(refused).Message).To(ContainSubstring("a port of Listener %s is at %s:443, which Listener %s has already", second, address, first))
+				f.Expect(refused.Status.IngressAddresses).To(BeEmpty())
+				f.Expect(refused.Status.NodePorts).NotTo(BeEmpty())
+			}
+			isRefused()
+
+			class := f.class
+			f.stop()
+			f = newFixture(t, nil, advertisingClass("unused.example.com", "")) // another process
+			f.key, f.class = second, class
+			l = f.listener()
+			f.change(l, func() { l.Spec.Ports[0].Name = "https" })
+			isRefused()
+
+			free(f, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: first.Namespace, Name: first.Name}})
+			f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
+			f.eventuallyAddresses(string(address))
+		})
+	}
+}
+
+// TestPortsOfOtherProtocolsAreNoConflict: a load balancer forwards them separately.
+func TestPortsOfOtherProtocolsAreNoConflict(t *testing.T) {
+	address := listenersv1alpha1.AdvertisedAddress(apiserver.Namespace(t) + ".example.com")
+	f := newFixture(t, nil, advertisingClass(address, "443"))
+	node := f.createNode("192.0.2.1")
+	f.createVolume(node.Name)
+	f.createListener(nil)
+	f.eventuallyAddresses(string(address))
+	f.key.Name = "quic"
+	f.createVolume(node.Name)
+	f.createListener(func(l *listenersv1alpha1.Listener) { l.Spec.Ports[0].Protocol = ptr.To(corev1.ProtocolUDP) })
+	f.eventuallyAddresses(string(address))
+}
+
+func accepted(l *listenersv1alpha1.Listener) metav1.Condition {
+	return *meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerAccepted)
+}
