@@ -158,6 +158,7 @@ var reasons = sets.New(
 	listenersv1alpha1.ReasonNotServed, listenersv1alpha1.ReasonForeignRoute, listenersv1alpha1.ReasonForeignIngress,
 	listenersv1alpha1.ReasonIngressRejected, listenersv1alpha1.ReasonRouteRejected,
 	listenersv1alpha1.ReasonNoRoutablePorts, listenersv1alpha1.ReasonNoSinglePod, listenersv1alpha1.ReasonInvalidHost,
+	listenersv1alpha1.ReasonInvalidAdvertisement, listenersv1alpha1.ReasonAddressTaken,
 	listenersv1alpha1.ReasonNamespaceNotAllowed, listenersv1alpha1.ReasonNodePortsExhausted,
 	listenersv1alpha1.ReasonSharedPortsExhausted, listenersv1alpha1.ReasonPortLimitReached,
 	listenersv1alpha1.ReasonForeignGatewayRoute, listenersv1alpha1.ReasonGatewayRouteRejected,

@@ -1265,6 +1265,10 @@ func TestPodGetsAnEventWithTheReasonOfAMissingAddress(t *testing.T) {
 		}, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: no load balancer for Service web`},
 		"no host port": {func(w *world) { w.hostPort(0) }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: ` +
 			`Pod shop/web-0 declares no hostPort for "http" (8080/TCP); set hostPort in the ports of its containers, or hostNetwork: true`},
+		"advertised address of another Listener": {func(w *world) {
+			w.advertise()
+			w.listener.Status.Conditions = []metav1.Condition{{Type: "Accepted", Status: "False", Reason: "AddressTaken", Message: "a port is at edge.example:1"}}
+		}, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: a port is at edge.example:1`},
 		"message that is too long for an event": {func(w *world) {
 			w.listener.Status.NodePorts = nil
 			w.listener.Status.Conditions = []metav1.Condition{{Type: "Accepted", Status: "False", Message: strings.Repeat("a", 5000)}}
@@ -1281,6 +1285,28 @@ func TestPodGetsAnEventWithTheReasonOfAMissingAddress(t *testing.T) {
 				}
 			default:
 				t.Error("no event")
+			}
+		})
+	}
+}
+
+// A Listener advertises an address for a node when it knows of a Pod there. So a new Pod is published without one, and
+// without a warning.
+func TestAPodIsKnownBeforeAnAddressIsAdvertisedForIt(t *testing.T) {
+	for name, change := range map[string]func(*world){"node ports": func(*world) {}, "host ports": func(w *world) { w.hostPort(80) }} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			change(w)
+			w.advertise()
+			w.listener.CreationTimestamp = metav1.Now()
+			w.listener.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "WaitingForPods", Message: "no Pod"}}
+			c, recorded := w.mustRun(t)
+			want := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", PersistentVolumeName: "pvc-1", ListenerName: "web"}}
+			if diff := cmp.Diff(want, published(t, c).Listeners); diff != "" {
+				t.Errorf("listeners (-want +got):\n%s", diff)
+			}
+			if len(recorded) > 0 {
+				t.Errorf("unexpected event: %s", <-recorded)
 			}
 		})
 	}

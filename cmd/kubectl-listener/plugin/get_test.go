@@ -64,7 +64,7 @@ func TestGetListsEveryAddressOfEveryReplica(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(out).To(MatchJSON(`{"listeners": [{
 		"namespace": "` + w.namespace + `", "name": "web", "class": "` + class + `", "reason": "AddressesAssigned",
-		"addresses": [{"address": "203.0.113.7", "addressType": "IP", "ports": {"http": 31337}}],
+		"addresses": [{"address": "203.0.113.7", "addressType": "IP", "ports": {"http": 31337}}], "advertised": [],
 		"replicas": [{"pod": "web-0", "node": "` + node + `", "volume": "listener", "scope": "Node", "addresses": [
 			{"address": "203.0.113.7", "addressType": "IP", "ports": {"http": 31337}},
 			{"address": "2001:db8::7", "addressType": "IP", "ports": {"admin": 31338, "http": 31337}}]}]}]}`))

@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -223,7 +222,7 @@ type Endpoint struct {
 
 // String returns the form that messages contain, such as kafka.example.com:9000. The protocol is left out for TCP.
 func (e Endpoint) String() string {
-	text := net.JoinHostPort(e.Address, strconv.Itoa(int(e.Port)))
+	text := hostPort(e.Address, e.Port)
 	if e.Protocol != corev1.ProtocolTCP {
 		text += "/" + string(e.Protocol)
 	}

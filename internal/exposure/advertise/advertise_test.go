@@ -188,3 +188,30 @@ func TestAPodGetsWhatIsPublishedForItsOwnAddress(t *testing.T) {
 		t.Errorf("addresses (-want +got):\n%s", diff)
 	}
 }
+
+// TestForwardsSayWhereToForwardTo: what several nodes have is one address with several targets.
+func TestForwardsSayWhereToForwardTo(t *testing.T) {
+	l := newListener("", "").Listener
+	if got := advertise.Forwards(l); len(got) != 0 {
+		t.Errorf("%v without a status", got)
+	}
+	published := address{Address: "kafka.example.com", AddressType: hostname, Ports: ports{"kafka": 9002, "log": 514}}
+	l.Status = &listenersv1alpha1.ListenerStatus{Targets: []target{
+		{Address: "10.0.0.1", NodeName: "node-1", Ports: ports{"kafka": 30092, "log": 30514}, Advertised: published},
+		{Address: "2001:db8::1", Ports: ports{"kafka": 30092}, Advertised: published},
+		{Address: "10.0.0.1", NodeName: "node-1", Ports: ports{"kafka": 30092}, Advertised: published},
+	}}
+	want := []advertise.Forward{
+		{Name: "kafka", Protocol: "TCP", Address: "kafka.example.com", Port: 9002, Targets: []advertise.Destination{
+			{Address: "10.0.0.1", Port: 30092, Node: "node-1"}, {Address: "2001:db8::1", Port: 30092},
+		}},
+		{Name: "log", Protocol: "UDP", Address: "kafka.example.com", Port: 514, Targets: []advertise.Destination{{Address: "10.0.0.1", Port: 30514, Node: "node-1"}}},
+	}
+	got := advertise.Forwards(l)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("forwards (-want +got):\n%s", diff)
+	}
+	if text := got[0].HostPort() + " " + got[0].Targets[0].String() + " " + got[0].Targets[1].String(); text != "kafka.example.com:9002 10.0.0.1:30092 (node-1) [2001:db8::1]:30092" {
+		t.Errorf("text %q", text)
+	}
+}

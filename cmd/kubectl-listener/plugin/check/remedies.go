@@ -64,6 +64,8 @@ func remedies() map[string]string {
 		listenersv1alpha1.ReasonNoRoutablePorts:            "Name another class: it exposes none of these ports.",
 		listenersv1alpha1.ReasonNoSinglePod:                "Give each Pod a claim of its own, or name another class.",
 		listenersv1alpha1.ReasonInvalidHost:                "Rename the Listener if another one has its host, or ask an administrator to correct the template of hosts in the class.",
+		listenersv1alpha1.ReasonInvalidAdvertisement:       "Ask an administrator to correct spec.advertise of the class, as the message says: docs/advertise.md",
+		listenersv1alpha1.ReasonAddressTaken:               "Name another class, or ask an administrator to give one of the two Listeners another address or port: docs/advertise.md",
 		listenersv1alpha1.ReasonNamespaceNotAllowed:        "Name another class, or ask an administrator to add the namespace to spec.allowedNamespaces of the class.",
 		listenersv1alpha1.ReasonSharedPortsExhausted:       "Ask an administrator to extend spec.loadBalancer.sharing.portRange of the class, or delete Listeners.",
 		listenersv1alpha1.ReasonPortLimitReached:           "Delete Listeners of the namespace, or ask an administrator to raise maxPortsPerNamespace of the class.",

@@ -26,6 +26,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
 )
 
 // DefaultTimeout is how long one connection may take.
@@ -124,6 +125,9 @@ func Try(ctx context.Context, x *check.Examination, o client.Object, how Options
 			continue
 		}
 		e := &endpoints[i]
+		if e.target != "" {
+			continue // what is in front of the cluster has to respond
+		}
 		remedy, known := remedies[e.listener]
 		if !known {
 			remedy = remedyForSilence(ctx, x, e.object, e.listener)
@@ -201,9 +205,11 @@ func why(o client.Object) string {
 	return fmt.Sprintf("kubectl listener why %s/%s --namespace %s", kind, o.GetName(), o.GetNamespace())
 }
 
-// endpoint is an address of a Listener with the number of a port, and that port.
+// endpoint is an address of a Listener with the number of a port, and that port. target is where whatever is there has
+// to forward connections to, if the class advertises the address, and otherwise empty.
 type endpoint struct {
 	address, port string
+	target        string
 	protocol      corev1.Protocol
 	listener      *listenersv1alpha1.Listener
 	// object is the Pod or the Listener whose address it is.
@@ -246,9 +252,14 @@ func appendEndpoints(
 	for _, p := range listener.Spec.Ports {
 		protocols[p.Name] = ptr.Deref(p.Protocol, corev1.ProtocolTCP)
 	}
+	targets := map[[2]string]string{}
+	for _, f := range advertise.Forwards(listener) {
+		targets[[2]string{f.HostPort(), f.Name}] = f.Targets[0].String()
+	}
 	for _, a := range addresses {
 		for _, name := range slices.Sorted(maps.Keys(a.Ports)) {
-			list = append(list, endpoint{net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports[name]))), name, protocols[name], listener, o})
+			address := net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports[name])))
+			list = append(list, endpoint{address, name, targets[[2]string{address, name}], protocols[name], listener, o})
 		}
 	}
 	return list
@@ -264,6 +275,10 @@ func (e *endpoint) dial(ctx context.Context, how Options) (f check.Finding, sile
 	connection, err := (&net.Dialer{Timeout: how.Timeout}).DialContext(ctx, "tcp", e.address)
 	if err != nil {
 		remedy, silent := remedyForDial(err, e.object)
+		if e.target != "" {
+			remedy = fmt.Sprintf("The class advertises this address, and the operator does not know what is there. See that it forwards to %s, and is reached from where "+
+				"you are: docs/advertise.md", e.target)
+		}
 		return f.Failed("", fmt.Sprintf("port %s: %v", e.port, err), remedy), silent
 	}
 	defer func() { _ = connection.Close() }()

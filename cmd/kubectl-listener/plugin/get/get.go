@@ -20,6 +20,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
 	"github.com/listener-operator/listener-operator/internal/message"
 )
 
@@ -48,6 +49,9 @@ func NewCommand(e *command.Environment) *cobra.Command {
 Each line is one address with one port. Below a Listener are the Pods that mount it, each with the addresses that lead
 to that Pod, as its files have them. A Listener without Pods has the addresses that are reserved for it. NAME is the
 name of a Listener. Without names, all Listeners of the namespace are listed.
+
+With --output json or yaml, each Listener also has, as "advertised", what has to be configured in front of the cluster
+if its class advertises other addresses: docs/advertise.md
 
 With --endpoints, the output is the list of servers that clients want: host:port of one port of all these Listeners,
 separated by commas.`,
@@ -133,6 +137,8 @@ type listenerAddresses struct {
 	Reason string `json:"reason,omitempty"`
 	// Addresses are those of the Listener as a whole.
 	Addresses []listenersv1alpha1.IngressAddress `json:"addresses"`
+	// Advertised is where to forward what clients send to Addresses, if the class advertises these.
+	Advertised []advertise.Forward `json:"advertised"`
 	// Replicas are the Pods that mount the Listener.
 	Replicas []replica `json:"replicas"`
 }
@@ -166,8 +172,9 @@ func (o *getOptions) observe(ctx context.Context, c client.Reader, which *client
 		status := ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{})
 		listeners = append(listeners, listenerAddresses{
 			Namespace: l.Namespace, Name: l.Name, Class: l.Class(), Reason: status.Summary.Reason,
-			Addresses: append([]listenersv1alpha1.IngressAddress{}, status.IngressAddresses...),
-			Replicas:  append([]replica{}, replicas[client.ObjectKeyFromObject(l)]...),
+			Addresses:  append([]listenersv1alpha1.IngressAddress{}, status.IngressAddresses...),
+			Advertised: advertise.Forwards(l),
+			Replicas:   append([]replica{}, replicas[client.ObjectKeyFromObject(l)]...),
 		})
 	}
 	slices.SortFunc(listeners, func(a, b listenerAddresses) int {

@@ -19,6 +19,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
@@ -29,6 +30,7 @@ func (w *walk) listener(ctx context.Context, listener *listenersv1alpha1.Listene
 	w.Add(listenerFinding(listener))
 	class := w.class(ctx, listener)
 	service := w.service(ctx, listener)
+	w.advertised(listener)
 	if class != nil {
 		w.exposures(ctx, listener, class)
 	}
@@ -138,6 +140,19 @@ func (w *walk) service(ctx context.Context, listener *listenersv1alpha1.Listener
 	}
 	w.Add(okUnless(f, listener, "%s, %s", service.Spec.Type, portsOf(service)))
 	return service
+}
+
+// advertised names the addresses that are advertised for a Listener, and where they have to lead. Nothing shows whether
+// they do.
+func (w *walk) advertised(listener *listenersv1alpha1.Listener) {
+	for _, f := range advertise.Forwards(listener) {
+		var targets []string
+		for _, t := range f.Targets {
+			targets = append(targets, t.String())
+		}
+		w.Add(check.Finding{Kind: "Address", Name: f.HostPort()}.Warning("", fmt.Sprintf("is advertised for port %s: what is there, which the operator does not know, "+
+			"has to forward to %s", f.Name, columns.Names(targets))))
+	}
 }
 
 // okUnless returns that an object is as it should be, unless the Listener says that it waits for it.
