@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,13 +21,19 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
+// buildPlugin builds the plugin in a directory, beside kubectl.
+func (s *scenario) buildPlugin(dir string) {
+	s.Helper()
+	s.must(tools.BuildLocal(s.ctx, "cmd/kubectl-listener", dir, "."))
+	s.must(os.Symlink(testbed.Kubectl(), filepath.Join(dir, "kubectl")))
+}
+
 // plugin builds the plugin, and returns a function that runs kubectl with it. That returns all output and the exit
 // status.
 func (s *scenario) plugin() func(args ...string) (string, int) {
 	s.Helper()
 	bin := s.TempDir()
-	s.must(tools.BuildLocal(s.ctx, "cmd/kubectl-listener", bin, "."))
-	s.must(os.Symlink(testbed.Kubectl(), bin+"/kubectl"))
+	s.buildPlugin(bin)
 	complete, err := os.ReadFile("../../cmd/kubectl-listener/kubectl_complete-listener")
 	s.must(err)
 	s.must(os.WriteFile(bin+"/kubectl_complete-listener", complete, 0o700)) //nolint:gosec // a program
