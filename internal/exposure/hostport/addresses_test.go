@@ -185,6 +185,14 @@ func TestListenerHasTheAddressesOfItsPods(t *testing.T) {
 			status: &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{at("10.0.0.1", 100), at("10.0.0.2", 300)}},
 			want:   []listenersv1alpha1.IngressAddress{at("10.0.0.1", 100), at("10.0.0.2", 200)},
 		},
+		"a node keeps its address while its Pod is replaced, also if others are advertised": {
+			nodes: []*corev1.Node{a, b}, pods: []*corev1.Pod{web("web-1", "b", 200)},
+			status: &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{at("198.51.100.1", 443)}, Targets: []listenersv1alpha1.Target{
+				{Address: "10.0.0.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: at("10.0.0.1", 100).Ports},
+				{Address: "10.0.0.2", AddressType: listenersv1alpha1.AddressTypeIP, Ports: at("10.0.0.2", 300).Ports},
+			}},
+			want: []listenersv1alpha1.IngressAddress{at("10.0.0.1", 100), at("10.0.0.2", 200)},
+		},
 		"node ports of an earlier class are not kept": {
 			nodes: []*corev1.Node{a},
 			status: &listenersv1alpha1.ListenerStatus{
