@@ -26,6 +26,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -171,10 +172,17 @@ func TestGatherLeavesSecretsInTheCluster(t *testing.T) {
 			t.Errorf("%s:\n%s", name, content)
 		}
 	}
+	discovered := 0
 	for _, path := range read {
+		if path == "/apis" {
+			discovered++
+		}
 		if strings.Contains(path, "/secrets") || strings.Contains(path, "/configmaps") {
 			t.Errorf("it reads %s", path)
 		}
+	}
+	if discovered != 2 { // once for the result, and once for its client
+		t.Errorf("it reads %d times what the cluster serves", discovered)
 	}
 	namespace := "namespaces/" + w.namespace
 	for name, want := range map[string]string{
@@ -194,6 +202,99 @@ func TestGatherLeavesSecretsInTheCluster(t *testing.T) {
 		if !strings.Contains(found[name], want) {
 			t.Errorf("%s lacks %q:\n%s", name, want, found[name])
 		}
+	}
+}
+
+// TestGatherTakesWhatOLMHasAboutTheOperator: of both generations, also under another name of the package, but nothing
+// of other operators, and no manifests, because a bundle may have Secrets.
+func TestGatherTakesWhatOLMHasAboutTheOperator(t *testing.T) {
+	w := newWorld(t)
+	crds.Install(t, w.Client, crds.Administrators()...)
+	defer crds.Remove(t, w.Client, crds.Administrators()...)
+	deployment := ownDeployment(w.namespace)
+	deployment.Labels = map[string]string{"olm.operatorframework.io/owner-name": "renamed"}
+	w.create(t, deployment)
+	object := func(kind, name, spec string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte("{spec: "+spec+"}"), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		o.SetAPIVersion(map[string]string{
+			"ClusterExtension": "olm.operatorframework.io/v1", "OperatorGroup": "operators.coreos.com/v1",
+		}[kind])
+		if o.GetAPIVersion() == "" {
+			o.SetAPIVersion("operators.coreos.com/v1alpha1")
+		}
+		o.SetKind(kind)
+		o.SetName(name)
+		if kind != "ClusterExtension" {
+			o.SetNamespace(w.namespace)
+		}
+		return o
+	}
+	version := func(name, owned string) *unstructured.Unstructured {
+		return object("ClusterServiceVersion", name, `{displayName: a, icon: [{base64data: "`+stubborn+`", mediatype: image/png}],
+			customresourcedefinitions: {owned: [{name: `+owned+`, kind: A, version: v1}]},
+			install: {strategy: deployment, spec: {deployments: [{name: a, spec: {selector: {}, template: {
+				spec: {containers: [{name: a, env: [{name: LITERAL_NAME, value: `+stubborn+`}]}]}}}}]}}}`)
+	}
+	subscription := func(name, pkg, installed string) *unstructured.Unstructured {
+		o := object("Subscription", name, "{name: "+pkg+", source: a, sourceNamespace: olm, config: {env: [{name: A, value: "+stubborn+"}]}}")
+		w.create(t, o)
+		o.Object["status"] = map[string]any{"installedCSV": installed, "lastUpdated": "2026-11-01T10:00:00Z"}
+		w.updateStatus(t, o)
+		return o
+	}
+	plan := func(name string, owner *unstructured.Unstructured) {
+		o := object("InstallPlan", name, "{approval: Manual, approved: false, clusterServiceVersionNames: [a]}")
+		o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(owner, owner.GroupVersionKind())})
+		w.create(t, o)
+		o.Object["status"] = map[string]any{
+			"phase": "RequiresApproval", "catalogSources": []any{}, "plan": []any{map[string]any{"resolving": "a", "status": "Unknown", "resource": map[string]any{
+				"group": "", "version": "v1", "kind": "Secret", "name": "visible-name", "sourceName": "a", "sourceNamespace": "olm", "manifest": stubborn,
+			}}},
+		}
+		w.updateStatus(t, o)
+	}
+	const configuration = "listeneroperators.listener-operator.dev"
+	copied := version("copied.v1.0.0", configuration)
+	copied.SetLabels(map[string]string{"olm.copiedFrom": "elsewhere"})
+	extension := func(name, pkg string) *unstructured.Unstructured {
+		return object("ClusterExtension", name, "{namespace: a, source: {sourceType: Catalog, catalog: {packageName: "+pkg+"}}}")
+	}
+	for _, o := range []*unstructured.Unstructured{
+		version("own.v1.0.0", configuration), version("another.v1.0.0", "things.example.com"), copied,
+		object("OperatorGroup", "own", "{}"), extension("own", "listener-operator"), extension("renamed", "a-listener-operator"), extension("another", "another"),
+	} {
+		w.create(t, o)
+	}
+	plan("own", subscription("own", "listener-operator", ""))
+	subscription("renamed", "a-listener-operator", "own.v1.0.0")
+	plan("another", subscription("another", "another", "another.v1.0.0"))
+
+	dir, out, err := gatherInto(t, apiserver.Config(t))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var got []string
+	for name, content := range files(t, dir) {
+		if strings.Contains(content, stubborn) {
+			t.Errorf("%s:\n%s", name, content)
+		}
+		if strings.Contains(name, "/operators.coreos.com/") || strings.Contains(name, "/olm.operatorframework.io/") {
+			got = append(got, filepath.Base(filepath.Dir(name))+" "+filepath.Base(name))
+		}
+		if strings.HasSuffix(name, "installplans/own.yaml") && !strings.Contains(content, "visible-name") {
+			t.Errorf("%s:\n%s", name, content)
+		}
+	}
+	slices.Sort(got)
+	want := []string{
+		"clusterextensions own.yaml", "clusterextensions renamed.yaml", "clusterserviceversions own.v1.0.0.yaml", "installplans own.yaml",
+		"operatorgroups own.yaml", "subscriptions own.yaml", "subscriptions renamed.yaml",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("gathered are\n%s, want\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
@@ -434,32 +535,37 @@ func gatherHealthy(t *testing.T, i *installed) {
 			i.agent.Status = *status
 			i.updateStatus(t, i.agent)
 		}()
-		endless := via(t, config, func(w http.ResponseWriter, r *http.Request) bool {
+		long := via(t, config, func(w http.ResponseWriter, r *http.Request) bool {
 			if !strings.HasSuffix(r.URL.Path, "/pods/"+i.agent.Name+"/log") {
 				return false
 			}
 			q := r.URL.Query()
-			if q.Get("tailLines") == "" || q.Get("limitBytes") == "" || q.Get("container") != "node-agent" || q.Get("sinceTime") != "2026-11-01T10:00:00Z" {
+			if q.Get("tailLines") == "" || q.Get("limitBytes") != "" || q.Get("container") != "node-agent" || q.Get("sinceTime") != "2026-11-01T10:00:00Z" {
 				t.Errorf("the request is %s", r.URL)
 			}
 			if q.Get("previous") == "true" {
 				fmt.Fprintln(w, "the last words")
 				return true
 			}
-			for _, err := io.WriteString(w, "line\n"); err == nil; _, err = w.Write(bytes.Repeat([]byte("line\n"), 1000)) {
-				continue
+			for range 10 {
+				_, _ = w.Write(bytes.Repeat([]byte("a line\n"), 200_000))
 			}
+			fmt.Fprintln(w, "the newest line")
 			return true
 		})
-		dir, out, err := gatherInto(t, endless, "--since-time", "2026-11-01T12:00:00+02:00")
-		if err != nil || !strings.Contains(out, "? log current of container node-agent of Pod listener-operator/"+i.agent.Name+": its last 10000 lines have more than") {
+		dir, out, err := gatherInto(t, long, "--since-time", "2026-11-01T12:00:00+02:00")
+		if err != nil || !strings.Contains(out, "? log current of container node-agent of Pod listener-operator/"+i.agent.Name+": its last 10000 lines have more than 4194304 bytes, and their beginning is left out") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
 		logs := files(t, dir)
 		maps.DeleteFunc(logs, func(name, _ string) bool { return !strings.HasSuffix(name, ".log") })
 		path := "namespaces/" + operators + "/pods/" + i.agent.Name + "/node-agent/node-agent/logs/"
-		if n := len(logs[path+"current.log"]); n != 4<<20 || logs[path+"previous.log"] != "the last words\n" || len(logs) != 2 {
+		current := logs[path+"current.log"]
+		if n := len(current); n > 4<<20 || n < 4<<20-len("a line\n") || logs[path+"previous.log"] != "the last words\n" || len(logs) != 2 {
 			t.Errorf("%d bytes, and %q; %v", n, logs[path+"previous.log"], slices.Sorted(maps.Keys(logs)))
+		}
+		if !strings.HasPrefix(current, "a line\n") || !strings.HasSuffix(current, "\nthe newest line\n") {
+			t.Errorf("the log begins with %.20q and ends with %q", current, current[max(0, len(current)-20):])
 		}
 	})
 }

@@ -20,12 +20,14 @@ var (
 )
 
 // fields are the fields that are removed wherever they are in an object of any kind: the value of an environment
-// variable, what a container said when it ended, the key of a Route, and the parameters of a driver's StorageClass. Of
-// a Pod of users, so is what it runs, and what it gives to drivers.
+// variable, what a container said when it ended, the key of a Route, what an InstallPlan creates, of which a Secret may
+// be a part, and the parameters of a driver's StorageClass. Of a Pod of users, so is what it runs, and what it gives to
+// drivers.
 var fields = map[string][]string{
 	"env":        {"value"},
 	"terminated": {"message"},
 	"tls":        {"key", "certificate", "caCertificate", "destinationCACertificate"},
+	"resource":   {"manifest"},
 	"":           {"parameters", "httpHeaders"},
 	"users' Pod": {"parameters", "httpHeaders", "command", "args", "exec", "volumeAttributes", "options"},
 }
@@ -34,6 +36,7 @@ var fields = map[string][]string{
 func (g *gatherer) clean(o *unstructured.Unstructured) {
 	o.SetManagedFields(nil)
 	unstructured.RemoveNestedField(o.Object, "status", "images") // of Nodes, and long
+	unstructured.RemoveNestedField(o.Object, "spec", "icon")     // of ClusterServiceVersions
 	everywhere := fields[""]
 	switch {
 	case o.GetKind() == "CustomResourceDefinition":

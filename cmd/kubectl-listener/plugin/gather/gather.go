@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -92,18 +91,22 @@ type gatherer struct {
 	size, logs int
 
 	// What was found in lists, on which later ones depend.
-	operators sets.Set[string]               // namespaces of operators
-	claims    sets.Set[types.NamespacedName] // claims for listener volumes
-	services  sets.Set[types.NamespacedName] // Services of Listeners
-	roles     sets.Set[string]               // roles of operators and node agents
-	uids      sets.Set[types.UID]            // of all objects
-	own       []*corev1.Pod                  // Pods of operators and node agents
+	operators  sets.Set[string]               // namespaces of operators
+	extensions sets.Set[string]               // ClusterExtensions of operators
+	versions   sets.Set[types.NamespacedName] // ClusterServiceVersions of operators
+	subscribed sets.Set[string]               // namespaces of Subscriptions to operators
+	claims     sets.Set[types.NamespacedName] // claims for listener volumes
+	services   sets.Set[types.NamespacedName] // Services of Listeners
+	roles      sets.Set[string]               // roles of operators and node agents
+	uids       sets.Set[types.UID]            // of all objects
+	own        []*corev1.Pod                  // Pods of operators and node agents
 }
 
 // gather gathers, and writes the result to a directory or an archive. Logs begin at a time, or if it is zero, anywhere.
 func gather(ctx context.Context, e *command.Environment, output string, logsFrom time.Time) error {
 	g := &gatherer{
-		Environment: e, logsFrom: logsFrom, operators: sets.New[string](), claims: sets.New[types.NamespacedName](), services: sets.New[types.NamespacedName](),
+		Environment: e, logsFrom: logsFrom, operators: sets.New[string](), extensions: sets.New[string](), versions: sets.New[types.NamespacedName](),
+		subscribed: sets.New[string](), claims: sets.New[types.NamespacedName](), services: sets.New[types.NamespacedName](),
 		roles: sets.New[string](), uids: sets.New[types.UID](),
 	}
 	if err := g.connect(); err != nil {
@@ -148,12 +151,13 @@ func (g *gatherer) collect(ctx context.Context) error {
 		return fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	g.index.Plugin, g.index.Server = version.Version, server.GitVersion
-	if _, _, err := g.api.ServerGroupsAndResources(); err != nil {
-		g.miss("some of what the cluster serves", err)
-	}
-	resources, err := restmapper.GetAPIGroupResources(g.api)
+	served := &served{DiscoveryInterfaceWithContext: g.api}
+	resources, err := restmapper.GetAPIGroupResourcesWithContext(ctx, served)
 	if err != nil {
 		return fmt.Errorf("reading what the cluster serves: %w", err)
+	}
+	if served.err != nil {
+		g.miss("some of what the cluster serves", served.err)
 	}
 	for _, l := range g.lists() {
 		g.list(ctx, l)
@@ -167,6 +171,17 @@ func (g *gatherer) collect(ctx context.Context) error {
 		g.writeYAML(gathered.ResourcesFile, resources),
 		g.writeYAML(gathered.IndexFile, &g.index), // at last, because only a complete result has one
 	)
+}
+
+// served reads what the cluster serves, and remembers why a part of it could not be read, which restmapper ignores.
+type served struct {
+	discovery.DiscoveryInterfaceWithContext
+	err error
+}
+
+func (s *served) ServerGroupsAndResourcesWithContext(ctx context.Context) (groups []*metav1.APIGroup, resources []*metav1.APIResourceList, err error) {
+	groups, resources, s.err = s.DiscoveryInterfaceWithContext.ServerGroupsAndResourcesWithContext(ctx)
+	return groups, resources, s.err
 }
 
 // miss records what could not be gathered.
@@ -252,7 +267,7 @@ func (g *gatherer) log(ctx context.Context, pod *corev1.Pod, l log) error {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	o := &corev1.PodLogOptions{
-		Container: l.container, Previous: l.previous, Timestamps: true, TailLines: ptr.To(int64(maxLines)), LimitBytes: ptr.To(int64(maxLog)),
+		Container: l.container, Previous: l.previous, Timestamps: true, TailLines: ptr.To(int64(maxLines)), // LimitBytes would cut the end
 	}
 	if !g.logsFrom.IsZero() {
 		o.SinceTime = &metav1.Time{Time: g.logsFrom}
@@ -262,10 +277,10 @@ func (g *gatherer) log(ctx context.Context, pod *corev1.Pod, l log) error {
 		return err
 	}
 	defer stream.Close()
-	content, err := io.ReadAll(io.LimitReader(stream, maxLog))
+	content, complete, err := end(stream, maxLog)
 	g.logs += len(content)
-	if len(content) == maxLog {
-		err = errors.Join(err, fmt.Errorf("its last %d lines have more than %d bytes, and their end is left out", maxLines, maxLog))
+	if !complete {
+		err = errors.Join(err, fmt.Errorf("its last %d lines have more than %d bytes, and their beginning is left out", maxLines, maxLog))
 	}
 	return errors.Join(err, g.write(l.path(pod), content))
 }

@@ -69,6 +69,7 @@ func (g *gatherer) lists() []list {
 		{GroupVersionKind: listenersv1alpha1.GroupVersion.WithKind("PodListeners")},
 		{GroupVersionKind: operatorv1alpha1.GroupVersion.WithKind("ListenerOperator")},
 	}
+	lists = append(lists, g.olmLists()...)
 	for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
 		lists = append(lists, list{GroupVersionKind: admissionregistrationv1.SchemeGroupVersion.WithKind(kind), keep: isNamedLikeOperator})
 	}
@@ -95,9 +96,12 @@ func (g *gatherer) lists() []list {
 // labelName is the label whose value is the operator's name.
 const labelName = "app.kubernetes.io/name"
 
-// operator remembers the namespace of an operator.
+// operator remembers the namespace of an operator, and the ClusterExtension that has installed it.
 func (g *gatherer) operator(o *unstructured.Unstructured) bool {
 	g.operators.Insert(o.GetNamespace())
+	if extension := o.GetLabels()[labelExtension]; extension != "" {
+		g.extensions.Insert(extension)
+	}
 	return true
 }
 

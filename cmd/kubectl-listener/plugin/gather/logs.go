@@ -1,7 +1,10 @@
 package gather
 
 import (
+	"bytes"
 	"cmp"
+	"errors"
+	"io"
 	"path"
 	"slices"
 
@@ -46,4 +49,30 @@ func (g *gatherer) sortOwn() {
 		}
 	}
 	slices.SortStableFunc(g.own, func(a, b *corev1.Pod) int { return cmp.Compare(rank(a), rank(b)) })
+}
+
+// end returns the end of a stream, of at most this number of bytes and from the beginning of a line, and whether that
+// is everything. If reading fails, it is the end of what was read.
+func end(stream io.Reader, most int) (content []byte, complete bool, err error) {
+	complete = true
+	keep := func(most int) {
+		if left := len(content) - most; left > 0 {
+			content, complete = content[:copy(content, content[left:])], false
+		}
+	}
+	for buffer := make([]byte, 64<<10); err == nil; {
+		var n int
+		n, err = stream.Read(buffer)
+		if content = append(content, buffer[:n]...); len(content) > 2*most {
+			keep(most)
+		}
+	}
+	keep(most)
+	if line := bytes.IndexByte(content, '\n') + 1; !complete && line < len(content) {
+		content = content[line:]
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return content, complete, err
 }
