@@ -58,7 +58,11 @@ func admittedHosts(l *exposure.Listener, route *routev1.Route, ingresses []route
 	for _, ingress := range ingresses {
 		switch condition, host := admittedCondition(ingress), ingress.Host; {
 		case condition.Status == corev1.ConditionFalse:
-			rejections = append(rejections, fmt.Sprintf("is rejected by router %q: %s: %s", ingress.RouterName, condition.Reason, condition.Message))
+			text := fmt.Sprintf("is rejected by router %q: %s: %s", ingress.RouterName, condition.Reason, condition.Message)
+			if remedy := certificateRemedy(route, condition.Reason); remedy != "" {
+				text += "; " + remedy
+			}
+			rejections = append(rejections, text)
 		case condition.Status != corev1.ConditionTrue, host == "", slices.Contains(hosts, host):
 		case !address.IsHostname(host):
 			rejections = append(rejections, fmt.Sprintf("is admitted by router %q for %q, which is not a host name", ingress.RouterName, host))
@@ -89,19 +93,28 @@ func isChosen(l *exposure.Listener, route *routev1.Route, host string) bool {
 	}
 }
 
-// certificateReasons are the reasons for which a router rejects a Route because of the Secret with its certificate: the
-// Secret, or its content, is not valid.
-var certificateReasons = []string{"ExternalCertificateValidationFailed", "ExtendedValidationFailed"}
+// certificateRemedy returns what to do if a router rejects a Route for this reason because of the Secret that the Route
+// refers to, or "" if it rejects it for something else. The reasons that begin with ExternalCertificate are about the
+// Secret itself, such as its deletion, and the other one is about its content.
+func certificateRemedy(route *routev1.Route, reason string) string {
+	switch {
+	case route.Spec.TLS == nil || route.Spec.TLS.ExternalCertificate == nil:
+		return ""
+	case strings.HasPrefix(reason, "ExternalCertificate"):
+		return secretRemedy
+	case reason == "ExtendedValidationFailed":
+		return contentRemedy
+	default:
+		return ""
+	}
+}
 
 // rejectedForCertificate returns since when a router rejects a Route because of the Secret that the Route refers to, or
 // nil. The router looks at the Secret again when the Route changes, or after half an hour.
 func rejectedForCertificate(route *routev1.Route, ingresses []routev1.RouteIngress) *metav1.Time {
-	if route.Spec.TLS == nil || route.Spec.TLS.ExternalCertificate == nil {
-		return nil
-	}
 	for _, ingress := range ingresses {
 		condition := admittedCondition(ingress)
-		if condition.Status == corev1.ConditionFalse && slices.Contains(certificateReasons, condition.Reason) {
+		if condition.Status == corev1.ConditionFalse && certificateRemedy(route, condition.Reason) != "" {
 			return cmp.Or(condition.LastTransitionTime, &route.CreationTimestamp)
 		}
 	}

@@ -121,6 +121,16 @@ func TestAddressesAreTheAdmittedHosts(t *testing.T) {
 			message: `Route shop/broker-kafka is rejected by router "a": HostAlreadyClaimed: route x already exposes a.example.com and is older, ` +
 				`is rejected by router "b": RouteNotAdmitted: wildcard routes are not allowed`,
 		},
+		"its Secret is rejected": {
+			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{withSecret(newRoute("kafka", reported("a", "a.example.com", no, "ExternalCertificateValidationFailed", "words")))},
+			reason: listenersv1alpha1.ReasonRouteNotAdmitted, needsAction: true,
+			message: `rejected by router "a": ExternalCertificateValidationFailed: words; create the Secret that the class names`,
+		},
+		"the content of its Secret is rejected": {
+			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{withSecret(newRoute("kafka", reported("a", "a.example.com", no, "ExtendedValidationFailed", "words")))},
+			reason: listenersv1alpha1.ReasonRouteNotAdmitted, needsAction: true,
+			message: `rejected by router "a": ExtendedValidationFailed: words; correct the certificate and the key in the Secret`,
+		},
 		"one port admitted, one rejected, one not supported by Routes": {
 			class: &listenersv1alpha1.RouteExposure{}, ports: append(threePorts(), corev1.ServicePort{Name: "web"}),
 			routes: []exposure.Object{newRoute("kafka"), newRoute("metrics", reported("default", "m.example.com", yes)), newRoute("web", reported("default", "w.example.com", no, "A", "b"))},
@@ -197,7 +207,13 @@ func TestAHostThatAnotherClientChoseIsNotPublished(t *testing.T) {
 	}
 }
 
-// A router does not watch the Secret that a Route refers to.
+// withSecret lets a Route refer to a Secret with its certificate.
+func withSecret(r *routev1.Route) *routev1.Route {
+	r.Spec.TLS.Termination, r.Spec.TLS.ExternalCertificate = routev1.TLSTerminationEdge, &routev1.LocalObjectReference{Name: "cert"}
+	return r
+}
+
+// A router does not watch the Secret of a Route that it rejected at first.
 func TestRoutesThatAreRejectedForTheirCertificate(t *testing.T) {
 	since, created := metav1.Unix(1700000000, 0), metav1.Unix(1600000000, 0)
 	rejected := func(router, reason string, at *metav1.Time) routev1.RouteIngress {
@@ -212,6 +228,7 @@ func TestRoutesThatAreRejectedForTheirCertificate(t *testing.T) {
 		want      []metav1.Time
 	}{
 		"the Secret is not valid":             {ingresses: []routev1.RouteIngress{rejected("default", "ExternalCertificateValidationFailed", &since)}, want: []metav1.Time{since}},
+		"the Secret was deleted":              {ingresses: []routev1.RouteIngress{rejected("default", "ExternalCertificateSecretDeleted", &since)}, want: []metav1.Time{since}},
 		"its content is not valid":            {ingresses: []routev1.RouteIngress{rejected("default", "ExtendedValidationFailed", &since)}, want: []metav1.Time{since}},
 		"at an unknown time":                  {ingresses: []routev1.RouteIngress{rejected("default", "ExtendedValidationFailed", nil)}, want: []metav1.Time{created}},
 		"by the second router":                {ingresses: []routev1.RouteIngress{reported("first", "a.example.com", corev1.ConditionTrue), rejected("default", "ExtendedValidationFailed", &since)}, want: []metav1.Time{since}},
@@ -224,9 +241,8 @@ func TestRoutesThatAreRejectedForTheirCertificate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRoute("kafka", tc.ingresses...)
 			r.CreationTimestamp = created
-			r.Spec.TLS.Termination = routev1.TLSTerminationEdge
 			if !tc.plain {
-				r.Spec.TLS.ExternalCertificate = &routev1.LocalObjectReference{Name: "cert"}
+				r = withSecret(r)
 			}
 			l := newListener(listenersv1alpha1.RouteExposure{Routers: tc.routers})
 			l.Objects = []exposure.Object{r}

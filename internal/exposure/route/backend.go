@@ -41,12 +41,24 @@ func Backend() *exposure.Backend {
 	}
 }
 
-// remedy recognises that the operator lacks the permission for routes/custom-host. OpenShift checks it in the
-// validation of Routes and reports it as a field that may not be set, not as a forbidden request.
+// What to do if the Secret with the certificate of a Route is rejected, by the API server or by a router.
+const (
+	secretRemedy = "create the Secret that the class names in certificateSecretName, with the type kubernetes.io/tls, " +
+		"and let ServiceAccount openshift-ingress/router get, list and watch it"
+	contentRemedy = "correct the certificate and the key in the Secret that the class names in certificateSecretName"
+)
+
+// remedy recognises that the operator lacks the permission for routes/custom-host, or that the Secret with the
+// certificate is absent or not for the router. OpenShift checks both in the validation of Routes and reports them as a
+// field that may not be set, not as a forbidden request.
 func remedy(rejection string) string {
-	if !strings.Contains(rejection, "you do not have permission to set") && !strings.Contains(rejection, "permission on custom-host") {
+	switch {
+	case strings.Contains(rejection, "you do not have permission to set"), strings.Contains(rejection, "permission on custom-host"):
+		return "the operator lacks the permission for routes/custom-host; bind its ServiceAccount to the ClusterRole listener-operator-custom-host, " +
+			"or remove hosts and certificates from the class"
+	case strings.Contains(rejection, "spec.tls.externalCertificate"):
+		return secretRemedy
+	default:
 		return ""
 	}
-	return "the operator lacks the permission for routes/custom-host; bind its ServiceAccount to the ClusterRole listener-operator-custom-host, " +
-		"or remove hosts and certificates from the class"
 }

@@ -374,17 +374,21 @@ func TestRouteIsRecreatedIfItCannotBeChanged(t *testing.T) {
 	}
 }
 
-func TestMissingPermissionForCustomHostsIsRecognised(t *testing.T) {
+func TestTheRemedyOfARejectionFollowsFromItsWords(t *testing.T) {
 	remedy := route.Backend().Kind.Remedy
-	for _, rejection := range []string{
-		`Route.route.openshift.io "a" is invalid: spec.host: Forbidden: you do not have permission to set the host field of the route`,
-		`Route.route.openshift.io "a" is invalid: spec.tls.externalCertificate: Forbidden: user does not have create and update permission on custom-host`,
+	const invalid = `Route.route.openshift.io "a" is invalid: `
+	for _, tc := range []struct{ rejection, want string }{
+		{"spec.host: Forbidden: you do not have permission to set the host field of the route", "routes/custom-host"},
+		{"spec.tls.externalCertificate: Forbidden: user does not have create and update permission on custom-host", "routes/custom-host"},
+		{`spec.tls.externalCertificate: Not found: "secrets \"b\" not found"`, "create the Secret"},
+		{"spec.tls.externalCertificate: Forbidden: router serviceaccount does not have permission to get this secret", "openshift-ingress/router"},
+		{`spec.tls.externalCertificate: Invalid value: "b": secret of type "kubernetes.io/tls" required`, "kubernetes.io/tls"},
 	} {
-		if got := remedy(rejection); !strings.Contains(got, "routes/custom-host") {
-			t.Errorf("%s: got %q", rejection, got)
+		if got := remedy(invalid + tc.rejection); !strings.Contains(got, tc.want) {
+			t.Errorf("%s: got %q, want %q", tc.rejection, got, tc.want)
 		}
 	}
-	if got := remedy("spec.tls.externalCertificate: Not found"); got != "" {
+	if got := remedy("spec.host: Invalid value"); got != "" {
 		t.Errorf("got %q for another rejection", got)
 	}
 }
