@@ -186,8 +186,8 @@ test-matrix: ## Run the core scenarios on each supported version of Kubernetes: 
 	@for version in $(KUBERNETES_VERSIONS); do echo "Kubernetes $$version"; \
 		KUBERNETES=$$version CLUSTER=matrix go -C test test -tags e2e -count 1 -parallel 6 -timeout 40m -run '$(CORE_SCENARIOS)' ./e2e; done
 
-# The scenarios about Routes, constraints and projects, and those that every product relies on.
-OPENSHIFT_SCENARIOS := PodsRunUnderTheirConstraints|ThePodSecurityStandardFollows|ConstraintsAreRepaired|AMissingBindingIsNamed|$\
+# The scenarios about Routes, constraints, projects and their users, and those that every product relies on.
+OPENSHIFT_SCENARIOS := PodsRunUnderTheirConstraints|AUserOfAProjectAppliesTheExamples|MustGather|ThePodSecurityStandardFollows|ConstraintsAreRepaired|AMissingBindingIsNamed|$\
 	ARouteKeepsItsHost|EachReplicaHasARoute|TLSTermination|APodWaitsForARejectedRoute|FilesFollowTheHost|TheClassSelectsTheRouters|$\
 	AnInvalidRoute|LongHostNames|TwoListenersCannotShare|OnlyCustomHosts|AClassChangesBetweenRouteAndNodePort|$\
 	EachReplicaIsReachedAtItsOwnAddress|ThreeReplicasShareOneListener|AnEphemeralVolume

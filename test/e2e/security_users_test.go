@@ -30,27 +30,29 @@ func TestUsersOfANamespaceWriteListenersOnly(t *testing.T) {
 // kinds of an operator; what they must not write is denied all the same.
 func (s *scenario) checkPermissionsOfUsers() {
 	s.Helper()
-	admin, err := testbed.RESTConfig()
-	if err != nil {
-		s.Fatal(err)
-	}
 	for role, writes := range map[string]bool{"view": false, "edit": true, "admin": true} {
-		user := role + "-of-" + s.namespace
-		s.create(&rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: user},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
-		})
-		config := rest.CopyConfig(admin)
-		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
-		c, err := client.New(config, client.Options{Scheme: api.Scheme()})
-		if err != nil {
-			s.Fatal(err)
-		}
+		c := s.asUser(role)
 		if err := eventually(s.timeoutContext(), func(ctx context.Context) error { return s.userMay(ctx, c, writes) }); err != nil {
 			s.Errorf("a user with the role %s: %v", role, err)
 		}
 	}
+}
+
+// asUser returns a client of a user who has a role in the scenario's namespace, and no other permission.
+func (s *scenario) asUser(role string) client.Client {
+	s.Helper()
+	user := role + "-of-" + s.namespace
+	s.create(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	})
+	config, err := testbed.RESTConfig()
+	s.must(err)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	c, err := client.New(config, client.Options{Scheme: api.Scheme()})
+	s.must(err)
+	return c
 }
 
 // userMay returns an error unless a user may read Listeners and PodListeners, write Listeners if writes is set, and
