@@ -59,17 +59,19 @@ generate: ## Generate deep copies, CRDs and docs/api.md from api/.
 	go -C hack run ./explain -C config/crd/bases
 	go -C hack run ./reference -C config/crd/bases -o docs/api.md
 
-# Without VERSION or IMG, the bundle keeps its version or image.
+# Without VERSION or IMG, the bundle keeps its version or image. Without PACKAGE or BUNDLE_CHANNELS, it has those of config/.
 .PHONY: bundle
-bundle: ## Generate bundle/ for the Operator Lifecycle Manager from config/: make bundle VERSION=1.2.3 IMG=registry/listener-operator:1.2.3
+bundle: ## Generate bundle/ for the Operator Lifecycle Manager from config/: make bundle VERSION=1.2.3 IMG=registry/listener-operator:1.2.3 [PACKAGE=…] [BUNDLE_CHANNELS=…]
 	$(KUSTOMIZE) build config/manifests | \
-		go -C hack run ./bundle $(if $(filter command,$(origin VERSION)),-version $(VERSION)) $(if $(IMG),-image $(IMG))
+		go -C hack run ./bundle $(if $(filter command,$(origin VERSION)),-version $(VERSION)) $(if $(IMG),-image $(IMG)) \
+			$(if $(PACKAGE),-package $(PACKAGE)) $(if $(BUNDLE_CHANNELS),-channels $(BUNDLE_CHANNELS))
 
 # Without VERSION and IMG, the catalogue contains bundle/ as it is. The default of BUNDLE_IMG is beside the operator's image.
+# A bundle with another PACKAGE needs a TEMPLATE of that package.
 .PHONY: catalog
-catalog: bundle ## Generate dist/catalog, and what public catalogues take, from the published releases and bundle/: make catalog [VERSION=… IMG=…] [BUNDLE_IMG=…] [CHANNELS=candidate]
+catalog: bundle ## Generate dist/catalog, and what public catalogues take, from the published releases and bundle/: make catalog [VERSION=… IMG=…] [BUNDLE_IMG=…] [CHANNELS=candidate] [PACKAGE=… TEMPLATE=…]
 	tools=$$(go -C test run ./cmd/cluster build-tools olm); go -C hack run ./catalog -opm "$$tools/opm" \
-		-bundle bundle$(if $(BUNDLE_IMG),=$(BUNDLE_IMG)) $(if $(CHANNELS),-channels $(CHANNELS))
+		-bundle bundle$(if $(BUNDLE_IMG),=$(BUNDLE_IMG)) $(if $(CHANNELS),-channels $(CHANNELS)) $(if $(TEMPLATE),-template $(TEMPLATE))
 
 .PHONY: chart
 chart: ## Generate the Helm chart in dist/: make chart VERSION=1.2.3 IMG=registry/listener-operator:1.2.3

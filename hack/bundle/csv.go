@@ -34,7 +34,7 @@ func clusterServiceVersion(
 	if err != nil {
 		return nil, err
 	}
-	csv.Name = packageName + ".v" + o.Version
+	csv.Name = o.Package + ".v" + o.Version
 	csv.Spec.Version = version.OperatorVersion{Version: semver.MustParse(o.Version)}
 	csv.Spec.Icon = []operatorsv1alpha1.Icon{{Data: base64.StdEncoding.EncodeToString(icon), MediaType: "image/svg+xml"}}
 	if err := annotate(csv, m, o); err != nil {

@@ -28,9 +28,19 @@ const (
 
 // copied maps files of the bundle to their sources.
 var copied = map[string]string{
-	"bundle/metadata/annotations.yaml":   "config/manifests/annotations.yaml",
+	annotationsFile:                      "config/manifests/annotations.yaml",
 	"bundle/tests/scorecard/config.yaml": "scorecard/config.yaml",
 }
+
+// annotationsFile is the path of the bundle's annotations.
+const annotationsFile = "bundle/metadata/annotations.yaml"
+
+// The annotations with the package and its channels.
+const (
+	annotationPackage  = "operators.operatorframework.io.bundle.package.v1"
+	annotationChannels = "operators.operatorframework.io.bundle.channels.v1"
+	annotationDefault  = "operators.operatorframework.io.bundle.channel.default.v1"
+)
 
 // ownTests is the image of the operator's own scorecard tests in scorecard/config.yaml.
 const ownTests = "listener-operator-scorecard:latest"
@@ -62,9 +72,12 @@ func render(
 			return nil, fmt.Errorf("reading the source of %s: %w", to, err)
 		}
 		// Aliases are resolved, because not every reader of a bundle supports them.
-		var content any
+		var content map[string]any
 		if err := yaml.Unmarshal(data, &content); err != nil {
 			return nil, fmt.Errorf("parsing %s: %w", from, err)
+		}
+		if annotations, ok := content["annotations"].(map[string]any); ok && to == annotationsFile {
+			o.setPackage(annotations)
 		}
 		plain, err := yaml.Marshal(content)
 		if err != nil {
@@ -72,8 +85,20 @@ func render(
 		}
 		files[to] = documentStart + header + strings.ReplaceAll(string(plain), ownTests, image.Beside(o.Image, "scorecard", o.Version))
 	}
-	files["bundle.Dockerfile"], err = dockerfile(files["bundle/metadata/annotations.yaml"])
+	files["bundle.Dockerfile"], err = dockerfile(files[annotationsFile])
 	return files, err
+}
+
+// setPackage sets the annotations with the package, and with its channels if they are given.
+func (o *Options) setPackage(annotations map[string]any) {
+	annotations[annotationPackage] = o.Package
+	if len(o.Channels) == 0 {
+		return
+	}
+	annotations[annotationChannels] = strings.Join(o.Channels, ",")
+	if standard, _ := annotations[annotationDefault].(string); !slices.Contains(o.Channels, standard) {
+		annotations[annotationDefault] = o.Channels[len(o.Channels)-1]
+	}
 }
 
 // manifest encodes an object without the fields that only an API server sets.

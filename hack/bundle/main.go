@@ -18,17 +18,15 @@ import (
 	"github.com/blang/semver/v4"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/listener-operator/listener-operator/hack/command"
 	"github.com/listener-operator/listener-operator/hack/objects"
 )
 
-// packageName is the name of the operator's package in catalogues.
-const packageName = "listener-operator"
-
-// csvFile is the path of the ClusterServiceVersion.
-const csvFile = "bundle/manifests/" + packageName + ".clusterserviceversion.yaml"
+// csvFile is the path of the ClusterServiceVersion, whatever the name of the package.
+const csvFile = "bundle/manifests/listener-operator.clusterserviceversion.yaml"
 
 // Options describe the release that the bundle installs.
 type Options struct {
@@ -38,6 +36,12 @@ type Options struct {
 	Image string
 	// Created is the time of the release in RFC 3339. Empty means that in config/.
 	Created string
+	// Package is the name of the operator's package in a catalogue, with which the name of the ClusterServiceVersion
+	// begins. Empty means that in config/.
+	Package string
+	// Channels are those of the release. The default one is that in config/, or else the last one. None means those in
+	// config/.
+	Channels []string
 	// Output is the directory for bundle/ and bundle.Dockerfile. Empty means the repository.
 	Output string
 }
@@ -47,6 +51,11 @@ func main() {
 	flag.StringVar(&options.Version, "version", "", "semantic version of the release (default: that of the existing bundle)")
 	flag.StringVar(&options.Image, "image", "", "image of the release (default: that of the existing bundle)")
 	flag.StringVar(&options.Created, "created", "", "time of the release, for example 2026-01-31T12:00:00Z (default: that in config/)")
+	flag.StringVar(&options.Package, "package", "", "name of the package in a catalogue (default: that in config/)")
+	flag.Func("channels", "comma-separated channels of the release (default: those in config/)", func(s string) error {
+		options.Channels = strings.Split(s, ",")
+		return nil
+	})
 	flag.StringVar(&options.Output, "output", "", "directory for bundle/ and bundle.Dockerfile (default: the repository)")
 	flag.Parse()
 	command.Main(func(context.Context) error { return run(options, ".", os.Stdin) })
@@ -115,6 +124,31 @@ func (o *Options) complete(root *os.Root) error {
 	}
 	if !strings.Contains(o.Image, "/") {
 		return fmt.Errorf("image %q has no registry", o.Image)
+	}
+	return o.completePackage(root)
+}
+
+// completePackage sets the default of the package's name, and validates it and the channels.
+func (o *Options) completePackage(root *os.Root) error {
+	if o.Package == "" {
+		var source struct {
+			Annotations map[string]string `json:"annotations"`
+		}
+		data, err := root.ReadFile(copied[annotationsFile])
+		if err != nil {
+			return fmt.Errorf("reading the annotations: %w", err)
+		}
+		if err := yaml.Unmarshal(data, &source); err != nil {
+			return fmt.Errorf("parsing %s: %w", copied[annotationsFile], err)
+		}
+		o.Package = source.Annotations[annotationPackage]
+	}
+	for what, names := range map[string][]string{"package": {o.Package}, "channel": o.Channels} {
+		for _, name := range names {
+			if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+				return fmt.Errorf("%s %q: %s", what, name, strings.Join(problems, ", "))
+			}
+		}
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func checkout(t *testing.T) string {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
 		"config/manifests/icon.svg":         "<svg/>",
-		"config/manifests/annotations.yaml": "annotations: {b: '2', a: '1'}",
+		"config/manifests/annotations.yaml": "annotations: {" + annotationPackage + ": listener-operator, b: '2', a: '1'}",
 		"scorecard/config.yaml":             "a: &a {b: c}\nd: *a\n",
 	} {
 		path := filepath.Join(dir, name)
@@ -156,6 +156,52 @@ func TestBundleContainsVersionTimeAndImage(t *testing.T) {
 	}
 }
 
+// TestAnotherPackage: catalogues require other names. What is not given is that of config/ again in the next bundle.
+func TestAnotherPackage(t *testing.T) {
+	dir := checkout(t)
+	const source = "annotations: {" + annotationPackage + ": listener-operator, " + annotationChannels + ": 'candidate,stable', " + annotationDefault + ": stable}"
+	if err := os.WriteFile(filepath.Join(dir, "config/manifests/annotations.yaml"), []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	release := Options{Version: "1.2.3", Image: "registry.example/a:1"}
+	own := generate(t, dir, release)
+	for name, tc := range map[string]struct {
+		pkg      string
+		channels []string
+		want     map[string]string
+	}{
+		"another name": {pkg: "a-listener-operator", want: map[string]string{
+			annotationPackage: "a-listener-operator", annotationChannels: "candidate,stable", annotationDefault: "stable",
+		}},
+		"other channels": {channels: []string{"fast-v1", "stable-v1"}, want: map[string]string{
+			annotationPackage: "listener-operator", annotationChannels: "fast-v1,stable-v1", annotationDefault: "stable-v1",
+		}},
+		"both, with the default channel": {pkg: "a-listener-operator", channels: []string{"stable", "z"}, want: map[string]string{
+			annotationPackage: "a-listener-operator", annotationChannels: "stable,z", annotationDefault: "stable",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := release
+			options.Package, options.Channels = tc.pkg, tc.channels
+			files := generate(t, dir, options)
+			for annotation, value := range tc.want {
+				if want := annotation + ": " + value + "\n"; !strings.Contains(files[annotationsFile], want) {
+					t.Errorf("the annotations lack %q:\n%s", want, files[annotationsFile])
+				}
+				if want := "LABEL " + annotation + "=\"" + value + "\"\n"; !strings.Contains(files["bundle.Dockerfile"], want) {
+					t.Errorf("bundle.Dockerfile lacks %q:\n%s", want, files["bundle.Dockerfile"])
+				}
+			}
+			if want := "name: " + tc.want[annotationPackage] + ".v1.2.3\n"; !strings.Contains(files[csvFile], want) {
+				t.Errorf("the ClusterServiceVersion lacks %q:\n%s", want, files[csvFile])
+			}
+			if diff := cmp.Diff(own, generate(t, dir, Options{})); diff != "" {
+				t.Errorf("the next bundle (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestRolesThatAreBoundToNobodyArePartOfTheBundle(t *testing.T) {
 	const roles = `---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -239,6 +285,8 @@ func TestInvalidInputIsRejected(t *testing.T) {
 		"no version":        {Options{Image: good.Image}, minimal, "semantic version"},
 		"a leading v":       {Options{Version: "v1.2.3", Image: good.Image}, minimal, "semantic version"},
 		"no image":          {Options{Version: good.Version}, minimal, "no registry"},
+		"a package's name":  {Options{Version: good.Version, Image: good.Image, Package: "A_b"}, minimal, `package "A_b"`},
+		"an empty channel":  {Options{Version: good.Version, Image: good.Image, Channels: []string{"stable", ""}}, minimal, `channel ""`},
 		"an unknown field":  {good, strings.Replace(minimal, "template:", "templates:", 1), "templates"},
 		"no Deployment":     {good, strings.Replace(minimal, "kind: Deployment", "kind: Other", 1), "0 objects of kind Deployment"},
 		"two Deployments":   {good, minimal + "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n", "2 objects of kind Deployment"},
