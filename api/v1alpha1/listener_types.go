@@ -52,6 +52,11 @@ const (
 	ReasonForeignGatewayRoute  = "ForeignGatewayRoute"
 	ReasonGatewayRouteRejected = "GatewayRouteRejected"
 	ReasonNoGatewayListener    = "NoGatewayListener"
+
+	ReasonInvalidAllowedClients        = "InvalidAllowedClients"
+	ReasonAllowedClientsNotEnforceable = "AllowedClientsNotEnforceable"
+	ReasonForeignNetworkPolicy         = "ForeignNetworkPolicy"
+	ReasonNetworkPolicyRejected        = "NetworkPolicyRejected"
 )
 
 // Reasons of ListenerReady.
@@ -211,6 +216,15 @@ type ListenerSpec struct {
 	// +nullable
 	// +kubebuilder:default=true
 	PublishNotReadyAddresses *bool `json:"publishNotReadyAddresses,omitempty"`
+
+	// allowedClients are the ranges of addresses whose clients may reach the Listener from outside the cluster. Each
+	// must be within one of those of the ListenerClass, if that has any. If they cannot be enforced with the class, the
+	// Listener is not accepted. If absent, those of the ListenerClass apply.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	AllowedClients []CIDR `json:"allowedClients,omitempty"`
 
 	// objectOverrides are partial objects that are merged over the generated ones, as spec.serviceOverrides of the
 	// ListenerClass. Each entry applies to the object of the same apiVersion, kind, namespace and name, after the

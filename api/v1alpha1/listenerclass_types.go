@@ -218,6 +218,7 @@ type LoadBalancerSharing struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.advertise) || !has(self.advertise.portTemplate) || !self.advertise.portTemplate.contains('{nodePort}') || self.serviceType != 'ClusterIP'",message="{nodePort} in advertise.portTemplate needs serviceType NodePort or LoadBalancer: other Services have no node ports"
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancer) || self.serviceType == 'LoadBalancer'",message="loadBalancer needs serviceType LoadBalancer: other Services have none"
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancer) || !has(self.serviceExternalTrafficPolicy) || self.serviceExternalTrafficPolicy != 'Local'",message="loadBalancer.sharing contradicts serviceExternalTrafficPolicy Local: the nodes that receive the traffic of the shared address have to forward it to Pods on other nodes; remove serviceExternalTrafficPolicy"
+// +kubebuilder:validation:XValidation:rule="!has(self.allowedClients) || has(self.route) || has(self.hostPort) || self.serviceType == 'LoadBalancer' || self.serviceType == 'NodePort' && has(self.serviceExternalTrafficPolicy) && self.serviceExternalTrafficPolicy == 'Local'",message="allowedClients can be enforced only with serviceType LoadBalancer, with NodePort and serviceExternalTrafficPolicy Local, and with hostPort or route: otherwise the Pods do not see the addresses of clients, and proxies have to be configured to filter them"
 type ListenerClassSpec struct {
 	// serviceType is the type of the Services of this class: NodePort, LoadBalancer or ClusterIP.
 	ServiceType ServiceType `json:"serviceType"`
@@ -369,6 +370,17 @@ type ListenerClassSpec struct {
 	// absent, all namespaces are allowed.
 	// +optional
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
+
+	// allowedClients are the ranges of addresses whose clients may reach Listeners of the class from outside the
+	// cluster. The load balancer, a NetworkPolicy for the Pods, or the router refuses others. A Listener may restrict
+	// them further. Requires serviceType LoadBalancer, NodePort with serviceExternalTrafficPolicy Local, hostPort, or
+	// route. A Listener for which they cannot be enforced, for example because of an override, is not accepted. If
+	// absent, all clients are allowed.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	AllowedClients []CIDR `json:"allowedClients,omitempty"`
 
 	// maxPorts is the maximum number of ports of a Listener. A Listener with more is not accepted, and its Service
 	// stays as it is. Defaults to 64.

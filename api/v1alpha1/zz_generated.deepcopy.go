@@ -392,6 +392,11 @@ func (in *ListenerClassSpec) DeepCopyInto(out *ListenerClassSpec) {
 		*out = new(AllowedNamespaces)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.AllowedClients != nil {
+		in, out := &in.AllowedClients, &out.AllowedClients
+		*out = make([]CIDR, len(*in))
+		copy(*out, *in)
+	}
 	if in.MaxPorts != nil {
 		in, out := &in.MaxPorts, &out.MaxPorts
 		*out = new(int32)
@@ -537,6 +542,11 @@ func (in *ListenerSpec) DeepCopyInto(out *ListenerSpec) {
 		in, out := &in.PublishNotReadyAddresses, &out.PublishNotReadyAddresses
 		*out = new(bool)
 		**out = **in
+	}
+	if in.AllowedClients != nil {
+		in, out := &in.AllowedClients, &out.AllowedClients
+		*out = make([]CIDR, len(*in))
+		copy(*out, *in)
 	}
 	if in.ObjectOverrides != nil {
 		in, out := &in.ObjectOverrides, &out.ObjectOverrides
