@@ -45,7 +45,7 @@ func Options(namespace string) ctrlcache.Options {
 
 		// In all namespaces: an installation in another namespace has one, too.
 		&appsv1.DaemonSet{}:           {Field: fields.OneTermEqualSelector("metadata.name", names.NodeAgent)},
-		&networkingv1.NetworkPolicy{}: {Namespaces: map[string]ctrlcache.Config{namespace: {}}},
+		&networkingv1.NetworkPolicy{}: {Transform: transform(func(p *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicy { return trimPolicy(p, namespace) })},
 		// What clients of each namespace have to trust.
 		&corev1.ConfigMap{}: {Field: fields.OneTermEqualSelector("metadata.name", names.CertificateAuthorityConfigMap)},
 		// Without its data, which nothing may keep.

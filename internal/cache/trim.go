@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -13,6 +14,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/stackable"
@@ -126,6 +128,20 @@ func trimService(service *corev1.Service, operator string) *corev1.Service {
 		apply.SummarizeService(service, names.FieldManagerService)
 		kept.ManagedFields = service.ManagedFields
 	}
+	return kept
+}
+
+// trimPolicy keeps of a NetworkPolicy of another namespace, unless it is that of a Listener, which Pods it selects.
+func trimPolicy(policy *networkingv1.NetworkPolicy, operator string) *networkingv1.NetworkPolicy {
+	if policy.Namespace == operator || exposure.IsClientPolicy(policy) {
+		policy.ManagedFields = nil
+		return policy
+	}
+	kept := &networkingv1.NetworkPolicy{
+		ObjectMeta: trimMetadata(&policy.ObjectMeta),
+		Spec:       networkingv1.NetworkPolicySpec{PodSelector: policy.Spec.PodSelector, PolicyTypes: policy.Spec.PolicyTypes},
+	}
+	kept.OwnerReferences = controller(policy)
 	return kept
 }
 

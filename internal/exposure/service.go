@@ -67,6 +67,9 @@ func generate(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha
 	if class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer {
 		spec.LoadBalancerClass = class.Spec.LoadBalancerClass
 		spec.AllocateLoadBalancerNodePorts = class.Spec.LoadBalancerAllocateNodePorts
+		if clients, _ := AllowedClients(class, listener); len(clients) > 0 {
+			restrictLoadBalancer(spec, clients)
+		}
 	}
 	return corev1ac.Service(listener.Name, listener.Namespace).
 		WithLabels(Labels(listener, nil)).

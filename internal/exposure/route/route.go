@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"strings"
 
 	routev1 "github.com/openshift/api/route/v1"
@@ -54,6 +55,7 @@ func nameOf(l *exposure.Listener, port string) string {
 func desiredRoute(l *exposure.Listener, port string, hosts host.Hosts) exposure.Desired {
 	class, hostOfPort := l.Class.Spec.Route, hosts.ByPort[port]
 	annotations := hosts.Annotations(class.Annotations)
+	maps.Copy(annotations, exposure.RouteClients(l))
 	spec := map[string]any{
 		"to":   map[string]any{"kind": "Service", "name": l.Service.Name},
 		"port": map[string]any{"targetPort": port},
