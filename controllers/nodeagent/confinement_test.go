@@ -308,6 +308,20 @@ func attacks(namespace string) map[string]attack {
 	create("a Lease", `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: NAMESPACE, name: x}}`, "its own names")
 	patch("a NetworkPolicy for other Pods", `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
 		`- {op: replace, path: /spec/podSelector, value: {}}`, "no Pods but its own")
+	const policy = `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: NAMESPACE, name: shop-allowed-clients}}`
+	policyOf := func(name, labels, spec string) string {
+		return `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: NAMESPACE, name: ` + name + `, ` + owners + `}, spec: {podSelector: {` + labels + `}` + spec + `}}`
+	}
+	const ofWeb, incoming = `matchLabels: {listener.stackable.tech/mnt.web: web}`, `, policyTypes: [Ingress]`
+	create("a NetworkPolicy that no Listener controls", `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: NAMESPACE, name: web-allowed-clients}, spec: {podSelector: {`+ofWeb+`}}}`, "no NetworkPolicies but its own")
+	create("a NetworkPolicy of another name", policyOf("x", ofWeb, incoming), "no NetworkPolicies but its own")
+	create("a NetworkPolicy for all Pods", policyOf("web-allowed-clients", "", incoming), "no NetworkPolicies but its own")
+	create("a NetworkPolicy for the Pods of others", policyOf("web-allowed-clients", "matchLabels: {app: shop}", incoming), "no NetworkPolicies but its own")
+	create("a NetworkPolicy for Pods of another Listener", policyOf("web-allowed-clients", "matchLabels: {listener.stackable.tech/mnt.shop: web}", incoming), "no NetworkPolicies but its own")
+	create("a NetworkPolicy with an expression", policyOf("web-allowed-clients", ofWeb+", matchExpressions: [{key: x, operator: DoesNotExist}]", incoming), "no NetworkPolicies but its own")
+	create("a NetworkPolicy for what Pods connect to", policyOf("web-allowed-clients", ofWeb, `, policyTypes: [Ingress, Egress], egress: [{}]`), "may restrict only which clients")
+	patch("a NetworkPolicy that no Listener controls", policy, `{metadata: {`+owners+`}}`, "no NetworkPolicies but its own")
+	remove("a NetworkPolicy that no Listener controls", policy, "may delete no NetworkPolicies")
 	patch("a ServiceMonitor for other Services", `{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
 		`{spec: {namespaceSelector: {any: true}}}`, "no metrics")
 	patch("a ServiceMonitor that sends the token of Prometheus to the node agents",
@@ -437,6 +451,7 @@ func createVictims(t *testing.T, admin client.Client, namespace string) {
 		`{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {namespace: NAMESPACE, name: shop-listener-tls}, spec: {secretName: x, issuerRef: {name: x}}}`,
 		`{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: shop}, spec: {host: shop.example, to: {kind: Service, name: shop}}}`,
 		`{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: NAMESPACE, name: shop}, spec: {defaultBackend: {service: {name: shop, port: {number: 80}}}}}`,
+		`{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: NAMESPACE, name: shop-allowed-clients}, spec: {podSelector: {matchLabels: {app: shop}}}}`,
 		`{apiVersion: gateway.networking.k8s.io/v1alpha2, kind: TLSRoute, metadata: {namespace: NAMESPACE, name: shop}, spec: {hostnames: [shop.example], rules: [{backendRefs: [{name: shop, port: 80}]}]}}`,
 	} {
 		if err := admin.Create(t.Context(), object(t, strings.ReplaceAll(strings.ReplaceAll(manifest, "NAMESPACE", namespace), "\t", ""))); err != nil {
@@ -624,6 +639,20 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 		appliedIngress = ingress
 	}
 	g.Expect(operator.Delete(t.Context(), object(t, `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: `+namespace+`, name: shop-http}}`))).To(Succeed())
+	var appliedPolicy client.Object
+	for _, clients := range []listenersv1alpha1.CIDR{"198.51.100.0/24", "203.0.113.0/24"} {
+		restricted := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{
+			ServiceType: listenersv1alpha1.ServiceTypeNodePort, AllowedClients: []listenersv1alpha1.CIDR{clients},
+			ServiceExternalTrafficPolicy: ptr.To(corev1.ServiceExternalTrafficPolicyLocal),
+		}}
+		service, refusal := exposure.Service(restricted, listener)
+		g.Expect(refusal).To(BeNil())
+		policy := exposure.ClientPolicy(&exposure.Listener{Listener: listener, Class: restricted}, service, nil, nil)
+		_, err = services.Apply(t.Context(), policy, appliedPolicy)
+		g.Expect(err).NotTo(HaveOccurred())
+		appliedPolicy = policy
+	}
+	g.Expect(operator.Delete(t.Context(), appliedPolicy)).To(Succeed())
 	withSecret := func(secret, annotation string) error {
 		ingress := object(t, `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: `+namespace+`, name: x, annotations: {
   listeners.stackable.tech/pod: web-1, cert-manager.io/issuer: a, `+annotation+`: b}}, spec: {ingressClassName: a, tls: [{hosts: [web-1.example], secretName: `+secret+`}], rules: [
