@@ -41,7 +41,10 @@ func newPlan(s *snapshot) *plan {
 	if p.refusal != nil {
 		return p
 	}
-	if p.service, p.refusal = exposure.Service(s.class, s.listener); p.refusal != nil {
+	if p.service, p.refusal = exposure.Service(s.class, s.listener); p.refusal == nil {
+		p.refusal = checkClients(s, p)
+	}
+	if p.refusal != nil {
 		return p
 	}
 	p.serviceNow, p.keepsType = p.service, removesEntryPoint(s, p.service)
@@ -204,7 +207,7 @@ type outcome struct {
 
 func newOutcome(s *snapshot) *outcome {
 	o := &outcome{
-		present:     present{service: s.service, objects: map[string]map[string]exposure.Object{}},
+		present:     present{service: s.service, objects: map[string]map[string]exposure.Object{}, policy: s.policy},
 		sharedPorts: s.sharedPorts, rejectedNodePorts: map[string]string{},
 	}
 	for backend, objects := range s.objects {

@@ -68,6 +68,7 @@ type Reconciler struct {
 	// advertised is what the Listeners of classes with spec.advertise have.
 	advertised *advertised
 	services   *serviceWriter
+	policies   *policyWriter
 	objects    *objectWriter
 	reporter   *reporter
 	resync     resync
@@ -90,6 +91,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 	r.hosts, r.advertised = newHosts(r.reader), newAdvertised(r.Client)
 	applier := apply.New(r.Client, names.FieldManagerService)
 	r.services = &serviceWriter{client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, releasing: newPeriods(c)}
+	r.policies = &policyWriter{applier}
 	r.objects = &objectWriter{applier: applier, kinds: r.kinds, exclusive: map[string]*exclusive{}}
 	for _, backend := range r.Backends {
 		if backend.Kind != nil && backend.Kind.Exclusive {
@@ -145,8 +147,7 @@ func (r *Reconciler) execute(ctx context.Context, s *snapshot, p *plan) *outcome
 	}
 	releasePorts, err := r.reserve(ctx, s, p)
 	if o.refusal = p.refusal; err == nil && o.refusal == nil {
-		err = r.services.apply(ctx, s, p, o)
-		o.refusal, err = asRefusal(err, s)
+		o.refusal, err = r.applyService(ctx, s, p, o)
 	}
 	if o.refusal != nil {
 		releasePorts()
@@ -162,6 +163,20 @@ func (r *Reconciler) execute(ctx context.Context, s *snapshot, p *plan) *outcome
 		r.objects.apply(ctx, s, p, o)
 	}
 	return o
+}
+
+// applyService applies the Service, and the NetworkPolicy that keeps other clients from its Pods.
+func (r *Reconciler) applyService(ctx context.Context, s *snapshot, p *plan, o *outcome) (*exposure.Refusal, error) {
+	if refusal, err := r.policies.apply(ctx, s, p, o); refusal != nil || err != nil {
+		return refusal, err
+	}
+	if refusal, err := asRefusal(r.services.apply(ctx, s, p, o), s); refusal != nil || err != nil || o.releasing > 0 {
+		return refusal, err
+	}
+	if refusal, err := r.policies.apply(ctx, s, p, o); refusal != nil || err != nil {
+		return refusal, err
+	}
+	return nil, r.policies.removeUnplanned(ctx, s, p, o)
 }
 
 // reserve completes the plan, with the numbers of its ports at a shared address, its objects and its hosts, so that no

@@ -280,6 +280,13 @@ func TestEveryFailedWriteIsRepeatedByTheNextReconciliation(t *testing.T) {
 			},
 			writes: []string{"apply Service", "apply status"},
 		},
+		"new Listener with restricted clients": {given: newRestrictedState, writes: []string{"apply NetworkPolicy", "apply Service", "apply status"}},
+		"from restricted clients to all": {
+			given: func() *state {
+				return newRestrictedState().with(ownPolicy()).change(func(s *state) { s.class.Spec.AllowedClients = nil })
+			},
+			writes: []string{"apply Service", "delete web-allowed-clients", "apply status"},
+		},
 		"new Listener with Routes": {
 			given:  func() *state { return newRouteState() },
 			writes: []string{"apply Service", "apply Route", "apply Route", "apply status"},
@@ -340,7 +347,8 @@ func TestThirdReconciliationWritesNothing(t *testing.T) {
 		"node ports after Routes are admitted": func() *state {
 			return newRouteState(ownRoute("http", admittedAs("h")), ownRoute("admin", admittedAs("a"))).change(withNodePortService)
 		},
-		"terminating Route": func() *state { return newRouteState(ownRoute("http"), ownRoute("admin"), terminating(ownRoute("old"))) },
+		"restricted clients": newRestrictedState,
+		"terminating Route":  func() *state { return newRouteState(ownRoute("http"), ownRoute("admin"), terminating(ownRoute("old"))) },
 		"remaining Route after a change to the plain Service": func() *state {
 			return newRouteState(ownRoute("http")).change(func(s *state) { s.class.Spec.Route = nil })
 		},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -53,6 +54,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		controlled.Watches(o, handler.EnqueueRequestsFromMapFunc(toListeners), builder.WithPredicates(changes...))
 	}
 	watch(&corev1.Service{}, r.serviceToListeners) // by name rather than by owner, because the deletion of a foreign Service matters, too
+	watch(&networkingv1.NetworkPolicy{}, r.policyToListeners, changed(unversioned))
 	watch(&listenersv1alpha1.ListenerClass{}, r.classToListeners, predicate.GenerationChangedPredicate{})
 	watch(&corev1.PersistentVolume{}, volumeToListeners, reservationChanged())
 	watch(&listenersv1alpha1.PodListeners{}, podListenersToListeners, predicate.GenerationChangedPredicate{})

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -54,6 +55,7 @@ type snapshot struct {
 	clusterDomain string
 	// sharedPorts are the port numbers that the Listener has at the address of a shared load balancer, by port name.
 	sharedPorts map[string]int32
+	clientPolicies
 }
 
 // present is what exposes a Listener at some moment.
@@ -63,6 +65,8 @@ type present struct {
 	// objects are the objects of a backend that the Listener controls, by the name of the backend and their own. A
 	// backend has no entry while its objects are unknown.
 	objects map[string]map[string]exposure.Object
+	// policy is the NetworkPolicy that the Listener controls, or nil.
+	policy *networkingv1.NetworkPolicy
 }
 
 // forBackend returns the input of a backend, with what exposes the Listener now, and the Service that has to.
@@ -105,7 +109,7 @@ func (r *reader) snapshot(ctx context.Context, listener *listenersv1alpha1.Liste
 		served: map[schema.GroupVersionKind]string{}, referenced: map[string][]exposure.Object{},
 	}
 	for _, read := range []func(context.Context, *snapshot) error{
-		r.readClass, r.readService, r.readObjects, r.readReferences, r.readPods, r.readClusterDomain,
+		r.readClass, r.readService, r.readObjects, r.readPolicies, r.readReferences, r.readPods, r.readClusterDomain,
 	} {
 		if err := read(ctx, s); err != nil {
 			return nil, err

@@ -1,0 +1,208 @@
+package listener
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+var policyKey = client.ObjectKey{Namespace: key.Namespace, Name: "web-allowed-clients"}
+
+// newRestrictedState returns a Listener whose class restricts the clients of its node ports, before the first
+// reconciliation.
+func newRestrictedState() *state {
+	return newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) {
+		s.service = nil
+		s.class.Spec.ServiceExternalTrafficPolicy = ptr.To(corev1.ServiceExternalTrafficPolicyLocal)
+		s.class.Spec.AllowedClients = []listenersv1alpha1.CIDR{"198.51.100.0/24"}
+	})
+}
+
+// withMountingPod adds a Pod that mounts the Listener.
+func withMountingPod(change func(*corev1.Pod)) func(*state) {
+	return func(s *state) {
+		pod := newLabelledPod("0", "a", "pvc-0", corev1.PodRunning)
+		pod.Labels["app"] = "web"
+		change(pod)
+		s.with(pod, newMount("0", "a", "pv"))
+	}
+}
+
+// newPolicy returns a NetworkPolicy for Pods with the label app.
+func newPolicy(name string) *networkingv1.NetworkPolicy {
+	return &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name},
+		Spec:       networkingv1.NetworkPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+	}
+}
+
+// ownPolicy returns the NetworkPolicy of an earlier reconciliation.
+func ownPolicy() *networkingv1.NetworkPolicy {
+	policy := newPolicy(policyKey.Name)
+	policy.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "listeners.stackable.tech/v1alpha1", Kind: "Listener", Name: key.Name, UID: "listener-uid", Controller: ptr.To(true),
+	}}
+	return policy
+}
+
+// readPolicy returns the NetworkPolicy of the Listener, or nil.
+func readPolicy(t *testing.T, c client.Client) *networkingv1.NetworkPolicy {
+	t.Helper()
+	policy := &networkingv1.NetworkPolicy{}
+	if err := c.Get(t.Context(), policyKey, policy); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return policy
+}
+
+// reconcilePolicies reconciles twice, and returns the writes, the NetworkPolicy, and the condition Accepted. failed is
+// the number of the write that fails, or -1.
+func reconcilePolicies(t *testing.T, s *state, failed int, failure error) (writes []string, policy *networkingv1.NetworkPolicy, accepted metav1.Condition) {
+	t.Helper()
+	fake := s.newClient(t)
+	counting, all := countWrites(failed, failure)
+	r := newReconciler(s.backends, interceptor.NewClient(fake, counting), events.NewFakeRecorder(100))
+	listener := &listenersv1alpha1.Listener{}
+	for range 2 {
+		if err := fake.Get(t.Context(), key, listener); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = r.Reconcile(t.Context(), listener)
+	}
+	if err := fake.Get(t.Context(), key, listener); err != nil {
+		t.Fatal(err)
+	}
+	return *all, readPolicy(t, fake), condition(listener, listenersv1alpha1.ListenerAccepted)
+}
+
+func TestClientsAreRestrictedBeforeTheyReachPods(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "networkpolicies"}, policyKey.Name, nil)
+	for name, tc := range map[string]struct {
+		state   *state
+		failure error // of the first write
+		writes  []string
+		reason  string
+		message string
+	}{
+		"by a policy before the Service": {
+			state: newRestrictedState(), writes: []string{"apply NetworkPolicy", "apply Service", "apply status"}, reason: listenersv1alpha1.ReasonAccepted,
+		},
+		"no Service without the policy": {
+			state: newRestrictedState(), failure: forbidden, writes: []string{"apply NetworkPolicy", "apply status", "apply NetworkPolicy", "apply Service", "apply status"},
+			reason: listenersv1alpha1.ReasonAccepted,
+		},
+		"nor beside a foreign one": {
+			state: newRestrictedState().with(newPolicy(policyKey.Name)), writes: []string{"apply status"},
+			reason: listenersv1alpha1.ReasonForeignNetworkPolicy, message: "NetworkPolicy shop/web-allowed-clients already exists and has no controller",
+		},
+		"nor with other Pods": {
+			state: newRestrictedState().change(withMountingPod(func(pod *corev1.Pod) { pod.Spec.HostNetwork = true })), writes: []string{"apply status"},
+			reason: listenersv1alpha1.ReasonAllowedClientsNotEnforceable, message: "do not apply to Pod web-0",
+		},
+		"nor if Pods do not see clients": {
+			state:  newRestrictedState().change(func(s *state) { s.class.Spec.ServiceExternalTrafficPolicy = nil }),
+			writes: []string{"apply status"}, reason: listenersv1alpha1.ReasonAllowedClientsNotEnforceable, message: "externalTrafficPolicy Local",
+		},
+		"a load balancer restricts clients": {
+			state:  newRestrictedState().change(func(s *state) { s.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer }),
+			writes: []string{"apply Service", "apply status"}, reason: listenersv1alpha1.ReasonAccepted,
+		},
+		"a policy that is not needed any more is removed after the Service": {
+			state:  newRestrictedState().with(ownPolicy()).change(func(s *state) { s.class.Spec.AllowedClients = nil }),
+			writes: []string{"apply Service", "delete " + policyKey.Name, "apply status"}, reason: listenersv1alpha1.ReasonAccepted,
+		},
+		"a foreign one is left alone": {
+			state: newState(listenersv1alpha1.ServiceTypeNodePort).with(newPolicy(policyKey.Name)), writes: []string{"apply Service", "apply status"}, reason: listenersv1alpha1.ReasonAccepted,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			failed := -1
+			if tc.failure != nil {
+				failed = 0
+			}
+			writes, policy, accepted := reconcilePolicies(t, tc.state, failed, tc.failure)
+			if diff := cmp.Diff(tc.writes, writes); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+			if accepted.Reason != tc.reason || !strings.Contains(accepted.Message, tc.message) {
+				t.Errorf("condition is %s: %s", accepted.Reason, accepted.Message)
+			}
+			wantsPolicy := strings.Contains(strings.Join(writes, " "), "apply NetworkPolicy")
+			if got := policy != nil && metav1.GetControllerOf(policy) != nil; got != wantsPolicy {
+				t.Errorf("the policy is %+v", policy)
+			}
+		})
+	}
+}
+
+func TestPolicyFollowsOthersThatSelectThePods(t *testing.T) {
+	s := newRestrictedState().change(withMountingPod(func(*corev1.Pod) {}))
+	_, alone, _ := reconcilePolicies(t, s, -1, nil)
+	_, beside, _ := reconcilePolicies(t, newRestrictedState().change(withMountingPod(func(*corev1.Pod) {})).with(newPolicy("of-a-user")), -1, nil)
+	if alone == nil || len(alone.Spec.Ingress) != 2 || beside == nil || len(beside.Spec.Ingress) != 1 {
+		t.Errorf("alone %+v, beside another %+v", alone, beside)
+	}
+}
+
+func TestRejectedPolicyIsReportedAndRetried(t *testing.T) {
+	s := newRestrictedState()
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "networkpolicies"}, policyKey.Name, nil)
+	funcs, _ := countWrites(0, forbidden)
+	o := s.reconcile(t, 1, funcs, nil)
+	if accepted := o.condition(listenersv1alpha1.ListenerAccepted); o.service != nil || o.err == nil || accepted.Reason != listenersv1alpha1.ReasonNetworkPolicyRejected ||
+		!strings.Contains(accepted.Message, "without which other clients would reach the Pods") {
+		t.Errorf("error %v, condition %s: %s", o.err, accepted.Reason, accepted.Message)
+	}
+}
+
+func TestPoliciesConcernListenersWithRestrictedClients(t *testing.T) {
+	request := func(name string) reconcile.Request {
+		return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: key.Namespace, Name: name}}
+	}
+	named := func(name string, change func(*listenersv1alpha1.Listener)) client.Object {
+		l := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name}}
+		change(l)
+		return l
+	}
+	both := newMount("0", "a", "pv")
+	both.Spec.Listeners["other"] = listenersv1alpha1.PodListener{ListenerName: "bootstrap"}
+	s := newRestrictedState().with(
+		both, named("open", func(*listenersv1alpha1.Listener) {}),
+		named("restricted", func(l *listenersv1alpha1.Listener) {
+			l.Spec.AllowedClients = []listenersv1alpha1.CIDR{"198.51.100.0/24"}
+		}),
+	)
+	r := newReconciler(s.backends, s.newClient(t), events.NewFakeRecorder(1))
+	for name, tc := range map[string]struct {
+		policy *networkingv1.NetworkPolicy
+		want   []reconcile.Request
+	}{
+		"its own":                        {ownPolicy(), []reconcile.Request{request("web"), request("bootstrap"), request("web")}},
+		"a foreign one":                  {newPolicy("of-a-user"), []reconcile.Request{request("restricted"), request("web")}},
+		"a foreign one of a needed name": {newPolicy("open-allowed-clients"), []reconcile.Request{request("open"), request("restricted"), request("web")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := r.policyToListeners(t.Context(), tc.policy)
+			less := func(a, b reconcile.Request) bool { return a.Name < b.Name }
+			if diff := cmp.Diff(tc.want, got, cmpopts.SortSlices(less)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
