@@ -671,6 +671,13 @@ func TestWhySaysThatNothingIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T
 			w.create(t, w.policy("clients", networkingv1.NetworkPolicyIngressRule{Ports: []networkingv1.NetworkPolicyPort{{Port: ptr.To(intstr.FromString("http"))}}}))
 			w.create(t, w.policy("deny"))
 		}, "\nNothing is wrong.\n"},
+		"a NetworkPolicy of allowed clients": {func(t *testing.T, w *world) {
+			w.create(t, w.clientPolicy())
+		}, "\nNothing is wrong.\n"},
+		"a NetworkPolicy of allowed clients, and one that admits every client": {func(t *testing.T, w *world) {
+			w.create(t, w.clientPolicy())
+			w.create(t, w.policy("clients", networkingv1.NetworkPolicyIngressRule{}))
+		}, "restricts clients in vain, because other policies admit every client"},
 		"a NetworkPolicy for other Pods": {func(t *testing.T, w *world) {
 			policy := w.policy("others")
 			policy.Spec.PodSelector.MatchLabels = map[string]string{"app": "other"}

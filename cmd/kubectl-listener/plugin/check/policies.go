@@ -7,12 +7,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
 // Policies returns the NetworkPolicies of a namespace. If the user may not list them, it reports that.
@@ -33,14 +33,8 @@ func (x *Examination) Service(ctx context.Context, key types.NamespacedName) *co
 
 // Selecting returns those of the NetworkPolicies of a Pod's namespace that decide which clients reach the Pod.
 func Selecting(policies []networkingv1.NetworkPolicy, pod *corev1.Pod) (selecting []networkingv1.NetworkPolicy) {
-	if pod.Spec.HostNetwork {
-		return nil // they do not apply
-	}
 	for i := range policies {
-		spec := &policies[i].Spec
-		selector, err := metav1.LabelSelectorAsSelector(&spec.PodSelector)
-		incoming := len(spec.PolicyTypes) == 0 || slices.Contains(spec.PolicyTypes, networkingv1.PolicyTypeIngress)
-		if err == nil && incoming && selector.Matches(labels.Set(pod.Labels)) {
+		if exposure.SelectsForIngress(&policies[i], pod) {
 			selecting = append(selecting, policies[i])
 		}
 	}

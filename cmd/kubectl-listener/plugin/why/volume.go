@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +20,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -279,12 +281,29 @@ func (w *walk) policies(ctx context.Context, pod *corev1.Pod, listener string) {
 	admitted := check.AdmitAll(policies, pod, w.Service(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: listener}))
 	for i := range policies {
 		f := check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace, Name: policies[i].Name}
-		if admitted {
+		switch restricts := exposure.IsClientPolicy(&policies[i]); {
+		case restricts && admitted:
+			w.Add(f.Warning("", "restricts clients in vain, because other policies admit every client: docs/network-policies.md"))
+		case restricts:
+			w.Add(f.OK("selects Pod %s; of the clients outside, it admits only %s, by allowedClients", pod.Name, strings.Join(admittedRanges(&policies[i]), ", ")))
+		case admitted:
 			w.Add(f.OK("selects Pod %s; every client is admitted to the ports of Listener %s", pod.Name, listener))
-		} else {
+		default:
 			w.Add(f.Warning("", fmt.Sprintf("selects Pod %s; clients outside may be denied by it: docs/network-policies.md", pod.Name)))
 		}
 	}
+}
+
+// admittedRanges returns the ranges of addresses that a NetworkPolicy admits by its first rule.
+func admittedRanges(policy *networkingv1.NetworkPolicy) (ranges []string) {
+	for _, rule := range policy.Spec.Ingress[:min(len(policy.Spec.Ingress), 1)] {
+		for _, from := range rule.From {
+			if from.IPBlock != nil {
+				ranges = append(ranges, from.IPBlock.CIDR)
+			}
+		}
+	}
+	return ranges
 }
 
 // addressFinding returns the address of a volume. One that has changed since the Pod started is a warning, because the
