@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -184,6 +185,40 @@ func TestTrimmedServiceKeepsWhatAddressesDependOn(t *testing.T) {
 	want.ManagedFields = nil
 	if diff := cmp.Diff(want, trimService(whole.DeepCopy(), "shop")); diff != "" {
 		t.Errorf("service in the operator's namespace (-want +got):\n%s", diff)
+	}
+}
+
+func TestTrimmedPolicyKeepsWhichPodsItSelects(t *testing.T) {
+	spec := networkingv1.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+		Ingress: []networkingv1.NetworkPolicyIngressRule{{}},
+	}
+	trimmed := spec
+	trimmed.Ingress = nil
+	whole := func(meta metav1.ObjectMeta) metav1.ObjectMeta {
+		meta.ManagedFields = nil
+		return meta
+	}
+	ofListener := metadata(map[string]string{"app": "web"}, owner("Listener", true))
+	ofListener.Name = "owner-allowed-clients"
+	for name, tc := range map[string]struct {
+		operator string
+		meta     metav1.ObjectMeta
+		want     *networkingv1.NetworkPolicy
+	}{
+		"of a user": {
+			"operators", metadata(map[string]string{"app": "web"}, owner("Release", true), owner("Other", false)),
+			&networkingv1.NetworkPolicy{ObjectMeta: trimmedMetadata(nil, owner("Release", true)), Spec: trimmed},
+		},
+		"of a Listener":   {"operators", ofListener, &networkingv1.NetworkPolicy{ObjectMeta: whole(ofListener), Spec: spec}},
+		"of the operator": {"shop", metadata(nil), &networkingv1.NetworkPolicy{ObjectMeta: whole(metadata(nil)), Spec: spec}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := trimPolicy(&networkingv1.NetworkPolicy{ObjectMeta: tc.meta, Spec: spec}, tc.operator)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -107,6 +107,12 @@ func TestRoutesGolden(t *testing.T) {
 		"no-tls-and-one-route-for-each-tcp-port": newListener(listenersv1alpha1.RouteExposure{Termination: listenersv1alpha1.RouteTerminationNone}, threePorts()...),
 		"listed-ports-only":                      newListener(listenersv1alpha1.RouteExposure{Ports: []string{"metrics", "other"}}, threePorts()...),
 		"host-of-a-pod":                          forClaim(newListener(listenersv1alpha1.RouteExposure{HostTemplate: "broker-{podIndex}.{podName}.{namespace}.example.com"}), "kafka-12"),
+		"allowed-clients": func() *exposure.Listener {
+			l := newListener(listenersv1alpha1.RouteExposure{Annotations: map[string]string{"haproxy.router.openshift.io/timeout": "5m"}})
+			l.Class.Spec.AllowedClients = []listenersv1alpha1.CIDR{"198.51.100.0/24", "203.0.113.0/24"}
+			l.Spec.AllowedClients = []listenersv1alpha1.CIDR{"203.0.113.7/32", "198.51.100.128/25"}
+			return l
+		}(),
 		"labels-and-annotations": func() *exposure.Listener {
 			l := newListener(listenersv1alpha1.RouteExposure{
 				Labels:      map[string]string{"shard": "internal", "app.kubernetes.io/name": "class"},
