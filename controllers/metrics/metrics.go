@@ -159,6 +159,8 @@ var reasons = sets.New(
 	listenersv1alpha1.ReasonIngressRejected, listenersv1alpha1.ReasonRouteRejected,
 	listenersv1alpha1.ReasonNoRoutablePorts, listenersv1alpha1.ReasonNoSinglePod, listenersv1alpha1.ReasonInvalidHost,
 	listenersv1alpha1.ReasonInvalidAdvertisement, listenersv1alpha1.ReasonAddressTaken,
+	listenersv1alpha1.ReasonInvalidAllowedClients, listenersv1alpha1.ReasonAllowedClientsNotEnforceable,
+	listenersv1alpha1.ReasonForeignNetworkPolicy, listenersv1alpha1.ReasonNetworkPolicyRejected,
 	listenersv1alpha1.ReasonNamespaceNotAllowed, listenersv1alpha1.ReasonNodePortsExhausted,
 	listenersv1alpha1.ReasonSharedPortsExhausted, listenersv1alpha1.ReasonPortLimitReached,
 	listenersv1alpha1.ReasonForeignGatewayRoute, listenersv1alpha1.ReasonGatewayRouteRejected,
