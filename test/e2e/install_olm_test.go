@@ -68,6 +68,9 @@ func TestTheOperatorUnderOLM(t *testing.T) {
 	m.step("the scorecard passes", (*olmScenario).runScorecard)
 	m.step("an administrator installs it from a catalog", (*olmScenario).install)
 	m.step("it is upgraded without affecting Pods and clients", func(m *olmScenario) { m.upgrade(mustRelease(t, "0.2.0")) })
+	m.step("what OLM says about it is gathered", func(m *olmScenario) {
+		m.gathers("clusterserviceversions", "subscriptions", "installplans", "operatorgroups")
+	})
 	m.step("settings of its Subscription reach its agents", (*olmScenario).configure)
 	m.step("Pods keep running while it is uninstalled", (*olmScenario).reinstall)
 	m.step("it moves to another namespace", (*olmScenario).move)
@@ -111,6 +114,34 @@ func (m *olmScenario) step(name string, run func(*olmScenario)) {
 	if !ok {
 		m.dumpOLM()
 		m.FailNow()
+	}
+}
+
+// gathers checks that the plugin gathers objects of these resources of OLM, and no manifests, of which Secrets may be a
+// part.
+func (m *olmScenario) gathers(resources ...string) {
+	m.Helper()
+	dir := filepath.Join(m.TempDir(), "gathered")
+	if out, status := m.plugin()("listener", "gather", "--output", dir); status != 0 {
+		m.Fatalf("kubectl listener gather: status %d\n%s", status, out)
+	}
+	for _, resource := range resources {
+		var found []string
+		for _, scope := range []string{"namespaces/" + m.operatorNamespace, "cluster-scoped-resources"} {
+			files, err := filepath.Glob(filepath.Join(dir, scope, "*", resource, "*.yaml"))
+			m.must(err)
+			found = append(found, files...)
+		}
+		if len(found) == 0 {
+			m.Errorf("no %s were gathered", resource)
+		}
+		for _, file := range found {
+			content, err := os.ReadFile(file)
+			m.must(err)
+			if resource == "installplans" && !strings.Contains(string(content), "manifest: (removed)") {
+				m.Errorf("%s:\n%s", file, content)
+			}
+		}
 	}
 }
 

@@ -36,6 +36,7 @@ func TestTheOperatorUnderOLMv1(t *testing.T) {
 	m.publish(mustRelease(t, "0.1.0"))
 
 	m.step("an administrator installs it by a ClusterExtension", func(*olmScenario) { m.install() })
+	m.step("what OLM says about it is gathered", func(m *olmScenario) { m.gathers("clusterextensions") })
 	m.step("the scorecard passes", (*olmScenario).checkScorecard)
 	m.step("it is upgraded only to versions in its range, without affecting Pods and clients", func(*olmScenario) { m.upgrade(mustRelease(t, "0.2.0")) })
 	m.step("it goes back only if told to", func(*olmScenario) { m.rollBack() })
