@@ -76,7 +76,7 @@ func TestNoTwoListenersAreAdvertisedAtOneAddress(t *testing.T) {
 			node := f.createNode("192.0.2.1")
 			f.createVolume(node.Name)
 			f.createListener(nil)
-			l := f.eventuallyAddresses(string(address))
+			f.eventuallyAddresses(string(address))
 
 			f.key = second
 			f.createVolume(node.Name)
@@ -94,7 +94,7 @@ func TestNoTwoListenersAreAdvertisedAtOneAddress(t *testing.T) {
 			f.stop()
 			f = newFixture(t, nil, advertisingClass("unused.example.com", "")) // another process
 			f.key, f.class = second, class
-			l = f.listener()
+			l := f.listener()
 			f.change(l, func() { l.Spec.Ports[0].Name = "https" })
 			isRefused()
 

@@ -43,19 +43,19 @@ func TestTheFirstListenerKeepsItsAdvertisedAddressAfterARestart(t *testing.T) {
 		"the other was given it, and its status lacks it": {
 			own: newAdvertisedListener("own", 2*time.Hour), other: newAdvertisedListener("other", time.Hour), refused: true,
 			before: func(x *advertised, other *listenersv1alpha1.Listener) {
-				x.reserve(t.Context(), &snapshot{listener: other, class: &listenersv1alpha1.ListenerClass{}}, []listenersv1alpha1.Target{targetAt(shared)}, true)
+				_ = x.reserve(t.Context(), &snapshot{listener: other, class: &listenersv1alpha1.ListenerClass{}}, []listenersv1alpha1.Target{targetAt(shared)}, true)
 			},
 		},
 		"the other was given another, and its status is outdated": {
 			own: newAdvertisedListener("own", 0), other: newAdvertisedListener("other", time.Hour, targetAt(shared)),
 			before: func(x *advertised, other *listenersv1alpha1.Listener) {
-				x.reserve(t.Context(), &snapshot{listener: other, class: &listenersv1alpha1.ListenerClass{}}, []listenersv1alpha1.Target{targetAt(another)}, true)
+				_ = x.reserve(t.Context(), &snapshot{listener: other, class: &listenersv1alpha1.ListenerClass{}}, []listenersv1alpha1.Target{targetAt(another)}, true)
 			},
 		},
 		"the other is incomplete for a moment": {
 			own: newAdvertisedListener("own", 0), other: newAdvertisedListener("other", time.Hour, targetAt(shared)), refused: true,
 			before: func(x *advertised, other *listenersv1alpha1.Listener) {
-				x.reserve(t.Context(), &snapshot{listener: other, class: &listenersv1alpha1.ListenerClass{}}, []listenersv1alpha1.Target{targetAt(another)}, false)
+				_ = x.reserve(t.Context(), &snapshot{listener: other, class: &listenersv1alpha1.ListenerClass{}}, []listenersv1alpha1.Target{targetAt(another)}, false)
 			},
 		},
 		"the other has none by its class, and its status is outdated": {
@@ -89,7 +89,7 @@ func TestListenersThatWaitForAnAdvertisedAddressAreReconciled(t *testing.T) {
 		"it is deleted":      func(x *advertised, l *listenersv1alpha1.Listener) { x.forget(l) },
 		"its class has none": func(x *advertised, l *listenersv1alpha1.Listener) { x.release(l) },
 		"its class has other ones": func(x *advertised, l *listenersv1alpha1.Listener) {
-			x.reserve(t.Context(), &snapshot{listener: l, class: &listenersv1alpha1.ListenerClass{}}, []listenersv1alpha1.Target{targetAt("other.example.com")}, true)
+			_ = x.reserve(t.Context(), &snapshot{listener: l, class: &listenersv1alpha1.ListenerClass{}}, []listenersv1alpha1.Target{targetAt("other.example.com")}, true)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

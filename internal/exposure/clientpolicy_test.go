@@ -64,8 +64,8 @@ func TestClientPolicyGolden(t *testing.T) {
 		},
 	}
 	other := restricted(nodePort)
-	other.Listener.Name, other.Listener.UID = "bootstrap", types.UID("4567abcd-0000-4000-8000-00000000beef")
-	other.Listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "http", Port: 81}, {Name: "first", Port: 1}, {Name: "last", Port: 65535}}
+	other.Name, other.UID = "bootstrap", types.UID("4567abcd-0000-4000-8000-00000000beef")
+	other.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "http", Port: 81}, {Name: "first", Port: 1}, {Name: "last", Port: 65535}}
 	ofOther := typedPolicy(t, policyFor(t, other, nil))
 	for name, tc := range map[string]struct {
 		listener *exposure.Listener
