@@ -93,8 +93,8 @@ func (s *scenario) awaitAnswersTo(c customerNetwork, own map[string]listenersv1a
 
 // proxy is Debian's HAProxy on the machine outside of the cluster that is connected to the nodes.
 type proxy struct {
-	dir, commands, path string
-	restart             func()
+	dir, commands string
+	restart       func()
 }
 
 // startProxy prepares a HAProxy that is configured by the commands of docs/advertise.md.
