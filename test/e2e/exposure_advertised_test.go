@@ -5,17 +5,21 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -60,17 +64,31 @@ func (s *scenario) connectCustomer() customerNetwork {
 	return c
 }
 
-// request sends one request to an address, and returns the body of the response.
-func (c customerNetwork) request(ctx context.Context, a listenersv1alpha1.IngressAddress, path string) (string, error) {
-	url := fmt.Sprintf("http://%s:%d%s", a.Address, a.Ports["http"], path)
-	out, err := exec.CommandContext(ctx, "ip", "netns", "exec", c.namespace, "busybox", "wget", "-q", "-T", "3", "-O", "-", url).Output()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		err = fmt.Errorf("%w: %s", err, exit.Stderr)
-	}
-	return string(out), err
+// dial connects to an address from the network of the client.
+func (c customerNetwork) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // without unlocking, so that the runtime ends the thread with this goroutine
+		var namespace *os.File
+		if namespace, err = os.Open(filepath.Join("/run/netns", c.namespace)); err != nil {
+			return
+		}
+		defer func() { _ = namespace.Close() }()
+		if err = unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err == nil { //nolint:gosec // a file descriptor
+			conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+		}
+	}()
+	<-done
+	return conn, err
 }
 
-// awaitAnswers waits until the client reaches each Pod at the address, which the Pod reads in its volume.
+// request sends one request to an address, and returns the body of the response.
+func (c customerNetwork) request(ctx context.Context, a listenersv1alpha1.IngressAddress, path string) (string, error) {
+	return requestWith(ctx, &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: c.dial}}, a, path)
+}
+
+// awaitAnswersTo waits until the client reaches each Pod at the address, which the Pod reads in its volume.
 func (s *scenario) awaitAnswersTo(c customerNetwork, own map[string]listenersv1alpha1.IngressAddress) {
 	s.Helper()
 	for name, a := range own {
