@@ -750,7 +750,10 @@ func TestDoctorNamesEachFault(t *testing.T) {
 			if x.Err != nil {
 				t.Fatal(x.Err)
 			}
-			return slices.DeleteFunc(x.Findings, func(f check.Finding) bool { return f.State != check.Failed })
+			return slices.DeleteFunc(x.Findings, func(f check.Finding) bool {
+				// The client still knows the constraints of the test above.
+				return f.State != check.Failed || f.Kind == names.KindSecurityContextConstraints.Kind
+			})
 		}
 		if found := at(time.Now()); len(found) > 0 {
 			t.Errorf("at once: %+v", found)
@@ -940,7 +943,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 	t.Run("a user who may not read whether node agents are registered", func(t *testing.T) {
 		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "support"}, Rules: []rbacv1.PolicyRule{
 			{Verbs: []string{"get", "list"}, Resources: []string{"*"}, APIGroups: []string{
-				"", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apps", "discovery.k8s.io", listenersv1alpha1.GroupVersion.Group, operatorv1alpha1.GroupVersion.Group,
+				"", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apps", "certificates.k8s.io", "discovery.k8s.io", listenersv1alpha1.GroupVersion.Group, operatorv1alpha1.GroupVersion.Group,
 			}},
 			{Verbs: []string{"get", "list"}, APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csidrivers", "storageclasses"}},
 			{Verbs: []string{"create"}, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}},
