@@ -493,8 +493,8 @@ func TestAuthoritiesSurvive(t *testing.T) {
 	}
 }
 
-// TestOtherRootsAreUsedAtOnce: those of a backup, which somebody restores while the operator runs. Roots that have
-// expired are replaced.
+// TestOtherRootsAreUsedAtOnce: those of a backup that is restored while the operator runs. Roots that have expired
+// are replaced.
 func TestOtherRootsAreUsedAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.start(clock.RealClock{})

@@ -8,14 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/address"
-	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/certificate"
 )
 
 // maxNames is the maximum number of names and addresses in a certificate, which every client receives whole.
@@ -72,7 +71,7 @@ func newPlan(members []member, observed *unstructured.Unstructured) plan {
 		}
 	}
 	if incomplete && observed != nil {
-		all.Insert(namesOf(observed)...)
+		all.Insert(certificate.SubjectNames(observed)...)
 	}
 	for _, a := range sets.List(all) {
 		if _, err := netip.ParseAddr(a); err == nil {
@@ -98,13 +97,6 @@ func addressesOf(listener *listenersv1alpha1.Listener) []string {
 	return found
 }
 
-// namesOf returns the names and addresses of a Certificate.
-func namesOf(certificate *unstructured.Unstructured) []string {
-	dnsNames, _, _ := unstructured.NestedStringSlice(certificate.Object, "spec", "dnsNames")
-	ips, _, _ := unstructured.NestedStringSlice(certificate.Object, "spec", "ipAddresses")
-	return append(dnsNames, ips...)
-}
-
 // nameProblem returns why there can be no Certificate with this name, or "".
 func nameProblem(name string) string {
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
@@ -113,30 +105,19 @@ func nameProblem(name string) string {
 	return ""
 }
 
-// certificate returns the desired Certificate. Its key is one that programs in Java can read, too, and is never used
-// for another certificate. The Secret also has key and certificates in one file, which some programs require, and which
-// is replaced at once.
-func (p plan) certificate(metadata metav1.ObjectMeta) map[string]any {
+// spec returns the desired spec of the Certificate with this name, and this Secret. Its key is one that programs in
+// Java can read, too, and is never used for another certificate. The Secret also has key and certificates in one file,
+// which some programs require, and which is replaced at once.
+func (p plan) spec(name string) map[string]any {
 	usages := []any{"digital signature"}
 	for _, u := range p.settings.Usages {
 		usages = append(usages, string(u)+" auth")
 	}
-	owners := []any{}
-	for _, o := range metadata.OwnerReferences {
-		owners = append(owners, map[string]any{"apiVersion": o.APIVersion, "kind": o.Kind, "name": o.Name, "uid": string(o.UID)})
-	}
 	return map[string]any{
-		"apiVersion": names.KindCertificate.GroupVersion().String(), "kind": names.KindCertificate.Kind,
-		"metadata": map[string]any{
-			"namespace": metadata.Namespace, "name": metadata.Name, "ownerReferences": owners,
-			"labels": map[string]any{names.LabelManagedBy: names.Operator},
-		},
-		"spec": map[string]any{
-			"secretName": metadata.Name, "dnsNames": list(p.dnsNames), "ipAddresses": list(p.ips), "usages": usages,
-			"issuerRef":               map[string]any{"group": p.settings.IssuerRef.Group, "kind": p.settings.IssuerRef.Kind, "name": p.settings.IssuerRef.Name},
-			"privateKey":              map[string]any{"algorithm": "ECDSA", "size": int64(256), "encoding": "PKCS8", "rotationPolicy": "Always"},
-			"additionalOutputFormats": []any{map[string]any{"type": "CombinedPEM"}},
-		},
+		"secretName": name, "dnsNames": list(p.dnsNames), "ipAddresses": list(p.ips), "usages": usages,
+		"issuerRef":               map[string]any{"group": p.settings.IssuerRef.Group, "kind": p.settings.IssuerRef.Kind, "name": p.settings.IssuerRef.Name},
+		"privateKey":              map[string]any{"algorithm": "ECDSA", "size": int64(256), "encoding": "PKCS8", "rotationPolicy": "Always"},
+		"additionalOutputFormats": []any{map[string]any{"type": "CombinedPEM"}},
 	}
 }
 

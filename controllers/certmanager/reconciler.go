@@ -3,7 +3,7 @@
 // and renewals to cert-manager.
 //
 // The package must never write a Certificate with an address that no Listener of its namespace has, nor with an issuer
-// that the class of one of these Listeners does not have, and never change a Certificate of somebody else.
+// that the class of one of these Listeners does not have, and never change a Certificate that others created.
 package certmanager
 
 import (
@@ -98,9 +98,12 @@ func (r *Reconciler) apply(ctx context.Context, key types.NamespacedName, member
 	if err != nil {
 		return nil, err
 	}
-	desired := &unstructured.Unstructured{Object: p.certificate(metav1.ObjectMeta{
-		Namespace: key.Namespace, Name: key.Name, OwnerReferences: []metav1.OwnerReference{owner},
-	})}
+	desired := newCertificate()
+	desired.SetNamespace(key.Namespace)
+	desired.SetName(key.Name)
+	desired.SetLabels(map[string]string{names.LabelManagedBy: names.Operator})
+	desired.SetOwnerReferences([]metav1.OwnerReference{owner})
+	desired.Object["spec"] = p.spec(key.Name)
 	var before client.Object
 	if observed != nil {
 		before = observed

@@ -45,7 +45,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) (err error) {
 		Complete(requests.Requeue("cert-manager", r))
 }
 
-// trim keeps of a Certificate what the operator writes, and of one of somebody else that it exists.
+// trim keeps of a Certificate what the operator writes, and of one that others created its name.
 func trim(o any) (any, error) {
 	certificate, ok := o.(*unstructured.Unstructured)
 	if !ok {

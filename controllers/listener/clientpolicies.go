@@ -87,7 +87,7 @@ func checkClients(s *snapshot, p *plan) *exposure.Refusal {
 type policyWriter struct{ applier *apply.Applier }
 
 // apply applies the NetworkPolicy that the Listener needs, as far as its ports are known. It is called before the
-// Service is applied, so that nobody else reaches the Pods meanwhile, and after that, when all ports are known.
+// Service is applied, so that no other client reaches the Pods meanwhile, and after that, when all ports are known.
 func (w *policyWriter) apply(ctx context.Context, s *snapshot, p *plan, o *outcome) (*exposure.Refusal, error) {
 	desired := plannedPolicy(s, p, o)
 	if desired == nil {

@@ -11,6 +11,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	certificates "github.com/listener-operator/listener-operator/internal/certificate"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -50,11 +51,10 @@ func absent(listener *listenersv1alpha1.Listener, certificate *unstructured.Unst
 	if listener.Status == nil {
 		return nil
 	}
-	dnsNames, _, _ := unstructured.NestedStringSlice(certificate.Object, "spec", "dnsNames")
-	ips, _, _ := unstructured.NestedStringSlice(certificate.Object, "spec", "ipAddresses")
+	subjects := certificates.SubjectNames(certificate)
 	var missing []string
 	for _, a := range listener.Status.IngressAddresses {
-		if !slices.Contains(append(dnsNames, ips...), strings.ToLower(a.Address)) {
+		if !slices.Contains(subjects, strings.ToLower(a.Address)) {
 			missing = append(missing, a.Address)
 		}
 	}
