@@ -178,7 +178,7 @@ test-renewals: ## Wait until the kubelet has renewed certificates after the chan
 	go -C test test -tags e2e -count 1 -timeout 90m -v -run '^TestCertificatesAreRenewed$$' ./e2e -renewals
 
 # The scenarios are those that every product relies on. Building one version takes about six minutes, once.
-KUBERNETES_VERSIONS ?= 1.33 1.34 1.35 1.36 1.37
+KUBERNETES_VERSIONS ?= 1.32 1.33 1.34 1.35 1.36 1.37
 CORE_SCENARIOS := EachReplicaIsReachedAtItsOwnAddress|ABrokerThatMoves|AnAddressFollows|ThreeReplicasShareOneListener|$\
 	AnEphemeralVolume|TwoListenersInOnePod|ADeletedService|APinnedVolume|DeletedPodListeners|TheKubeletRestarts|$\
 	ANodeRestarts|DeletionOfTheConfiguration

@@ -111,9 +111,9 @@ var sets = map[string]Set{
 	},
 }
 
-// otherVersions are sets that only `make test-matrix` needs. There is none for Kubernetes 1.32, because the module
-// proxy does not have all of its modules in one version.
+// otherVersions are sets that only `make test-matrix` needs.
 var otherVersions = map[string]Set{
+	"kubernetes-1.32": kubernetes("1.32.13"),
 	"kubernetes-1.33": kubernetes("1.33.13"),
 	"kubernetes-1.34": kubernetes("1.34.4"),
 	"kubernetes-1.35": kubernetes("1.35.4"),
