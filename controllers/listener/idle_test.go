@@ -116,6 +116,10 @@ func TestReadyListenerSaysWhyNothingListens(t *testing.T) {
 			if got := o.listener.Status.Summary.Reason; got != tc.reason {
 				t.Errorf("summary %q", got)
 			}
+			warns := slices.ContainsFunc(o.events, func(e string) bool { return strings.HasPrefix(e, "Warning "+tc.reason+" ") })
+			if want := tc.reason != "AddressesAssigned" && tc.reason != "Reserved"; warns != want {
+				t.Errorf("events %q", o.events)
+			}
 		})
 	}
 }

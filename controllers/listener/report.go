@@ -46,6 +46,9 @@ func (r *reporter) report(ctx context.Context, s *snapshot, p *plan, o *outcome,
 	return nil
 }
 
+// partialFaults are reasons of a Listener that is ready, while some of its clients are sent to where nothing responds.
+var partialFaults = []string{listenersv1alpha1.ReasonPodsOutdated, listenersv1alpha1.ReasonNodesWithoutPods}
+
 // conditionEvents emits an event for each changed condition. If a Listener is ready although addresses are missing, or
 // accepted with a warning, the event has the reason for that.
 func (r *reporter) conditionEvents(s *snapshot, o *outcome, a addresses, before, after *listenersv1alpha1.ListenerStatus) {
@@ -64,7 +67,7 @@ func (r *reporter) conditionEvents(s *snapshot, o *outcome, a addresses, before,
 			continue
 		}
 		warns := condition.Type == listenersv1alpha1.ListenerAccepted && (condition.Status == metav1.ConditionFalse || other != "")
-		if warns || isFault(reason) || reason == a.desired.Reason && a.desired.NeedsAction {
+		if warns || isFault(reason) || slices.Contains(partialFaults, reason) || reason == a.desired.Reason && a.desired.NeedsAction {
 			eventType = corev1.EventTypeWarning
 		}
 		r.events.Eventf(s.listener, nil, eventType, reason, "Reconcile", "%s", message.Printable(condition.Message, message.MaxEvent))
