@@ -117,7 +117,11 @@ PARALLEL := $(MAKE) -j2
 RACE ?=
 
 .PHONY: test
-test: test-apiserver ## Run all tests.
+test: test-apiserver ## Run all tests but those of OLM and Helm: unit, API server, CSI, end to end, bundle and chart.
+	$(PARALLEL) test-e2e validate-bundle validate-chart
+
+.PHONY: test-all
+test-all: test-apiserver ## Run all tests, with those of OLM, its scorecard, and Helm, as CI does.
 	$(PARALLEL) test-e2e validate-bundle validate-chart test-olm test-helm
 
 .PHONY: tools
@@ -158,7 +162,7 @@ test-apiserver: chromium ## Run the tests of test-unit, and those that need an A
 
 .PHONY: test-e2e
 test-e2e: ## Run the tests of the test cluster, and the end-to-end tests of the operator on one.
-	@# As a prerequisite it would make this target, which takes longest, the last one that make test starts.
+	@# As a prerequisite it would make this target, which takes longest, the last one that make test-all starts.
 	@$(MAKE) --no-print-directory cc
 	@# Scenarios build what is missing, but have little time.
 	go -C test run ./cmd/cluster build-tools metallb traefik external-dns
