@@ -80,7 +80,7 @@ func displaces(pod *corev1.Pod, verdict string, node *corev1.Node, nodes []corev
 	if why := refusal(pod, node, affinities); why != "" {
 		return fmt.Sprintf("node %s does not take Pod %s, because %s", node.Name, pod.Name, why)
 	}
-	if namesVolumeAffinity(verdict) {
+	if namesVolumeAffinity(verdict) && !claim.AwaitsAgent(verdict) {
 		return fmt.Sprintf("node %s does not take Pod %s, about which the scheduler says: %s", node.Name, pod.Name, verdict)
 	}
 	return ""
@@ -196,7 +196,7 @@ func (o *observed) stuck(d decision, now time.Time) []stuckPod {
 		pod := &o.pods[i]
 		verdict := unschedulable(pod)
 		switch {
-		case !namesVolumeAffinity(verdict):
+		case !namesVolumeAffinity(verdict), claim.AwaitsAgent(verdict) && !d.lost:
 		case d.lost:
 			stuck = append(stuck, stuckPod{pod, fmt.Sprintf("Pod %s cannot be scheduled: %s", pod.Name, o.lostMessage(now))})
 		default:

@@ -21,6 +21,7 @@ import (
 const (
 	noRoom       = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match PersistentVolume's node affinity."
 	noRoomBefore = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had volume node affinity conflict."
+	agentAbsent  = "0/2 nodes are available: 1 listeners.stackable.tech CSI driver is not installed on the node, 1 node(s) didn't match PersistentVolume's node affinity."
 	unboundClaim = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."
 )
 
@@ -44,7 +45,8 @@ func TestVolumeIsReleasedBecauseOfItsPinOnly(t *testing.T) {
 			w.pods[0].Spec.NodeSelector = map[string]string{names.TopologyKey: "node-2"}
 		}, "node selector"},
 
-		"scheduled": {"", cordoned, ""},
+		"scheduled":                                    {"", cordoned, ""},
+		"an agent that is just replaced":               {agentAbsent, func(*world) {}, ""},
 		"verdict about a claim that was not bound yet": {unboundClaim, func(*world) {}, ""},
 		"being deleted itself": {noRoom, func(w *world) {
 			cordoned(w)

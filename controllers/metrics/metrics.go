@@ -175,7 +175,9 @@ var reasons = sets.New(
 	listenersv1alpha1.ReasonGatewayRouteNotAccepted, listenersv1alpha1.ReasonReserved,
 	listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonNodesNotReady,
 	listenersv1alpha1.ReasonPortNotDeclared, listenersv1alpha1.ReasonPodsOutdated, listenersv1alpha1.ReasonNodesWithoutPods,
-	listenersv1alpha1.ReasonPreviousExposure,
+	listenersv1alpha1.ReasonPreviousExposure, listenersv1alpha1.ReasonInvalidAllowedClients,
+	listenersv1alpha1.ReasonAllowedClientsNotEnforceable, listenersv1alpha1.ReasonForeignNetworkPolicy,
+	listenersv1alpha1.ReasonNetworkPolicyRejected,
 )
 
 // lostVolumeLabels returns the lost nodes that a volume is pinned to.

@@ -389,8 +389,15 @@ func TestUnchangedComponentsAreNotWritten(t *testing.T) {
 	counter := &writeCounter{Client: plain}
 	r := reconciler(counter, namespace)
 	config := mustReconcile(t, r)
-	if want := 1 + len(alwaysInstalled()); counter.writes != want {
-		t.Errorf("%d writes to install, want %d: the finalizer and the components", counter.writes, want)
+	want, driver := 1+len(alwaysInstalled()), &storagev1.CSIDriver{}
+	if err := plain.Get(t.Context(), client.ObjectKey{Name: names.Driver}, driver); err != nil {
+		t.Fatal(err)
+	}
+	if driver.Spec.PreventPodSchedulingIfMissing != nil {
+		want++
+	}
+	if counter.writes != want {
+		t.Errorf("%d writes to install, want %d: the finalizer, the components, and a field of Kubernetes 1.37", counter.writes, want)
 	}
 	counter.writes = 0
 	before := config.ResourceVersion
@@ -400,6 +407,36 @@ func TestUnchangedComponentsAreNotWritten(t *testing.T) {
 	}
 	if config.ResourceVersion != before {
 		t.Error("the status was written although nothing changed")
+	}
+}
+
+// TestCSIDriverKeepsPodsFromNodesWithoutAnAgent where the API server has the field, unless the configuration says no.
+func TestCSIDriverKeepsPodsFromNodesWithoutAnAgent(t *testing.T) {
+	c, namespace := fresh(t)
+	other := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "other.example.com"}}
+	if err := c.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Delete(context.Background(), other) })
+	config, r := createConfig(t, c), reconciler(c, namespace)
+	for _, configured := range []*bool{nil, ptr.To(false), ptr.To(true)} {
+		var want *bool
+		if other.Spec.PreventPodSchedulingIfMissing != nil { // by default
+			want = ptr.To(ptr.Deref(configured, true))
+		}
+		config.Spec.NodeAgent.PreventPodSchedulingIfMissing = configured
+		if err := c.Update(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		mustReconcile(t, r)
+		config = mustReconcile(t, r)
+		driver := &storagev1.CSIDriver{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: names.Driver}, driver); err != nil {
+			t.Fatal(err)
+		}
+		if !ptr.Equal(driver.Spec.PreventPodSchedulingIfMissing, want) {
+			t.Errorf("with %v, preventPodSchedulingIfMissing is %v, want %v", configured, driver.Spec.PreventPodSchedulingIfMissing, want)
+		}
 	}
 }
 

@@ -222,8 +222,8 @@ func attacks(namespace string) map[string]attack {
 		`{metadata: {annotations: {storageclass.kubernetes.io/is-default-class: "true"}}}`, "annotations of its StorageClass")
 	patch("a CSIDriver that mounts again and again", `{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: listeners.stackable.tech}}`,
 		`{spec: {requiresRepublish: true}}`, "nothing else by its CSIDriver")
-	patch("a CSIDriver with a field of Kubernetes 1.37", `{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: listeners.stackable.tech}}`,
-		`{spec: {preventPodSchedulingIfMissing: true}}`, "nothing else by its CSIDriver")
+	patch("a CSIDriver whose Pods get tokens in Secrets", `{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: listeners.stackable.tech}}`,
+		`{spec: {tokenRequests: [{audience: ""}], serviceAccountTokenInSecrets: true}}`, "nothing else by its CSIDriver")
 	patch("a StorageClass with options", `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: listeners.stackable.tech}}`,
 		`{allowVolumeExpansion: true}`, "nor set anything else")
 	patch("tokens of Pods", `{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: listeners.stackable.tech}}`,

@@ -20,6 +20,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -172,6 +173,7 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 		}
 		o.components = append(o.components, component{c, object})
 	}
+	o.settings.GuardsScheduling = o.guardsScheduling()
 	if uncreated := uncreatedPods(o); uncreated != r.uncreated || r.uncreatedSince.IsZero() {
 		r.uncreated, r.uncreatedSince = uncreated, r.Clock.Now()
 	}
@@ -284,6 +286,17 @@ func (o *observed) missing() []string {
 		}
 	}
 	return missing
+}
+
+// guardsScheduling reports whether the API server has CSIDriver.spec.preventPodSchedulingIfMissing: it sets a default,
+// unless its feature gate is off. So a new CSIDriver gets the field with the second write.
+func (o *observed) guardsScheduling() bool {
+	for _, c := range o.components {
+		if driver, ok := c.object.(*storagev1.CSIDriver); ok {
+			return driver.Spec.PreventPodSchedulingIfMissing != nil
+		}
+	}
+	return false
 }
 
 // agents returns the DaemonSet, which is empty if there is none.

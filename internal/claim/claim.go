@@ -286,3 +286,9 @@ func nearest(key string) string {
 		return ""
 	}
 }
+
+// AwaitsAgent reports whether the scheduler says about a Pod that it rejected a node because no node agent is
+// registered there, as of Kubernetes 1.37. While the agents are replaced, that passes by itself.
+func AwaitsAgent(verdict string) bool {
+	return strings.Contains(verdict, names.Driver+" CSI driver is not installed on the node")
+}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
@@ -29,10 +30,11 @@ func TestListenerOperatorIsASingletonWithDefaults(t *testing.T) {
 		Preset:          operatorv1alpha1.PresetEphemeralNodes,
 		ClusterDomain:   "cluster.local",
 		NodeAgent: operatorv1alpha1.NodeAgentSpec{
-			Placement:         operatorv1alpha1.PlacementEverywhere,
-			PriorityClassName: "system-node-critical",
-			KubeletDir:        "/var/lib/kubelet",
-			LogLevel:          "info",
+			Placement:                     operatorv1alpha1.PlacementEverywhere,
+			PriorityClassName:             "system-node-critical",
+			KubeletDir:                    "/var/lib/kubelet",
+			PreventPodSchedulingIfMissing: ptr.To(true),
+			LogLevel:                      "info",
 		},
 	}
 	if diff := cmp.Diff(want, only.Spec); diff != "" {

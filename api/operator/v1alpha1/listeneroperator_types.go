@@ -142,6 +142,14 @@ type NodeAgentSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.contains('/..') && !self.contains('/./')",message="must be a clean absolute path"
 	KubeletDir string `json:"kubeletDir,omitempty"`
 
+	// preventPodSchedulingIfMissing states whether the scheduler keeps Pods with listener volumes from nodes on which
+	// no agent is registered with the kubelet, such as a node that has just joined. It has no effect before Kubernetes
+	// 1.37. Set it to false if an autoscaler adds no node for such Pods, because it does not know that a new node gets
+	// an agent. Defaults to true.
+	// +optional
+	// +kubebuilder:default=true
+	PreventPodSchedulingIfMissing *bool `json:"preventPodSchedulingIfMissing,omitempty"`
+
 	// logLevel is the verbosity of the agent's log: info, or debug for a line per call. Defaults to info.
 	// +optional
 	// +kubebuilder:default=info

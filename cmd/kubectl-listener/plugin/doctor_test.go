@@ -639,6 +639,12 @@ func faults() map[string]fault {
 			},
 			kind: "Pod", name: "large", text: "2 Insufficient cpu",
 		},
+		"a Pod waits for the agent of a node": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				return i.pending(t, i.newPod("early", i.claim.Name), "0/1 nodes are available: 1 listeners.stackable.tech CSI driver is not installed on the node.")
+			},
+			kind: "Pod", name: "early", text: "1 listeners.stackable.tech CSI driver is not installed on the node",
+		},
 		"a quota forbids the claim of an ephemeral volume": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				pod := i.newEphemeral("refused")

@@ -607,6 +607,7 @@ func TestWhyNamesWhyAPodIsPending(t *testing.T) {
 		{"Unschedulable", "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules.", "Pod"},
 		{"Unschedulable", "0/3 nodes are available: 3 node(s) were unschedulable.", "Pod"},
 		{"Unschedulable", "0/3 nodes are available: 3 Too many pods.", "Pod"},
+		{"Unschedulable", "0/3 nodes are available: 3 listeners.stackable.tech CSI driver is not installed on the node.", "Pod"},
 		{"SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates", "Pod"},
 		{"SchedulerError", "running PreBind plugin: timed out", "Pod"},
 		{"Unschedulable", "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.", "PersistentVolumeClaim"},

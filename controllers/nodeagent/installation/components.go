@@ -45,6 +45,8 @@ type Settings struct {
 	Image string
 	// ServiceAccount is the uid of the agents' ServiceAccount, empty if there is none.
 	ServiceAccount types.UID
+	// GuardsScheduling is whether the cluster has CSIDriver.spec.preventPodSchedulingIfMissing.
+	GuardsScheduling bool
 	// ServiceCA is whether the operator's namespace has the ConfigMap ServiceCA.
 	ServiceCA bool
 	// OperatorPod is the template of the operator's own Pods.
@@ -90,7 +92,7 @@ func Components() []Component {
 	return []Component{
 		{Kind: "ValidatingAdmissionPolicy", Name: names.PodListenersPolicy, example: &admissionregistrationv1.ValidatingAdmissionPolicy{}},
 		{Kind: "ValidatingAdmissionPolicyBinding", Name: names.PodListenersPolicy, example: &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}},
-		{Kind: "CSIDriver", Name: names.Driver, Adopt: true, example: &storagev1.CSIDriver{}},
+		{Kind: "CSIDriver", Name: names.Driver, Adopt: true, values: csiDriverValues, example: &storagev1.CSIDriver{}},
 		optional(names.KindSecurityContextConstraints, Component{Name: names.NodeAgent}),
 		{Kind: "DaemonSet", Name: names.NodeAgent, Namespaced: true, Kept: annotationRestartedAt, values: daemonSetValues, example: &appsv1.DaemonSet{}},
 		{Kind: "StorageClass", Name: names.Driver, Adopt: true, Immutable: storageClassImmutable, example: &storagev1.StorageClass{}},
@@ -171,6 +173,15 @@ func (c Component) ForeignMessage(config *operatorv1alpha1.ListenerOperator, obs
 	default:
 		return fmt.Sprintf("%s %s belongs to %s %s; remove that installation first", c.Kind, c.Name, controller.Kind, controller.Name)
 	}
+}
+
+// csiDriverValues returns the values in the manifest of the CSIDriver.
+func csiDriverValues(config *operatorv1alpha1.ListenerOperator, s Settings) (map[string]any, error) {
+	values := map[string]any{"preventPodSchedulingIfMissing": nil}
+	if s.GuardsScheduling {
+		values["preventPodSchedulingIfMissing"] = ptr.Deref(config.Spec.NodeAgent.PreventPodSchedulingIfMissing, true)
+	}
+	return values, nil
 }
 
 // storageClassImmutable reports whether a StorageClass, as Stackable's, cannot be updated to the desired one.

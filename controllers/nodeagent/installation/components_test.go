@@ -89,6 +89,33 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+func TestCSIDriverHasTheFieldOfLaterKubernetesOnly(t *testing.T) {
+	refused := newConfig()
+	refused.Spec.NodeAgent.PreventPodSchedulingIfMissing = ptr.To(false)
+	for name, tc := range map[string]struct {
+		config *operatorv1alpha1.ListenerOperator
+		guards bool
+		want   any
+	}{
+		"not served":                 {config: newConfig()},
+		"not served, and configured": {config: refused},
+		"served":                     {config: newConfig(), guards: true, want: true},
+		"served, and configured":     {config: refused, guards: true, want: false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := testSettings()
+			s.GuardsScheduling = tc.guards
+			driver, err := componentOf(t, "CSIDriver").Desired(tc.config, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := driver.Object["spec"].(map[string]any)["preventPodSchedulingIfMissing"]; got != tc.want {
+				t.Errorf("the field is %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
 // TestServingCertificateOnOpenShift checks the annotation that requests a certificate, and that Prometheus verifies it.
 func TestServingCertificateOnOpenShift(t *testing.T) {
 	s := testSettings()

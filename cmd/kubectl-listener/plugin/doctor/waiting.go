@@ -298,6 +298,10 @@ func (w *waiting) unscheduled(ctx context.Context, f check.Finding, pod *corev1.
 	if scheduled == nil || scheduled.Status != corev1.ConditionFalse || scheduled.Reason == corev1.PodReasonSchedulingGated {
 		return check.Finding{}
 	}
+	if claim.AwaitsAgent(scheduled.Message) {
+		f.ForUsers = false
+		return f.Failed(scheduled.Reason, scheduled.Message, "Find out why no node agent runs on these nodes, which are listed under Node: docs/configuration.md#nodes-without-an-agent")
+	}
 	for _, volume := range slices.Sorted(maps.Keys(mounts)) {
 		pvc := mounts[volume]
 		if pvc == nil {

@@ -135,6 +135,9 @@ func unboundFinding(f check.Finding, scheduled *corev1.PodCondition, describe st
 		return f.Failed("", "is not bound to a node yet", "Wait for the scheduler. If it lasts: "+describe).Because()
 	}
 	unscheduled := f.Failed(scheduled.Reason, scheduled.Message, "Do what the scheduler says; more: "+describe)
+	if claim.AwaitsAgent(scheduled.Message) {
+		unscheduled.Remedy = "Let another node take the Pod, as the scheduler says, or find out why no node agent runs there: kubectl listener doctor"
+	}
 	if concernsVolumes.MatchString(scheduled.Message) {
 		return unscheduled.Because()
 	}
