@@ -7,7 +7,7 @@
 //   - Reading from a volume never blocks, never follows a link out of it, and is bounded.
 //   - Nothing that a Pod creates in its volume prevents the volume from being rewritten or removed.
 //
-// The files are those that consumers read (contract: the files), and one more with the default address as variables. As
+// The files are those that consumers read (contract: the files), and two more with the default address as variables. As
 // in the volume of a ConfigMap, each generation of them has a directory of its own, which becomes visible as a whole
 // when one link is renamed.
 //
@@ -15,10 +15,12 @@
 //	..generation-X/addresses/<address>/ports/<port name>
 //	..generation-X/default-address -> addresses/<first address>
 //	..generation-X/default-address.env
+//	..generation-X/default-address.quoted.env
 //	..data                         -> ..generation-X
 //	addresses                      -> ..data/addresses
 //	default-address                -> ..data/default-address
 //	default-address.env            -> ..data/default-address.env
+//	default-address.quoted.env     -> ..data/default-address.quoted.env
 //
 // X is the Pod's namespace and a random string.
 //

@@ -43,7 +43,7 @@ func TestFailedFirstWriteLeavesNothing(t *testing.T) {
 
 func TestFailedRewriteKeepsTheContent(t *testing.T) {
 	n := newNode(t)
-	n.limit(t, "nr_inodes=28")
+	n.limit(t, "nr_inodes=31")
 	n.write(ip("192.0.2.1", map[string]int32{"a": 1}))
 	before, names := seen(t, n), namesIn(t, n.mount)
 	_, err := n.host.Update(n.target, []listenersv1alpha1.IngressAddress{ip("192.0.2.2", map[string]int32{"a": 1, "b": 2, "c": 3, "d": 4})})

@@ -65,7 +65,8 @@ func FuzzNames(f *testing.F) {
 		}
 		want := map[string]string{
 			"/addresses": "..data/addresses", "/default-address": "..data/default-address", "/default-address.env": "..data/default-address.env",
-			"default-address": "-> addresses/" + address, "addresses": "drwxr-xr-x", "addresses/" + address: "drwxr-xr-x",
+			"/default-address.quoted.env": "..data/default-address.quoted.env",
+			"default-address":             "-> addresses/" + address, "addresses": "drwxr-xr-x", "addresses/" + address: "drwxr-xr-x",
 			"addresses/" + address + "/address": "-r--r--r-- " + address, "addresses/" + address + "/ports": "drwxr-xr-x",
 		}
 		variables := "LISTENER_ADDRESS=" + address + "\n"
@@ -75,6 +76,7 @@ func FuzzNames(f *testing.F) {
 			variables += fmt.Sprintf("LISTENER_PORT_%s=%d\nLISTENER_ENDPOINT_%s=%s\n", suffix, number, suffix, net.JoinHostPort(address, strconv.Itoa(int(number))))
 		}
 		want["default-address.env"] = "-r--r--r-- " + variables
+		want["default-address.quoted.env"] = "-r--r--r-- " + strings.NewReplacer("=", "='", "\n", "'\n").Replace(variables)
 		if diff := cmp.Diff(want, seen(t, n)); diff != "" {
 			t.Fatalf("in the volume (-want +got):\n%s", diff)
 		}

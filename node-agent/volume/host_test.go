@@ -34,11 +34,15 @@ func TestVolumeHasTheFilesOfTheContract(t *testing.T) {
 				"addresses":                      "-> ..data/addresses",
 				"default-address":                "-> ..data/default-address",
 				"default-address.env":            "-> ..data/default-address.env",
+				"default-address.quoted.env":     "-> ..data/default-address.quoted.env",
 				"..generation-X":                 "drwxr-xr-x",
 				"..generation-X/default-address": "-> addresses/node-1.example.com",
 				"..generation-X/default-address.env": "-r--r--r-- LISTENER_ADDRESS=node-1.example.com\n" +
 					"LISTENER_PORT_HTTP=31000\nLISTENER_ENDPOINT_HTTP=node-1.example.com:31000\n" +
 					"LISTENER_PORT_HTTPS=31443\nLISTENER_ENDPOINT_HTTPS=node-1.example.com:31443\n",
+				"..generation-X/default-address.quoted.env": "-r--r--r-- LISTENER_ADDRESS='node-1.example.com'\n" +
+					"LISTENER_PORT_HTTP='31000'\nLISTENER_ENDPOINT_HTTP='node-1.example.com:31000'\n" +
+					"LISTENER_PORT_HTTPS='31443'\nLISTENER_ENDPOINT_HTTPS='node-1.example.com:31443'\n",
 				tree:                                     "drwxr-xr-x",
 				tree + "/node-1.example.com":             "drwxr-xr-x",
 				tree + "/node-1.example.com/address":     "-r--r--r-- node-1.example.com",
@@ -74,28 +78,34 @@ func TestVolumeHasTheFilesOfTheContract(t *testing.T) {
 func TestAShellReadsTheDefaultAddress(t *testing.T) {
 	n := newNode(t)
 	n.write(ip("2001:db8::1", map[string]int32{"http": 31000, "client-tls": 31443}), ip("10.0.0.1", map[string]int32{"http": 80}))
-	shell := exec.CommandContext(t.Context(), "sh", "-euc", `. ./default-address.env
+	for _, file := range []string{"default-address.env", "default-address.quoted.env"} {
+		shell := exec.CommandContext(t.Context(), "sh", "-euc", `. ./`+file+`
 		echo "$LISTENER_ADDRESS $LISTENER_PORT_HTTP $LISTENER_ENDPOINT_HTTP $LISTENER_ENDPOINT_CLIENT_TLS"`)
-	shell.Dir = n.mount
-	got, err := shell.Output()
-	must(t, err)
-	if want := "2001:db8::1 31000 [2001:db8::1]:31000 [2001:db8::1]:31443\n"; string(got) != want {
-		t.Errorf("got %q, want %q", got, want)
+		shell.Dir = n.mount
+		got, err := shell.Output()
+		must(t, err)
+		if want := "2001:db8::1 31000 [2001:db8::1]:31000 [2001:db8::1]:31443\n"; string(got) != want {
+			t.Errorf("%s: got %q, want %q", file, got, want)
+		}
 	}
 }
 
-// An agent before the file existed wrote the other files alike.
+// An agent before a file existed wrote the other files alike.
 func TestVolumeWithoutVariablesIsWrittenAgain(t *testing.T) {
-	n := newNode(t)
-	address := ip("192.0.2.1", map[string]int32{"http": 80})
-	n.write(address)
-	must(t, os.Remove(filepath.Join(n.mount, "default-address.env")))
-	must(t, os.Remove(filepath.Join(n.mount, "..data", "default-address.env")))
-	if !n.write(address).Changed {
-		t.Error("the volume is not written")
-	}
-	if got := n.read("default-address.env"); !strings.Contains(got, "LISTENER_ENDPOINT_HTTP=192.0.2.1:80\n") {
-		t.Errorf("the file reads %q", got)
+	for file, want := range map[string]string{
+		"default-address.env": "LISTENER_ENDPOINT_HTTP=192.0.2.1:80\n", "default-address.quoted.env": "LISTENER_ENDPOINT_HTTP='192.0.2.1:80'\n",
+	} {
+		n := newNode(t)
+		address := ip("192.0.2.1", map[string]int32{"http": 80})
+		n.write(address)
+		must(t, os.Remove(filepath.Join(n.mount, file)))
+		must(t, os.Remove(filepath.Join(n.mount, "..data", file)))
+		if !n.write(address).Changed {
+			t.Errorf("without %s, the volume is not written", file)
+		}
+		if got := n.read(file); !strings.Contains(got, want) {
+			t.Errorf("%s reads %q", file, got)
+		}
 	}
 }
 
@@ -228,7 +238,7 @@ func TestLeftoversOfUnfinishedWritesAreRemoved(t *testing.T) {
 	n.write(ip("192.0.2.2", map[string]int32{"http": 80}))
 	n.write(ip("192.0.2.3", map[string]int32{"http": 80}))
 	// The previous tree is kept for readers that are still in it.
-	want := []string{"..data", "..generation-X", "..generation-X", "addresses", "default-address", "default-address.env"}
+	want := []string{"..data", "..generation-X", "..generation-X", "addresses", "default-address", "default-address.env", "default-address.quoted.env"}
 	if diff := cmp.Diff(want, namesIn(t, n.mount)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

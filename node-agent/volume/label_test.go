@@ -50,6 +50,7 @@ func TestAllFilesAndDirectoriesAreLabelled(t *testing.T) {
 		"mount", "mount/..generation-X", "mount/..generation-X/addresses", "mount/..generation-X/addresses/192.0.2.1",
 		"mount/..generation-X/addresses/192.0.2.1/address", "mount/..generation-X/addresses/192.0.2.1/ports",
 		"mount/..generation-X/addresses/192.0.2.1/ports/http", "mount/..generation-X/default-address.env",
+		"mount/..generation-X/default-address.quoted.env",
 	}
 	if len(got) == 0 || got[0] != "mount" {
 		t.Errorf("the volume itself, whose label links inherit, is not labelled first: %q", got)

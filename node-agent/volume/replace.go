@@ -21,7 +21,7 @@ const (
 )
 
 // links are the names at the root of a volume that lead into the current tree.
-var links = []string{defaultLink, addressesDir, envFile}
+var links = []string{defaultLink, addressesDir, envFile, quotedEnvFile}
 
 const (
 	dirMode  = 0o755
@@ -78,8 +78,10 @@ func (t tree) build(mount *os.Root, dir string, label Labeller) error {
 			return err
 		}
 	}
-	if err := writeFile(mount, path.Join(dir, envFile), t[0].env(), label); err != nil {
-		return err
+	for _, f := range envFiles {
+		if err := writeFile(mount, path.Join(dir, f.name), t[0].env(f.quote), label); err != nil {
+			return err
+		}
 	}
 	return mount.Symlink(t[0].path(), path.Join(dir, defaultLink))
 }

@@ -23,9 +23,16 @@ const (
 	portsDir     = "ports"
 )
 
-// envFile is a file at the root of the volume that the contract does not have: the default address for programs that
-// read environment variables or properties instead of files.
-const envFile = "default-address.env"
+// Files at the root of the volume that the contract does not have: the default address for programs that read
+// environment variables or properties instead of files. The second one is for the kubelet, which reads variables
+// (fileKeyRef) only if their values are in single quotes.
+const (
+	envFile       = "default-address.env"
+	quotedEnvFile = "default-address.quoted.env"
+)
+
+// envFiles are these files, and what is around their values.
+var envFiles = []struct{ name, quote string }{{envFile, ""}, {quotedEnvFile, "'"}}
 
 // tree is the content of a volume: its addresses, the default one first.
 type tree []directory
@@ -39,16 +46,17 @@ type directory struct {
 // path returns the path of the directory in the tree.
 func (d *directory) path() string { return path.Join(addressesDir, d.address) }
 
-// env returns the content of envFile: a line for each variable, which a shell, systemd and java.util.Properties read
-// alike, because no value has a character that needs quotes. A name of a port is in capital letters with underscores.
-// An endpoint is address and port, with an IPv6 address in brackets.
-func (d *directory) env() string {
+// env returns a line for each variable, with its value in quotes. Without any, a shell, systemd and
+// java.util.Properties read them alike, because no value has a character that needs quotes. A name of a port is in
+// capital letters with underscores. An endpoint is address and port, with an IPv6 address in brackets.
+func (d *directory) env(quote string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "LISTENER_ADDRESS=%s\n", d.address)
+	write := func(variable, value string) { fmt.Fprintf(&b, "LISTENER_%s=%s%s%s\n", variable, quote, value, quote) }
+	write("ADDRESS", d.address)
 	for _, name := range slices.Sorted(maps.Keys(d.ports)) {
 		variable := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-		fmt.Fprintf(&b, "LISTENER_PORT_%s=%s\n", variable, d.ports[name])
-		fmt.Fprintf(&b, "LISTENER_ENDPOINT_%s=%s\n", variable, net.JoinHostPort(d.address, d.ports[name]))
+		write("PORT_"+variable, d.ports[name])
+		write("ENDPOINT_"+variable, net.JoinHostPort(d.address, d.ports[name]))
 	}
 	return b.String()
 }

@@ -19,7 +19,15 @@ func (t tree) visible(mount *os.Root) bool {
 		}
 	}
 	generation := currentGeneration(mount)
-	return generation != "" && t.matches(mount, generation) && hasContent(mount, path.Join(generation, envFile), t[0].env())
+	if generation == "" || !t.matches(mount, generation) {
+		return false
+	}
+	for _, f := range envFiles {
+		if !hasContent(mount, path.Join(generation, f.name), t[0].env(f.quote)) {
+			return false
+		}
+	}
+	return true
 }
 
 // matches reports whether a directory of the volume contains exactly this tree.

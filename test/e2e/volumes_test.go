@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -430,4 +431,34 @@ func (s *scenario) operatorErrorLog(since metav1.Time) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// TestTheKubeletReadsTheDefaultAddressAsVariables: an init container copies the quoted file into an emptyDir, the only
+// volume from which the kubelet reads variables.
+func TestTheKubeletReadsTheDefaultAddressAsVariables(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	p := clientPod("web")
+	listener := objects.EphemeralVolume("listener", byClass(class.Name))
+	p.Spec.Volumes = []corev1.Volume{listener, {Name: "env", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	c := &p.Spec.Containers[0]
+	c.Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}
+	copying := *c.DeepCopy()
+	copying.Name, copying.Ports, copying.Command = "copy", nil, []string{"cp", "/listener/default-address.quoted.env", "/env/address.env"}
+	copying.VolumeMounts = []corev1.VolumeMount{{Name: "listener", MountPath: "/listener", ReadOnly: true}, {Name: "env", MountPath: "/env"}}
+	p.Spec.InitContainers = []corev1.Container{copying}
+	c.Env = []corev1.EnvVar{{Name: "ADVERTISED", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{
+		VolumeName: "env", Path: "address.env", Key: "LISTENER_ENDPOINT_HTTP",
+	}}}}
+	if err := api.Create(s.ctx, p, client.DryRunAll); err != nil && strings.Contains(err.Error(), "must specify one of") {
+		t.Skip("needs fileKeyRef, which is on by default as of Kubernetes 1.35")
+	}
+	s.create(p)
+	own := s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0]
+	want := net.JoinHostPort(own.Address, strconv.Itoa(int(own.Ports["http"])))
+	got, err := kubectl(s.timeoutContext(), "-n", s.namespace, "exec", "web", "--", "printenv", "ADVERTISED")
+	if err != nil || strings.TrimSpace(got) != want {
+		t.Errorf("the variable is %q (%v), want %s", got, err, want)
+	}
 }
