@@ -165,6 +165,7 @@ var contract = map[string]struct {
 			".status.lastNodePorts":                    {Type: "object", Items: "integer", Ours: true},
 			".status.sharedPorts":                      {Type: "object", Items: "integer", Ours: true},
 			".status.unusedNodes":                      {Type: "array", Items: "string", ListType: "atomic", Ours: true},
+			".status.unusedSince":                      {Type: "string", Ours: true},
 			".status.ipFamilies":                       {Type: "array", Items: "string", ListType: "atomic", Ours: true},
 			".status.keptClassName":                    {Type: "string", Ours: true},
 			".status.summary":                          {Type: "object", Ours: true},

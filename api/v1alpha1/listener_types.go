@@ -306,6 +306,11 @@ type ListenerStatus struct {
 	// +listType=atomic
 	UnusedNodes []string `json:"unusedNodes,omitempty"`
 
+	// unusedSince is since when no Pod has mounted the Listener, about to the minute. Absent while one does. It changes
+	// only with the condition Ready.
+	// +optional
+	UnusedSince *metav1.Time `json:"unusedSince,omitempty"`
+
 	// ipFamilies are the IP families of the Service, in its order. Set only if the class chooses IP families.
 	// +optional
 	// +listType=atomic

@@ -622,6 +622,10 @@ func (in *ListenerStatus) DeepCopyInto(out *ListenerStatus) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.UnusedSince != nil {
+		in, out := &in.UnusedSince, &out.UnusedSince
+		*out = (*in).DeepCopy()
+	}
 	if in.IPFamilies != nil {
 		in, out := &in.IPFamilies, &out.IPFamilies
 		*out = make([]v1.IPFamily, len(*in))

@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -195,6 +197,78 @@ func TestNothingListensIsReportedAfterAMinute(t *testing.T) {
 	expect("with the next Pod", "AddressesAssigned", 0)
 	remove()
 	expect("while that is replaced", "AddressesAssigned", time.Minute)
+}
+
+// That is written with the reason alone, and so costs no write when a Pod mounts the Listener, or is replaced.
+func TestListenerSaysSinceWhenNoPodMountsIt(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	start := clock.Now()
+	for name, s := range map[string]*state{
+		"with addresses": newState(listenersv1alpha1.ServiceTypeClusterIP), "without addresses": newState(listenersv1alpha1.ServiceTypeNodePort),
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock.SetTime(start)
+			fake := s.newClient(t)
+			intercept, writes := countWrites(-1, nil)
+			c := interceptor.NewClient(fake, intercept)
+			var r *Reconciler
+			restart := func() {
+				r = newReconciler(s.backends, c, events.NewFakeRecorder(100))
+				setClock(r, clock)
+			}
+			restart()
+			expect := func(when string, want *metav1.Time, wantWrites ...string) {
+				t.Helper()
+				*writes = nil
+				listener := &listenersv1alpha1.Listener{}
+				for range 2 {
+					if err := fake.Get(t.Context(), key, listener); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := r.Reconcile(t.Context(), listener); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := fake.Get(t.Context(), key, listener); err != nil {
+					t.Fatal(err)
+				}
+				if got := listener.Status.UnusedSince; !want.Equal(got) {
+					t.Errorf("%s: unused since %v, want %v", when, got, want)
+				}
+				if !slices.Equal(*writes, wantWrites) {
+					t.Errorf("%s: writes %q, want %q", when, *writes, wantWrites)
+				}
+			}
+			mounted := append(mountedBy("web-0", nil, corev1.ContainerPort{ContainerPort: 80}), newNode("node-1", "10.0.0.1"),
+				newVolume("pv", lastMountedOn("node-1")))
+			var since *metav1.Time
+			if name == "without addresses" {
+				since = ptr.To(metav1.NewTime(start))
+			}
+			expect("a new Listener", since, "apply Service", "apply status")
+			for _, o := range mounted {
+				if err := fake.Create(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if name == "without addresses" {
+				expect("with a Pod", nil, "apply status")
+			} else {
+				expect("with a Pod", nil)
+			}
+			if err := errors.Join(fake.Delete(t.Context(), mounted[0]), fake.Delete(t.Context(), mounted[1])); err != nil {
+				t.Fatal(err)
+			}
+			expect("after the Pod", nil)
+			clock.SetTime(clock.Now().Add(time.Minute))
+			since = ptr.To(metav1.NewTime(clock.Now()))
+			expect("a minute later", since, "apply status")
+			clock.SetTime(clock.Now().Add(30 * 24 * time.Hour))
+			expect("a month later", since)
+			restart()
+			expect("after a restart", since, "apply Service")
+		})
+	}
 }
 
 func TestWarningOfNothingListening(t *testing.T) {

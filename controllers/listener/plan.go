@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -201,6 +202,8 @@ type outcome struct {
 	releasing         time.Duration
 	// placement is where the Pods of the Listener are now.
 	placement exposure.Placement
+	// now is the time of the reconciliation.
+	now metav1.Time
 	// idleReason and idleMessage state why nothing responds at the addresses, if that lasts, or are empty.
 	idleReason, idleMessage string
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -126,6 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	if err := r.locate(ctx, s, o); err != nil {
 		return reconcile.Result{}, errors.Join(o.err, err)
 	}
+	o.now = metav1.NewTime(r.idle.clock.Now()).Rfc3339Copy()
 	unusedIn := r.leaveOutUnused(s, p, o)
 	a, idleIn := r.advertised.apply(ctx, s, p, o, addressesOf(s, p, o)), r.observeIdle(s, p, o)
 	if err := errors.Join(o.err, r.reporter.report(ctx, s, p, o, a)); err != nil || o.refusal != nil {

@@ -38,6 +38,7 @@ func statusOf(s *snapshot, o *outcome, a addresses) *listenersv1alpha1.ListenerS
 	status := &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{}}
 	setAddresses(status, s, o, a, before)
 	status.Conditions = slices.Clone(before.Conditions)
+	status.UnusedSince = before.UnusedSince
 	if o.undecided() {
 		status.ObservedGeneration, status.KeptClassName = before.ObservedGeneration, before.KeptClassName
 		status.Summary = before.Summary
@@ -55,8 +56,27 @@ func statusOf(s *snapshot, o *outcome, a addresses) *listenersv1alpha1.ListenerS
 		c.Message = message.Printable(c.Message, message.MaxCondition)
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
+	if s.class != nil {
+		status.UnusedSince = unusedSince(o, status, before)
+	}
 	status.Summary = summarize(s, o, status, before)
 	return status
+}
+
+// unusedSince returns since when no Pod has mounted the Listener, or nil. It changes only with the reason of the
+// condition Ready, so that it costs no write: a Pod that is replaced, or mounts the Listener soon, changes neither.
+func unusedSince(o *outcome, status, before *listenersv1alpha1.ListenerStatus) *metav1.Time {
+	ready := meta.FindStatusCondition(status.Conditions, listenersv1alpha1.ListenerReady)
+	switch {
+	case len(o.placement.Mounting) > 0:
+		return nil
+	case before.UnusedSince != nil:
+		return before.UnusedSince
+	case ready != nil && (ready.Reason == listenersv1alpha1.ReasonReserved || ready.Reason == listenersv1alpha1.ReasonWaitingForPods):
+		return &o.now
+	default:
+		return nil
+	}
 }
 
 // summarize returns the summary of a status. Without a class, the nodes of the previous one stay, as the addresses do.

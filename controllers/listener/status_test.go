@@ -92,6 +92,9 @@ func TestStatus(t *testing.T) {
 			for i := range o.listener.Status.Conditions {
 				o.listener.Status.Conditions[i].LastTransitionTime = metav1.Time{}
 			}
+			if o.listener.Status.UnusedSince != nil {
+				o.listener.Status.UnusedSince = ptr.To(metav1.Unix(0, 0))
+			}
 			golden.Compare(t, "status/"+strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-"), map[string]any{"status": o.listener.Status, "events": o.events})
 		})
 	}

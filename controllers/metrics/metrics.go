@@ -1,7 +1,7 @@
-// Package metrics counts, for Prometheus, what is in the cluster: Listeners by class and state, addresses of load
-// balancers, volumes that are pinned to lost nodes, outdated Pods, and the conditions of the operator. It follows the
-// events of the cache, so that a scrape reads no object. Only the leader has these metrics. The package must never
-// write an object.
+// Package metrics counts, for Prometheus, what is in the cluster: Listeners by class and state, those that no Pod
+// mounts, addresses of load balancers, volumes that are pinned to lost nodes, outdated Pods, and the conditions of the
+// operator. It follows the events of the cache, so that a scrape reads no object. Only the leader has these metrics.
+// The package must never write an object.
 package metrics
 
 import (
@@ -52,10 +52,13 @@ var (
 	longestWait = prometheus.NewDesc("listener_operator_load_balancer_longest_wait_seconds",
 		"For how long the Listener has had no address that has waited longest for a load balancer, by class; 0 or absent if none waits.",
 		[]string{"class"}, nil)
+	unusedCount = prometheus.NewDesc("listener_operator_unused_listeners",
+		"Number of Listeners that no Pod has mounted for so many days, and that hold a load balancer, node ports or ports of a Gateway, by class.",
+		[]string{"class", "holds", "days"}, nil)
 )
 
 func init() {
-	metrics.Registry.MustRegister(listeners, lostVolumes, outdatedPods, conditions, loadBalancerCollector{})
+	metrics.Registry.MustRegister(listeners, lostVolumes, outdatedPods, conditions, loadBalancerCollector{}, unusedCollector{})
 }
 
 // SetupWithManager adds the metrics to the manager, which runs them while it leads: each object is counted once.
@@ -79,12 +82,16 @@ func export(ctx context.Context, objects cache.Cache) error {
 	balancers := newLoadBalancers(objects, clock.RealClock{})
 	leading.Store(balancers)
 	defer leading.CompareAndSwap(balancers, nil)
+	idle := newUnusedListeners(objects, clock.RealClock{})
+	leadingUnused.Store(idle)
+	defer leadingUnused.CompareAndSwap(idle, nil)
 	for _, s := range []struct {
 		object  client.Object
 		handler toolscache.ResourceEventHandler
 	}{
 		{&listenersv1alpha1.Listener{}, count(listeners, func(o client.Object) [][]string { return listenerLabels(ctx, objects, o) })},
 		{&listenersv1alpha1.Listener{}, handler(ctx, balancers.setListener)},
+		{&listenersv1alpha1.Listener{}, handler(ctx, idle.setListener)},
 		{&corev1.Service{}, handler(ctx, balancers.setService)},
 		{&corev1.PersistentVolume{}, count(lostVolumes, lostVolumeLabels)},
 		{&listenersv1alpha1.PodListeners{}, count(outdatedPods, outdatedPodLabels)},

@@ -752,7 +752,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		s.event(t, s.pod, listenersv1alpha1.ReasonCertificateWaiting, "volume x has no address yet")
 		at := func(now time.Time) []check.Finding {
 			x := &check.Examination{Client: i.Client, Report: check.Report{Gathered: now}}
-			doctors.Examine(t.Context(), x)
+			doctors.Examine(t.Context(), x, doctors.UnusedDays)
 			if x.Err != nil {
 				t.Fatal(x.Err)
 			}

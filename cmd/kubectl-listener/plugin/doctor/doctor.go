@@ -18,6 +18,7 @@ import (
 
 // NewCommand returns the command.
 func NewCommand(e *command.Environment) *cobra.Command {
+	unusedDays := UnusedDays
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine the installation of the listener operator",
@@ -25,14 +26,15 @@ func NewCommand(e *command.Environment) *cobra.Command {
 
 The command checks the CustomResourceDefinitions, the operator's Deployment and its configuration, the objects that the
 operator installs (admission policies, CSIDriver, StorageClass, DaemonSet, on OpenShift the SecurityContextConstraints),
-the nodes and the node agent of each, the permissions of operator and node agents, the classes and their ranges of
-ports, volumes that are pinned to lost nodes, claims without a volume, claims and Pods that a ResourceQuota keeps
-waiting, Pods that started with other addresses, Listeners that are not accepted or not ready, or whose class does not
-exist, Pods with a listener volume that cannot be scheduled or mount it, requests for certificates that wait for more
-than a minute or were denied, a damaged Secret of the certificate authorities (from what the operator says), and
-Listeners of several Pods whose clients are sent to Pods that are not ready. What waits for less than half a minute may
-still become ready, and is left out. The command prints what is as it should be, and then what is wrong and what to do:
-first what an administrator has to do, then what users have to, at most ten of each.
+the nodes and the node agent of each, the permissions of operator and node agents, the classes, their ranges of ports,
+and the load balancers, node ports and ports of Gateways that no Pod has mounted for a week, volumes that are pinned to
+lost nodes, claims without a volume, claims and Pods that a ResourceQuota keeps waiting, Pods that started with other
+addresses, Listeners that are not accepted or not ready, or whose class does not exist, Pods with a listener volume that
+cannot be scheduled or mount it, requests for certificates that wait for more than a minute or were denied, a damaged
+Secret of the certificate authorities (from what the operator says), and Listeners of several Pods whose clients are
+sent to Pods that are not ready. What waits for less than half a minute may still become ready, and is left out. The
+command prints what is as it should be, and then what is wrong and what to do: first what an administrator has to do,
+then what users have to, at most ten of each.
 
 It does not look at the containers, images and probes of Pods, at the NetworkPolicies that select them, or at workloads
 that cannot create their Pods. kubectl listener why examines a Pod or a workload.
@@ -50,12 +52,13 @@ kubectl listener gather wrote, as it was then; what was not gathered is marked w
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: e.Examine(Write, func(ctx context.Context, x *check.Examination, _ []string) error {
-			Examine(ctx, x)
+			Examine(ctx, x, unusedDays)
 			return nil
 		}),
 	}
 	e.AddOutputFlag(cmd)
 	e.AddFromFlag(cmd)
+	cmd.Flags().IntVar(&unusedDays, "unused-days", unusedDays, "after how many days without a Pod a load balancer, node port or port of a Gateway is reported as unused")
 	return cmd
 }
 
@@ -63,8 +66,10 @@ kubectl listener gather wrote, as it was then; what was not gathered is marked w
 // responding beside its listener volumes.
 const allClear = "The installation is in order, and the Listeners have their addresses. Whether Pods respond there: kubectl listener why POD, or connect POD"
 
-// Examine examines an installation.
-func Examine(ctx context.Context, x *check.Examination) { (&doctor{Examination: x}).examine(ctx) }
+// Examine examines an installation. Addresses that no Pod has mounted for so many days are reported as unused.
+func Examine(ctx context.Context, x *check.Examination, unusedDays int) {
+	(&doctor{Examination: x, unusedDays: unusedDays}).examine(ctx)
+}
 
 // Write writes a report as text.
 func Write(out io.Writer, r *check.Report) {
@@ -79,6 +84,7 @@ func Write(out io.Writer, r *check.Report) {
 // doctor examines an installation. The fields are what was found of it.
 type doctor struct {
 	*check.Examination
+	unusedDays int
 	// namespace is the operator's, or empty if it was not found.
 	namespace string
 	// stopped reports whether the operator does not run, so that no status is up to date.
@@ -97,7 +103,7 @@ type doctor struct {
 // examine runs all checks. A later one may use what an earlier one found.
 func (d *doctor) examine(ctx context.Context) {
 	for _, examine := range []func(context.Context){
-		d.definitions, d.observe, d.operator, d.configuration, d.components, d.agents, d.permissions, d.examineClasses, d.ranges, d.pins,
+		d.definitions, d.observe, d.operator, d.configuration, d.components, d.agents, d.permissions, d.examineClasses, d.ranges, d.unused, d.pins,
 		d.examineClaims, d.quotas, d.duplicatePorts, d.examineListeners, d.waitingPods, d.certificates, d.outdated, d.endpoints,
 	} {
 		examine(ctx)

@@ -194,7 +194,7 @@ func (g *gatherer) miss(what string, err error) {
 func (g *gatherer) examine(ctx context.Context) {
 	r := &recorder{Client: g.client}
 	x := &check.Examination{Client: r}
-	doctor.Examine(ctx, x)
+	doctor.Examine(ctx, x, doctor.UnusedDays)
 	if x.Err != nil {
 		g.miss("the report of doctor", x.Err)
 		return

@@ -1,0 +1,116 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+)
+
+// UnusedDays is after how many days without a Pod a Listener is reported, unless the user says otherwise.
+const UnusedDays = 7
+
+// maxUnused is how many Listeners of a class are named.
+const maxUnused = 5
+
+// unusedListener is a Listener that no Pod mounts, and since when.
+type unusedListener struct {
+	key   types.NamespacedName
+	since time.Time
+}
+
+// unused checks for Listeners that no Pod has mounted for days, and that hold load balancers, node ports or ports of
+// Gateways, which others could have.
+func (d *doctor) unused(context.Context) {
+	if !d.served || !d.read("ListenerClass", "Listener", "PersistentVolumeClaim") {
+		return
+	}
+	released := d.claimsUnusedSince()
+	byClass := map[string][]unusedListener{}
+	for i := range d.listeners.Items {
+		l := &d.listeners.Items[i]
+		status, key := ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{}), client.ObjectKeyFromObject(l)
+		if status.ServiceName == nil || status.UnusedSince == nil {
+			continue
+		}
+		since := status.UnusedSince.Time
+		if t := released[key]; !t.IsZero() && t.Before(since) { // by Kubernetes, which knew it before the operator did
+			since = t
+		}
+		if d.Now().Sub(since) >= time.Duration(d.unusedDays)*24*time.Hour {
+			byClass[l.Class()] = append(byClass[l.Class()], unusedListener{key, since})
+		}
+	}
+	var findings []check.Finding
+	for i := range d.classes.Items {
+		class := &d.classes.Items[i]
+		holds, f := exposure.Scarce(class), check.Finding{Kind: "ListenerClass", Name: class.Name}
+		switch all := byClass[class.Name]; {
+		case holds == "":
+		case len(all) == 0:
+			findings = append(findings, f.OK("no Listener holds a %s in vain", holds))
+		default:
+			findings = append(findings, f.Warning("", fmt.Sprintf("%d Listeners hold a %s, and no Pod has mounted them for %d days: %s; if nobody needs them, delete their "+
+				"claims, or the Listeners that have none", len(all), holds, d.unusedDays, describeUnused(all))))
+		}
+	}
+	d.AddAll(findings, "Unused addresses", "%d classes have none")
+}
+
+// claimsUnusedSince returns since when no Pod uses any claim of a Listener, as Kubernetes 1.37 says, by Listener. It
+// returns none for a Listener with a claim that is used, or about which Kubernetes says nothing.
+func (d *doctor) claimsUnusedSince() map[types.NamespacedName]time.Time {
+	since, unknown := map[types.NamespacedName]time.Time{}, map[types.NamespacedName]bool{}
+	for i := range d.claims.Items {
+		pvc := &d.claims.Items[i]
+		selector, err := claim.ParseSelector(pvc.Annotations)
+		if err != nil || !check.RequestsListener(pvc) {
+			continue
+		}
+		key := types.NamespacedName{Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
+		j := slices.IndexFunc(pvc.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
+			return c.Type == corev1.PersistentVolumeClaimUnused && c.Status == corev1.ConditionTrue
+		})
+		if j < 0 {
+			unknown[key] = true
+			continue
+		}
+		if t := pvc.Status.Conditions[j].LastTransitionTime.Time; t.After(since[key]) {
+			since[key] = t
+		}
+	}
+	for key := range unknown {
+		delete(since, key)
+	}
+	return since
+}
+
+// describeUnused names the Listeners, the oldest first.
+func describeUnused(all []unusedListener) string {
+	slices.SortFunc(all, func(a, b unusedListener) int {
+		if order := a.since.Compare(b.since); order != 0 {
+			return order
+		}
+		return strings.Compare(a.key.String(), b.key.String())
+	})
+	var names []string
+	for _, l := range all[:min(len(all), maxUnused)] {
+		names = append(names, fmt.Sprintf("%s since %s", l.key, l.since.UTC().Format(time.DateOnly)))
+	}
+	text := strings.Join(names, ", ")
+	if more := len(all) - maxUnused; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

@@ -1,0 +1,111 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// ago returns the time so many days ago, and how the doctor writes it.
+func ago(days int) (metav1.Time, string) {
+	t := metav1.NewTime(time.Now().Add(-time.Duration(days) * 24 * time.Hour))
+	return t, t.UTC().Format(time.DateOnly)
+}
+
+func newListener(name, class string, unusedDays int) listenersv1alpha1.Listener {
+	l := listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &class}}
+	l.Status = &listenersv1alpha1.ListenerStatus{ServiceName: &name}
+	if unusedDays >= 0 {
+		since, _ := ago(unusedDays)
+		l.Status.UnusedSince = &since
+	}
+	return l
+}
+
+// newNamedClaim returns a claim of a Listener that Kubernetes calls unused for so long, or used if that is negative.
+func newNamedClaim(name, listener string, unusedDays int) corev1.PersistentVolumeClaim {
+	pvc := corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: map[string]string{names.AnnotationListenerName: listener}},
+		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To(names.Driver)},
+	}
+	condition := corev1.PersistentVolumeClaimCondition{Type: corev1.PersistentVolumeClaimUnused, Status: corev1.ConditionFalse}
+	if unusedDays >= 0 {
+		condition.Status = corev1.ConditionTrue
+		condition.LastTransitionTime, _ = ago(unusedDays)
+	}
+	pvc.Status.Conditions = []corev1.PersistentVolumeClaimCondition{condition}
+	return pvc
+}
+
+func TestAddressesThatNoPodHasMountedAreNamed(t *testing.T) {
+	_, eight := ago(8)
+	_, twenty := ago(20)
+	var many []listenersv1alpha1.Listener
+	for i := range 7 {
+		many = append(many, newListener(fmt.Sprintf("web-%d", i), "public", 10+i))
+	}
+	for name, tc := range map[string]struct {
+		listeners []listenersv1alpha1.Listener
+		claims    []corev1.PersistentVolumeClaim
+		days      int
+		want      []string // parts of the warning; none if there is none
+		wantNot   string
+	}{
+		"used":                           {listeners: []listenersv1alpha1.Listener{newListener("web", "public", -1)}, days: 7},
+		"unused for a while":             {listeners: []listenersv1alpha1.Listener{newListener("web", "public", 6)}, days: 7},
+		"unused for a week":              {listeners: []listenersv1alpha1.Listener{newListener("web", "public", 8)}, days: 7, want: []string{"1 Listeners hold a LoadBalancer", "7 days: shop/web since " + eight}},
+		"for as long as asked":           {listeners: []listenersv1alpha1.Listener{newListener("web", "public", 8)}, days: 9},
+		"node ports":                     {listeners: []listenersv1alpha1.Listener{newListener("web", "nodes", 8)}, days: 7, want: []string{"1 Listeners hold a NodePort"}},
+		"nothing that others could have": {listeners: []listenersv1alpha1.Listener{newListener("web", "inside", 8)}, days: 7},
+		"no class":                       {listeners: []listenersv1alpha1.Listener{newListener("web", "deleted", 8)}, days: 7},
+		"many, the oldest first":         {listeners: many, days: 7, want: []string{"7 Listeners", "shop/web-6 since", " and 2 more"}, wantNot: "shop/web-1 "},
+		"for longer, as Kubernetes says": {
+			listeners: []listenersv1alpha1.Listener{newListener("web", "public", 1)},
+			claims:    []corev1.PersistentVolumeClaim{newNamedClaim("a", "web", 40), newNamedClaim("b", "web", 20)}, days: 7, want: []string{"shop/web since " + twenty},
+		},
+		"a claim that is used": {
+			listeners: []listenersv1alpha1.Listener{newListener("web", "public", 1)},
+			claims:    []corev1.PersistentVolumeClaim{newNamedClaim("a", "web", 40), newNamedClaim("b", "web", -1)}, days: 7,
+		},
+		"a Pod, whatever Kubernetes says": {
+			listeners: []listenersv1alpha1.Listener{newListener("web", "public", -1)}, claims: []corev1.PersistentVolumeClaim{newNamedClaim("a", "web", 40)}, days: 7,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &doctor{Examination: &check.Examination{}, served: true, unusedDays: tc.days}
+			d.readKinds = map[string]bool{"ListenerClass": true, "Listener": true, "PersistentVolumeClaim": true}
+			for class, serviceType := range map[string]listenersv1alpha1.ServiceType{
+				"public": listenersv1alpha1.ServiceTypeLoadBalancer, "nodes": listenersv1alpha1.ServiceTypeNodePort, "inside": listenersv1alpha1.ServiceTypeClusterIP,
+			} {
+				d.classes.Items = append(d.classes.Items, listenersv1alpha1.ListenerClass{
+					ObjectMeta: metav1.ObjectMeta{Name: class}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: serviceType},
+				})
+			}
+			d.listeners.Items, d.claims.Items = tc.listeners, tc.claims
+			d.unused(t.Context())
+			var warnings []string
+			for _, f := range d.Findings {
+				if f.State == check.Warning {
+					warnings = append(warnings, f.Message)
+				}
+			}
+			if (len(warnings) > 0) != (len(tc.want) > 0) {
+				t.Fatalf("warnings are %q", warnings)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(warnings[0], want) || tc.wantNot != "" && strings.Contains(warnings[0], tc.wantNot) {
+					t.Errorf("the warning is %q, want %q and not %q", warnings[0], want, tc.wantNot)
+				}
+			}
+		})
+	}
+}
