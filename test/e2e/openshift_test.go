@@ -161,7 +161,7 @@ func TestAMissingBindingIsNamed(t *testing.T) {
 	if err == nil || !strings.Contains(string(out), words) {
 		t.Errorf("kubectl listener doctor: error is %v, want %q:\n%s", err, words, out)
 	}
-	s.create(grant)
+	s.create(grant.DeepCopy())
 	s.awaitConfig(isAvailableOnAllNodes)
 }
 
