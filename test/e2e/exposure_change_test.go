@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -216,16 +215,14 @@ func (s *scenario) firstAddress(ctx context.Context, listener string) (listeners
 	return l.Status.IngressAddresses[0], nil
 }
 
-// poll sends one request to an address, through the router if it is a host name.
+// poll sends one request to an address, through the router if it is a host name. A late answer is not lost.
 func (s *scenario) poll(ctx context.Context, a listenersv1alpha1.IngressAddress) error {
+	by := patientClient
 	if a.AddressType == listenersv1alpha1.AddressTypeHostname {
-		got, err := openshift.apps.request(ctx, urlOf(a, "http", "/whoami"))
-		if err == nil && got.Status != http.StatusOK {
-			err = fmt.Errorf("status %d", got.Status)
-		}
-		return err
+		by = openshift.apps.client()
+		by.Timeout = patientClient.Timeout
 	}
-	_, err := request(ctx, a, "/whoami")
+	_, err := fetch(ctx, by, urlOf(a, "http", "/whoami"))
 	return err
 }
 
