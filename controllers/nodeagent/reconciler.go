@@ -80,6 +80,8 @@ type Reconciler struct {
 	// uncreated is how many Pods of agents are missing, and uncreatedSince when this number has last changed.
 	uncreated      int32
 	uncreatedSince time.Time
+	// guardsScheduling is whether the API server has a field of the CSIDriver, as the last one that was read says.
+	guardsScheduling bool
 	// waitingForUsers is set if the last reconciliation read the users of volumes.
 	waitingForUsers atomic.Bool
 }
@@ -173,7 +175,8 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 		}
 		o.components = append(o.components, component{c, object})
 	}
-	o.settings.GuardsScheduling = o.guardsScheduling()
+	r.guardsScheduling = o.guardsScheduling(r.guardsScheduling)
+	o.settings.GuardsScheduling = r.guardsScheduling
 	if uncreated := uncreatedPods(o); uncreated != r.uncreated || r.uncreatedSince.IsZero() {
 		r.uncreated, r.uncreatedSince = uncreated, r.Clock.Now()
 	}
@@ -289,14 +292,15 @@ func (o *observed) missing() []string {
 }
 
 // guardsScheduling reports whether the API server has CSIDriver.spec.preventPodSchedulingIfMissing: it sets a default,
-// unless its feature gate is off. So a new CSIDriver gets the field with the second write.
-func (o *observed) guardsScheduling() bool {
+// unless its feature gate is off. So the first CSIDriver gets the field with the second write, and one that was deleted
+// with the first, as it had it before.
+func (o *observed) guardsScheduling(before bool) bool {
 	for _, c := range o.components {
 		if driver, ok := c.object.(*storagev1.CSIDriver); ok {
 			return driver.Spec.PreventPodSchedulingIfMissing != nil
 		}
 	}
-	return false
+	return before
 }
 
 // agents returns the DaemonSet, which is empty if there is none.

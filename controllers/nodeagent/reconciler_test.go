@@ -46,6 +46,7 @@ func newConfig() *operatorv1alpha1.ListenerOperator {
 			ManagementState: operatorv1alpha1.Managed, Preset: operatorv1alpha1.PresetEphemeralNodes, ClusterDomain: "cluster.local",
 			NodeAgent: operatorv1alpha1.NodeAgentSpec{
 				Placement: operatorv1alpha1.PlacementEverywhere, PriorityClassName: "system-node-critical", KubeletDir: "/var/lib/kubelet", LogLevel: "info",
+				PreventPodSchedulingIfMissing: ptr.To(true),
 			},
 		},
 	}
