@@ -31,14 +31,14 @@ func TunnelBackend(domain string) *exposure.Backend {
 		Exposes: func(class *listenersv1alpha1.ListenerClass) bool {
 			return class.Spec.ServiceAnnotations[TunnelAnnotation] != ""
 		},
-		Kind: &exposure.Kind{
+		Generates: []*exposure.Kind{{
 			GroupVersionKind: kind, Resource: "tunnels", ForeignReason: "ForeignTunnel", RejectedReason: "TunnelRejected",
 			AddToScheme: func(scheme *runtime.Scheme) error {
 				scheme.AddKnownTypes(tunnelVersion, &Tunnel{}, &TunnelList{})
 				metav1.AddToGroupVersion(scheme, tunnelVersion)
 				return nil
 			},
-		},
+		}},
 		Objects: func(l *exposure.Listener, _ exposure.Others) ([]exposure.Desired, *exposure.Refusal) {
 			o := &unstructured.Unstructured{Object: map[string]any{"host": l.Name + "." + domain}}
 			o.SetGroupVersionKind(kind)

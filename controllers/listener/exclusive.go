@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,13 +18,12 @@ import (
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
-// exclusive has what the cache does not show of the objects of a kind that exclude each other: those that are being
+// exclusive has what the cache does not show of the objects of kinds that exclude each other: those that are being
 // written, those that were just written, and those that another client has deleted, which their Listeners create again.
 // It is lost in a restart, which begins with a complete cache, and reconciles all Listeners.
 type exclusive struct {
 	client client.Reader
 	kinds  *kinds
-	kind   *exposure.Kind
 	// waiting are the Listeners that were refused.
 	waiting *waitlist
 	// planning is held from reading the objects of others until those of the Listener are known.
@@ -31,15 +31,25 @@ type exclusive struct {
 
 	mu sync.Mutex
 	// known are the objects of Listeners as they are being written, were last written, or read. Deleted ones are nil.
-	known map[types.NamespacedName]exposure.Object
+	known map[exclusiveObject]exposure.Object
 	// before is what was known of those that are being written.
-	before map[types.NamespacedName]exposure.Object
+	before map[exclusiveObject]exposure.Object
 }
 
-func newExclusive(reader client.Reader, k *kinds, kind *exposure.Kind) *exclusive {
+// exclusiveObject identifies an object of any of the kinds.
+type exclusiveObject struct {
+	kind schema.GroupKind
+	key  types.NamespacedName
+}
+
+func exclusiveKey(desired exposure.Desired) exclusiveObject {
+	return exclusiveObject{desired.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(desired)}
+}
+
+func newExclusive(reader client.Reader, k *kinds) *exclusive {
 	return &exclusive{
-		client: reader, kinds: k, kind: kind, waiting: newWaitlist(),
-		known: map[types.NamespacedName]exposure.Object{}, before: map[types.NamespacedName]exposure.Object{},
+		client: reader, kinds: k, waiting: newWaitlist(),
+		known: map[exclusiveObject]exposure.Object{}, before: map[exclusiveObject]exposure.Object{},
 	}
 }
 
@@ -48,7 +58,7 @@ func (x *exclusive) plan(ctx context.Context, s *snapshot, p *plan) error {
 	x.planning.Lock()
 	defer x.planning.Unlock()
 	x.waiting.add(s.key(), "")
-	others, err := x.others(ctx, s.listener)
+	others, err := x.others(ctx, s.backend, s.listener)
 	if err != nil {
 		return err
 	}
@@ -58,17 +68,17 @@ func (x *exclusive) plan(ctx context.Context, s *snapshot, p *plan) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, desired := range p.objects {
-		planned, err := x.kinds.typed(x.kind, desired)
+		planned, err := x.kinds.typed(s.backend.Generated(desired.GetKind()), desired)
 		if err != nil {
 			return err
 		}
 		planned.SetCreationTimestamp(metav1.Now())
-		if before := s.objects[s.backend.Name][desired.GetName()]; before != nil {
+		if before := s.objects[s.backend.Name][nameOf(desired)]; before != nil {
 			planned.SetUID(before.GetUID())
 			planned.SetCreationTimestamp(before.GetCreationTimestamp())
 			planned.SetGeneration(before.GetGeneration() + 1)
 		}
-		key := client.ObjectKeyFromObject(planned)
+		key := exclusiveKey(desired)
 		x.before[key], x.known[key] = x.known[key], planned
 	}
 	x.waiting.remove(s.key())
@@ -76,15 +86,19 @@ func (x *exclusive) plan(ctx context.Context, s *snapshot, p *plan) error {
 }
 
 // written records an object that was written, or nil if it was deleted.
-func (x *exclusive) written(key types.NamespacedName, o exposure.Object) {
+func (x *exclusive) written(kind *exposure.Kind, key types.NamespacedName, o exposure.Object) {
+	if !kind.Exclusive {
+		return
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	delete(x.before, key)
-	x.known[key] = o
+	object := exclusiveObject{kind.GroupKind(), key}
+	delete(x.before, object)
+	x.known[object] = o
 }
 
 // restore ends the reservation of an object that was not written. It reports whether there was one.
-func (x *exclusive) restore(key types.NamespacedName) bool {
+func (x *exclusive) restore(key exclusiveObject) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	before, reserved := x.before[key]
@@ -95,11 +109,14 @@ func (x *exclusive) restore(key types.NamespacedName) bool {
 	return reserved
 }
 
-// others returns the objects that the Listener does not control, including those that the cache does not show.
-func (x *exclusive) others(ctx context.Context, listener *listenersv1alpha1.Listener) (others exposure.Others, _ error) {
-	for _, object := range x.all(ctx) {
-		if !controls(listener, object) {
-			others.Objects = append(others.Objects, object)
+// others returns the objects of a backend's kinds that the Listener does not control, including those that the cache
+// does not show.
+func (x *exclusive) others(ctx context.Context, backend *exposure.Backend, listener *listenersv1alpha1.Listener) (others exposure.Others, _ error) {
+	for _, kind := range backend.Generates {
+		for _, object := range x.all(ctx, kind) {
+			if !controls(listener, object) {
+				others.Objects = append(others.Objects, object)
+			}
 		}
 	}
 	slices.SortFunc(others.Objects, func(a, b exposure.Object) int {
@@ -120,12 +137,12 @@ func (x *exclusive) others(ctx context.Context, listener *listenersv1alpha1.List
 	return others, nil
 }
 
-func (x *exclusive) all(ctx context.Context) map[types.NamespacedName]exposure.Object {
+func (x *exclusive) all(ctx context.Context, kind *exposure.Kind) map[exclusiveObject]exposure.Object {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	objects := map[types.NamespacedName]exposure.Object{}
-	for _, object := range x.kinds.readable(ctx, x.kind) {
-		key := client.ObjectKeyFromObject(object)
+	objects := map[exclusiveObject]exposure.Object{}
+	for _, object := range x.kinds.readable(ctx, kind) {
+		key := exclusiveObject{kind.GroupKind(), client.ObjectKeyFromObject(object)}
 		if known := x.known[key]; known != nil && known.GetUID() == object.GetUID() && known.GetGeneration() > object.GetGeneration() {
 			continue
 		}
@@ -137,7 +154,7 @@ func (x *exclusive) all(ctx context.Context) map[types.NamespacedName]exposure.O
 	}
 	for key, known := range x.known {
 		switch {
-		case objects[key] != nil:
+		case key.kind != kind.GroupKind(), objects[key] != nil:
 		case known == nil, x.orphaned(ctx, known):
 			delete(x.known, key)
 		default:

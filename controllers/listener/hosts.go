@@ -115,11 +115,11 @@ func (h *hosts) planned(s *snapshot, p *plan) (ofService, ofObjects []string, _ 
 	if s.class.Spec.Hostname != nil {
 		ofService = []string{p.serviceNow.Annotations[names.AnnotationHostname]}
 	}
-	kind := s.backend.Kind
-	if kind == nil || kind.Hosts == nil {
-		return ofService, nil, nil
-	}
 	for _, desired := range p.objects {
+		kind := s.backend.Generated(desired.GetKind())
+		if kind.Hosts == nil {
+			continue
+		}
 		o, err := h.reader.kinds.typed(kind, desired)
 		if err != nil {
 			return nil, nil, err
@@ -170,11 +170,13 @@ func (h *hosts) objectsWith(ctx context.Context, host string) []client.Object {
 		objects = append(objects, &services.Items[i])
 	}
 	for _, backend := range h.reader.backends {
-		if backend.Kind == nil || backend.Kind.Hosts == nil {
-			continue
-		}
-		for _, object := range h.reader.kinds.readable(ctx, backend.Kind, client.MatchingFields{index.ObjectsByHost: host}) {
-			objects = append(objects, object)
+		for _, kind := range backend.Generates {
+			if kind.Hosts == nil {
+				continue
+			}
+			for _, object := range h.reader.kinds.readable(ctx, kind, client.MatchingFields{index.ObjectsByHost: host}) {
+				objects = append(objects, object)
+			}
 		}
 	}
 	return objects

@@ -32,7 +32,7 @@ func (r *Reconciler) classToListeners(ctx context.Context, o client.Object) []re
 // namespaceToListeners maps a Namespace to its Listeners, because classes may select namespaces by labels, and to those
 // that wait for exclusive objects, because what these belong to may select namespaces, too.
 func (r *Reconciler) namespaceToListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	return append(r.listeners(ctx, client.InNamespace(o.GetName())), r.waitingForOthers()...)
+	return append(r.listeners(ctx, client.InNamespace(o.GetName())), r.objects.exclusive.waiting.all()...)
 }
 
 // listeners returns a request for each of the selected Listeners.
@@ -40,14 +40,14 @@ func (r *Reconciler) listeners(ctx context.Context, options ...client.ListOption
 	return index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, index.Request, options...)
 }
 
-// objectToListeners maps an object of a backend's kind to the Listener that controls it, or else to the Listeners that
-// are not accepted because of a foreign object. If objects are exclusive, those that were refused follow.
-func (r *Reconciler) objectToListeners(backend *exposure.Backend) handler.MapFunc {
-	kind := backend.Kind
+// objectToListeners maps an object of a kind that backends generate to the Listener that controls it, or else to the
+// Listeners that are not accepted because of a foreign object. If objects are exclusive, those that were refused
+// follow.
+func (r *Reconciler) objectToListeners(kind *exposure.Kind) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		var requests []reconcile.Request
-		if x := r.objects.exclusive[backend.Name]; x != nil {
-			requests = x.waiting.all()
+		if kind.Exclusive {
+			requests = r.objects.exclusive.waiting.all()
 		}
 		if kind.Hosts != nil {
 			requests = append(requests, r.hosts.waiting.requests(index.ObjectHosts(kind.Hosts)(o)...)...)
@@ -63,15 +63,6 @@ func (r *Reconciler) objectToListeners(backend *exposure.Backend) handler.MapFun
 		}
 		return append(requests, index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, isRefused, client.InNamespace(o.GetNamespace()))...)
 	}
-}
-
-// waitingForOthers returns the Listeners that wait for exclusive objects of others.
-func (r *Reconciler) waitingForOthers() []reconcile.Request {
-	var requests []reconcile.Request
-	for _, x := range r.objects.exclusive {
-		requests = append(requests, x.waiting.all()...)
-	}
-	return requests
 }
 
 // referenceToListeners maps an object that backends only read to the Listeners whose class or objects refer to it.
@@ -92,9 +83,11 @@ func (r *Reconciler) referenceToListeners(kind schema.GroupVersionKind) handler.
 					requests = append(requests, r.classToListeners(ctx, &classes.Items[i])...)
 				}
 			}
-			for _, object := range r.kinds.readable(ctx, backend.Kind) {
-				if listener, ok := listenerOf(object); ok && refers(&listenersv1alpha1.ListenerClass{}, object) {
-					requests = append(requests, reconcile.Request{NamespacedName: listener})
+			for _, kind := range backend.Generates {
+				for _, object := range r.kinds.readable(ctx, kind) {
+					if listener, ok := listenerOf(object); ok && refers(&listenersv1alpha1.ListenerClass{}, object) {
+						requests = append(requests, reconcile.Request{NamespacedName: listener})
+					}
 				}
 			}
 		}
@@ -113,7 +106,7 @@ func (r *Reconciler) listenerToListeners() handler.EventHandler {
 			add(q, r.hosts.waiting.requests(r.hosts.heldBy(client.ObjectKeyFromObject(e.Object))...))
 			r.hosts.forget(client.ObjectKeyFromObject(e.Object))
 			r.advertised.forget(e.Object.(*listenersv1alpha1.Listener))
-			add(q, r.waitingForOthers())
+			add(q, r.objects.exclusive.waiting.all())
 		},
 	}
 }

@@ -22,16 +22,19 @@ import (
 
 // objectWriter writes the objects of the backends.
 type objectWriter struct {
-	applier *apply.Applier
-	kinds   *kinds
-	// exclusive has an entry for each backend whose objects exclude each other, by its name.
-	exclusive map[string]*exclusive
+	applier   *apply.Applier
+	kinds     *kinds
+	exclusive *exclusive
 }
 
-// apply applies the planned objects. It tries all of them, and records the first refusal.
+// apply applies the planned objects. It tries all of them, and records the first refusal, but for those of further
+// kinds after a refusal: they refer to the former ones, in whose place others' may be.
 func (w *objectWriter) apply(ctx context.Context, s *snapshot, p *plan, o *outcome) {
 	var errs []error
-	for _, desired := range p.objects {
+	for i, desired := range p.objects {
+		if o.refusal != nil && desired.GetKind() != p.objects[i-1].GetKind() {
+			break
+		}
 		refusal, err := w.applyObject(ctx, s, desired, o)
 		if o.refusal == nil {
 			o.refusal = refusal
@@ -45,19 +48,19 @@ func (w *objectWriter) apply(ctx context.Context, s *snapshot, p *plan, o *outco
 
 // release ends the reservations of planned objects that were not written, and lets others have them if they may.
 func (w *objectWriter) release(s *snapshot, p *plan, othersMayHave bool) {
-	x, released := w.exclusive[s.backend.Name], false
+	released := false
 	for _, desired := range p.objects {
-		released = x != nil && x.restore(client.ObjectKeyFromObject(desired)) || released
+		released = w.exclusive.restore(exclusiveKey(desired)) || released
 	}
 	if released && othersMayHave {
-		x.waiting.notify()
+		w.exclusive.waiting.notify()
 	}
 }
 
 // applyObject applies one object, unless an object of the same name exists that the Listener does not control.
 func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exposure.Desired, o *outcome) (*exposure.Refusal, error) {
-	kind := s.backend.Kind
-	existing := client.Object(o.objects[s.backend.Name][desired.GetName()])
+	kind := s.backend.Generated(desired.GetKind())
+	existing := client.Object(o.objects[s.backend.Name][nameOf(desired)])
 	if existing == nil { // one that the cache does not have yet is not written to, as with Services
 		var err error
 		if existing, err = w.kinds.get(ctx, kind, client.ObjectKeyFromObject(desired)); err != nil {
@@ -73,7 +76,7 @@ func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exp
 		return exposure.Refuse(kind.ForeignReason, "%s %s already exists and %s; delete it, or rename the Listener or its port",
 			kind.Kind, client.ObjectKeyFromObject(existing), describeController(existing)), nil
 	case desired.Recreate:
-		return nil, w.delete(ctx, s.backend, existing, o) // it is created again after its deletion
+		return nil, w.delete(ctx, s.backend, kind, existing, o) // it is created again after its deletion
 	}
 	desired.SetGroupVersionKind(kind.GroupKind().WithVersion(s.served[kind.GroupVersionKind]))
 	sent, err := w.applier.Apply(ctx, desired.Unstructured, existing)
@@ -92,45 +95,42 @@ func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exp
 
 // record records the object that the API server answered with.
 func (w *objectWriter) record(s *snapshot, desired exposure.Desired, o *outcome) error {
-	applied, err := w.kinds.typed(s.backend.Kind, desired)
+	kind := s.backend.Generated(desired.GetKind())
+	applied, err := w.kinds.typed(kind, desired)
 	if err != nil {
 		return err
 	}
-	o.objects[s.backend.Name][applied.GetName()] = applied
-	if x := w.exclusive[s.backend.Name]; x != nil {
-		x.written(client.ObjectKeyFromObject(applied), applied)
-	}
+	o.objects[s.backend.Name][nameOf(desired)] = applied
+	w.exclusive.written(kind, client.ObjectKeyFromObject(applied), applied)
 	return nil
 }
 
 // deleteUnplanned deletes the objects of a backend, but for the planned ones.
 func (w *objectWriter) deleteUnplanned(ctx context.Context, backend *exposure.Backend, planned []exposure.Desired, o *outcome) error {
-	keep := sets.New[string]()
+	keep := sets.New[objectName]()
 	for _, desired := range planned {
-		keep.Insert(desired.GetName())
+		keep.Insert(nameOf(desired))
 	}
 	var errs []error
 	for name, object := range o.objects[backend.Name] {
 		if !keep.Has(name) && object.GetDeletionTimestamp().IsZero() {
-			errs = append(errs, w.delete(ctx, backend, object, o))
+			errs = append(errs, w.delete(ctx, backend, backend.Generated(name.kind), object, o))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // delete deletes an object that the Listener controls, in the version that the cluster serves.
-func (w *objectWriter) delete(ctx context.Context, backend *exposure.Backend, object client.Object, o *outcome) error {
-	kind, key := backend.Kind, client.ObjectKeyFromObject(object)
+func (w *objectWriter) delete(ctx context.Context, backend *exposure.Backend, kind *exposure.Kind, object client.Object, o *outcome) error {
+	key := client.ObjectKeyFromObject(object)
 	identity := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: object.GetUID()}}
 	identity.SetGroupVersionKind(kind.GroupKind().WithVersion(cmp.Or(w.kinds.version(kind), kind.Version)))
 	if err := w.applier.Delete(ctx, identity); err != nil && !meta.IsNoMatchError(err) {
 		return err
 	}
-	if x := w.exclusive[backend.Name]; x != nil {
-		x.written(key, nil)
-	}
+	w.exclusive.written(kind, key, nil)
 	log.FromContext(ctx).Info("Deleted an object that exposed the Listener", "kind", kind.Kind, "object", key.String())
-	delete(o.objects[backend.Name], key.Name)
+	delete(o.objects[backend.Name], objectName{kind.Kind, key.Name})
 	return nil
 }
 

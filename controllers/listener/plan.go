@@ -105,14 +105,14 @@ func classWithTypeOf(service *corev1.Service, class *listenersv1alpha1.ListenerC
 
 // addObjects adds the objects of the backend. others are those of other Listeners and clients that exclude some.
 func (p *plan) addObjects(s *snapshot, others exposure.Others) {
-	for _, kind := range s.backend.Kinds() {
+	for _, kind := range s.backend.KindsFor(s.class) {
 		if s.served[kind.GroupVersionKind] == "" {
 			p.objectsRefusal = exposure.Refuse(listenersv1alpha1.ReasonNotServed, "ListenerClass %s requires objects of kind %s, which this cluster does not serve in %s; use another class",
 				s.class.Name, kind.Kind, strings.Join(append([]string{kind.GroupVersion().String()}, kind.OtherVersions...), ", "))
 			return
 		}
 	}
-	if s.backend.Kind != nil {
+	if s.backend.Objects != nil {
 		now := present{service: serviceOf(p.serviceNow), objects: s.objects}
 		p.objects, p.objectsRefusal = s.backend.Objects(s.forBackend(s.backend, now, p.service), others)
 	}
@@ -210,7 +210,7 @@ type outcome struct {
 
 func newOutcome(s *snapshot) *outcome {
 	o := &outcome{
-		present:     present{service: s.service, objects: map[string]map[string]exposure.Object{}, policy: s.policy},
+		present:     present{service: s.service, objects: map[string]map[objectName]exposure.Object{}, policy: s.policy},
 		sharedPorts: s.sharedPorts, rejectedNodePorts: map[string]string{},
 	}
 	for backend, objects := range s.objects {

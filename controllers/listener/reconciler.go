@@ -93,12 +93,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 	applier := apply.New(r.Client, names.FieldManagerService)
 	r.services = &serviceWriter{client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, releasing: newPeriods(c)}
 	r.policies = &policyWriter{applier}
-	r.objects = &objectWriter{applier: applier, kinds: r.kinds, exclusive: map[string]*exclusive{}}
-	for _, backend := range r.Backends {
-		if backend.Kind != nil && backend.Kind.Exclusive {
-			r.objects.exclusive[backend.Name] = newExclusive(r.Client, r.kinds, backend.Kind)
-		}
-	}
+	r.objects = &objectWriter{applier: applier, kinds: r.kinds, exclusive: newExclusive(r.Client, r.kinds)}
 	r.GracePeriod, r.complete = cmp.Or(r.GracePeriod, 10*time.Second), newPeriods(c)
 	r.UnusedPeriod, r.unused = cmp.Or(r.UnusedPeriod, 30*time.Minute), newPeriods(c)
 	r.reporter = &reporter{statuses: apply.New(r.Client, names.FieldManagerListenerStatus), events: r.Events}
@@ -188,8 +183,8 @@ func (r *Reconciler) reserve(ctx context.Context, s *snapshot, p *plan) (release
 	if err != nil || p.refusal != nil {
 		return releasePorts, err
 	}
-	if x := r.objects.exclusive[s.backend.Name]; x != nil {
-		err = x.plan(ctx, s, p)
+	if s.backend.IsExclusive() {
+		err = r.objects.exclusive.plan(ctx, s, p)
 	} else {
 		p.addObjects(s, exposure.Others{})
 	}

@@ -63,13 +63,11 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	watch(tenancy.Namespace(), r.namespaceToListeners, predicate.LabelChangedPredicate{})
 	all := func(ctx context.Context, _ client.Object) []reconcile.Request { return r.listeners(ctx) } // their classes decide which publish a name in the domain
 	watch(&operatorv1alpha1.ListenerOperator{}, all, changed(func(o *operatorv1alpha1.ListenerOperator) any { return o.Spec.ClusterDomain }))
-	for _, x := range r.objects.exclusive {
-		controlled.WatchesRawSource(x.waiting.source())
-	}
+	controlled.WatchesRawSource(r.objects.exclusive.waiting.source())
 	for _, backend := range r.Backends {
 		for _, kind := range backend.Kinds() {
 			if r.kinds.readers[kind.GroupVersionKind] != nil {
-				continue // another backend reads it, too
+				continue // another backend has it, too
 			}
 			view, err := r.view(backend, kind)
 			if err != nil {
@@ -101,7 +99,7 @@ func (r *Reconciler) view(backend *exposure.Backend, kind *exposure.Kind) (*plat
 		options.Handler = handler.EnqueueRequestsFromMapFunc(r.referenceToListeners(kind.GroupVersionKind))
 		options.Predicates = []predicate.Predicate{changed(unversioned)}
 	} else {
-		options.Handler = handler.EnqueueRequestsFromMapFunc(r.objectToListeners(backend))
+		options.Handler = handler.EnqueueRequestsFromMapFunc(r.objectToListeners(kind))
 		options.Predicates = []predicate.Predicate{controlledOrDeleted(kind.Exclusive)}
 		options.Indexes = map[string]client.IndexerFunc{index.ObjectsByController: index.Controller}
 		if kind.Hosts != nil {

@@ -64,9 +64,16 @@ type present struct {
 	service *corev1.Service
 	// objects are the objects of a backend that the Listener controls, by the name of the backend and their own. A
 	// backend has no entry while its objects are unknown.
-	objects map[string]map[string]exposure.Object
+	objects map[string]map[objectName]exposure.Object
 	// policy is the NetworkPolicy that the Listener controls, or nil.
 	policy *networkingv1.NetworkPolicy
+}
+
+// objectName identifies an object among those of a backend that a Listener controls.
+type objectName struct{ kind, name string }
+
+func nameOf(desired exposure.Desired) objectName {
+	return objectName{desired.GetKind(), desired.GetName()}
 }
 
 // forBackend returns the input of a backend, with what exposes the Listener now, and the Service that has to.
@@ -105,7 +112,7 @@ type reader struct {
 // snapshot reads all that a Listener depends on.
 func (r *reader) snapshot(ctx context.Context, listener *listenersv1alpha1.Listener) (*snapshot, error) {
 	s := &snapshot{
-		listener: listener, present: present{objects: map[string]map[string]exposure.Object{}},
+		listener: listener, present: present{objects: map[string]map[objectName]exposure.Object{}},
 		served: map[schema.GroupVersionKind]string{}, referenced: map[string][]exposure.Object{},
 	}
 	for _, read := range []func(context.Context, *snapshot) error{
@@ -169,26 +176,34 @@ func (r *reader) readObjects(ctx context.Context, s *snapshot) error {
 		for _, kind := range backend.Kinds() {
 			s.served[kind.GroupVersionKind] = r.kinds.version(kind)
 		}
-		if backend.Kind == nil {
+		if len(backend.Generates) == 0 {
 			continue
 		}
-		objects, err := r.kinds.list(ctx, backend.Kind, client.InNamespace(s.listener.Namespace),
-			client.MatchingFields{index.ObjectsByController: string(s.listener.UID)})
-		if err != nil {
-			if backend == s.backend {
-				return fmt.Errorf("reading the objects of listener %s: %w", s.key(), err)
-			}
-			continue
+		own, err := r.ownObjects(ctx, backend, s.listener)
+		if err == nil {
+			s.objects[backend.Name] = own
+		} else if backend == s.backend {
+			return fmt.Errorf("reading the objects of listener %s: %w", s.key(), err)
 		}
-		own := map[string]exposure.Object{}
-		for _, object := range objects {
-			if controls(s.listener, object) {
-				own[object.GetName()] = object
-			}
-		}
-		s.objects[backend.Name] = own
 	}
 	return nil
+}
+
+// ownObjects lists the objects of a backend that the Listener controls.
+func (r *reader) ownObjects(ctx context.Context, backend *exposure.Backend, listener *listenersv1alpha1.Listener) (map[objectName]exposure.Object, error) {
+	own := map[objectName]exposure.Object{}
+	for _, kind := range backend.Generates {
+		objects, err := r.kinds.list(ctx, kind, client.InNamespace(listener.Namespace), client.MatchingFields{index.ObjectsByController: string(listener.UID)})
+		if err != nil {
+			return nil, err
+		}
+		for _, object := range objects {
+			if controls(listener, object) && (kind.Owns == nil || kind.Owns(object)) {
+				own[objectName{kind.Kind, object.GetName()}] = object
+			}
+		}
+	}
+	return own, nil
 }
 
 // readReferences gets the objects that the backends read, as far as the class or the Listener's objects refer to them,

@@ -26,11 +26,12 @@ type Backend struct {
 	// Addresses returns the addresses that the Service and the objects of a Listener provide. It is required.
 	Addresses func(l *Listener, p Placement) Exposed
 
-	// Kind is the kind of the objects that the backend generates in addition to the Service, and Objects returns those
-	// of a Listener: they follow from the class, the Service and the state of the Listener. The refusal is for the
-	// author of the Listener or of the class, who has to change something. Both are nil if it generates none.
-	Kind    *Kind
-	Objects func(l *Listener, others Others) ([]Desired, *Refusal)
+	// Generates are the kinds of the objects that the backend generates in addition to the Service, and Objects returns
+	// those of a Listener, in the order of the kinds: they follow from the class, the Service and the state of the
+	// Listener. The refusal is for the author of the Listener or of the class, who has to change something. Both are
+	// nil if it generates none.
+	Generates []*Kind
+	Objects   func(l *Listener, others Others) ([]Desired, *Refusal)
 	// Reads is the kind of the objects of others that the backend reads, and References names those that a class and
 	// the existing objects of a Listener refer to. Both are nil if it reads none.
 	Reads      *Kind
@@ -48,7 +49,22 @@ type Backend struct {
 
 // Kinds returns the kinds that the backend generates or reads.
 func (b *Backend) Kinds() []*Kind {
-	return slices.DeleteFunc([]*Kind{b.Kind, b.Reads}, func(k *Kind) bool { return k == nil })
+	return slices.DeleteFunc(append(slices.Clone(b.Generates), b.Reads), func(k *Kind) bool { return k == nil })
+}
+
+// KindsFor returns those of Kinds that Listeners of a class need.
+func (b *Backend) KindsFor(class *listenersv1alpha1.ListenerClass) []*Kind {
+	return slices.DeleteFunc(b.Kinds(), func(k *Kind) bool { return k.NeededBy != nil && !k.NeededBy(class) })
+}
+
+// Generated returns one of the kinds that the backend generates, by its name.
+func (b *Backend) Generated(kind string) *Kind {
+	return b.Generates[slices.IndexFunc(b.Generates, func(k *Kind) bool { return k.Kind == kind })]
+}
+
+// IsExclusive reports whether a kind that the backend generates is Exclusive.
+func (b *Backend) IsExclusive() bool {
+	return slices.ContainsFunc(b.Generates, func(k *Kind) bool { return k.Exclusive })
 }
 
 // IsNodeScoped reports whether each address of a Listener of the class leads only to the Pods of one node.
@@ -68,6 +84,10 @@ type Kind struct {
 	Aggregated bool
 	// BuiltIn states that Kubernetes itself serves the kind, on every cluster.
 	BuiltIn bool
+	// NeededBy reports whether Listeners of a class of the backend need the kind. If nil, all do.
+	NeededBy func(class *listenersv1alpha1.ListenerClass) bool
+	// Owns reports whether an object is one of this backend, for a kind that others generate, too. If nil, all are.
+	Owns func(o Object) bool
 	// Exclusive states that objects of the kind exclude each other, whoever has them: Objects is called for one
 	// Listener at a time, with all others. A Listener that it refuses is reconciled again when one of them changes.
 	Exclusive bool
@@ -112,9 +132,9 @@ type Listener struct {
 	ClusterDomain string
 }
 
-// Others are the objects of an Exclusive kind that a Listener does not control. They are empty for other kinds.
+// Others are the objects of the backend's Exclusive kinds that a Listener does not control.
 type Others struct {
-	// Objects are sorted by namespace and name.
+	// Objects are those of all these kinds, sorted by namespace and name.
 	Objects []Object
 	// Namespaces are the labels of their namespaces, by name.
 	Namespaces map[string]map[string]string

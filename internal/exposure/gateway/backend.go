@@ -63,10 +63,10 @@ func Backend(kind listenersv1alpha1.GatewayRouteKind) *exposure.Backend {
 		b.Protocol = corev1.ProtocolUDP
 	}
 	return &exposure.Backend{
-		Name:    b.Kind,
-		Exposes: b.Exposes,
-		Kind:    b.generated(),
-		Objects: b.objects,
+		Name:      b.Kind,
+		Exposes:   b.Exposes,
+		Generates: []*exposure.Kind{b.generated()},
+		Objects:   b.objects,
 		Reads: &exposure.Kind{
 			GroupVersionKind: groupVersion.WithKind("Gateway"),
 			Resource:         "gateways",

@@ -30,7 +30,7 @@ func Backend() *exposure.Backend {
 	return &exposure.Backend{
 		Name:    "Ingress",
 		Exposes: ingresses.Exposes,
-		Kind: &exposure.Kind{
+		Generates: []*exposure.Kind{{
 			GroupVersionKind: kind,
 			Resource:         "ingresses",
 			BuiltIn:          true,
@@ -38,7 +38,7 @@ func Backend() *exposure.Backend {
 			AddToScheme:      networkingv1.AddToScheme,
 			ForeignReason:    listenersv1alpha1.ReasonForeignIngress,
 			RejectedReason:   listenersv1alpha1.ReasonIngressRejected,
-		},
+		}},
 		Objects:   objects,
 		Addresses: addresses,
 	}

@@ -26,7 +26,7 @@ func Backend() *exposure.Backend {
 	return &exposure.Backend{
 		Name:    "Route",
 		Exposes: routes.Exposes,
-		Kind: &exposure.Kind{
+		Generates: []*exposure.Kind{{
 			GroupVersionKind: routeKind,
 			Resource:         "routes",
 			Aggregated:       true, // by OpenShift's API server; elsewhere a CustomResourceDefinition
@@ -35,7 +35,7 @@ func Backend() *exposure.Backend {
 			ForeignReason:    listenersv1alpha1.ReasonForeignRoute,
 			RejectedReason:   listenersv1alpha1.ReasonRouteRejected,
 			Remedy:           remedy,
-		},
+		}},
 		Objects:   objects,
 		Addresses: addresses,
 	}

@@ -381,7 +381,7 @@ func TestRouteIsRecreatedIfItCannotBeChanged(t *testing.T) {
 }
 
 func TestTheRemedyOfARejectionFollowsFromItsWords(t *testing.T) {
-	remedy := route.Backend().Kind.Remedy
+	remedy := route.Backend().Generates[0].Remedy
 	const invalid = `Route.route.openshift.io "a" is invalid: `
 	for _, tc := range []struct{ rejection, want string }{
 		{"spec.host: Forbidden: you do not have permission to set the host field of the route", "routes/custom-host"},

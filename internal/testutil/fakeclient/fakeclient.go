@@ -9,8 +9,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/applyconfigurations"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -22,6 +24,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/cache"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
 )
@@ -55,11 +58,16 @@ func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Fun
 	if err := index.Register(t.Context(), fieldIndexer{builder}); err != nil {
 		t.Fatalf("registering indexes: %v", err)
 	}
+	var kinds []*exposure.Kind
 	for _, backend := range list {
-		kind := backend.Kind
-		if kind == nil {
+		kinds = append(kinds, backend.Generates...)
+	}
+	indexed := sets.New[schema.GroupVersionKind]()
+	for _, kind := range kinds {
+		if indexed.Has(kind.GroupVersionKind) {
 			continue
 		}
+		indexed.Insert(kind.GroupVersionKind)
 		o, err := scheme.New(kind.GroupVersionKind)
 		if err != nil {
 			t.Fatalf("creating an object of kind %s: %v", kind.Kind, err)

@@ -32,7 +32,7 @@ func (d *doctor) examineClasses(context.Context) {
 	for i := range d.classes.Items {
 		class := &d.classes.Items[i]
 		f := check.Finding{Kind: "ListenerClass", Name: class.Name}.Described(class)
-		for _, kind := range backends.All().Of(class).Kinds() {
+		for _, kind := range backends.All().Of(class).KindsFor(class) {
 			if !d.serves(kind.GroupVersionKind) {
 				f = f.Failed(listenersv1alpha1.ReasonNotServed, fmt.Sprintf("needs %ss, and the cluster does not serve %s", kind.Kind, kind.GroupVersion()),
 					"Change or delete the class: docs/choosing-a-class.md has others.")

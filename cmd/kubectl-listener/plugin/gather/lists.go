@@ -82,7 +82,7 @@ func (g *gatherer) lists() []list {
 	for _, backend := range backends.All() {
 		for _, kind := range backend.Kinds() {
 			l := list{GroupVersionKind: kind.GroupVersionKind, versions: kind.OtherVersions}
-			if kind == backend.Kind {
+			if kind != backend.Reads {
 				l.keep = isOfListener
 			}
 			if !slices.ContainsFunc(lists, func(other list) bool { return other.GroupKind() == l.GroupKind() }) {

@@ -171,8 +171,10 @@ func okUnless(f check.Finding, listener *listenersv1alpha1.Listener, format stri
 // the Gateway API, and their Gateways.
 func (w *walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) {
 	backend := backends.All().Of(class)
-	if backend.Kind != nil {
-		w.generated(ctx, listener, backend.Kind)
+	for _, kind := range backend.KindsFor(class) {
+		if kind != backend.Reads {
+			w.generated(ctx, listener, kind)
+		}
 	}
 	if backend.Reads == nil {
 		return
