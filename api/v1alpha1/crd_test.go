@@ -57,6 +57,7 @@ var contract = map[string]struct {
 			".spec.gateway.parentRefs[].sectionName":                       {Type: "string", Ours: true},
 			".spec.gateway.parentRefs[].port":                              {Type: "integer", Ours: true},
 			".spec.gateway.hostTemplate":                                   {Type: "string", Ours: true},
+			".spec.gateway.portRange":                                      {Type: "string", Ours: true},
 			".spec.advertise":                                              {Type: "object", Ours: true},
 			".spec.advertise.addressTemplate":                              {Type: "string", Ours: true},
 			".spec.advertise.portTemplate":                                 {Type: "string", Ours: true},

@@ -13,6 +13,12 @@ func TestInvalidGatewayExposureIsRejectedWithTheCause(t *testing.T) {
 	}{
 		"by host":                 {spec: `{serviceType: ClusterIP, gateway: {kind: TLSRoute, ` + parent + `, ` + host + `}}`},
 		"by port, and everything": {spec: `{serviceType: ClusterIP, ports: [dns], gateway: {kind: UDPRoute, parentRefs: [{namespace: a, name: b, sectionName: c, port: 53}]}}`},
+		"with a range of ports":   {spec: `{serviceType: ClusterIP, gateway: {kind: TCPRoute, portRange: 20000-20999, ` + parent + `}}`},
+		"range of shared ports":   {spec: `{serviceType: ClusterIP, gateway: {kind: TLSRoute, portRange: 20000-20999, ` + parent + `, ` + host + `}}`, want: "portRange needs kind TCPRoute or UDPRoute"},
+		"range the wrong way":     {spec: `{serviceType: ClusterIP, gateway: {kind: UDPRoute, portRange: 20999-20000, ` + parent + `}}`, want: "must be two port numbers, the lower one first, such as 20000-20999"},
+		"range of no ports":       {spec: `{serviceType: ClusterIP, gateway: {kind: UDPRoute, portRange: 65000-65536, ` + parent + `}}`, want: "must be two port numbers, the lower one first, such as 20000-20999"},
+		"range of a listener":     {spec: `{serviceType: ClusterIP, gateway: {kind: UDPRoute, portRange: 20000-20999, parentRefs: [{namespace: a, name: b, sectionName: c}]}}`, want: "remove sectionName and port"},
+		"range of a port":         {spec: `{serviceType: ClusterIP, gateway: {kind: UDPRoute, portRange: 20000-20999, parentRefs: [{namespace: a, name: b, port: 53}]}}`, want: "remove sectionName and port"},
 		"with node ports":         {spec: `{serviceType: NodePort, gateway: {kind: TCPRoute, ` + parent + `}}`, want: "gateway needs serviceType ClusterIP"},
 		"with a route":            {spec: `{serviceType: ClusterIP, route: {}, gateway: {kind: TCPRoute, ` + parent + `}}`, want: "at most one of route, ingress, gateway and hostPort"},
 		"with an Ingress":         {spec: `{serviceType: ClusterIP, ingress: {className: a, ` + host + `}, gateway: {kind: TCPRoute, ` + parent + `}}`, want: "at most one of route, ingress, gateway and hostPort"},

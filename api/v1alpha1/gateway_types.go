@@ -45,6 +45,8 @@ type GatewayParent struct {
 // GatewayExposure configures the routes of the Gateway API of a class. A Listener has one route for each port, named
 // after the Listener and the port.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.portRange) || self.kind in ['TCPRoute', 'UDPRoute']",message="portRange needs kind TCPRoute or UDPRoute: all other routes share the ports of the Gateway"
+// +kubebuilder:validation:XValidation:rule="!has(self.portRange) || self.parentRefs.all(p, !has(p.sectionName) && !has(p.port))",message="with portRange, parentRefs name whole Gateways: remove sectionName and port"
 // +kubebuilder:validation:XValidation:rule="self.kind in ['TLSRoute', 'HTTPRoute'] ? has(self.hostTemplate) : !has(self.hostTemplate)",message="TLSRoute and HTTPRoute need a hostTemplate, by which the Gateway selects the Pod; TCPRoute and UDPRoute have none: there it is the port of the Gateway"
 type GatewayExposure struct {
 	// kind is the kind of the routes. With TLSRoute and HTTPRoute, each route has a host, and all share the ports of
@@ -55,6 +57,7 @@ type GatewayExposure struct {
 
 	// parentRefs are the Gateways that serve the routes. With TLSRoute and HTTPRoute, each of them serves every route.
 	// With TCPRoute and UDPRoute, each route gets one listener of one of them that no other route has, and keeps it.
+	// With portRange, the routes of a Listener get ports of one of them, the first one that has enough.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
@@ -68,4 +71,15 @@ type GatewayExposure struct {
 	// a part between two dots ends with {hash}. A DNS label that gets too long is shortened and ends with a hash.
 	// +optional
 	HostTemplate HostTemplate `json:"hostTemplate,omitempty"`
+
+	// portRange is the first and the last port of the Gateway that the operator allocates, with a hyphen in between,
+	// such as 20000-20999. Each TCPRoute or UDPRoute has a number of its own there, and keeps it, in a ListenerSet of
+	// its Listener, which the Gateway must allow. No other listener of the Gateway has this number, whatever the class.
+	// A Listener keeps the numbers that it has, also outside of the range. If no number is free, the Listener is not
+	// accepted. If absent, the routes get listeners that administrators have added to the Gateways.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=11
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]{0,4}-[1-9][0-9]{0,4}$') && int(self.split('-')[0]) <= int(self.split('-')[1]) && int(self.split('-')[1]) <= 65535",message="must be two port numbers, the lower one first, such as 20000-20999"
+	PortRange string `json:"portRange,omitempty"`
 }

@@ -53,6 +53,11 @@ const (
 	ReasonGatewayRouteRejected = "GatewayRouteRejected"
 	ReasonNoGatewayListener    = "NoGatewayListener"
 
+	ReasonListenerSetNotAllowed = "ListenerSetNotAllowed"
+	ReasonGatewayPortsExhausted = "GatewayPortsExhausted"
+	ReasonForeignListenerSet    = "ForeignListenerSet"
+	ReasonListenerSetRejected   = "ListenerSetRejected"
+
 	ReasonInvalidAllowedClients        = "InvalidAllowedClients"
 	ReasonAllowedClientsNotEnforceable = "AllowedClientsNotEnforceable"
 	ReasonForeignNetworkPolicy         = "ForeignNetworkPolicy"

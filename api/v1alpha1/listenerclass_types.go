@@ -511,6 +511,14 @@ func (c *ListenerClass) SharedPortRange() string {
 	return c.Spec.LoadBalancer.Sharing.PortRange
 }
 
+// GatewayPortRange returns the range of ports of Gateways that the operator allocates, or "" if it allocates none.
+func (c *ListenerClass) GatewayPortRange() string {
+	if c.Spec.Gateway == nil {
+		return ""
+	}
+	return c.Spec.Gateway.PortRange
+}
+
 // TargetsNodePorts reports whether each node port leads to the container port of the same number.
 func (c *ListenerClass) TargetsNodePorts() bool {
 	return c.Spec.NodePorts != nil && c.Spec.NodePorts.Target == NodePortTargetSame

@@ -284,6 +284,18 @@ func attacks(namespace string) map[string]attack {
 	patch("a TLSRoute that no Listener controls", tlsRoute, `{metadata: {`+owners+`}, spec: {rules: [{`+toWeb+`}]}}`, "no routes of Gateways but those")
 	remove("a TLSRoute that no Listener controls", tlsRoute, "may delete no routes of Gateways")
 
+	const listenerSet = `{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {namespace: NAMESPACE, name: shop}}`
+	listenerSetOf := func(metadata, listener string) string {
+		return `{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {namespace: NAMESPACE, ` + metadata + `}, spec: {parentRef: {name: edge}, listeners: [{name: x, port: 20000, ` + listener + `}]}}`
+	}
+	create("a ListenerSet that no Listener controls", listenerSetOf(`name: web-tcp`, `protocol: TCP`), "no ListenerSets but those that a Listener controls")
+	create("a ListenerSet of another name", listenerSetOf(`name: x, `+owners, `protocol: TCP`), "no ListenerSets but those that a Listener controls")
+	create("a ListenerSet for a host", listenerSetOf(`name: web-tcp, `+owners, `protocol: HTTP, hostname: x.example`), "no ListenerSets but those with TCP and UDP ports")
+	create("a ListenerSet with a certificate", listenerSetOf(`name: web-tcp, `+owners, `protocol: TLS, tls: {mode: Terminate, certificateRefs: [{name: shop-tls}]}`), "no ListenerSets but those with TCP and UDP ports")
+	create("a ListenerSet for routes of others", listenerSetOf(`name: web-tcp, `+owners, `protocol: TCP, allowedRoutes: {namespaces: {from: All}}`), "for routes of the same")
+	patch("a ListenerSet that no Listener controls", listenerSet, `{metadata: {`+owners+`}}`, "no ListenerSets but those that a Listener controls")
+	remove("a ListenerSet that no Listener controls", listenerSet, "may delete no ListenerSets")
+
 	create("a ConfigMap", `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NAMESPACE, name: x}}`, "its own names")
 	caOfOthers := `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NAMESPACE, name: listener-ca.crt}}`
 	patch("a ConfigMap of its name that it did not create", caOfOthers, `{metadata: {labels: {app.kubernetes.io/managed-by: listener-operator}}, data: {ca.crt: x}}`, "no ConfigMaps but those")
@@ -356,7 +368,7 @@ func TestStolenOperatorTokenIsConfined(t *testing.T) {
 			admin, namespace := freshOn(t, config(t))
 			optional := []crds.CRD{
 				crds.Routes, crds.ServiceMonitors, crds.PrometheusRules, crds.ConsoleYAMLSamples, crds.ConsoleQuickStarts, crds.SecurityContextConstraints,
-				crds.TLSRoutes, crds.TCPRoutes, crds.HTTPRoutes, crds.Certificates,
+				crds.TLSRoutes, crds.TCPRoutes, crds.HTTPRoutes, crds.ListenerSets, crds.Certificates,
 			}
 			crds.Install(t, admin, optional...)
 			defer crds.Remove(t, admin, optional...)
@@ -453,6 +465,7 @@ func createVictims(t *testing.T, admin client.Client, namespace string) {
 		`{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: NAMESPACE, name: shop}, spec: {defaultBackend: {service: {name: shop, port: {number: 80}}}}}`,
 		`{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: NAMESPACE, name: shop-allowed-clients}, spec: {podSelector: {matchLabels: {app: shop}}}}`,
 		`{apiVersion: gateway.networking.k8s.io/v1alpha2, kind: TLSRoute, metadata: {namespace: NAMESPACE, name: shop}, spec: {hostnames: [shop.example], rules: [{backendRefs: [{name: shop, port: 80}]}]}}`,
+		`{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {namespace: NAMESPACE, name: shop}, spec: {parentRef: {name: edge}, listeners: [{name: x, port: 80, protocol: HTTP}]}}`,
 	} {
 		if err := admin.Create(t.Context(), object(t, strings.ReplaceAll(strings.ReplaceAll(manifest, "NAMESPACE", namespace), "\t", ""))); err != nil {
 			t.Fatal(err)
@@ -584,7 +597,7 @@ func TestPoliciesOfOtherVersionsAreReported(t *testing.T) {
 // TestConfinedOperatorDoesItsWork sends the writes of the other controllers, with a token of the operator.
 func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	admin, namespace := fresh(t)
-	optional := []crds.CRD{crds.Routes, crds.TLSRoutes, crds.TCPRoutes, crds.UDPRoutes, crds.HTTPRoutes, crds.Certificates}
+	optional := []crds.CRD{crds.Routes, crds.TLSRoutes, crds.TCPRoutes, crds.UDPRoutes, crds.HTTPRoutes, crds.ListenerSets, crds.Certificates}
 	crds.Install(t, admin, optional...)
 	defer crds.Remove(t, admin, optional...)
 	installRBAC(t, admin, namespace)
@@ -737,15 +750,15 @@ func gatewayRoutes(t *testing.T, listener *listenersv1alpha1.Listener) []*unstru
 			AllowedRoutes: &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: ptr.To(gatewayv1.NamespacesFromAll)}},
 		})
 	}
+	edge.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{From: ptr.To(gatewayv1.NamespacesFromAll)}}
 	var routes []*unstructured.Unstructured
-	for _, kind := range []listenersv1alpha1.GatewayRouteKind{
-		listenersv1alpha1.GatewayRouteKindTLS, listenersv1alpha1.GatewayRouteKindHTTP, listenersv1alpha1.GatewayRouteKindTCP, listenersv1alpha1.GatewayRouteKindUDP,
+	for _, exposed := range []*listenersv1alpha1.GatewayExposure{
+		{Kind: listenersv1alpha1.GatewayRouteKindTLS}, {Kind: listenersv1alpha1.GatewayRouteKindHTTP}, {Kind: listenersv1alpha1.GatewayRouteKindTCP},
+		{Kind: listenersv1alpha1.GatewayRouteKindUDP}, {Kind: listenersv1alpha1.GatewayRouteKindTCP, PortRange: "20000-20000"},
+		{Kind: listenersv1alpha1.GatewayRouteKindUDP, PortRange: "20000-20000"},
 	} {
-		exposed := &listenersv1alpha1.GatewayExposure{
-			Kind: kind, HostTemplate: "{listener}.{namespace}.example",
-			ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}},
-		}
-		desired, refusal := gateway.Backend(kind).Objects(&exposure.Listener{
+		exposed.HostTemplate, exposed.ParentRefs = "{listener}.{namespace}.example", []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}}
+		desired, refusal := gateway.Backend(exposed.Kind).Objects(&exposure.Listener{
 			Listener: listener, Referenced: []exposure.Object{edge},
 			Class:   &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Gateway: exposed}},
 			Service: &corev1.Service{ObjectMeta: listener.ObjectMeta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "tcp", Port: 80}, {Name: "udp", Protocol: corev1.ProtocolUDP, Port: 80}}}},
@@ -754,7 +767,7 @@ func gatewayRoutes(t *testing.T, listener *listenersv1alpha1.Listener) []*unstru
 			t.Fatal(refusal)
 		}
 		for _, d := range desired {
-			if d.GetKind() != "HTTPRoute" {
+			if d.GetKind() != "HTTPRoute" && d.GetKind() != "ListenerSet" {
 				d.SetAPIVersion("gateway.networking.k8s.io/v1alpha2")
 			}
 			routes = append(routes, d.Unstructured)

@@ -57,11 +57,15 @@ func add(list []listenersv1alpha1.IngressAddress, served listenersv1alpha1.Ingre
 // served returns the addresses at which Gateways serve the route of a port, and why others do not.
 func (b routes) served(l *exposure.Listener, port string, r route) (addresses []listenersv1alpha1.IngressAddress, problems []perport.Problem) {
 	for _, parent := range r.parents {
-		name, ok := gatewayOf(r.GetNamespace(), parent)
-		if !ok {
+		name, isGateway := gatewayOf(r.GetNamespace(), parent)
+		set := b.ownListenerSet(l, parent)
+		switch {
+		case set != nil:
+			name = gatewayOfSet(set)
+		case !isGateway:
 			continue
 		}
-		entries, p := b.servedBy(l, port, r, parent, findGateway(l, name))
+		entries, p := b.servedBy(l, port, r, parent, set, findGateway(l, name))
 		if p.Text != "" {
 			p.Text = fmt.Sprintf("is not served by Gateway %s: %s", name, p.Text)
 			problems = append(problems, p)
@@ -69,18 +73,24 @@ func (b routes) served(l *exposure.Listener, port string, r route) (addresses []
 		addresses = exposure.AppendNew(addresses, entries...)
 	}
 	if len(addresses) == 0 && len(problems) == 0 {
-		problems = []perport.Problem{{Text: "names no Gateway; another client has changed it"}}
+		problems = []perport.Problem{{Text: "refers to no Gateway; another client has changed it, or deleted its ListenerSet"}}
 	}
 	return addresses, problems
 }
 
-// servedBy returns the addresses at which a Gateway, which may be nil, serves the route of a port, or why it does not.
-func (b routes) servedBy(l *exposure.Listener, port string, r route, parent gatewayv1.ParentReference, gateway *gatewayv1.Gateway,
-) (addresses []listenersv1alpha1.IngressAddress, _ perport.Problem) {
-	if gateway == nil {
+// servedBy returns the addresses at which a Gateway serves the route of a port, or why it does not. The parent of the
+// route is the Gateway, which may be nil, or a ListenerSet of it, if that is not nil.
+func (b routes) servedBy(l *exposure.Listener, port string, r route, parent gatewayv1.ParentReference, set *gatewayv1.ListenerSet, gateway *gatewayv1.Gateway,
+) (addresses []listenersv1alpha1.IngressAddress, p perport.Problem) {
+	var numbers []int32
+	switch {
+	case gateway == nil:
 		return nil, perport.Problem{Text: "the Gateway does not exist"}
+	case set != nil:
+		numbers, p = programmedEntry(l, parent, set, gateway)
+	default:
+		numbers, p = b.programmedPorts(l, r, parent, gateway)
 	}
-	numbers, p := b.programmedPorts(l, r, parent, gateway)
 	if p.Text == "" { // otherwise, not every controller decides about the route
 		p = undecided(r, parent)
 	}
@@ -168,7 +178,8 @@ var remedies = map[string]string{
 func sameParent(r route, a, b gatewayv1.ParentReference) bool {
 	nameA, isGatewayA := gatewayOf(r.GetNamespace(), a)
 	nameB, isGatewayB := gatewayOf(r.GetNamespace(), b)
-	return isGatewayA && isGatewayB && nameA == nameB && ptr.Equal(a.SectionName, b.SectionName) && ptr.Equal(a.Port, b.Port)
+	sameKind := isGatewayA && isGatewayB || isListenerSet(a) && isListenerSet(b)
+	return sameKind && nameA == nameB && ptr.Equal(a.SectionName, b.SectionName) && ptr.Equal(a.Port, b.Port)
 }
 
 // notProgrammed returns why a listener of a Gateway does not serve, or "". Its own condition takes precedence over that
@@ -178,12 +189,8 @@ func notProgrammed(gateway *gatewayv1.Gateway, listener *gatewayv1.Listener) str
 	if i := slices.IndexFunc(gateway.Status.Listeners, func(s gatewayv1.ListenerStatus) bool { return s.Name == listener.Name }); i >= 0 {
 		conditions = gateway.Status.Listeners[i].Conditions
 	}
-	for _, conditionType := range []gatewayv1.ListenerConditionType{
-		gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerConditionProgrammed,
-	} {
-		if c := meta.FindStatusCondition(conditions, string(conditionType)); c != nil && c.Status == metav1.ConditionFalse {
-			return fmt.Sprintf("%s of its listener %s is false: %s: %s%s", conditionType, listener.Name, c.Reason, c.Message, remedies[c.Reason])
-		}
+	if cause := notListening("its listener "+string(listener.Name), conditions); cause != "" {
+		return cause
 	}
 	if meta.IsStatusConditionTrue(conditions, string(gatewayv1.ListenerConditionProgrammed)) {
 		return ""
@@ -196,6 +203,18 @@ func notProgrammed(gateway *gatewayv1.Gateway, listener *gatewayv1.Listener) str
 	default:
 		return ""
 	}
+}
+
+// notListening returns why a listener of a Gateway or of a ListenerSet does not serve, by its conditions, or "".
+func notListening(listener string, conditions []metav1.Condition) string {
+	for _, conditionType := range []gatewayv1.ListenerConditionType{
+		gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerConditionProgrammed,
+	} {
+		if c := meta.FindStatusCondition(conditions, string(conditionType)); c != nil && c.Status == metav1.ConditionFalse {
+			return fmt.Sprintf("%s of %s is false: %s: %s%s", conditionType, listener, c.Reason, c.Message, remedies[c.Reason])
+		}
+	}
+	return ""
 }
 
 // gatewayAddresses returns the addresses in the status of a Gateway, without those that are not valid or of types that

@@ -1,6 +1,7 @@
 // Package gateway has the backends that expose Listeners through routes of the Gateway API, one for each kind of
 // routes. Each port has a route of its own. The addresses are the hosts of the routes that a Gateway serves, or the
-// addresses of the Gateway with the port of the listener that the route has for itself.
+// addresses of the Gateway with the port of the listener that the route has for itself. That is one of the Gateway, or
+// of a ListenerSet that the backend generates.
 //
 // "Listener" is the operator's in this package; that of a Gateway is always called a listener of the Gateway.
 package gateway
@@ -65,7 +66,7 @@ func Backend(kind listenersv1alpha1.GatewayRouteKind) *exposure.Backend {
 	return &exposure.Backend{
 		Name:      b.Kind,
 		Exposes:   b.Exposes,
-		Generates: []*exposure.Kind{b.generated()},
+		Generates: b.generates(),
 		Objects:   b.objects,
 		Reads: &exposure.Kind{
 			GroupVersionKind: groupVersion.WithKind("Gateway"),
@@ -81,7 +82,7 @@ func Backend(kind listenersv1alpha1.GatewayRouteKind) *exposure.Backend {
 // gvk returns the kind of the routes in the version that is preferred.
 func (b routes) gvk() schema.GroupVersionKind { return groupVersion.WithKind(b.Kind) }
 
-// references returns the Gateways that the class and the existing routes name.
+// references returns the Gateways that the class, the existing routes and the existing ListenerSets name.
 func (b routes) references(class *listenersv1alpha1.ListenerClass, objects []exposure.Object) []gatewayName {
 	var references []gatewayName
 	add := func(gateway gatewayName) {
@@ -95,6 +96,9 @@ func (b routes) references(class *listenersv1alpha1.ListenerClass, objects []exp
 		}
 	}
 	for _, object := range objects {
+		if set, ok := object.(*gatewayv1.ListenerSet); ok {
+			add(gatewayOfSet(set))
+		}
 		for _, parent := range routeOf(object).parents {
 			if gateway, ok := gatewayOf(object.GetNamespace(), parent); ok {
 				add(gateway)
@@ -104,7 +108,7 @@ func (b routes) references(class *listenersv1alpha1.ListenerClass, objects []exp
 	return references
 }
 
-func (b routes) generated() *exposure.Kind {
+func (b routes) generates() []*exposure.Kind {
 	kind := &exposure.Kind{
 		GroupVersionKind: b.gvk(),
 		OtherVersions:    b.otherVersions,
@@ -114,12 +118,12 @@ func (b routes) generated() *exposure.Kind {
 		ForeignReason:    listenersv1alpha1.ReasonForeignGatewayRoute,
 		RejectedReason:   listenersv1alpha1.ReasonGatewayRouteRejected,
 	}
-	if b.ownPort {
-		kind.Trim = trimRoute
-	} else {
+	if !b.ownPort {
 		kind.Hosts = hostsOf
+		return []*exposure.Kind{kind}
 	}
-	return kind
+	kind.Trim = trimRoute
+	return []*exposure.Kind{b.listenerSets(), kind}
 }
 
 // trimGateway removes what the backends do not need, such as the number of routes, which changes with each of them.
@@ -136,6 +140,7 @@ func trimGateway(o exposure.Object) {
 		}
 	}
 	trim(gateway.Status.Conditions)
+	gateway.Status.AttachedListenerSets = nil
 	for i := range gateway.Status.Listeners {
 		gateway.Status.Listeners[i].AttachedRoutes = 0
 		trim(gateway.Status.Listeners[i].Conditions)

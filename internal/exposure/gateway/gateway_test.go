@@ -125,9 +125,10 @@ func TestRoutesGolden(t *testing.T) {
 			l.Pods, l.Class.Spec.Ports, l.Class.Spec.Gateway.HostTemplate = []string{"web-1"}, []string{"http"}, "{podName}.{namespace}.example.com"
 			l.Class.Spec.Gateway.ParentRefs = []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: edge, SectionName: "tls", Port: 443}, {Namespace: "infra", Name: "other"}}
 		}),
-		"http": newListener(listenersv1alpha1.GatewayRouteKindHTTP, func(l *input) { l.Class.Spec.Ports = []string{"http"} }),
-		"tcp":  newListener(listenersv1alpha1.GatewayRouteKindTCP, nil),
-		"udp":  newListener(listenersv1alpha1.GatewayRouteKindUDP, nil),
+		"http":           newListener(listenersv1alpha1.GatewayRouteKindHTTP, func(l *input) { l.Class.Spec.Ports = []string{"http"} }),
+		"tcp":            newListener(listenersv1alpha1.GatewayRouteKindTCP, nil),
+		"udp":            newListener(listenersv1alpha1.GatewayRouteKindUDP, nil),
+		"tcp-of-a-range": withRange(nil),
 	} {
 		t.Run(name, func(t *testing.T) {
 			desired, err := l.desired(gateway.Backend(l.Class.Spec.Gateway.Kind))
@@ -467,19 +468,28 @@ func TestObjectsOfOthersAreTrimmed(t *testing.T) {
 	kinds := gateway.Backend(listenersv1alpha1.GatewayRouteKindTCP).Kinds()
 	route := observed(listenersv1alpha1.GatewayRouteKindTCP, "http", "", parentOf("tcp-1")).(*gatewayv1.TCPRoute)
 	route.Annotations, route.Spec.Rules = map[string]string{"a": "b"}, []gatewayv1.TCPRouteRule{{}}
-	kinds[0].Trim(route)
+	kinds[1].Trim(route)
 	if diff := cmp.Diff(tcpRoute("shop", "web-http", "tcp-1", 0).Spec, route.Spec); diff != "" || route.Annotations != nil || len(route.Status.Parents) > 0 {
 		t.Errorf("a trimmed route has %v, %v (-want +got):\n%s", route.Annotations, route.Status, diff)
 	}
 	with := func(routes int32, now time.Time) *gatewayv1.Gateway {
 		g := newGateway(func(g *gatewayv1.Gateway) {
+			g.Status.AttachedListenerSets = &routes
 			g.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now)
 			g.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "tcp-1", AttachedRoutes: routes, Conditions: []metav1.Condition{{Type: "Programmed", LastTransitionTime: metav1.NewTime(now)}}}}
 		})
-		kinds[1].Trim(g)
+		kinds[2].Trim(g)
 		return g
 	}
 	if diff := cmp.Diff(with(1, time.Unix(1, 0)), with(2, time.Unix(2, 0))); diff != "" {
 		t.Errorf("Gateways differ by their number of routes:\n%s", diff)
+	}
+	set := listenerSet("other", "a", 1, map[string]gatewayv1.PortNumber{"x": 9000})
+	want := set.DeepCopy()
+	set.Labels, set.Spec.Listeners[0].AllowedRoutes, set.Status.Listeners = map[string]string{"a": "b"}, &gatewayv1.AllowedRoutes{}, []gatewayv1.ListenerEntryStatus{{}}
+	kinds[0].Trim(set)
+	want.Spec.Listeners[0].Protocol = ""
+	if diff := cmp.Diff(want, set); diff != "" {
+		t.Errorf("a trimmed ListenerSet (-want +got):\n%s", diff)
 	}
 }

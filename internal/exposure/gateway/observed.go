@@ -72,6 +72,11 @@ func gatewayOf(namespace string, parent gatewayv1.ParentReference) (name gateway
 	return gatewayName{Namespace: string(ptr.Deref(parent.Namespace, gatewayv1.Namespace(namespace))), Name: string(parent.Name)}, isGateway
 }
 
+// isListenerSet reports whether a parent reference of a route is to a ListenerSet.
+func isListenerSet(parent gatewayv1.ParentReference) bool {
+	return ptr.Deref(parent.Group, gatewayv1.GroupName) == gatewayv1.GroupName && ptr.Deref(parent.Kind, "") == listenerSetKind
+}
+
 func selects(parent gatewayv1.ParentReference, listener *gatewayv1.Listener) bool {
 	return ptr.Deref(parent.SectionName, listener.Name) == listener.Name && ptr.Deref(parent.Port, listener.Port) == listener.Port
 }
@@ -87,11 +92,22 @@ func (b routes) speaks(listener *gatewayv1.Listener) bool {
 // allows reports whether a listener of a Gateway allows routes from a namespace with these labels.
 func allows(gateway *gatewayv1.Gateway, listener *gatewayv1.Listener, namespace string, namespaceLabels labels.Set) bool {
 	namespaces := ptr.Deref(ptr.Deref(listener.AllowedRoutes, gatewayv1.AllowedRoutes{}).Namespaces, gatewayv1.RouteNamespaces{})
-	switch ptr.Deref(namespaces.From, gatewayv1.NamespacesFromSame) {
+	return isFrom(ptr.Deref(namespaces.From, gatewayv1.NamespacesFromSame), namespaces.Selector, gateway, namespace, namespaceLabels)
+}
+
+// allowsListenerSets reports whether a Gateway allows ListenerSets of a namespace with these labels.
+func allowsListenerSets(gateway *gatewayv1.Gateway, namespace string, namespaceLabels labels.Set) bool {
+	namespaces := ptr.Deref(ptr.Deref(gateway.Spec.AllowedListeners, gatewayv1.AllowedListeners{}).Namespaces, gatewayv1.ListenerNamespaces{})
+	return isFrom(ptr.Deref(namespaces.From, gatewayv1.NamespacesFromNone), namespaces.Selector, gateway, namespace, namespaceLabels)
+}
+
+// isFrom reports whether a namespace is one of those that a Gateway allows something from.
+func isFrom(from gatewayv1.FromNamespaces, s *metav1.LabelSelector, gateway *gatewayv1.Gateway, namespace string, namespaceLabels labels.Set) bool {
+	switch from {
 	case gatewayv1.NamespacesFromAll:
 		return true
 	case gatewayv1.NamespacesFromSelector:
-		selector, err := metav1.LabelSelectorAsSelector(namespaces.Selector)
+		selector, err := metav1.LabelSelectorAsSelector(s)
 		return err == nil && selector.Matches(namespaceLabels)
 	case gatewayv1.NamespacesFromSame:
 		return gateway.Namespace == namespace

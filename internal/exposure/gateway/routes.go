@@ -4,16 +4,19 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/host"
 )
 
-// objects returns a route for each exposed port.
+// objects returns a route for each exposed port, and before them the ListenerSet, if the class has a range of ports.
 func (b routes) objects(l *exposure.Listener, others exposure.Others) ([]exposure.Desired, *exposure.Refusal) {
-	if b.ownPort {
-		ports, _ := b.Ports(l)
+	switch ports, _ := b.Ports(l); {
+	case l.Class.GatewayPortRange() != "":
+		return b.withListenerSet(l, others, ports)
+	case b.ownPort:
 		chosen, refusal := b.choose(l, others, ports)
 		if refusal != nil {
 			return nil, refusal
@@ -32,9 +35,9 @@ func (b routes) objects(l *exposure.Listener, others exposure.Others) ([]exposur
 	})
 }
 
-// parentRef returns a parent reference to a Gateway. An empty section and port 0 are none.
+// parentRef returns a parent reference of a route to a Gateway. An empty section and port 0 are none.
 func parentRef(gateway gatewayName, section string, port int32) map[string]any {
-	reference := map[string]any{"group": gatewayv1.GroupName, "kind": "Gateway", "namespace": gateway.Namespace, "name": gateway.Name}
+	reference := reference("Gateway", gateway)
 	if section != "" {
 		reference["sectionName"] = section
 	}
@@ -42,6 +45,11 @@ func parentRef(gateway gatewayName, section string, port int32) map[string]any {
 		reference["port"] = int64(port)
 	}
 	return reference
+}
+
+// reference returns a reference to an object of the Gateway API.
+func reference(kind string, name types.NamespacedName) map[string]any {
+	return map[string]any{"group": gatewayv1.GroupName, "kind": kind, "namespace": name.Namespace, "name": name.Name}
 }
 
 // desiredRoute returns the route of a port. It sets the fields that have defaults, too: an item of a list without them

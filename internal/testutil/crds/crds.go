@@ -53,6 +53,7 @@ const (
 	ClusterExtensions          CRD = "clusterextensions.olm.operatorframework.io"
 	ImageDigestMirrorSets      CRD = "imagedigestmirrorsets.config.openshift.io"
 	Gateways                   CRD = "gateways.gateway.networking.k8s.io"
+	ListenerSets               CRD = "listenersets.gateway.networking.k8s.io"
 	TLSRoutes                  CRD = "tlsroutes.gateway.networking.k8s.io"
 	HTTPRoutes                 CRD = "httproutes.gateway.networking.k8s.io"
 	TCPRoutes                  CRD = "tcproutes.gateway.networking.k8s.io"
@@ -130,6 +131,7 @@ func files() map[CRD]file {
 		Subscriptions:          {ownModfile, olm, "crds/operators.coreos.com_subscriptions.yaml"},
 		ClusterServiceVersions: {ownModfile, olm, "crds/operators.coreos.com_clusterserviceversions.yaml"},
 		Gateways:               {ownModfile, gatewayAPI, experimental + "gateways.yaml"},
+		ListenerSets:           {ownModfile, gatewayAPI, experimental + "listenersets.yaml"},
 		TLSRoutes:              {ownModfile, gatewayAPI, experimental + "tlsroutes.yaml"},
 		HTTPRoutes:             {ownModfile, gatewayAPI, experimental + "httproutes.yaml"},
 		TCPRoutes:              {ownModfile, gatewayAPI, experimental + "tcproutes.yaml"},

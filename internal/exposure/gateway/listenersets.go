@@ -1,0 +1,289 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/host"
+	"github.com/listener-operator/listener-operator/internal/exposure/perport"
+)
+
+const listenerSetKind = "ListenerSet"
+
+// listenerSets returns the kind of the ListenerSets. The backends of TCPRoutes and of UDPRoutes share it, because no
+// two listeners of a Gateway get the same number: not every implementation serves TCP and UDP at one port.
+func (b routes) listenerSets() *exposure.Kind {
+	return &exposure.Kind{
+		GroupVersionKind: groupVersion.WithKind(listenerSetKind),
+		Resource:         "listenersets",
+		NeededBy:         func(class *listenersv1alpha1.ListenerClass) bool { return class.GatewayPortRange() != "" },
+		Owns:             func(o exposure.Object) bool { return strings.HasSuffix(o.GetName(), b.listenerSetSuffix()) },
+		Exclusive:        true,
+		Trim:             trimListenerSet,
+		AddToScheme:      gatewayv1.Install,
+		ForeignReason:    listenersv1alpha1.ReasonForeignListenerSet,
+		RejectedReason:   listenersv1alpha1.ReasonListenerSetRejected,
+	}
+}
+
+// trimListenerSet keeps which ports of which Gateway a ListenerSet of another client has.
+func trimListenerSet(o exposure.Object) {
+	set := o.(*gatewayv1.ListenerSet)
+	set.Annotations, set.Labels, set.Status = nil, nil, gatewayv1.ListenerSetStatus{}
+	for i := range set.Spec.Listeners {
+		set.Spec.Listeners[i] = gatewayv1.ListenerEntry{Name: set.Spec.Listeners[i].Name, Port: set.Spec.Listeners[i].Port}
+	}
+}
+
+// listenerSetSuffix ends the names of ListenerSets, so that those of a Listener whose class changes from TCPRoute to
+// UDPRoute do not replace each other.
+func (b routes) listenerSetSuffix() string { return "-" + strings.ToLower(string(b.protocols[0])) }
+
+func (b routes) listenerSetName(l *exposure.Listener) types.NamespacedName {
+	return types.NamespacedName{Namespace: l.Namespace, Name: l.Name + b.listenerSetSuffix()}
+}
+
+// withListenerSet returns the ListenerSet of a Listener, which has a listener for each port, and the routes to these.
+func (b routes) withListenerSet(l *exposure.Listener, others exposure.Others, ports []string) ([]exposure.Desired, *exposure.Refusal) {
+	desired, refusal := b.Desired(l, host.Template{}, func(port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal) {
+		parent := reference(listenerSetKind, b.listenerSetName(l))
+		parent["sectionName"] = port
+		return b.desiredRoute(l, port, hosts, parent), nil
+	})
+	if refusal != nil {
+		return nil, refusal
+	}
+	gateway, numbers, refusal := b.allocate(l, others, ports)
+	if refusal != nil {
+		return nil, refusal
+	}
+	var listeners []any
+	for _, port := range ports {
+		listeners = append(listeners, map[string]any{
+			"name": port, "port": int64(numbers[port]), "protocol": string(b.protocols[0]),
+			"allowedRoutes": map[string]any{
+				"namespaces": map[string]any{"from": string(gatewayv1.NamespacesFromSame)},
+				"kinds":      []any{map[string]any{"group": gatewayv1.GroupName, "kind": b.Kind}},
+			},
+		})
+	}
+	spec := map[string]any{"parentRef": reference("Gateway", gateway), "listeners": listeners}
+	set := exposure.NewObject(l, groupVersion.WithKind(listenerSetKind), b.listenerSetName(l).Name, nil, nil, spec)
+	return slices.Insert(desired, 0, exposure.Desired{Unstructured: set}), nil
+}
+
+// allocate returns the Gateway of the class that serves a Listener, and a port of it for each port of the Listener. A
+// Listener stays at its Gateway, also while that does not exist, or does not allow the namespace, because it may again.
+func (b routes) allocate(l *exposure.Listener, others exposure.Others, ports []string) (gatewayName, map[string]int32, *exposure.Refusal) {
+	own := b.existingListenerSet(l)
+	var refusals []*exposure.Refusal
+	for _, name := range b.gatewaysOf(l, own) {
+		gateway, stays := findGateway(l, name), own != nil && gatewayOfSet(own) == name
+		switch {
+		case gateway == nil && !stays:
+			refusals = append(refusals, exposure.Refuse(listenersv1alpha1.ReasonNoGatewayListener,
+				"Gateway %s does not exist; create it, or name another one in spec.gateway.parentRefs of ListenerClass %s", name, l.Class.Name))
+			continue
+		case !stays && !allowsListenerSets(gateway, l.Namespace, l.NamespaceLabels):
+			refusals = append(refusals, exposure.Refuse(listenersv1alpha1.ReasonListenerSetNotAllowed, "%s", notAllowed(name, l.Namespace)))
+			continue
+		}
+		numbers, without := allocateNumbers(l, own, ports, usedBy(name, gateway, others, own))
+		if without == "" {
+			return name, numbers, nil
+		}
+		refusals = append(refusals, exposure.Refuse(listenersv1alpha1.ReasonGatewayPortsExhausted,
+			"no port of Gateway %s is left for port %s: its other listeners have all of %s; extend spec.gateway.portRange of ListenerClass %s, or delete Listeners",
+			name, without, l.Class.GatewayPortRange(), l.Class.Name))
+	}
+	return gatewayName{}, nil, join(refusals)
+}
+
+// join returns a refusal with the reasons of several Gateways. That of the first one counts.
+func join(refusals []*exposure.Refusal) *exposure.Refusal {
+	messages := make([]string, len(refusals))
+	for i, r := range refusals {
+		messages[i] = r.Message
+	}
+	return exposure.Refuse(refusals[0].Reason, "%s", strings.Join(messages, "; "))
+}
+
+func notAllowed(gateway gatewayName, namespace string) string {
+	return fmt.Sprintf("Gateway %s does not allow ListenerSets of namespace %s; an administrator has to allow the namespace in spec.allowedListeners of the Gateway", gateway, namespace)
+}
+
+// gatewaysOf returns the Gateways that may serve a Listener: that of its ListenerSet, if the class still refers to it.
+// Otherwise those of the class, at first the one whose address is published.
+func (b routes) gatewaysOf(l *exposure.Listener, own *gatewayv1.ListenerSet) []gatewayName {
+	gateways := b.references(l.Class, nil)
+	if own != nil && slices.Contains(gateways, gatewayOfSet(own)) {
+		return []gatewayName{gatewayOfSet(own)}
+	}
+	rank := func(name gatewayName) int {
+		gateway := findGateway(l, name)
+		if gateway != nil && slices.ContainsFunc(gatewayAddresses(gateway), func(a listenersv1alpha1.IngressAddress) bool { return l.Publishes(a.Address) }) {
+			return 0
+		}
+		return 1
+	}
+	return slices.SortedStableFunc(slices.Values(gateways), func(a, b gatewayName) int { return rank(a) - rank(b) })
+}
+
+// usedBy returns the ports of a Gateway, which may be nil, that its own listeners have, or the ListenerSets of others.
+// Of these, only the older ones take precedence over the Listener's own ListenerSet, which may be nil.
+func usedBy(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others, own *gatewayv1.ListenerSet) map[int32]bool {
+	used := map[int32]bool{}
+	if gateway == nil {
+		return used
+	}
+	for i := range gateway.Spec.Listeners {
+		used[int32(gateway.Spec.Listeners[i].Port)] = true
+	}
+	for _, other := range others.Objects {
+		set, ok := other.(*gatewayv1.ListenerSet)
+		if !ok || gatewayOfSet(set) != name || !allowsListenerSets(gateway, set.Namespace, others.Namespaces[set.Namespace]) ||
+			own != nil && gatewayOfSet(own) == name && !older(set, own) {
+			continue
+		}
+		for i := range set.Spec.Listeners {
+			used[int32(set.Spec.Listeners[i].Port)] = true
+		}
+	}
+	return used
+}
+
+// allocateNumbers returns a port of a Gateway for each port of a Listener. A port keeps the number that is published,
+// or that its ListenerSet has. without is a port for which there is none in the range, or "".
+func allocateNumbers(l *exposure.Listener, own *gatewayv1.ListenerSet, ports []string, used map[int32]bool) (numbers map[string]int32, without string) {
+	from, err := utilnet.ParsePortRange(l.Class.GatewayPortRange())
+	if err != nil {
+		from = &utilnet.PortRange{} // the API server validates it
+	}
+	numbers = map[string]int32{}
+	for _, port := range ports {
+		for _, number := range kept(l, own, port, *from) {
+			if !used[number] {
+				numbers[port], used[number] = number, true
+				break
+			}
+		}
+	}
+	next := from.Base
+	for _, port := range ports {
+		if numbers[port] != 0 {
+			continue
+		}
+		for next < from.Base+from.Size && used[int32(next)] { //nolint:gosec // a port
+			next++
+		}
+		if next == from.Base+from.Size {
+			return nil, port
+		}
+		numbers[port], used[int32(next)] = int32(next), true //nolint:gosec // a port
+	}
+	return numbers, ""
+}
+
+// kept returns the numbers that a port may keep, the preferred one first: those of the range that are published, and
+// the one that the ListenerSet has, if it is of the range, or published. Another client may have changed the
+// ListenerSet.
+func kept(l *exposure.Listener, own *gatewayv1.ListenerSet, port string, from utilnet.PortRange) []int32 {
+	var published, numbers []int32
+	for _, a := range ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{}).IngressAddresses {
+		published = append(published, a.Ports[port])
+	}
+	for _, number := range published {
+		if from.Contains(int(number)) {
+			numbers = append(numbers, number)
+		}
+	}
+	if entry := entryOf(own, port); entry != nil && (from.Contains(int(entry.Port)) || slices.Contains(published, int32(entry.Port))) {
+		numbers = append(numbers, int32(entry.Port))
+	}
+	return numbers
+}
+
+// entryOf returns a listener of a ListenerSet, which may be nil, or nil.
+func entryOf(set *gatewayv1.ListenerSet, name string) *gatewayv1.ListenerEntry {
+	if set == nil {
+		return nil
+	}
+	for i := range set.Spec.Listeners {
+		if string(set.Spec.Listeners[i].Name) == name {
+			return &set.Spec.Listeners[i]
+		}
+	}
+	return nil
+}
+
+// existingListenerSet returns the ListenerSet of a Listener, or nil.
+func (b routes) existingListenerSet(l *exposure.Listener) *gatewayv1.ListenerSet {
+	for _, o := range l.Objects {
+		if set, ok := o.(*gatewayv1.ListenerSet); ok && set.Name == b.listenerSetName(l).Name {
+			return set
+		}
+	}
+	return nil
+}
+
+// ownListenerSet returns the Listener's own ListenerSet if a parent reference of a route is to it, or nil.
+func (b routes) ownListenerSet(l *exposure.Listener, parent gatewayv1.ParentReference) *gatewayv1.ListenerSet {
+	namespace := string(ptr.Deref(parent.Namespace, gatewayv1.Namespace(l.Namespace)))
+	if name := b.listenerSetName(l); !isListenerSet(parent) || namespace != name.Namespace || string(parent.Name) != name.Name {
+		return nil
+	}
+	return b.existingListenerSet(l)
+}
+
+// gatewayOfSet returns the Gateway of a ListenerSet.
+func gatewayOfSet(set *gatewayv1.ListenerSet) gatewayName {
+	parent := set.Spec.ParentRef
+	return gatewayName{Namespace: string(ptr.Deref(parent.Namespace, gatewayv1.Namespace(set.Namespace))), Name: string(parent.Name)}
+}
+
+// programmedEntry returns the port of the listener of a ListenerSet that serves a route, or why it does not.
+func programmedEntry(l *exposure.Listener, parent gatewayv1.ParentReference, set *gatewayv1.ListenerSet, gateway *gatewayv1.Gateway) ([]int32, perport.Problem) {
+	name := string(ptr.Deref(parent.SectionName, ""))
+	entry := entryOf(set, name)
+	var conditions []metav1.Condition
+	if i := slices.IndexFunc(set.Status.Listeners, func(s gatewayv1.ListenerEntryStatus) bool { return string(s.Name) == name }); i >= 0 {
+		conditions = set.Status.Listeners[i].Conditions
+	}
+	accepted := ptr.Deref(meta.FindStatusCondition(set.Status.Conditions, string(gatewayv1.ListenerSetConditionAccepted)), metav1.Condition{})
+	programmed := ptr.Deref(meta.FindStatusCondition(set.Status.Conditions, string(gatewayv1.ListenerSetConditionProgrammed)), metav1.Condition{})
+	setName := fmt.Sprintf("ListenerSet %s/%s", set.Namespace, set.Name)
+	problem := func(format string, args ...any) ([]int32, perport.Problem) {
+		return nil, perport.Problem{Text: setName + " " + fmt.Sprintf(format, args...)}
+	}
+	switch cause := notListening("listener "+name+" of "+setName, conditions); {
+	case entry == nil:
+		return problem("has no listener %s; another client has changed it", name)
+	case !allowsListenerSets(gateway, l.Namespace, l.NamespaceLabels):
+		return nil, perport.Problem{NeedsAction: true, Text: notAllowed(gatewayOfSet(set), l.Namespace)}
+	case meta.IsStatusConditionTrue(conditions, string(gatewayv1.ListenerEntryConditionConflicted)):
+		c := meta.FindStatusCondition(conditions, string(gatewayv1.ListenerEntryConditionConflicted))
+		return problem("is in conflict with another listener of the Gateway at port %d: %s: %s", entry.Port, c.Reason, c.Message)
+	case cause != "":
+		return nil, perport.Problem{Text: cause}
+	case meta.IsStatusConditionTrue(conditions, string(gatewayv1.ListenerEntryConditionProgrammed)):
+		return []int32{int32(entry.Port)}, perport.Problem{}
+	case accepted.Status == metav1.ConditionFalse:
+		return problem("is not accepted: %s: %s", accepted.Reason, accepted.Message)
+	case programmed.Status == metav1.ConditionTrue:
+		return []int32{int32(entry.Port)}, perport.Problem{}
+	case programmed.Status == metav1.ConditionFalse:
+		return problem("is not programmed: %s: %s", programmed.Reason, programmed.Message)
+	default:
+		return problem("is not programmed yet; if this lasts, check whether the controller of the Gateway runs, and supports ListenerSets")
+	}
+}
