@@ -173,6 +173,11 @@ test-e2e: ## Run the tests of the test cluster, and the end-to-end tests of the 
 test-products: ## Run the products of docs/recipes unmodified, and use each replica from outside of the cluster while replicas come and go.
 	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestProduct|^TestCertManager' ./e2e -products
 
+.PHONY: test-envoy-gateway
+test-envoy-gateway: ## Run the scenarios with Envoy Gateway, as a second implementation of the Gateway API. Builds it first; about ten minutes, once.
+	go -C test run ./cmd/cluster build-tools metallb envoy-gateway
+	go -C test test -tags e2e -count 1 -timeout 40m -v -run '^TestEnvoyGateway' ./e2e -envoy-gateway
+
 .PHONY: test-faults
 test-faults: ## Let parts of a cluster fail under load, and write the table in docs/reliability.md; about half an hour.
 	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestFaultsUnderLoad$$|^TestASharedAddress' ./e2e -faults all -faults.report

@@ -109,12 +109,12 @@ func (x *exclusive) restore(key exclusiveObject) bool {
 	return reserved
 }
 
-// others returns the objects of a backend's kinds that the Listener does not control, including those that the cache
-// does not show.
+// others returns the objects of a backend's kinds that are not those of this backend and Listener, including what the
+// cache does not show.
 func (x *exclusive) others(ctx context.Context, backend *exposure.Backend, listener *listenersv1alpha1.Listener) (others exposure.Others, _ error) {
 	for _, kind := range backend.Generates {
 		for _, object := range x.all(ctx, kind) {
-			if !controls(listener, object) {
+			if !controls(listener, object) || kind.Owns != nil && !kind.Owns(object) {
 				others.Objects = append(others.Objects, object)
 			}
 		}

@@ -131,7 +131,9 @@ func (g *gateways) sections() map[string]string {
 func (g *gateways) acceptTCP(name string) {
 	g.t.Helper()
 	route := &gatewayv1.TCPRoute{}
-	g.Expect(g.api.Get(g.t.Context(), client.ObjectKey{Namespace: g.key.Namespace, Name: name}, route)).To(Succeed())
+	g.Eventually(func() error {
+		return g.api.Get(g.t.Context(), client.ObjectKey{Namespace: g.key.Namespace, Name: name}, route)
+	}).Should(Succeed())
 	route.Status.RouteStatus = parentStatus(route.Spec.ParentRefs[0], metav1.ConditionTrue, "Accepted")
 	g.Expect(g.api.Status().Update(g.t.Context(), route)).To(Succeed())
 }

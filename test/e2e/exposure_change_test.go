@@ -227,8 +227,8 @@ func (s *scenario) poll(ctx context.Context, a listenersv1alpha1.IngressAddress)
 }
 
 // TestAPodMovesFromOneKindOfRoutesToTheNext: each former route stays until the Pod is reached by the next one. Traefik
-// does not serve UDPRoutes, and reports the Gateway as not valid because of its listener for UDP, but serves the
-// others.
+// does not serve UDPRoutes and ListenerSets, and reports the Gateway as not valid because of its listener for UDP, but
+// serves the others.
 func TestAPodMovesFromOneKindOfRoutesToTheNext(t *testing.T) {
 	s := newScenario(t)
 	s.ensureTraefik()
@@ -248,6 +248,9 @@ func TestAPodMovesFromOneKindOfRoutesToTheNext(t *testing.T) {
 		t.Helper()
 		s.patch(class, func() { class.Spec.Gateway, class.Spec.Ports = spec.Gateway, spec.Ports })
 	}
+	change(s.byRange(listenersv1alpha1.GatewayRouteKindUDP, "echo", 20000, 20999))
+	s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForGateway,
+		"ListenerSet "+s.namespace+"/web-listener-udp", "supports ListenerSets")
 	const template = "{listener}.{namespace}.gateway.example.test"
 	host := "web-listener." + s.namespace + ".gateway.example.test"
 
@@ -255,6 +258,7 @@ func TestAPodMovesFromOneKindOfRoutesToTheNext(t *testing.T) {
 	s.awaitReady("web")
 	s.awaitByHost("http", hostAddress(host, "http", traefik.HTTPPort), "web")
 	mustAwaitDeleted(s, &gatewayv1.UDPRoute{}, s.key("web-listener-echo"))
+	mustAwaitDeleted(s, &gatewayv1.ListenerSet{}, s.key("web-listener-udp"))
 
 	change(s.byGateway(listenersv1alpha1.GatewayRouteKindTLS, template, "https"))
 	s.awaitByHost("https", hostAddress(host, "https", traefik.TLSPort), "web")

@@ -18,15 +18,21 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/traefik"
 )
 
-// createGateway creates a Gateway, which Traefik serves, for routes of all namespaces.
+// createGateway creates a Gateway, which Traefik serves, for routes and ListenerSets of all namespaces. Traefik serves
+// no ListenerSets.
 func (s *scenario) createGateway(listeners ...gatewayv1.Listener) *gatewayv1.Gateway {
 	s.Helper()
 	gateway := &gatewayv1.Gateway{
 		ObjectMeta: metav1.ObjectMeta{Name: "edge"},
-		Spec:       gatewayv1.GatewaySpec{GatewayClassName: traefik.GatewayClass, Listeners: listeners},
+		Spec:       gatewayv1.GatewaySpec{GatewayClassName: traefik.GatewayClass, Listeners: listeners, AllowedListeners: allNamespaces()},
 	}
 	s.create(gateway)
 	return gateway
+}
+
+// allNamespaces allows ListenerSets of all namespaces.
+func allNamespaces() *gatewayv1.AllowedListeners {
+	return &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{From: ptr.To(gatewayv1.NamespacesFromAll)}}
 }
 
 func gatewayListener(name string, protocol gatewayv1.ProtocolType, port int) gatewayv1.Listener {
@@ -52,6 +58,13 @@ func (s *scenario) byGateway(kind listenersv1alpha1.GatewayRouteKind, host liste
 func (s *scenario) awaitByHost(scheme string, a listenersv1alpha1.IngressAddress, want string) {
 	s.Helper()
 	s.awaitThroughTraefik(trustAuthority(), scheme+"://"+hostPort(a, scheme), a, want)
+}
+
+// byRange returns the spec of a class with ports of the scenario's Gateway, which the operator allocates.
+func (s *scenario) byRange(kind listenersv1alpha1.GatewayRouteKind, port string, first, last int) listenersv1alpha1.ListenerClassSpec {
+	spec := s.byGateway(kind, "", port)
+	spec.Gateway.PortRange = fmt.Sprintf("%d-%d", first, last)
+	return spec
 }
 
 // removeReplica removes the last replica of a StatefulSet, and its claim with the Listener.

@@ -70,7 +70,12 @@ func traefikClient(trust *tls.Config) *http.Client {
 // address, and no other, in its files.
 func (s *scenario) awaitThroughTraefik(trust *tls.Config, url string, a listenersv1alpha1.IngressAddress, want string) {
 	s.Helper()
-	by := traefikClient(trust)
+	s.awaitThrough(traefikClient(trust), url, a, want)
+}
+
+// awaitThrough is awaitThroughTraefik for any client that resolves hosts.
+func (s *scenario) awaitThrough(by *http.Client, url string, a listenersv1alpha1.IngressAddress, want string) {
+	s.Helper()
 	s.eventually(func(ctx context.Context) error {
 		if name, err := fetch(ctx, by, url+"/whoami"); err != nil || name != want {
 			return fmt.Errorf("%q answered at %s, want %s: %w", name, url, want, err)

@@ -2,6 +2,7 @@ package plugin_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -74,5 +75,46 @@ func TestWhyFollowsTheRoutesOfAGateway(t *testing.T) {
 	w.remove(t, gateway)
 	if _, problem := why(); problem != "Gateway outside: does not exist, and class "+w.class.Name+" names it" {
 		t.Errorf("problem %q", problem)
+	}
+}
+
+// A class with a range of ports has a ListenerSet before its routes. A class without one needs no ListenerSets.
+func TestWhyFollowsTheListenerSetOfAGateway(t *testing.T) {
+	w := newWorld(t)
+	served := []crds.CRD{crds.Gateways, crds.TCPRoutes, crds.ListenerSets}
+	crds.Install(t, w.Client, served...)
+	defer crds.Remove(t, w.Client, served...)
+	w.class.Spec = listenersv1alpha1.ListenerClassSpec{
+		ServiceType: listenersv1alpha1.ServiceTypeClusterIP,
+		Gateway: &listenersv1alpha1.GatewayExposure{
+			Kind: "TCPRoute", PortRange: "20000-20999", ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: w.namespace, Name: "outside"}},
+		},
+	}
+	w.update(t, w.class)
+	steps := func() (steps []string) {
+		t.Helper()
+		out, err := run(t, apiserver.Config(t), "why", "listener/web", "-n", w.namespace, "-o", "json")
+		for _, f := range decode(t, out, err).Findings {
+			if strings.HasSuffix(f.Kind, "Route") || f.Kind == "ListenerSet" {
+				steps = append(steps, f.Kind+" "+f.Name+": "+f.Message)
+			}
+		}
+		return steps
+	}
+	if got, want := steps(), []string{"ListenerSet : none belongs to Listener web", "TCPRoute : none belongs to Listener web"}; !slices.Equal(got, want) {
+		t.Errorf("steps %q, want %q", got, want)
+	}
+	set := gatewayObject("v1", "ListenerSet", w.namespace, "web-tcp", map[string]any{
+		"parentRef": map[string]any{"name": "outside"}, "listeners": []any{map[string]any{"name": "http", "port": int64(20000), "protocol": "TCP"}},
+	})
+	set.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(w.listener, listenersv1alpha1.GroupVersion.WithKind("Listener"))})
+	NewWithT(t).Eventually(func() error { return w.Create(t.Context(), set) }, apiserver.Timeout, "20ms").Should(Succeed())
+	if got, want := steps(), []string{"ListenerSet web-tcp: exists", "TCPRoute : none belongs to Listener web"}; !slices.Equal(got, want) {
+		t.Errorf("steps %q, want %q", got, want)
+	}
+	w.class.Spec.Gateway.PortRange = ""
+	w.update(t, w.class)
+	if got, want := steps(), []string{"TCPRoute : none belongs to Listener web"}; !slices.Equal(got, want) {
+		t.Errorf("steps %q, want %q", got, want)
 	}
 }

@@ -162,6 +162,9 @@ func classes() map[string]listenersv1alpha1.ListenerClassSpec {
 		}
 		specs[string(kind)] = listenersv1alpha1.ListenerClassSpec{Gateway: exposed}
 	}
+	specs["range of a Gateway"] = listenersv1alpha1.ListenerClassSpec{Gateway: &listenersv1alpha1.GatewayExposure{
+		Kind: listenersv1alpha1.GatewayRouteKindTCP, PortRange: "20000-20999", ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}},
+	}}
 	return specs
 }
 
@@ -177,6 +180,7 @@ func listener(spec listenersv1alpha1.ListenerClassSpec, n int) *exposure.Listene
 		Pods:    []string{"web-0"},
 	}
 	gateway := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "edge"}}
+	gateway.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{From: ptr.To(gatewayv1.NamespacesFromAll)}}
 	for i := range maxGatewayListeners {
 		gateway.Spec.Listeners = append(gateway.Spec.Listeners, gatewayv1.Listener{
 			Name: gatewayv1.SectionName(fmt.Sprint("p", i)), Protocol: gatewayv1.TCPProtocolType, Port: gatewayv1.PortNumber(i + 1),

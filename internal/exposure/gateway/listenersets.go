@@ -194,23 +194,22 @@ func allocateNumbers(l *exposure.Listener, own *gatewayv1.ListenerSet, ports []s
 	return numbers, ""
 }
 
-// kept returns the numbers that a port may keep, the preferred one first: those of the range that are published, and
-// the one that the ListenerSet has, if it is of the range, or published. Another client may have changed the
-// ListenerSet.
+// kept returns the numbers that a port may keep, the preferred one first: that of the ListenerSet if it is published,
+// published ones of the range, because another client may have changed or deleted the ListenerSet, and then that of the
+// ListenerSet in any case.
 func kept(l *exposure.Listener, own *gatewayv1.ListenerSet, port string, from utilnet.PortRange) []int32 {
-	var published, numbers []int32
+	var published, has []int32
 	for _, a := range ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{}).IngressAddresses {
 		published = append(published, a.Ports[port])
 	}
-	for _, number := range published {
-		if from.Contains(int(number)) {
-			numbers = append(numbers, number)
-		}
+	if entry := entryOf(own, port); entry != nil {
+		has = append(has, int32(entry.Port))
 	}
-	if entry := entryOf(own, port); entry != nil && (from.Contains(int(entry.Port)) || slices.Contains(published, int32(entry.Port))) {
-		numbers = append(numbers, int32(entry.Port))
+	if len(has) > 0 && slices.Contains(published, has[0]) {
+		return has
 	}
-	return numbers
+	inRange := slices.DeleteFunc(published, func(number int32) bool { return !from.Contains(int(number)) })
+	return append(inRange, has...)
 }
 
 // entryOf returns a listener of a ListenerSet, which may be nil, or nil.

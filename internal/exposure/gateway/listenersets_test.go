@@ -118,9 +118,12 @@ func TestPortsOfAGatewayAreAllocated(t *testing.T) {
 		"those that are published, if another client has changed the ListenerSet": {[]func(*input){only, publish(map[string]int32{"http": 9003}), func(l *input) {
 			l.Objects = []exposure.Object{listenerSet("shop", own, 1, ports{"http": 9002})}
 		}}, map[string]string{"http": "edge:9003"}},
-		"those that are published and that it has, also outside of the range": {[]func(*input){publish(map[string]int32{"http": 8000}), func(l *input) {
-			l.Objects = []exposure.Object{listenerSet("shop", own, 1, ports{"http": 8000, "admin": 443})}
-		}}, map[string]string{"admin": "edge:9000", "http": "edge:8000"}},
+		"those that the ListenerSet has, also outside of the range": {[]func(*input){publish(map[string]int32{"http": 8000}), func(l *input) {
+			l.Objects = []exposure.Object{listenerSet("shop", own, 1, ports{"http": 8000, "admin": 8001})}
+		}}, map[string]string{"admin": "edge:8001", "http": "edge:8000"}},
+		"those that the ListenerSet has, also if a previous exposure has one of the range": {[]func(*input){only, publish(map[string]int32{"http": 9001}), func(l *input) {
+			l.Objects = []exposure.Object{listenerSet("shop", own, 1, ports{"http": 9003})}
+		}}, map[string]string{"http": "edge:9003"}},
 		"not those of a previous exposure": {[]func(*input){only, publish(map[string]int32{"http": 31000})}, map[string]string{"http": "edge:9000"}},
 		"of a Gateway that does not exist for now": {[]func(*input){only, func(l *input) {
 			l.Objects, l.Referenced = []exposure.Object{listenerSet("shop", own, 1, ports{"http": 9003})}, nil

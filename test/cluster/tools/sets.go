@@ -17,6 +17,8 @@ type Set struct {
 	// Module is a module whose main package is built, in its own module graph, instead of the "tool" lines. That of a
 	// module that requires it has modules which a proxy may not have.
 	Module string
+	// Package is the directory of the main package in Module. Defaults to its root.
+	Package string
 	// Rename maps the name that the go command gives a program to its usual name.
 	Rename map[string]string
 	// Hint describes what is built, and how long that takes. It is printed when the build starts.
@@ -111,8 +113,13 @@ var sets = map[string]Set{
 	},
 }
 
-// otherVersions are sets that only `make test-matrix` needs.
-var otherVersions = map[string]Set{
+// seldom are sets that `make test` does not need, but `make test-matrix` or `make test-envoy-gateway`.
+var seldom = map[string]Set{
+	"envoy-gateway": {
+		Module: "github.com/envoyproxy/gateway", Package: "cmd/envoy-gateway",
+		LDFlags: "-X github.com/envoyproxy/gateway/internal/cmd/version.envoyGatewayVersion=v1.9.1",
+		Hint:    "the Gateway controller Envoy Gateway, about 8 minutes on two cores",
+	},
 	"kubernetes-1.32": kubernetes("1.32.13"),
 	"kubernetes-1.33": kubernetes("1.33.13"),
 	"kubernetes-1.34": kubernetes("1.34.4"),

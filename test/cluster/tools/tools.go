@@ -22,7 +22,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
-// Names returns the names of all sets except other versions of Kubernetes, in alphabetical order.
+// Names returns the names of all sets that `make test` needs, in alphabetical order.
 func Names() []string {
 	return slices.Sorted(maps.Keys(sets))
 }
@@ -61,7 +61,7 @@ func (s Set) ensure(ctx context.Context, name, dir string, compile func(dir stri
 func locate(ctx context.Context, name string) (set Set, source, dir string, err error) {
 	set, ok := sets[name]
 	if !ok {
-		set, ok = otherVersions[name]
+		set, ok = seldom[name]
 	}
 	if !ok {
 		return Set{}, "", "", fmt.Errorf("unknown tool set %q, want one of %s", name, strings.Join(Names(), ", "))
@@ -136,6 +136,9 @@ func (s Set) hash(ctx context.Context, source string) (string, error) {
 	if s.Module != "" {
 		fmt.Fprintln(h, s.Module)
 	}
+	if s.Package != "" {
+		fmt.Fprintln(h, s.Package)
+	}
 	return hex.EncodeToString(h.Sum(nil))[:12], nil
 }
 
@@ -187,7 +190,7 @@ func (s Set) compile(ctx context.Context, source, dir string) error {
 		if err != nil {
 			return err
 		}
-		source, packages = module, "."
+		source, packages = module, "./"+s.Package
 	}
 	if err := runGo(ctx, source, append(args, packages)...); err != nil {
 		return err
