@@ -18,7 +18,7 @@ func TestInvalidHostPortExposureIsRejectedWithTheCause(t *testing.T) {
 		"pinned":               {spec: `{serviceType: ClusterIP, hostPort: {}, pinnedNodePorts: true}`},
 		"with node ports":      {spec: `{serviceType: NodePort, hostPort: {}}`, want: "hostPort needs serviceType ClusterIP"},
 		"with a load balancer": {spec: `{serviceType: LoadBalancer, hostPort: {}}`, want: "hostPort needs serviceType ClusterIP"},
-		"with a route":         {spec: `{serviceType: ClusterIP, hostPort: {}, route: {}}`, want: "at most one of route, ingress, gateway and hostPort"},
+		"with a route":         {spec: `{serviceType: ClusterIP, hostPort: {}, route: {}}`, want: "at most one of route, ingress, gateway, hostPort and pod"},
 	} {
 		t.Run(name, func(t *testing.T) { checkClass(t, tc.spec, tc.want) })
 	}

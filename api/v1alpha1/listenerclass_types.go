@@ -199,9 +199,13 @@ type LoadBalancerSharing struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.hostPort) || self.serviceType == 'ClusterIP'",message="hostPort needs serviceType ClusterIP: the Pods open the ports of their nodes, and the Service none"
 // +kubebuilder:validation:XValidation:rule="!has(self.ingress) || self.serviceType == 'ClusterIP'",message="ingress needs serviceType ClusterIP: the Ingress controller reaches the Pods from inside the cluster"
 // +kubebuilder:validation:XValidation:rule="!has(self.gateway) || self.serviceType == 'ClusterIP'",message="gateway needs serviceType ClusterIP: the Gateway reaches the Pods from inside the cluster"
-// +kubebuilder:validation:XValidation:rule="!has(self.hostPort) || !has(self.route)",message="at most one of route, ingress, gateway and hostPort may be set"
-// +kubebuilder:validation:XValidation:rule="!has(self.ingress) || !(has(self.route) || has(self.hostPort))",message="at most one of route, ingress, gateway and hostPort may be set"
-// +kubebuilder:validation:XValidation:rule="!has(self.gateway) || !(has(self.route) || has(self.ingress) || has(self.hostPort))",message="at most one of route, ingress, gateway and hostPort may be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.pod) || self.serviceType == 'ClusterIP'",message="pod needs serviceType ClusterIP: clients connect to the Pods themselves"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostPort) || !has(self.route)",message="at most one of route, ingress, gateway, hostPort and pod may be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.ingress) || !(has(self.route) || has(self.hostPort))",message="at most one of route, ingress, gateway, hostPort and pod may be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.gateway) || !(has(self.route) || has(self.ingress) || has(self.hostPort))",message="at most one of route, ingress, gateway, hostPort and pod may be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.pod) || !(has(self.route) || has(self.ingress) || has(self.gateway) || has(self.hostPort))",message="at most one of route, ingress, gateway, hostPort and pod may be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.pod) || !has(self.advertise)",message="pod publishes what leads to the Pods themselves, and advertise publishes other addresses: remove one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.pod) || !has(self.preferredAddressType) || self.preferredAddressType != 'IP'",message="pod contradicts preferredAddressType IP: a Pod has its files before it has an IP address; remove preferredAddressType"
 // +kubebuilder:validation:XValidation:rule="!has(self.pinning) || self.serviceType == 'NodePort' || has(self.hostPort)",message="pinning needs serviceType NodePort, or hostPort: other addresses do not depend on a node"
 // +kubebuilder:validation:XValidation:rule="!has(self.pinning) || !has(self.pinnedNodePorts) || !self.pinnedNodePorts || self.pinning.policy == 'Required'",message="pinnedNodePorts: true means pinning.policy Required, which contradicts the policy Preferred: remove pinnedNodePorts"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodeAddresses) || self.serviceType == 'NodePort' || has(self.hostPort)",message="nodeAddresses needs serviceType NodePort, or hostPort: other addresses are not those of nodes"
@@ -218,7 +222,7 @@ type LoadBalancerSharing struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.advertise) || !has(self.advertise.portTemplate) || !self.advertise.portTemplate.contains('{nodePort}') || self.serviceType != 'ClusterIP'",message="{nodePort} in advertise.portTemplate needs serviceType NodePort or LoadBalancer: other Services have no node ports"
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancer) || self.serviceType == 'LoadBalancer'",message="loadBalancer needs serviceType LoadBalancer: other Services have none"
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancer) || !has(self.serviceExternalTrafficPolicy) || self.serviceExternalTrafficPolicy != 'Local'",message="loadBalancer.sharing contradicts serviceExternalTrafficPolicy Local: the nodes that receive the traffic of the shared address have to forward it to Pods on other nodes; remove serviceExternalTrafficPolicy"
-// +kubebuilder:validation:XValidation:rule="!has(self.allowedClients) || has(self.route) || has(self.hostPort) || self.serviceType == 'LoadBalancer' || self.serviceType == 'NodePort' && has(self.serviceExternalTrafficPolicy) && self.serviceExternalTrafficPolicy == 'Local'",message="allowedClients can be enforced only with serviceType LoadBalancer, with NodePort and serviceExternalTrafficPolicy Local, and with hostPort or route: otherwise the Pods do not see the addresses of clients, and proxies have to be configured to filter them"
+// +kubebuilder:validation:XValidation:rule="!has(self.allowedClients) || has(self.route) || has(self.hostPort) || has(self.pod) || self.serviceType == 'LoadBalancer' || self.serviceType == 'NodePort' && has(self.serviceExternalTrafficPolicy) && self.serviceExternalTrafficPolicy == 'Local'",message="allowedClients can be enforced only with serviceType LoadBalancer, with NodePort and serviceExternalTrafficPolicy Local, and with hostPort, pod or route: otherwise the Pods do not see the addresses of clients, and proxies have to be configured to filter them"
 type ListenerClassSpec struct {
 	// serviceType is the type of the Services of this class: NodePort, LoadBalancer or ClusterIP.
 	ServiceType ServiceType `json:"serviceType"`
@@ -255,8 +259,9 @@ type ListenerClassSpec struct {
 
 	// hostname publishes a name for each Listener, as its first address, before those that the Service has. It is also
 	// the value of the annotation external-dns.alpha.kubernetes.io/hostname of the Service, so that external-dns lets
-	// the name lead to these addresses; without external-dns, another tool has to. Requires serviceType LoadBalancer or
-	// ClusterIP, without route, ingress and hostPort. If absent, no name is published.
+	// the name lead to these addresses; without external-dns, another tool has to. With pod, it is published instead of
+	// the name that the Service has. Requires serviceType LoadBalancer or ClusterIP, without route, ingress, gateway
+	// and hostPort. If absent, no name is published.
 	// +optional
 	Hostname *Hostname `json:"hostname,omitempty"`
 
@@ -373,8 +378,8 @@ type ListenerClassSpec struct {
 
 	// allowedClients are the ranges of addresses whose clients may reach Listeners of the class from outside the
 	// cluster. The load balancer, a NetworkPolicy for the Pods, or the router refuses others. A Listener may restrict
-	// them further. Requires serviceType LoadBalancer, NodePort with serviceExternalTrafficPolicy Local, hostPort, or
-	// route. A Listener for which they cannot be enforced, for example because of an override, is not accepted. If
+	// them further. Requires serviceType LoadBalancer, NodePort with serviceExternalTrafficPolicy Local, hostPort, pod
+	// or route. A Listener for which they cannot be enforced, for example because of an override, is not accepted. If
 	// absent, all clients are allowed.
 	// +optional
 	// +listType=set
@@ -418,6 +423,14 @@ type ListenerClassSpec struct {
 	// +optional
 	HostPort *HostPortExposure `json:"hostPort,omitempty"`
 
+	// pod publishes a name that leads to the Pods themselves, for clients in a network that routes the addresses of
+	// Pods: without a hop, another port or a translation of addresses. The Services are headless. The name is that of
+	// hostname or, without one, the DNS name of the Service, and the ports are those that the Pods listen on. A Service
+	// can neither become headless nor stop being so: a Listener whose Service would have to is not accepted until its
+	// Service is deleted. Requires serviceType ClusterIP, without advertise and preferredAddressType IP.
+	// +optional
+	Pod *PodExposure `json:"pod,omitempty"`
+
 	// certificates lets Listeners have certificates of cert-manager for their addresses. Listeners of a namespace with
 	// the same value NAME of the label listener-operator.dev/certificate get one Certificate together, named
 	// NAME-listener-tls as its Secret is. The label of a claim counts as that of its Listener. Requires a cluster that
@@ -429,6 +442,9 @@ type ListenerClassSpec struct {
 // HostPortExposure exposes Pods at ports of their nodes that the Pods themselves declare. It has no fields yet: write
 // {}.
 type HostPortExposure struct{}
+
+// PodExposure exposes Pods at addresses of their own. It has no fields yet: write {}.
+type PodExposure struct{}
 
 // ListenerClass is a policy of the cluster administrator for how Listeners are exposed. Listeners refer to it by name.
 //

@@ -42,16 +42,20 @@ func addressesOf(s *snapshot, p *plan, o *outcome) addresses {
 	return addresses{desired: desired, published: published}
 }
 
+// fitsClass reports whether the Service has the type of the class, and a cluster IP if it has to.
+func fitsClass(s *snapshot, p *plan, o *outcome) bool {
+	return !p.fixed && (o.service.Spec.Type == "" || listenersv1alpha1.ServiceType(o.service.Spec.Type) == s.class.Spec.ServiceType)
+}
+
 // previousAddresses returns the addresses by the objects of another backend, or by the type that the Service still has.
 func previousAddresses(s *snapshot, p *plan, o *outcome) (exposed exposure.Exposed, ok bool) {
 	for _, backend := range s.others {
 		l := s.forBackend(backend, o.present, p.service)
+		ofService := backend.PlainService || backend.Headless
 		switch {
-		case !backend.PlainService && len(l.Objects) == 0:
+		case !ofService && len(l.Objects) == 0, ofService && (backend.Headless != exposure.IsHeadless(o.service) || fitsClass(s, p, o)):
 			continue
-		case backend.PlainService && (o.service.Spec.Type == "" || listenersv1alpha1.ServiceType(o.service.Spec.Type) == s.class.Spec.ServiceType):
-			continue
-		case backend.PlainService:
+		case ofService:
 			l.Class = classWithTypeOf(o.service, s.class)
 		}
 		if e := exposedBy(backend, l, s, o); len(e.Addresses) > 0 {

@@ -34,6 +34,7 @@ func FuzzReconcile(f *testing.F) {
 			`{"serviceType":"ClusterIP","route":{"hostTemplate":"{port}.{listener}.{namespace}.example.com"},"serviceOverrides":{"spec":{"ports":[{"port":1,"name":"x"}]}}}`,
 			`{"serviceType":"ClusterIP","ingress":{"className":"nginx","hostTemplate":"{pod}.{listener}.{namespace}.example.com","path":"/{port}"}}`,
 			`{"serviceType":"ClusterIP","gateway":{"kind":"TCPRoute","parentRefs":[{"namespace":"infra","name":"edge"}]},"ports":["a"]}`,
+			`{"serviceType":"ClusterIP","pod":{},"hostname":{"template":"{podName}.{namespace}.example.com"}}`,
 			`{"serviceType":"ClusterIP","hostPort":{},"listenerOverrides":{"allowed":["spec.ports"]},"maxPorts":1}`,
 		} {
 			f.Add([]byte(listener), []byte(class), []byte(`{"a":"b"}`))

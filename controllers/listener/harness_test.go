@@ -182,6 +182,9 @@ func newHostPortPod(uid, node string, hostPort int32) *corev1.Pod {
 // withHostPorts makes the class one with host ports.
 func withHostPorts(s *state) { s.class.Spec.HostPort = &listenersv1alpha1.HostPortExposure{} }
 
+// withPods makes the class one with addresses of Pods.
+func withPods(s *state) { s.class.Spec.Pod = &listenersv1alpha1.PodExposure{} }
+
 func newMount(pod, node, volume string) *listenersv1alpha1.PodListeners {
 	return &listenersv1alpha1.PodListeners{
 		ObjectMeta: metav1.ObjectMeta{

@@ -31,6 +31,8 @@ type plan struct {
 	sharedPorts map[string]int32
 	// refusal is why there can be no Service, or nil.
 	refusal *exposure.Refusal
+	// fixed states that the refusal is for a Service that can neither become headless nor stop being so.
+	fixed bool
 	// objects are the objects of the backend, unless objectsRefusal is why there can be none.
 	objects        []exposure.Desired
 	objectsRefusal *exposure.Refusal
@@ -44,6 +46,10 @@ func newPlan(s *snapshot) *plan {
 	}
 	if p.service, p.refusal = exposure.Service(s.class, s.listener); p.refusal == nil {
 		p.refusal = checkClients(s, p)
+	}
+	if p.refusal == nil {
+		p.refusal = unchangeable(s, p.service)
+		p.fixed = p.refusal != nil
 	}
 	if p.refusal != nil {
 		return p
@@ -81,6 +87,24 @@ func unusable(s *snapshot) *exposure.Refusal {
 	default:
 		return nil
 	}
+}
+
+// unchangeable returns the refusal of a Service that would have to become headless, or stop being so, or nil:
+// Kubernetes refuses the former, and ignores the latter. The operator deletes no Service, which others may use.
+func unchangeable(s *snapshot, desired *corev1ac.ServiceApplyConfiguration) *exposure.Refusal {
+	if s.service == nil || s.serviceTerminating() || s.service.Spec.ClusterIP == "" || *desired.Spec.Type == corev1.ServiceTypeExternalName {
+		return nil
+	}
+	headless := exposure.IsHeadless(s.service)
+	if headless == (ptr.Deref(desired.Spec.ClusterIP, "") == corev1.ClusterIPNone) {
+		return nil
+	}
+	problem := "has a cluster IP, which no Service can lose, and ListenerClass %s needs a headless one"
+	if headless {
+		problem = "is headless, and no Service gets a cluster IP later, which ListenerClass %s needs"
+	}
+	return exposure.Refuse(listenersv1alpha1.ReasonServiceRejected, "Service %s "+problem+"; delete the Service, and the operator creates it as the class says, "+
+		"or name another class. Until then, the Service stays as it is", s.key(), s.class.Name)
 }
 
 // removesEntryPoint reports whether the desired Service removes the node ports or the load balancer of the existing

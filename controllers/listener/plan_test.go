@@ -21,6 +21,13 @@ func TestPlan(t *testing.T) {
 		"node-ports":    newState(listenersv1alpha1.ServiceTypeNodePort),
 		"load-balancer": newState(listenersv1alpha1.ServiceTypeLoadBalancer),
 		"cluster-ip":    newState(listenersv1alpha1.ServiceTypeClusterIP),
+		"headless": newState(listenersv1alpha1.ServiceTypeClusterIP).change(withPods).change(func(s *state) {
+			s.service.Spec.ClusterIP, s.service.Spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
+		}),
+		"headless-instead-of-cluster-ip": newState(listenersv1alpha1.ServiceTypeClusterIP).change(withPods),
+		"cluster-ip-instead-of-headless": newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) {
+			s.service.Spec.ClusterIP, s.service.Spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
+		}),
 		"same-port": newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) {
 			s.class.Spec.NodePorts = &listenersv1alpha1.NodePorts{Target: listenersv1alpha1.NodePortTargetSame}
 		}),

@@ -57,6 +57,13 @@ func TestStatus(t *testing.T) {
 				Spec:       operatorv1alpha1.ListenerOperatorSpec{ClusterDomain: "example.org"},
 			}
 		}),
+		"Pods": newState(clusterIP).change(withPods).change(func(s *state) { s.service.Spec.ClusterIP = corev1.ClusterIPNone }),
+		"cluster IP of a class that changed to Pods": newState(clusterIP).change(withPods),
+		"node ports of a class that changed to Pods": newState(nodePort).with(newNode("a", "10.0.0.1"), newVolume("pv-1", pinnedTo("a"))).change(withPods).
+			change(func(s *state) { s.class.Spec.ServiceType = clusterIP }),
+		"Pods of a class that changed to node ports": newState(nodePort).change(func(s *state) {
+			s.service.Spec.Type, s.service.Spec.ClusterIP, s.service.Spec.Ports[0].NodePort = corev1.ServiceTypeClusterIP, corev1.ClusterIPNone, 0
+		}),
 		"no cluster IP": newState(clusterIP).change(func(s *state) {
 			s.class.Spec.PreferredAddressType, s.service.Spec.ClusterIPs = listenersv1alpha1.PreferredAddressTypeIP, nil
 		}),

@@ -39,6 +39,8 @@ type Backend struct {
 	// PlainService states that clients connect to the Service itself, at the addresses that its type provides. For any
 	// other backend the type of the Service does not matter.
 	PlainService bool
+	// Headless states that the Services of its Listeners have no cluster IP: clients connect to the Pods.
+	Headless bool
 	// NodeScoped reports whether each address of a Listener of the class leads only to the Pods of one node. If nil,
 	// all addresses lead to all Pods.
 	NodeScoped func(class *listenersv1alpha1.ListenerClass) bool
@@ -163,6 +165,11 @@ type Placement struct {
 // Publishes reports whether an address is in the status of the Listener, or another one is advertised in its place.
 func (l *Listener) Publishes(address string) bool {
 	return slices.ContainsFunc(l.Status.TargetAddresses(), func(a listenersv1alpha1.IngressAddress) bool { return a.Address == address })
+}
+
+// DNSName returns the name of the Service in the DNS of the cluster.
+func (l *Listener) DNSName() string {
+	return l.Service.Name + "." + l.Service.Namespace + ".svc." + l.ClusterDomain
 }
 
 // Desired is an object to apply. It has apiVersion, kind, namespace and name.

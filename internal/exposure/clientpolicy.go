@@ -76,7 +76,7 @@ func ClientPolicy(
 // RestrictsPods reports whether a NetworkPolicy has to restrict the clients of a Service of the class: no load balancer
 // and no router does, and Pods see the addresses of clients.
 func RestrictsPods(class *listenersv1alpha1.ListenerClass, service *corev1ac.ServiceApplyConfiguration) bool {
-	return class.Spec.HostPort != nil || ptr.Deref(service.Spec.Type, "") == corev1.ServiceTypeNodePort &&
+	return class.Spec.HostPort != nil || class.Spec.Pod != nil || ptr.Deref(service.Spec.Type, "") == corev1.ServiceTypeNodePort &&
 		ptr.Deref(service.Spec.ExternalTrafficPolicy, "") == corev1.ServiceExternalTrafficPolicyLocal
 }
 

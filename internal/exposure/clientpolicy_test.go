@@ -91,6 +91,10 @@ func TestClientPolicyGolden(t *testing.T) {
 			l.Class.Spec.HostPort = &listenersv1alpha1.HostPortExposure{}
 			l.Spec.AllowedClients = cidrs("198.51.100.7/32")
 		}},
+		"pods": {listener: restricted(clusterIP), change: func(l *exposure.Listener) {
+			l.Class.Spec.Pod = &listenersv1alpha1.PodExposure{}
+			l.Class.Spec.ServiceOverrides = rawYAML(t, `spec: {ports: [{port: 80, targetPort: 8080}]}`)
+		}},
 		"with-that-of-another-listener": {
 			listener: restricted(nodePort), others: []*networkingv1.NetworkPolicy{ofOther},
 			pods: []*corev1.Pod{mountingPod(map[string]string{names.PodMountLabel(other.UID): "bootstrap"})},

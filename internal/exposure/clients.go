@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 
@@ -130,10 +129,12 @@ func unenforceable(service *corev1ac.ServiceApplyConfiguration, class *listeners
 		return routeProblem(class)
 	case class.Spec.HostPort != nil:
 		return ""
+	case class.Spec.Pod != nil:
+		return podsProblem(service, listener)
 	case serviceType == corev1.ServiceTypeLoadBalancer:
 		return loadBalancerProblem(spec, clients)
 	case serviceType == corev1.ServiceTypeNodePort:
-		return nodePortProblem(spec, class, listener)
+		return nodePortProblem(service, class, listener)
 	default:
 		return "nodes replace the addresses of clients that use a cluster IP from outside the cluster; remove allowedClients, or use a class with another serviceType"
 	}
@@ -188,18 +189,21 @@ func loadBalancerProblem(spec *corev1ac.ServiceSpecApplyConfiguration, clients [
 }
 
 // nodePortProblem returns why a NetworkPolicy for the Pods behind node ports would not restrict clients, or "".
-func nodePortProblem(spec *corev1ac.ServiceSpecApplyConfiguration, class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) string {
-	if ptr.Deref(spec.ExternalTrafficPolicy, "") != corev1.ServiceExternalTrafficPolicyLocal {
+func nodePortProblem(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) string {
+	if ptr.Deref(service.Spec.ExternalTrafficPolicy, "") != corev1.ServiceExternalTrafficPolicyLocal {
 		return fmt.Sprintf("the Service has no externalTrafficPolicy Local, so Pods see the addresses of nodes instead of those of clients; set serviceExternalTrafficPolicy: Local "+
 			"in ListenerClass %s, and remove overrides of it", class.Name)
 	}
-	if spec.Selector[names.PodMountLabel(listener.UID)] != listener.Name {
+	return podsProblem(service, listener)
+}
+
+// podsProblem returns why a NetworkPolicy for the Pods that mount the Listener would not restrict its clients, or "".
+func podsProblem(service *corev1ac.ServiceApplyConfiguration, listener *listenersv1alpha1.Listener) string {
+	if service.Spec.Selector[names.PodMountLabel(listener.UID)] != listener.Name {
 		return "overrides replace spec.selector of the Service, so that Pods respond which do not mount the Listener; remove that"
 	}
-	for i := range spec.Ports {
-		if target := spec.Ports[i].TargetPort; target != nil && target.Type == intstr.String {
-			return fmt.Sprintf("overrides lead port %s of the Service to a container port by its name; set the number instead", ptr.Deref(spec.Ports[i].Name, ""))
-		}
+	if port := namedTarget(service); port != "" {
+		return fmt.Sprintf("overrides lead port %s of the Service to a container port by its name; set the number instead", port)
 	}
 	return ""
 }

@@ -70,6 +70,7 @@ func TestClientsThatCannotBeRestrictedAreRefused(t *testing.T) {
 	hostPorts := func(class *listenersv1alpha1.ListenerClass) {
 		class.Spec.HostPort = &listenersv1alpha1.HostPortExposure{}
 	}
+	pods := func(class *listenersv1alpha1.ListenerClass) { class.Spec.Pod = &listenersv1alpha1.PodExposure{} }
 	for name, tc := range map[string]struct {
 		serviceType listenersv1alpha1.ServiceType
 		class       func(*listenersv1alpha1.ListenerClass)
@@ -81,6 +82,8 @@ func TestClientsThatCannotBeRestrictedAreRefused(t *testing.T) {
 		"node ports, Local": {serviceType: nodePort, class: local},
 		"host ports":        {serviceType: clusterIP, class: hostPorts},
 		"Routes":            {serviceType: clusterIP, class: routed},
+		"Pods":              {serviceType: clusterIP, class: pods},
+		"other Pods":        {serviceType: clusterIP, class: pods, override: `spec: {selector: {app: web}}`, want: "overrides replace spec.selector"},
 		"node ports":        {serviceType: nodePort, want: "set serviceExternalTrafficPolicy: Local in ListenerClass class"},
 		"node ports, Cluster": {
 			serviceType: nodePort, class: local, override: `spec: {externalTrafficPolicy: Cluster}`, want: "no externalTrafficPolicy Local",

@@ -136,6 +136,11 @@ func TestServiceGolden(t *testing.T) {
 		"loadbalancer-everything": {serviceType: loadBalancer, class: everything},
 		"clusterip":               {serviceType: clusterIP},
 		"clusterip-everything":    {serviceType: clusterIP, class: everything},
+		"headless": {serviceType: clusterIP, class: func(c *listenersv1alpha1.ListenerClass) {
+			c.Spec.Pod = &listenersv1alpha1.PodExposure{}
+			c.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyPreferDualStack)
+			c.Spec.ServiceOverrides = rawYAML(t, `spec: {ports: [{port: 80, targetPort: 8080}]}`)
+		}},
 		"publish-not-ready-null": {serviceType: nodePort, listener: func(l *listenersv1alpha1.Listener) {
 			l.Spec.PublishNotReadyAddresses = nil
 		}},
@@ -268,6 +273,11 @@ func TestServiceIsRefused(t *testing.T) {
 			c.Spec.ServiceOverrides = rawYAML(t, s)
 		}
 	}
+	headless := func(override string) func(*listenersv1alpha1.ListenerClass, *listenersv1alpha1.Listener) {
+		return func(c *listenersv1alpha1.ListenerClass, _ *listenersv1alpha1.Listener) {
+			c.Spec.ServiceType, c.Spec.Pod, c.Spec.ServiceOverrides = clusterIP, &listenersv1alpha1.PodExposure{}, rawYAML(t, override)
+		}
+	}
 	named := func(name string) func(*listenersv1alpha1.ListenerClass, *listenersv1alpha1.Listener) {
 		return func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) { l.Name = name }
 	}
@@ -315,6 +325,11 @@ func TestServiceIsRefused(t *testing.T) {
 		"two names for one port": {
 			ports(listenersv1alpha1.ListenerPort{Name: "a", Port: 53}, listenersv1alpha1.ListenerPort{Name: "b", Port: 53}),
 			listenersv1alpha1.ReasonInvalidPorts, `"a" and "b" are both TCP port 53`,
+		},
+		"another type of a headless Service": {headless(`spec: {type: NodePort}`), listenersv1alpha1.ReasonInvalidOverrides, "overrides change spec.type; remove that"},
+		"a cluster IP of a headless Service": {headless(`spec: {clusterIP: 10.96.0.7}`), listenersv1alpha1.ReasonInvalidOverrides, "overrides change spec.clusterIP; remove that"},
+		"a named target port without a node port": {
+			headless(`spec: {ports: [{port: 80, targetPort: web}]}`), listenersv1alpha1.ReasonInvalidOverrides, "overrides lead port http to a container port by its name",
 		},
 		"name that starts with a digit": {named("1web"), listenersv1alpha1.ReasonInvalidName, "choose another name"},
 		"name with a dot":               {named("web.one"), listenersv1alpha1.ReasonInvalidName, "choose another name"},

@@ -17,6 +17,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/gateway"
 	"github.com/listener-operator/listener-operator/internal/exposure/hostport"
 	"github.com/listener-operator/listener-operator/internal/exposure/ingress"
+	"github.com/listener-operator/listener-operator/internal/exposure/podaddresses"
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
 	"github.com/listener-operator/listener-operator/internal/exposure/serviceaddresses"
 	"github.com/listener-operator/listener-operator/internal/platform"
@@ -35,6 +36,7 @@ func All() List {
 		gateway.Backend(listenersv1alpha1.GatewayRouteKindTCP),
 		gateway.Backend(listenersv1alpha1.GatewayRouteKindUDP),
 		hostport.Backend(),
+		podaddresses.Backend(),
 		serviceaddresses.Backend(), // exposes every class
 	}
 }

@@ -20,7 +20,7 @@ func addresses(l *exposure.Listener, p exposure.Placement) (addresses []listener
 	case listenersv1alpha1.ServiceTypeLoadBalancer:
 		addresses = loadBalancerAddresses(l.Service, l.IPFamilies(), prefer)
 	default:
-		addresses = clusterIPAddresses(l.Service, l.ClusterDomain, prefer)
+		addresses = clusterIPAddresses(l, prefer)
 	}
 	if name := host.NameOfService(l); name != "" && len(addresses) > 0 {
 		named := listenersv1alpha1.IngressAddress{Address: name, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports(l.Service)}
@@ -66,14 +66,13 @@ func loadBalancerAddresses(service *corev1.Service, families []corev1.IPFamily, 
 
 // clusterIPAddresses returns the Service's DNS name or, if IP addresses are preferred, all its cluster IPs, with the
 // Service's ports. A headless Service has only its DNS name.
-func clusterIPAddresses(service *corev1.Service, clusterDomain string, prefer listenersv1alpha1.AddressType) []listenersv1alpha1.IngressAddress {
-	if prefer == listenersv1alpha1.AddressTypeHostname || service.Spec.ClusterIP == corev1.ClusterIPNone {
-		hostname := service.Name + "." + service.Namespace + ".svc." + clusterDomain
-		return []listenersv1alpha1.IngressAddress{{Address: hostname, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports(service)}}
+func clusterIPAddresses(l *exposure.Listener, prefer listenersv1alpha1.AddressType) []listenersv1alpha1.IngressAddress {
+	if prefer == listenersv1alpha1.AddressTypeHostname || exposure.IsHeadless(l.Service) {
+		return []listenersv1alpha1.IngressAddress{{Address: l.DNSName(), AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports(l.Service)}}
 	}
 	addresses := []listenersv1alpha1.IngressAddress{}
-	for _, ip := range service.Spec.ClusterIPs {
-		addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: ip, AddressType: listenersv1alpha1.AddressTypeIP, Ports: ports(service)})
+	for _, ip := range l.Service.Spec.ClusterIPs {
+		addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: ip, AddressType: listenersv1alpha1.AddressTypeIP, Ports: ports(l.Service)})
 	}
 	return addresses
 }
