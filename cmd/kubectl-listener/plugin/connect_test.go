@@ -94,6 +94,48 @@ func TestConnectTriesEachAddress(t *testing.T) {
 	}
 }
 
+// TestConnectSaysWhenANameOfPodsExists: that of a headless Service leads to Pods, and other names to the Service.
+func TestConnectSaysWhenANameOfPodsExists(t *testing.T) {
+	for name, tc := range map[string]struct {
+		headless, notReady bool
+		want               string
+	}{
+		"a cluster IP": {want: "The name cannot be resolved where you are"},
+		"headless":     {headless: true, want: "exists only while a Pod that is ready mounts Listener "},
+		"also of Pods that are not ready": {
+			headless: true, notReady: true, want: "exists only while a Pod mounts Listener ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if tc.headless {
+				uid := w.service.UID
+				if err := w.Delete(t.Context(), w.service); err != nil {
+					t.Fatal(err)
+				}
+				w.service.ObjectMeta = metav1.ObjectMeta{Namespace: w.namespace, Name: w.service.Name, OwnerReferences: w.service.OwnerReferences}
+				w.service.Spec = corev1.ServiceSpec{
+					ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: tc.notReady, Ports: []corev1.ServicePort{{Name: "http", Port: 80}},
+				}
+				if w.create(t, w.service); w.service.UID == uid {
+					t.Fatal("the Service is the same")
+				}
+			}
+			w.publish(t, listenersv1alpha1.IngressAddress{Address: "web.invalid", AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80}})
+			out, err := run(t, apiserver.Config(t), "connect", "web-0", "-n", w.namespace, "-o", "json", "--timeout", "10s")
+			if p := decode(t, out, err).Problem; p == nil || p.Kind != "Address" || !strings.Contains(p.Remedy, tc.want) {
+				t.Errorf("problem %+v, want %q", p, tc.want)
+			}
+			out, err = run(t, apiserver.Config(t), "why", "web-0", "-n", w.namespace, "-o", "json")
+			for _, f := range decode(t, out, err).Findings {
+				if f.Kind == "Service" && strings.Contains(f.Message, "headless") != tc.headless {
+					t.Errorf("why says %q", f.Message)
+				}
+			}
+		})
+	}
+}
+
 // TestConnectSaysWhyNothingResponds: no connection to the address of a group can be opened.
 func TestConnectSaysWhyNothingResponds(t *testing.T) {
 	for name, tc := range map[string]struct {

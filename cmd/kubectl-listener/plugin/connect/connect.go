@@ -26,6 +26,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
 )
 
@@ -116,23 +117,22 @@ func Try(ctx context.Context, x *check.Examination, o client.Object, how Options
 			}
 		}
 	}
-	dialled, silent := make([]check.Finding, len(endpoints)), make([]bool, len(endpoints))
-	dial := func(i int) { dialled[i], silent[i] = endpoints[i].dial(ctx, how) }
+	dialled, causes := make([]check.Finding, len(endpoints)), make([]cause, len(endpoints))
+	dial := func(i int) { dialled[i], causes[i] = endpoints[i].dial(ctx, how) }
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxConnections, len(endpoints), dial) // dial ends with ctx
 	remedies := map[*listenersv1alpha1.Listener]string{}
 	for i := range dialled {
-		if !silent[i] {
+		e := &endpoints[i]
+		if causes[i] == other || e.target != "" { // what is in front of the cluster has to respond
 			continue
 		}
-		e := &endpoints[i]
-		if e.target != "" {
-			continue // what is in front of the cluster has to respond
-		}
 		remedy, known := remedies[e.listener]
-		if !known {
+		if !known && causes[i] == unresolved {
+			remedy = remedyForName(ctx, x, e.object, e.listener)
+		} else if !known {
 			remedy = remedyForSilence(ctx, x, e.object, e.listener)
-			remedies[e.listener] = remedy
 		}
+		remedies[e.listener] = remedy
 		dialled[i].Remedy = cmp.Or(remedy, dialled[i].Remedy)
 	}
 	x.Findings = append(x.Findings, dialled...)
@@ -194,6 +194,20 @@ func remedyForSilence(ctx context.Context, x *check.Examination, o client.Object
 		}
 	}
 	return ""
+}
+
+// remedyForName returns what to do if the name of a Listener cannot be resolved, if it leads to Pods, or "".
+func remedyForName(ctx context.Context, x *check.Examination, o client.Object, listener *listenersv1alpha1.Listener) string {
+	service := x.Service(ctx, client.ObjectKeyFromObject(listener))
+	if service == nil || !exposure.IsHeadless(service) {
+		return ""
+	}
+	pod := "Pod that is ready"
+	if service.Spec.PublishNotReadyAddresses {
+		pod = "Pod"
+	}
+	return fmt.Sprintf("The name leads to Pods, and exists only while a %s mounts Listener %s: %s. If there is one, see that the DNS where you are knows the name: docs/pod-addresses.md",
+		pod, client.ObjectKeyFromObject(listener), why(o))
 }
 
 // why returns the command that follows the path of the addresses of a Pod or a Listener.
@@ -265,41 +279,52 @@ func appendEndpoints(
 	return list
 }
 
-// dial connects to an endpoint. silent is whether nothing responds at an address that was found.
-func (e *endpoint) dial(ctx context.Context, how Options) (f check.Finding, silent bool) {
-	f = check.Finding{Kind: "Address", Name: e.address}
+// cause is why a connection fails.
+type cause int
+
+const (
+	other cause = iota
+	// silent means that nothing responds at an address that was found.
+	silent
+	// unresolved means that a name was not found.
+	unresolved
+)
+
+// dial connects to an endpoint.
+func (e *endpoint) dial(ctx context.Context, how Options) (check.Finding, cause) {
+	f := check.Finding{Kind: "Address", Name: e.address}
 	if e.protocol != corev1.ProtocolTCP && e.protocol != "" {
-		return f.Warning("", fmt.Sprintf("port %s is not tried: its protocol is %s", e.port, e.protocol)), false
+		return f.Warning("", fmt.Sprintf("port %s is not tried: its protocol is %s", e.port, e.protocol)), other
 	}
 	started := time.Now()
 	connection, err := (&net.Dialer{Timeout: how.Timeout}).DialContext(ctx, "tcp", e.address)
 	if err != nil {
-		remedy, silent := remedyForDial(err, e.object)
+		remedy, cause := remedyForDial(err, e.object)
 		if e.target != "" {
 			remedy = fmt.Sprintf("The class advertises this address, and the operator does not know what is there. See that it forwards to %s, and is reached from where "+
 				"you are: docs/advertise.md", e.target)
 		}
-		return f.Failed("", fmt.Sprintf("port %s: %v", e.port, err), remedy), silent
+		return f.Failed("", fmt.Sprintf("port %s: %v", e.port, err), remedy), cause
 	}
 	defer func() { _ = connection.Close() }()
 	if how.Trusted != nil {
-		return e.handshake(ctx, f, connection, how), false
+		return e.handshake(ctx, f, connection, how), other
 	}
-	return f.OK("port %s: connected in %s", e.port, time.Since(started).Round(time.Millisecond)), false
+	return f.OK("port %s: connected in %s", e.port, time.Since(started).Round(time.Millisecond)), other
 }
 
-// remedyForDial returns what to do about an error of a connection to an object, and whether nothing responds.
-func remedyForDial(err error, o client.Object) (remedy string, silent bool) {
+// remedyForDial returns what to do about an error of a connection to an object, and the cause of the error.
+func remedyForDial(err error, o client.Object) (string, cause) {
 	var dns *net.DNSError
 	var network net.Error
 	switch {
 	case errors.As(err, &dns):
-		return "The name cannot be resolved where you are. Use its DNS there, or ask for a class with preferredAddressType: IP.", false
+		return "The name cannot be resolved where you are. Use its DNS there, or ask for a class with preferredAddressType: IP.", unresolved
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "The machine responds, and nothing listens there. See whether the Pod is ready, and its program listens on all addresses: " + why(o), false
+		return "The machine responds, and nothing listens there. See whether the Pod is ready, and its program listens on all addresses: " + why(o), other
 	case errors.As(err, &network) && network.Timeout():
-		return "Nothing responds. A firewall may drop the packets, or the address is not routed to where you are: docs/choosing-a-class.md", true
+		return "Nothing responds. A firewall may drop the packets, or the address is not routed to where you are: docs/choosing-a-class.md", silent
 	default:
-		return "See whether the address is routed to where you are: docs/choosing-a-class.md", true
+		return "See whether the address is routed to where you are: docs/choosing-a-class.md", silent
 	}
 }

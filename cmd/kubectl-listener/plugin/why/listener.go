@@ -138,7 +138,11 @@ func (w *walk) service(ctx context.Context, listener *listenersv1alpha1.Listener
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonForeignService, "is not that of the Listener"))
 		return nil
 	}
-	w.Add(okUnless(f, listener, "%s, %s", service.Spec.Type, portsOf(service)))
+	kind := string(service.Spec.Type)
+	if exposure.IsHeadless(service) {
+		kind += ", headless"
+	}
+	w.Add(okUnless(f, listener, "%s, %s", kind, portsOf(service)))
 	return service
 }
 
