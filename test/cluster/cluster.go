@@ -327,6 +327,12 @@ func (c *Cluster) ServiceSubnet() string { return c.subnets.services().V4.String
 // ServiceSubnetIPv6 returns the range of cluster IPs of IPv6. The client outside has no route to it, either.
 func (c *Cluster) ServiceSubnetIPv6() string { return c.subnets.services().V6.String() }
 
+// PodSubnets returns the ranges of the addresses of the Pods on a node. The client outside has no route to them.
+func (c *Cluster) PodSubnets(node int) (v4, v6 string) {
+	pods := c.subnets.nodePods(node)
+	return pods.V4.String(), pods.V6.String()
+}
+
 // FreeIP returns an address of the node network that no machine has, for a load balancer. They are numbered from 1 to
 // MaxFree. All addresses from the first to the last are free.
 func (c *Cluster) FreeIP(i int) string { return c.subnets.free(i).V4.String() }

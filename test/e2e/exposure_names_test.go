@@ -78,8 +78,8 @@ zone %[4]q { type primary; file "zone"; allow-update { key external-dns; }; allo
 	s.awaitName("ns."+zone, testbed.ClientIP())
 }
 
-// startExternalDNS runs external-dns for the Services of the scenario.
-func (s *scenario) startExternalDNS() {
+// startExternalDNS runs external-dns for the Services of the scenario, with further arguments.
+func (s *scenario) startExternalDNS(args ...string) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, buildTimeout)
 	defer cancel()
@@ -87,22 +87,31 @@ func (s *scenario) startExternalDNS() {
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.runOutside(filepath.Join(programs, "external-dns"),
+	s.runOutside(filepath.Join(programs, "external-dns"), append(args,
 		"--kubeconfig="+testbed.Kubeconfig(), "--source=service", "--namespace="+s.namespace, "--policy=sync", "--interval=5s", "--events",
 		"--min-event-sync-interval=1s", "--registry=txt", "--txt-owner-id="+s.namespace, "--domain-filter="+zone,
 		"--provider=rfc2136", "--rfc2136-host="+testbed.ClientIP(), "--rfc2136-port=53", "--rfc2136-zone="+zone, "--rfc2136-tsig-axfr",
 		"--rfc2136-tsig-keyname=external-dns", "--rfc2136-tsig-secret="+tsigSecret, "--rfc2136-tsig-secret-alg=hmac-sha256",
 		"--log-level=debug", "--metrics-address="+net.JoinHostPort(testbed.ClientIP(), "7979"),
-	)
+	)...)
 }
 
 // resolve asks the name server, as a client outside does, and returns the addresses of a name. There are none if it
 // does not exist.
 func resolve(ctx context.Context, name string) ([]string, error) {
-	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return testbed.ClientDial(ctx, network, net.JoinHostPort(testbed.ClientIP(), "53"))
+	return resolveAt(ctx, testbed.ClientIP(), name)
+}
+
+// resolverAt returns a resolver of the client outside that asks the name server at an address.
+func resolverAt(server string) *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return testbed.ClientDial(ctx, network, net.JoinHostPort(server, "53"))
 	}}
-	addresses, err := resolver.LookupHost(ctx, name+".")
+}
+
+// resolveAt is resolve, by the name server at an address.
+func resolveAt(ctx context.Context, server, name string) ([]string, error) {
+	addresses, err := resolverAt(server).LookupHost(ctx, name+".")
 	if notFound, ok := errors.AsType[*net.DNSError](err); ok && notFound.IsNotFound {
 		return nil, nil
 	}
