@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/binding"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/ca"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/connect"
@@ -38,6 +39,6 @@ could not be carried out.`,
 	}
 	e := command.NewEnvironment(streams, root)
 	root.AddCommand(why.NewCommand(e), doctor.NewCommand(e), get.NewCommand(e), release.NewCommand(e), connect.NewCommand(e), ca.NewCommand(e),
-		migrate.NewCommand(e), gather.NewCommand(e), topology.NewCommand(e))
+		binding.NewCommand(e), migrate.NewCommand(e), gather.NewCommand(e), topology.NewCommand(e))
 	return root
 }

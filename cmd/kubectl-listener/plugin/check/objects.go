@@ -161,6 +161,15 @@ func (x *Examination) PodsOfWorkload(ctx context.Context, workload client.Object
 	}), owners
 }
 
+// MountsCertificate reports whether a Pod mounts a certificate for its addresses.
+func MountsCertificate(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
+			return s.PodCertificate != nil && s.PodCertificate.SignerName == names.Signer
+		})
+	})
+}
+
 // Pin returns whether the node that the volume of a claim is pinned to is lost. node is nil if it does not exist.
 func Pin(pv *corev1.PersistentVolume, name string, node *corev1.Node) Finding {
 	f := Finding{Kind: "PersistentVolume", Name: pv.Name}

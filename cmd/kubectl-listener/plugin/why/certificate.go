@@ -27,7 +27,7 @@ import (
 // certificates follows the requests of the kubelet for certificates for the addresses of a Pod. A Pod without such
 // volumes has none.
 func (w *walk) certificates(ctx context.Context, pod *corev1.Pod) {
-	if !mountsCertificate(pod) || pod.Spec.NodeName == "" {
+	if !check.MountsCertificate(pod) || pod.Spec.NodeName == "" {
 		return
 	}
 	f := check.Finding{Kind: "PodCertificateRequest", Namespace: pod.Namespace}
@@ -52,15 +52,6 @@ func (w *walk) certificates(ctx context.Context, pod *corev1.Pod) {
 	default:
 		w.Add(w.requestFinding(ctx, pod, &requests[0], describe))
 	}
-}
-
-// mountsCertificate reports whether a Pod mounts a certificate for its addresses.
-func mountsCertificate(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
-			return s.PodCertificate != nil && s.PodCertificate.SignerName == names.Signer
-		})
-	})
 }
 
 // requestFinding returns what became of a request for a certificate of a Pod.

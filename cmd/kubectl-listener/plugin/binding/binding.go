@@ -1,0 +1,214 @@
+// Package binding has the command `kubectl listener binding`, which prints how applications reach a Listener or a Pod,
+// as a Secret of the Service Binding specification (https://servicebinding.io, version 1.1).
+package binding
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/ca"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// labelType is the label that says what a Listener or a Pod serves, if the user does not.
+const labelType = "app.kubernetes.io/name"
+
+// validType matches types of services. They are the scheme of the URI, too (RFC 3986).
+var validType = regexp.MustCompile(`^[a-z][a-z0-9+.-]{0,62}$`)
+
+// bindingOptions are the flags of the command.
+type bindingOptions struct {
+	*command.Environment
+	serviceType, port string
+}
+
+// NewCommand returns the command.
+func NewCommand(e *command.Environment) *cobra.Command {
+	o := &bindingOptions{Environment: e}
+	kinds := []command.Kind{command.KindListener, command.KindPod}
+	cmd := &cobra.Command{
+		Use:   "binding ([KIND/]NAME)",
+		Short: "Print a Secret by which applications reach a Listener or a Pod",
+		Long: `Print a Secret by which applications reach a Listener or a Pod, in the shape of the Service Binding specification.
+
+The applications may be in other namespaces or clusters, or outside. KIND is listener or pod. Without a kind, NAME is
+the first of these that exists. The Secret has the entries type, host, port and uri, and, if the Pods serve certificates
+of the operator, as ca.crt the authorities of the namespace. It has neither users nor passwords: add them yourself.
+
+Of several addresses, the first one with the port is used, which is the one that programs in the Pods advertise, and a
+note says so. The command creates nothing.`,
+		Example: `  # Let an application in the namespace web reach the brokers of this one
+  kubectl listener binding kafka-bootstrap --type kafka --port kafka | kubectl apply --namespace web --filename -
+
+  # The address of one replica
+  kubectl listener binding pod/redis-0 --type redis --port client`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: e.CompleteNames(1, kinds...),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			x, err := e.Examination()
+			if err != nil {
+				return err
+			}
+			object, err := e.Find(cmd.Context(), x.Client, args, kinds...)
+			if err != nil {
+				return err
+			}
+			secret, notes, err := o.bind(cmd.Context(), x, object)
+			if err = cmp.Or(x.Err, err); err != nil {
+				return err
+			}
+			content, err := yaml.Marshal(secret)
+			if err != nil {
+				return fmt.Errorf("encoding Secret %s: %w", secret.Name, err)
+			}
+			for _, note := range notes {
+				fmt.Fprintln(e.ErrOut, command.Printable(note))
+			}
+			_, err = e.Out.Write(content)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&o.serviceType, "type", "", "Type of the service, such as kafka or postgresql, and scheme of its URI. Defaults to the label "+labelType+".")
+	cmd.Flags().StringVar(&o.port, "port", "", "Name of the port. Defaults to the only one.")
+	return cmd
+}
+
+// bound is what a Secret is made for.
+type bound struct {
+	client.Object
+	// what names it in messages, and why is the command that shows more.
+	what, why string
+	addresses []listenersv1alpha1.IngressAddress
+	pods      []corev1.Pod
+	notes     []string
+}
+
+// bind returns the Secret for a Listener or a Pod, and notes for the user.
+func (o *bindingOptions) bind(ctx context.Context, x *check.Examination, object client.Object) (_ *corev1.Secret, notes []string, _ error) {
+	b := &bound{Object: object}
+	var err error
+	switch object := object.(type) {
+	case *corev1.Pod:
+		err = b.fromPod(ctx, x, object)
+	case *listenersv1alpha1.Listener:
+		b.fromListener(ctx, x, object)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	serviceType, err := o.typeOf(b)
+	if err != nil {
+		return nil, nil, err
+	}
+	name, candidates, err := o.choose(b)
+	if err != nil {
+		return nil, nil, err
+	}
+	host, port := candidates[0].Address, strconv.Itoa(int(candidates[0].Ports[name]))
+	if len(candidates) > 1 {
+		b.notes = append(b.notes, fmt.Sprintf("%s has %d addresses with port %s, of which the first one is used: %s", b.what, len(candidates), name, net.JoinHostPort(host, port)))
+	}
+	secret := &corev1.Secret{Type: corev1.SecretType("servicebinding.io/" + serviceType), StringData: map[string]string{
+		"type": serviceType, "host": host, "port": port, "uri": serviceType + "://" + net.JoinHostPort(host, port),
+	}}
+	secret.APIVersion, secret.Kind, secret.Name = "v1", "Secret", object.GetName()+"-binding"
+	if slices.ContainsFunc(b.pods, func(pod corev1.Pod) bool { return check.MountsCertificate(&pod) }) {
+		if secret.StringData[names.CertificateAuthorityKey], err = ca.Certificates(ctx, x.Client, object.GetNamespace()); err != nil {
+			return nil, nil, err
+		}
+	}
+	return secret, b.notes, nil
+}
+
+// fromListener sets what a Listener has.
+func (b *bound) fromListener(ctx context.Context, x *check.Examination, listener *listenersv1alpha1.Listener) {
+	b.what, b.why = "Listener "+client.ObjectKeyFromObject(listener).String(), "kubectl listener why listener/"+listener.Name+" --namespace "+listener.Namespace
+	b.addresses = ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).IngressAddresses
+	var pods corev1.PodList
+	if x.List(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)}) == check.Forbidden {
+		b.notes = append(b.notes, fmt.Sprintf("You may not list the Pods of %s, so ca.crt is left out. If they serve certificates of the operator, add it: kubectl listener ca --namespace %s",
+			b.what, listener.Namespace))
+	}
+	b.pods = pods.Items
+}
+
+// fromPod sets what a Pod with a single listener volume has.
+func (b *bound) fromPod(ctx context.Context, x *check.Examination, pod *corev1.Pod) error {
+	b.what, b.why = "Pod "+client.ObjectKeyFromObject(pod).String(), "kubectl listener why pod/"+pod.Name+" --namespace "+pod.Namespace
+	b.pods = []corev1.Pod{*pod}
+	published := &listenersv1alpha1.PodListeners{}
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
+	if x.Get(ctx, key, published) == check.Forbidden {
+		return fmt.Errorf("you may not read PodListeners %s, which have the addresses of %s; ask for the role view in the namespace, or name a Listener", key, b.what)
+	}
+	var listeners []string
+	for _, volume := range slices.Sorted(maps.Keys(published.Spec.Listeners)) {
+		entry := published.Spec.Listeners[volume]
+		b.addresses = entry.IngressAddresses
+		if listener := "listener/" + entry.ListenerName; !slices.Contains(listeners, listener) {
+			listeners = append(listeners, listener)
+		}
+	}
+	if len(published.Spec.Listeners) > 1 {
+		return fmt.Errorf("%s has %d listener volumes; name the Listener of one of them instead: %s", b.what, len(published.Spec.Listeners), strings.Join(listeners, ", "))
+	}
+	return nil
+}
+
+// typeOf returns the type of the service: that of the flag, or that of a label.
+func (o *bindingOptions) typeOf(b *bound) (string, error) {
+	label := b.GetLabels()[labelType]
+	const valid = "a lower-case letter, and then lower-case letters, digits, +, - and ., such as kafka or postgresql"
+	switch {
+	case o.serviceType != "" && !validType.MatchString(o.serviceType):
+		return "", fmt.Errorf("--type is %q, and must be %s", o.serviceType, valid)
+	case o.serviceType != "":
+		return o.serviceType, nil
+	case label == "":
+		return "", fmt.Errorf("%s has no label %s that says what it serves; set --type, such as kafka or postgresql", b.what, labelType)
+	case !validType.MatchString(label):
+		return "", fmt.Errorf("the label %s of %s is %q, which is no type; set --type to %s", labelType, b.what, label, valid)
+	default:
+		return label, nil
+	}
+}
+
+// choose returns the name of the port, and the addresses that have it, in the order of preference.
+func (o *bindingOptions) choose(b *bound) (name string, candidates []listenersv1alpha1.IngressAddress, _ error) {
+	if len(b.addresses) == 0 {
+		return "", nil, errors.New(b.what + " has no address; find out why: " + b.why)
+	}
+	ports := map[string]bool{}
+	for _, a := range b.addresses {
+		for port := range a.Ports {
+			ports[port] = true
+		}
+	}
+	all := slices.Sorted(maps.Keys(ports))
+	switch {
+	case o.port == "" && len(all) != 1:
+		return "", nil, fmt.Errorf("%s has the ports %s; set --port to one of them", b.what, strings.Join(all, ", "))
+	case o.port != "" && !ports[o.port]:
+		return "", nil, fmt.Errorf("%s has no port %q, but %s; set --port to one of them", b.what, o.port, strings.Join(all, ", "))
+	}
+	name = cmp.Or(o.port, all[0])
+	return name, slices.DeleteFunc(slices.Clone(b.addresses), func(a listenersv1alpha1.IngressAddress) bool { return a.Ports[name] == 0 }), nil
+}
