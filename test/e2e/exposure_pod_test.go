@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -125,6 +126,7 @@ func TestReplicasAreReachedAtAddressesOfTheirOwn(t *testing.T) {
 	}))
 	set := statefulSet("broker", 2, byClass(class.Name))
 	spread(set)
+	set.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
 	s.create(set)
 	ports := map[string]int32{"http": 8080, "echo": 9090}
 	address := func(listener string, ports map[string]int32) listenersv1alpha1.IngressAddress {
@@ -150,7 +152,6 @@ func TestReplicasAreReachedAtAddressesOfTheirOwn(t *testing.T) {
 	s.patch(set, func() {
 		set.Spec.Template.Spec.TopologySpreadConstraints = nil
 		set.Spec.Template.Spec.Affinity = notOn(first.Spec.NodeName)
-		set.Spec.UpdateStrategy.Type = "OnDelete"
 	})
 	s.remove(first)
 	moved := s.awaitReady("broker-0", first)
