@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 
@@ -202,8 +203,10 @@ func podsProblem(service *corev1ac.ServiceApplyConfiguration, listener *listener
 	if service.Spec.Selector[names.PodMountLabel(listener.UID)] != listener.Name {
 		return "overrides replace spec.selector of the Service, so that Pods respond which do not mount the Listener; remove that"
 	}
-	if port := namedTarget(service); port != "" {
-		return fmt.Sprintf("overrides lead port %s of the Service to a container port by its name; set the number instead", port)
+	for i := range service.Spec.Ports {
+		if target := service.Spec.Ports[i].TargetPort; target != nil && target.Type == intstr.String {
+			return fmt.Sprintf("overrides lead port %s of the Service to a container port by its name; set the number instead", ptr.Deref(service.Spec.Ports[i].Name, ""))
+		}
 	}
 	return ""
 }

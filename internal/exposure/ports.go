@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
@@ -121,4 +122,19 @@ func checkPort(p port) string {
 		return "the protocol " + string(p.protocol) + " is none of TCP, UDP and SCTP"
 	}
 	return ""
+}
+
+// ContainerPort returns the number of a port of a Pod that is given by its number or its name, or 0.
+func ContainerPort(pod *corev1.Pod, port intstr.IntOrString, protocol corev1.Protocol) int32 {
+	if port.Type == intstr.Int {
+		return port.IntVal
+	}
+	for i := range pod.Spec.Containers {
+		for _, p := range pod.Spec.Containers[i].Ports {
+			if p.Name == port.StrVal && cmp.Or(p.Protocol, corev1.ProtocolTCP) == protocol {
+				return p.ContainerPort
+			}
+		}
+	}
+	return 0
 }

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -100,33 +99,18 @@ func OnlyReady(class *listenersv1alpha1.ListenerClass, listener *listenersv1alph
 // IsHeadless reports whether a Service has no cluster IP, and leads to its Pods by DNS alone.
 func IsHeadless(service *corev1.Service) bool { return service.Spec.ClusterIP == corev1.ClusterIPNone }
 
-// checkHeadless returns a refusal if overrides keep a Service from being headless, or if the number is not known that a
-// Pod listens on: nothing translates ports.
+// checkHeadless returns a refusal if overrides keep a Service from being headless.
 func checkHeadless(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alpha1.ListenerClass) *Refusal {
-	refuse := func(format string, args ...any) *Refusal {
-		return Refuse(listenersv1alpha1.ReasonInvalidOverrides, "ListenerClass %s has spec.pod, so its Services are headless, and "+format, append([]any{class.Name}, args...)...)
-	}
+	field := ""
 	switch {
 	case ptr.Deref(service.Spec.Type, "") != corev1.ServiceTypeClusterIP:
-		return refuse("overrides change spec.type; remove that")
+		field = "spec.type"
 	case ptr.Deref(service.Spec.ClusterIP, "") != corev1.ClusterIPNone:
-		return refuse("overrides change spec.clusterIP; remove that")
+		field = "spec.clusterIP"
+	default:
+		return nil
 	}
-	if port := namedTarget(service); port != "" {
-		return refuse("overrides lead port %s to a container port by its name, which may have another number in each Pod; set the number instead", port)
-	}
-	return nil
-}
-
-// namedTarget returns the name of a port of a Service that leads to a container port by its name, or "".
-func namedTarget(service *corev1ac.ServiceApplyConfiguration) string {
-	i := slices.IndexFunc(service.Spec.Ports, func(p corev1ac.ServicePortApplyConfiguration) bool {
-		return p.TargetPort != nil && p.TargetPort.Type == intstr.String
-	})
-	if i < 0 {
-		return ""
-	}
-	return ptr.Deref(service.Spec.Ports[i].Name, "")
+	return Refuse(listenersv1alpha1.ReasonInvalidOverrides, "ListenerClass %s has spec.pod, so its Services are headless, and overrides change %s; remove that", class.Name, field)
 }
 
 // checkNames returns a refusal if labels, annotations or the selector of a Service have names or values that

@@ -328,12 +328,9 @@ func TestServiceIsRefused(t *testing.T) {
 		},
 		"another type of a headless Service": {headless(`spec: {type: NodePort}`), listenersv1alpha1.ReasonInvalidOverrides, "overrides change spec.type; remove that"},
 		"a cluster IP of a headless Service": {headless(`spec: {clusterIP: 10.96.0.7}`), listenersv1alpha1.ReasonInvalidOverrides, "overrides change spec.clusterIP; remove that"},
-		"a named target port without a node port": {
-			headless(`spec: {ports: [{port: 80, targetPort: web}]}`), listenersv1alpha1.ReasonInvalidOverrides, "overrides lead port http to a container port by its name",
-		},
-		"name that starts with a digit": {named("1web"), listenersv1alpha1.ReasonInvalidName, "choose another name"},
-		"name with a dot":               {named("web.one"), listenersv1alpha1.ReasonInvalidName, "choose another name"},
-		"name of 64 characters":         {named(strings.Repeat("a", 64)), listenersv1alpha1.ReasonInvalidName, "no more than 63"},
+		"name that starts with a digit":      {named("1web"), listenersv1alpha1.ReasonInvalidName, "choose another name"},
+		"name with a dot":                    {named("web.one"), listenersv1alpha1.ReasonInvalidName, "choose another name"},
+		"name of 64 characters":              {named(strings.Repeat("a", 64)), listenersv1alpha1.ReasonInvalidName, "no more than 63"},
 
 		"override with a kind that is not a string": {
 			func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) {

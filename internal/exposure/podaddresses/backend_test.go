@@ -1,6 +1,7 @@
 package podaddresses_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,11 +18,23 @@ import (
 func TestNameLeadsToThePodsAtTheirPorts(t *testing.T) {
 	const dnsName, name = "web.shop.svc.example.org", "web.shop.example.com"
 	hostname := &listenersv1alpha1.Hostname{Template: "{listener}.{namespace}.example.com"}
+	named := func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromString("web") }
+	pod := func(number int32) *corev1.Pod {
+		container := corev1.Container{Ports: []corev1.ContainerPort{{Name: "other", ContainerPort: 1}}}
+		if number != 0 {
+			container.Ports = append(container.Ports, corev1.ContainerPort{Name: "web", ContainerPort: number})
+		}
+		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}, container}}}
+	}
 	for testName, tc := range map[string]struct {
-		class   func(*listenersv1alpha1.ListenerClassSpec)
-		service func(*corev1.Service)
-		want    string // the address, "" if there is none
-		ports   map[string]int32
+		class     func(*listenersv1alpha1.ListenerClassSpec)
+		service   func(*corev1.Service)
+		pods      []*corev1.Pod
+		published map[string]int32
+		want      string // the address, "" if there is none
+		ports     map[string]int32
+		reason    string
+		message   string // the beginning
 	}{
 		"the DNS name of the Service": {want: dnsName, ports: map[string]int32{"http": 80}},
 		"the name of the class": {
@@ -43,7 +56,25 @@ func TestNameLeadsToThePodsAtTheirPorts(t *testing.T) {
 			},
 			want: dnsName, ports: map[string]int32{"http": 8080, "same": 81},
 		},
-		"none while the Service has a cluster IP": {service: func(s *corev1.Service) { s.Spec.ClusterIP = "10.96.0.1" }},
+		"the port by the name that containers give it": {service: named, pods: []*corev1.Pod{pod(8080), pod(8080), pod(0)}, want: dnsName, ports: map[string]int32{"http": 8080}},
+		"the port by its name while there is no Pod":   {service: named, published: map[string]int32{"http": 8080}, want: dnsName, ports: map[string]int32{"http": 8080}},
+		"none before there is a Pod":                   {service: named, reason: listenersv1alpha1.ReasonWaitingForPods, message: "no Pod mounts a volume"},
+		"none of a name that no container has": {
+			service: named, published: map[string]int32{"http": 8080}, pods: []*corev1.Pod{pod(0)},
+			reason: listenersv1alpha1.ReasonWaitingForPods, message: "the Pods that mount the Listener declare no container ports of these names, or different numbers: web (http)",
+		},
+		"no number that differs": {
+			service: func(s *corev1.Service) {
+				named(s)
+				s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "admin", Port: 81})
+			},
+			pods: []*corev1.Pod{pod(8080), pod(8081)}, want: dnsName, ports: map[string]int32{"admin": 81},
+			message: "the Pods that mount the Listener declare no container ports of these names, or different numbers: web (http)",
+		},
+		"none while the Service has a cluster IP": {
+			service: func(s *corev1.Service) { s.Spec.ClusterIP = "10.96.0.1" },
+			reason:  listenersv1alpha1.ReasonWaitingForClusterIP, message: "Service shop/web is not headless",
+		},
 	} {
 		t.Run(testName, func(t *testing.T) {
 			l := &exposure.Listener{
@@ -63,22 +94,23 @@ func TestNameLeadsToThePodsAtTheirPorts(t *testing.T) {
 			if tc.service != nil {
 				tc.service(l.Service)
 			}
+			if tc.published != nil {
+				l.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: dnsName, Ports: tc.published}}}
+			}
 			backend := podaddresses.Backend()
 			if !backend.Exposes(l.Class) {
 				t.Fatal("the class is not that of the backend")
 			}
-			got := backend.Addresses(l, exposure.Placement{})
-			if tc.want == "" {
-				if len(got.Addresses) > 0 || got.Addresses == nil || got.Complete || got.Reason != listenersv1alpha1.ReasonWaitingForClusterIP {
-					t.Errorf("got %+v", got)
-				}
-				return
+			got := backend.Addresses(l, exposure.Placement{Mounting: tc.pods})
+			want := []listenersv1alpha1.IngressAddress{}
+			if tc.want != "" {
+				want = append(want, listenersv1alpha1.IngressAddress{Address: tc.want, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: tc.ports})
 			}
-			want := exposure.Exposed{Complete: true, Addresses: []listenersv1alpha1.IngressAddress{
-				{Address: tc.want, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: tc.ports},
-			}}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+			if diff := cmp.Diff(want, got.Addresses); diff != "" || got.Complete != (tc.want != "") {
+				t.Errorf("complete: %t, addresses (-want +got):\n%s", got.Complete, diff)
+			}
+			if got.Reason != tc.reason || !strings.HasPrefix(got.Message, tc.message) || tc.message == "" && got.Message != "" {
+				t.Errorf("%s: %q, want %s: %q", got.Reason, got.Message, tc.reason, tc.message)
 			}
 		})
 	}

@@ -72,7 +72,7 @@ func AdmitAll(policies []networkingv1.NetworkPolicy, pod *corev1.Pod, service *c
 
 // coversTarget reports whether a port of a NetworkPolicy is the target port of a Service, which a Pod has.
 func coversTarget(p *networkingv1.NetworkPolicyPort, pod *corev1.Pod, target intstr.IntOrString, protocol corev1.Protocol) bool {
-	number := containerPort(pod, target, protocol)
+	number := exposure.ContainerPort(pod, target, protocol)
 	switch {
 	case p.Port == nil:
 		return true
@@ -81,21 +81,6 @@ func coversTarget(p *networkingv1.NetworkPolicyPort, pod *corev1.Pod, target int
 	case p.EndPort != nil:
 		return p.Port.IntVal <= number && number <= *p.EndPort
 	default:
-		return containerPort(pod, *p.Port, protocol) == number
+		return exposure.ContainerPort(pod, *p.Port, protocol) == number
 	}
-}
-
-// containerPort returns the number of a port of a Pod that is given by its number or its name, or 0.
-func containerPort(pod *corev1.Pod, port intstr.IntOrString, protocol corev1.Protocol) int32 {
-	if port.Type == intstr.Int {
-		return port.IntVal
-	}
-	for i := range pod.Spec.Containers {
-		for _, p := range pod.Spec.Containers[i].Ports {
-			if p.Name == port.StrVal && cmp.Or(p.Protocol, corev1.ProtocolTCP) == protocol {
-				return p.ContainerPort
-			}
-		}
-	}
-	return 0
 }
