@@ -118,7 +118,7 @@ func (s *scenario) awaitNamedOnly(p *corev1.Pod, want listenersv1alpha1.IngressA
 // TestReplicasAreReachedAtAddressesOfTheirOwn: with routes to the Pods, a client outside that asks the cluster's name
 // server reaches each replica by the name in its volume, over both IP families, without another port and without a
 // translation of addresses, and still after the replica has moved to another node and has other addresses. A Listener
-// that several Pods share has a name that leads to all of them, and the port of their containers.
+// that several Pods share has a name that leads to all of them, and the port of their containers, also in SRV records.
 func TestReplicasAreReachedAtAddressesOfTheirOwn(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(atPods(func(spec *listenersv1alpha1.ListenerClassSpec) {
@@ -167,7 +167,7 @@ func TestReplicasAreReachedAtAddressesOfTheirOwn(t *testing.T) {
 		Spec: listenersv1alpha1.ListenerSpec{
 			ClassName: &class.Name, Ports: []listenersv1alpha1.ListenerPort{port("http", 80, corev1.ProtocolTCP)},
 			ObjectOverrides: []runtime.RawExtension{{Raw: fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": %q, "name": "bootstrap"},
-				"spec": {"ports": [{"port": 80, "targetPort": 8080}]}}`, s.namespace)}},
+				"spec": {"ports": [{"port": 80, "targetPort": "http"}]}}`, s.namespace)}},
 		},
 	})
 	s.create(pod("a", byName("bootstrap")))
@@ -176,6 +176,17 @@ func TestReplicasAreReachedAtAddressesOfTheirOwn(t *testing.T) {
 	shared := address("bootstrap", map[string]int32{"http": 8080})
 	s.awaitNamedOnly(both[0], shared)
 	s.awaitPodsByName(shared, s.clusterDNS, both...)
+	s.eventually(func(ctx context.Context) error {
+		at, err := s.clusterDNS(ctx)
+		if err != nil {
+			return err
+		}
+		_, records, err := resolverAt(at).LookupSRV(ctx, "http", "tcp", shared.Address+".")
+		if err != nil || len(records) == 0 || records[0].Port != 8080 {
+			return fmt.Errorf("the SRV records are %+v, want port 8080: %w", records, err)
+		}
+		return nil
+	})
 }
 
 // TestExternalDNSLeadsANameToAPod, and follows it to other addresses.
