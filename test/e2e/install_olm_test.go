@@ -494,9 +494,11 @@ func (m *olmScenario) uninstall() {
 }
 
 // removeAuthorities deletes the Secret from which certificate authorities are derived, which outlives the operator.
+// There is none if the cluster does not serve requests for certificates.
 func (m *olmScenario) removeAuthorities() {
 	m.Helper()
-	m.remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: m.operatorNamespace, Name: names.CertificateAuthoritySecret}})
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: m.operatorNamespace, Name: names.CertificateAuthoritySecret}}
+	m.must(client.IgnoreNotFound(api.Delete(m.ctx, secret)))
 }
 
 // deleteOperators deletes the Operator objects, in which OLM lists the components of an operator, one for each
