@@ -66,12 +66,17 @@ func (r *reporter) conditionEvents(s *snapshot, o *outcome, a addresses, before,
 		if !conditionChanged(last, condition, other != "", isExpected(reason, a)) {
 			continue
 		}
-		warns := condition.Type == listenersv1alpha1.ListenerAccepted && (condition.Status == metav1.ConditionFalse || other != "")
-		if warns || isFault(reason) || slices.Contains(partialFaults, reason) || reason == a.desired.Reason && a.desired.NeedsAction {
+		notAccepted := condition.Type == listenersv1alpha1.ListenerAccepted && (condition.Status == metav1.ConditionFalse || other != "")
+		if notAccepted || needsAttention(reason, a) {
 			eventType = corev1.EventTypeWarning
 		}
 		r.events.Eventf(s.listener, nil, eventType, reason, "Reconcile", "%s", message.Printable(condition.Message, message.MaxEvent))
 	}
+}
+
+// needsAttention reports whether a reason, of the condition Ready or instead of it, states that something is wrong.
+func needsAttention(reason string, a addresses) bool {
+	return isFault(reason) || slices.Contains(partialFaults, reason) || reason == a.desired.Reason && a.desired.NeedsAction
 }
 
 // conditionChanged reports whether a change of a condition, from an empty one if it is new, needs an event: one of its
