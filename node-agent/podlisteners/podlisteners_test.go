@@ -541,6 +541,7 @@ func TestDamagedVolumeIsRepairedAtTheNextCheckOnly(t *testing.T) {
 	n.write(entries{"a": entry("pvc-1", "192.0.2.2")})
 	for range 3 {
 		n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
+		n.waitUntilSynced() // the file can be read before its agent has completed the volume
 		n.empty("pvc-1")
 		n.waitUntilSynced()
 		if got := n.file("pvc-1")(); got != "" {
