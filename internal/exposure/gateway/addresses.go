@@ -143,6 +143,10 @@ func (b routes) programmedPorts(l *exposure.Listener, r route, parent gatewayv1.
 	}
 }
 
+// reasonNoEndpoints is the reason of ResolvedRefs with which Envoy Gateway says that no Pod is ready. Pods do not start
+// before they have the address of the route.
+const reasonNoEndpoints = "EndpointsNotFound"
+
 // undecided returns why the controller of the Gateway does not serve a route, by the conditions of the route for this
 // parent.
 func undecided(r route, parent gatewayv1.ParentReference) perport.Problem {
@@ -154,6 +158,7 @@ func undecided(r route, parent gatewayv1.ParentReference) perport.Problem {
 	for _, conditionType := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
 		switch c := meta.FindStatusCondition(r.statuses[i].Conditions, string(conditionType)); {
 		case c == nil && conditionType == gatewayv1.RouteConditionResolvedRefs: // which not every controller sets
+		case c != nil && c.Reason == reasonNoEndpoints:
 		case c == nil || c.Status == metav1.ConditionUnknown:
 			return waiting
 		case c.Status == metav1.ConditionFalse:

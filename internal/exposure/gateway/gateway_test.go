@@ -425,6 +425,7 @@ func TestAddressesAreThoseThatGatewaysServe(t *testing.T) {
 		}, nil, waiting, "has not accepted the route yet"},
 		"not allowed":         {tls, withConditions(condition("Accepted", "NotAllowedByListeners")), nil, rejected, "Accepted is false: NotAllowedByListeners: because; an administrator of the Gateway has to allow the namespace"},
 		"no ReferenceGrant":   {tls, withConditions(ok, condition("ResolvedRefs", "RefNotPermitted")), nil, rejected, "ResolvedRefs is false: RefNotPermitted: because; a ReferenceGrant in the namespace"},
+		"no ready Pods yet":   {tls, withConditions(ok, condition("ResolvedRefs", "EndpointsNotFound")), host, "", ""},
 		"accepted by another": {tls, withConditions(ok), host, "", ""},
 		"not programmed": {tls, withGateway(func(g *gatewayv1.Gateway) {
 			g.Status.Conditions = []metav1.Condition{condition("Programmed", "AddressNotAssigned")}
