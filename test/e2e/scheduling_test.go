@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -36,8 +37,8 @@ func TestNoPodStartsOnANodeBeforeItsAgent(t *testing.T) {
 	s.patch(config, func() { config.Spec.NodeAgent.Affinity = notOn(node) })
 	t.Cleanup(func() {
 		s := s.within(t)
+		s.ctx = context.WithoutCancel(s.ctx)
 		s.patch(config, func() { config.Spec.NodeAgent.Affinity = nil })
-		awaitAgent(true)
 	})
 	awaitAgent(false)
 

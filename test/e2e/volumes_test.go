@@ -457,7 +457,7 @@ func TestTheKubeletReadsTheDefaultAddressAsVariables(t *testing.T) {
 	s.create(p)
 	own := s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0]
 	want := net.JoinHostPort(own.Address, strconv.Itoa(int(own.Ports["http"])))
-	got, err := kubectl(s.timeoutContext(), "-n", s.namespace, "exec", "web", "--", "printenv", "ADVERTISED")
+	got, err := kubectl(s.timeoutContext(), "-n", s.namespace, "exec", "web", "--", "sh", "-c", "echo $ADVERTISED")
 	if err != nil || strings.TrimSpace(got) != want {
 		t.Errorf("the variable is %q (%v), want %s", got, err, want)
 	}
