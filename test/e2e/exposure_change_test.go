@@ -217,12 +217,13 @@ func (s *scenario) firstAddress(ctx context.Context, listener string) (listeners
 
 // poll sends one request to an address, through the router if it is a host name. A late answer is not lost.
 func (s *scenario) poll(ctx context.Context, a listenersv1alpha1.IngressAddress) error {
-	by := patientClient
 	if a.AddressType == listenersv1alpha1.AddressTypeHostname {
-		by = openshift.apps.client()
+		by := openshift.apps.client()
 		by.Timeout = patientClient.Timeout
+		_, err := fetch(ctx, by, urlOf(a, "http", "/whoami"))
+		return err
 	}
-	_, err := fetch(ctx, by, urlOf(a, "http", "/whoami"))
+	_, err := requestWith(ctx, patientClient, a, "/whoami")
 	return err
 }
 
