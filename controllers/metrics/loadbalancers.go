@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -164,24 +163,5 @@ func (l *loadBalancers) collect(collected chan<- prometheus.Metric) {
 	}
 	for class, duration := range longest {
 		collected <- prometheus.MustNewConstMetric(longestWait, prometheus.GaugeValue, duration.Seconds(), class)
-	}
-}
-
-// leading are the load balancers that the replica that leads observes, or nil.
-var leading atomic.Pointer[loadBalancers]
-
-// loadBalancerCollector collects the metrics of load balancers, in the leader alone.
-type loadBalancerCollector struct{}
-
-// Describe implements prometheus.Collector.
-func (loadBalancerCollector) Describe(descriptions chan<- *prometheus.Desc) {
-	descriptions <- addressesInUse
-	descriptions <- longestWait
-}
-
-// Collect implements prometheus.Collector.
-func (loadBalancerCollector) Collect(collected chan<- prometheus.Metric) {
-	if l := leading.Load(); l != nil {
-		l.collect(collected)
 	}
 }

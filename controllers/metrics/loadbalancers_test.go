@@ -77,7 +77,7 @@ func (b *balancing) service(name string, addresses ...string) *corev1.Service {
 
 // Describe implements prometheus.Collector.
 func (b *balancing) Describe(descriptions chan<- *prometheus.Desc) {
-	loadBalancerCollector{}.Describe(descriptions)
+	leaderCollector{}.Describe(descriptions)
 }
 
 // Collect implements prometheus.Collector.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -58,7 +59,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(listeners, lostVolumes, outdatedPods, conditions, loadBalancerCollector{}, unusedCollector{})
+	metrics.Registry.MustRegister(listeners, lostVolumes, outdatedPods, conditions, leaderCollector{})
 }
 
 // SetupWithManager adds the metrics to the manager, which runs them while it leads: each object is counted once.
@@ -80,11 +81,10 @@ func export(ctx context.Context, objects cache.Cache) error {
 		defer gauge.Reset()
 	}
 	balancers := newLoadBalancers(objects, clock.RealClock{})
-	leading.Store(balancers)
-	defer leading.CompareAndSwap(balancers, nil)
 	idle := newUnusedListeners(objects, clock.RealClock{})
-	leadingUnused.Store(idle)
-	defer leadingUnused.CompareAndSwap(idle, nil)
+	computed := &[]computed{balancers, idle}
+	leading.Store(computed)
+	defer leading.CompareAndSwap(computed, nil)
 	for _, s := range []struct {
 		object  client.Object
 		handler toolscache.ResourceEventHandler
@@ -109,6 +109,33 @@ func export(ctx context.Context, objects cache.Cache) error {
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// computed are metrics that are computed at each scrape, from what event handlers have seen.
+type computed interface {
+	collect(collected chan<- prometheus.Metric)
+}
+
+// leading are those of the replica that leads, or nil.
+var leading atomic.Pointer[[]computed]
+
+// leaderCollector collects them.
+type leaderCollector struct{}
+
+// Describe implements prometheus.Collector.
+func (leaderCollector) Describe(descriptions chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{addressesInUse, longestWait, unusedCount} {
+		descriptions <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (leaderCollector) Collect(collected chan<- prometheus.Metric) {
+	if all := leading.Load(); all != nil {
+		for _, c := range *all {
+			c.collect(collected)
+		}
+	}
 }
 
 // count returns a handler that counts objects by the values of labels. An object counts once for each of its sets of

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -78,21 +77,5 @@ func (u *unusedListeners) collect(collected chan<- prometheus.Metric) {
 	}
 	for s, n := range counts {
 		collected <- prometheus.MustNewConstMetric(unusedCount, prometheus.GaugeValue, float64(n), s.class, s.holds, strconv.Itoa(s.days))
-	}
-}
-
-// leadingUnused are those that the replica that leads observes, or nil.
-var leadingUnused atomic.Pointer[unusedListeners]
-
-// unusedCollector collects the metric of unused Listeners, in the leader alone.
-type unusedCollector struct{}
-
-// Describe implements prometheus.Collector.
-func (unusedCollector) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- unusedCount }
-
-// Collect implements prometheus.Collector.
-func (unusedCollector) Collect(collected chan<- prometheus.Metric) {
-	if u := leadingUnused.Load(); u != nil {
-		u.collect(collected)
 	}
 }

@@ -19,7 +19,7 @@ import (
 type unusedOnly struct{ *unusedListeners }
 
 func (unusedOnly) Describe(descriptions chan<- *prometheus.Desc) {
-	unusedCollector{}.Describe(descriptions)
+	leaderCollector{}.Describe(descriptions)
 }
 func (u unusedOnly) Collect(collected chan<- prometheus.Metric) { u.collect(collected) }
 
