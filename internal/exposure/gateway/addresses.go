@@ -157,8 +157,7 @@ func undecided(r route, parent gatewayv1.ParentReference) perport.Problem {
 	}
 	for _, conditionType := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
 		switch c := meta.FindStatusCondition(r.statuses[i].Conditions, string(conditionType)); {
-		case c == nil && conditionType == gatewayv1.RouteConditionResolvedRefs: // which not every controller sets
-		case c != nil && c.Reason == reasonNoEndpoints:
+		case conditionType == gatewayv1.RouteConditionResolvedRefs && (c == nil || c.Reason == reasonNoEndpoints): // not every controller sets it
 		case c == nil || c.Status == metav1.ConditionUnknown:
 			return waiting
 		case c.Status == metav1.ConditionFalse:
