@@ -204,6 +204,8 @@ func (o *bindingOptions) choose(b *bound) (name string, candidates []listenersv1
 	}
 	all := slices.Sorted(maps.Keys(ports))
 	switch {
+	case len(all) == 0:
+		return "", nil, errors.New(b.what + " has no port at its addresses; find out why: " + b.why)
 	case o.port == "" && len(all) != 1:
 		return "", nil, fmt.Errorf("%s has the ports %s; set --port to one of them", b.what, strings.Join(all, ", "))
 	case o.port != "" && !ports[o.port]:

@@ -120,19 +120,23 @@ func Try(ctx context.Context, x *check.Examination, o client.Object, how Options
 	dialled, causes := make([]check.Finding, len(endpoints)), make([]cause, len(endpoints))
 	dial := func(i int) { dialled[i], causes[i] = endpoints[i].dial(ctx, how) }
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxConnections, len(endpoints), dial) // dial ends with ctx
-	remedies := map[*listenersv1alpha1.Listener]string{}
+	type fault struct {
+		listener *listenersv1alpha1.Listener
+		cause    cause
+	}
+	remedies := map[fault]string{}
 	for i := range dialled {
 		e := &endpoints[i]
 		if causes[i] == other || e.target != "" { // what is in front of the cluster has to respond
 			continue
 		}
-		remedy, known := remedies[e.listener]
+		remedy, known := remedies[fault{e.listener, causes[i]}]
 		if !known && causes[i] == unresolved {
 			remedy = remedyForName(ctx, x, e.object, e.listener)
 		} else if !known {
 			remedy = remedyForSilence(ctx, x, e.object, e.listener)
 		}
-		remedies[e.listener] = remedy
+		remedies[fault{e.listener, causes[i]}] = remedy
 		dialled[i].Remedy = cmp.Or(remedy, dialled[i].Remedy)
 	}
 	x.Findings = append(x.Findings, dialled...)

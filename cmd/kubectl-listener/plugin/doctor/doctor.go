@@ -18,7 +18,7 @@ import (
 
 // NewCommand returns the command.
 func NewCommand(e *command.Environment) *cobra.Command {
-	unusedDays := UnusedDays
+	unusedDays := uint16(UnusedDays)
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine the installation of the listener operator",
@@ -58,7 +58,7 @@ kubectl listener gather wrote, as it was then; what was not gathered is marked w
 	}
 	e.AddOutputFlag(cmd)
 	e.AddFromFlag(cmd)
-	cmd.Flags().IntVar(&unusedDays, "unused-days", unusedDays, "after how many days without a Pod a load balancer, node port or port of a Gateway is reported as unused")
+	cmd.Flags().Uint16Var(&unusedDays, "unused-days", unusedDays, "After how many days without a Pod a load balancer, node port or port of a Gateway is reported as unused.")
 	return cmd
 }
 
@@ -67,7 +67,7 @@ kubectl listener gather wrote, as it was then; what was not gathered is marked w
 const allClear = "The installation is in order, and the Listeners have their addresses. Whether Pods respond there: kubectl listener why POD, or connect POD"
 
 // Examine examines an installation. Addresses that no Pod has mounted for so many days are reported as unused.
-func Examine(ctx context.Context, x *check.Examination, unusedDays int) {
+func Examine(ctx context.Context, x *check.Examination, unusedDays uint16) {
 	(&doctor{Examination: x, unusedDays: unusedDays}).examine(ctx)
 }
 
@@ -84,7 +84,7 @@ func Write(out io.Writer, r *check.Report) {
 // doctor examines an installation. The fields are what was found of it.
 type doctor struct {
 	*check.Examination
-	unusedDays int
+	unusedDays uint16
 	// namespace is the operator's, or empty if it was not found.
 	namespace string
 	// stopped reports whether the operator does not run, so that no status is up to date.

@@ -48,7 +48,7 @@ func (d *doctor) unused(context.Context) {
 		if t := released[key]; !t.IsZero() && t.Before(since) { // by Kubernetes, which knew it before the operator did
 			since = t
 		}
-		if d.Now().Sub(since) >= time.Duration(d.unusedDays)*24*time.Hour {
+		if !since.AddDate(0, 0, int(d.unusedDays)).After(d.Now()) {
 			byClass[l.Class()] = append(byClass[l.Class()], unusedListener{key, since})
 		}
 	}
@@ -59,7 +59,7 @@ func (d *doctor) unused(context.Context) {
 		switch all := byClass[class.Name]; {
 		case holds == "":
 		case len(all) == 0:
-			findings = append(findings, f.OK("no Listener holds a %s in vain", holds))
+			findings = append(findings, f.OK("no Listener holds an unused %s", holds))
 		default:
 			findings = append(findings, f.Warning("", fmt.Sprintf("%d Listeners hold a %s, and no Pod has mounted them for %d days: %s; if nobody needs them, delete their "+
 				"claims, or the Listeners that have none", len(all), holds, d.unusedDays, describeUnused(all))))

@@ -56,7 +56,7 @@ func TestAddressesThatNoPodHasMountedAreNamed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		listeners []listenersv1alpha1.Listener
 		claims    []corev1.PersistentVolumeClaim
-		days      int
+		days      uint16
 		want      []string // parts of the warning; none if there is none
 		wantNot   string
 	}{
