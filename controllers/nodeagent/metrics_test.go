@@ -9,6 +9,8 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -166,6 +168,51 @@ func TestARepairIsCountedOnceAlthoughTheCacheIsOutdated(t *testing.T) {
 	mustReconcile(t, r)
 	mustReconcile(t, r)
 	if diff := cmp.Diff(map[string]float64{"StorageClass " + names.Driver: 1}, since(t, before)); diff != "" {
+		t.Errorf("repairs (-want +got):\n%s", diff)
+	}
+}
+
+// changedBeforeApply changes the CSIDriver directly before the first Apply of it.
+type changedBeforeApply struct {
+	client.Client
+	change func()
+}
+
+// Apply implements client.Writer.
+func (c *changedBeforeApply) Apply(ctx context.Context, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	if driver, ok := o.(interface{ GetKind() string }); ok && driver.GetKind() == "CSIDriver" && c.change != nil {
+		change := c.change
+		c.change = nil
+		change()
+	}
+	return c.Client.Apply(ctx, o, options...)
+}
+
+// TestAChangeDuringARepairIsCounted: Apply restores fields as well, but does not know whether it changed one. The
+// second reconciliation writes the CSIDriver, because only an existing one tells which fields the API server has.
+func TestAChangeDuringARepairIsCounted(t *testing.T) {
+	c, namespace := fresh(t)
+	config := createConfig(t, c)
+	changing := &changedBeforeApply{Client: c}
+	r := reconciler(changing, namespace)
+	if _, err := r.Reconcile(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	driver := &storagev1.CSIDriver{ObjectMeta: objectMeta(names.Driver)}
+	changing.change = func() {
+		if err := c.Patch(t.Context(), driver, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"podInfoOnMount":false}}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := repairs(t)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(config), config); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Reconcile(t.Context(), config); !apierrors.IsConflict(err) || changing.change != nil {
+		t.Fatalf("a reconciliation during which the CSIDriver is changed: %v", err)
+	}
+	mustReconcile(t, r)
+	if diff := cmp.Diff(map[string]float64{"CSIDriver " + names.Driver: 1}, since(t, before)); diff != "" {
 		t.Errorf("repairs (-want +got):\n%s", diff)
 	}
 }

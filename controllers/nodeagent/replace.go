@@ -72,6 +72,7 @@ func (r *Reconciler) repair(ctx context.Context, config *operatorv1alpha1.Listen
 	if err := r.remember(c, after, wanted); err != nil {
 		return err
 	}
+	desired.SetResourceVersion(after.GetResourceVersion()) // what others write from now on is another repair
 	if fields := changedFields("", contentOf(before), contentOf(after)); len(fields) > 0 {
 		r.reportDrift(ctx, config, c, fields, managersOfLostFields(before, after), again)
 	}
