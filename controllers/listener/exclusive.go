@@ -3,6 +3,7 @@ package listener
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -110,7 +111,7 @@ func (x *exclusive) restore(key exclusiveObject) bool {
 }
 
 // others returns the objects of a backend's kinds that are not those of this backend and Listener, including what the
-// cache does not show.
+// cache does not show, and the other Listeners that publish addresses, which must not be changed.
 func (x *exclusive) others(ctx context.Context, backend *exposure.Backend, listener *listenersv1alpha1.Listener) (others exposure.Others, _ error) {
 	for _, kind := range backend.Generates {
 		for _, object := range x.all(ctx, kind) {
@@ -133,6 +134,15 @@ func (x *exclusive) others(ctx context.Context, backend *exposure.Backend, liste
 			return others, err
 		}
 		others.Namespaces[name] = ptr.Deref(namespace, metav1.PartialObjectMetadata{}).Labels
+	}
+	var all listenersv1alpha1.ListenerList
+	if err := x.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return others, fmt.Errorf("listing Listeners: %w", err)
+	}
+	for i := range all.Items {
+		if other := &all.Items[i]; other.UID != listener.UID && len(other.Status.TargetAddresses()) > 0 {
+			others.Listeners = append(others.Listeners, other)
+		}
 	}
 	return others, nil
 }

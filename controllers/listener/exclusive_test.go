@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -76,6 +77,48 @@ func TestRoutesAreReservedBeforeTheyAreWritten(t *testing.T) {
 			}
 			if err := reconcile(second); err != nil || reason() != want {
 				t.Errorf("error %v; the second Listener is %s, want %s", err, reason(), want)
+			}
+		})
+	}
+}
+
+// TestAListenerKeepsThePortsThatItPublishes: another client deleted its objects while the operator did not run, and a
+// Listener that waits for one of the ports is reconciled first.
+func TestAListenerKeepsThePortsThatItPublishes(t *testing.T) {
+	for _, tc := range []struct{ portRange, refused string }{
+		{"", listenersv1alpha1.ReasonNoGatewayListener},
+		{"9001-9001", listenersv1alpha1.ReasonGatewayPortsExhausted},
+	} {
+		t.Run("range "+tc.portRange, func(t *testing.T) {
+			gateway := newGateway(gatewayv1.TCPProtocolType)
+			gateway.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{From: ptr.To(gatewayv1.NamespacesFromAll)}}
+			s := newState(listenersv1alpha1.ServiceTypeClusterIP).with(gateway)
+			s.class.Spec.Gateway = &listenersv1alpha1.GatewayExposure{
+				Kind: listenersv1alpha1.GatewayRouteKindTCP, ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}}, PortRange: tc.portRange,
+			}
+			waiting := s.listener.DeepCopy()
+			waiting.Name, waiting.UID = "waiting", "waiting-uid"
+			port := map[string]int32{"": 9000, "9001-9001": 9001}[tc.portRange]
+			s.listener.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", Ports: map[string]int32{"http": port}}}}
+			c := fakeclient.NewWithBackends(t, s.backends, interceptor.Funcs{}, s.with(waiting).objects()...)
+			r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
+			for _, step := range []struct {
+				listener *listenersv1alpha1.Listener
+				reason   string
+			}{{waiting, tc.refused}, {s.listener, listenersv1alpha1.ReasonAccepted}, {waiting, tc.refused}} {
+				l := step.listener
+				if err := c.Get(t.Context(), client.ObjectKeyFromObject(l), l); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := r.Reconcile(t.Context(), l); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.Get(t.Context(), client.ObjectKeyFromObject(l), l); err != nil {
+					t.Fatal(err)
+				}
+				if got := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerAccepted); got.Reason != step.reason {
+					t.Errorf("Listener %s is %s, want %s: %s", l.Name, got.Reason, step.reason, got.Message)
+				}
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package listener
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -96,11 +97,16 @@ func (r *Reconciler) referenceToListeners(kind schema.GroupVersionKind) handler.
 }
 
 // listenerToListeners handles changes of Listeners: it requests those that wait for a host of a Listener when that is
-// changed, and those that wait for anything of it when it is deleted.
+// changed, those that wait for an exclusive object when it publishes other addresses, and those that wait for anything
+// of it when it is deleted.
 func (r *Reconciler) listenerToListeners() handler.EventHandler {
 	return handler.Funcs{
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 			add(q, r.hosts.waiting.requests(r.hosts.heldBy(client.ObjectKeyFromObject(e.ObjectNew))...))
+			before, after := e.ObjectOld.(*listenersv1alpha1.Listener), e.ObjectNew.(*listenersv1alpha1.Listener)
+			if !reflect.DeepEqual(before.Status.TargetAddresses(), after.Status.TargetAddresses()) {
+				add(q, r.objects.exclusive.waiting.all())
+			}
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 			add(q, r.hosts.waiting.requests(r.hosts.heldBy(client.ObjectKeyFromObject(e.Object))...))

@@ -140,6 +140,8 @@ type Others struct {
 	Objects []Object
 	// Namespaces are the labels of their namespaces, by name.
 	Namespaces map[string]map[string]string
+	// Listeners are the other Listeners that publish addresses. Another client may have deleted their objects.
+	Listeners []*listenersv1alpha1.Listener
 }
 
 // Placement is where the Pods of a Listener are.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -64,6 +66,7 @@ func (b routes) candidates(l *exposure.Listener, others exposure.Others) []candi
 		if gateway == nil {
 			continue
 		}
+		published := publishedBy(others, gateway)
 		for i := range gateway.Spec.Listeners {
 			listener := &gateway.Spec.Listeners[i]
 			c := candidate{section: section{name, string(listener.Name)}, port: int32(listener.Port)}
@@ -77,11 +80,42 @@ func (b routes) candidates(l *exposure.Listener, others exposure.Others) []candi
 				c.problem = fmt.Sprintf("its allowedRoutes do not allow namespace %s", l.Namespace)
 			case other != nil:
 				c.problem = fmt.Sprintf("%s %s/%s has it", b.Kind, other.GetNamespace(), other.GetName())
+			default:
+				if other := published[endpoint{corev1.Protocol(b.protocols[0]), c.port}]; other != nil {
+					c.problem = fmt.Sprintf("Listener %s/%s publishes its port", other.Namespace, other.Name)
+				}
 			}
 			candidates = append(candidates, c)
 		}
 	}
 	return candidates
+}
+
+// endpoint is a port of a Gateway.
+type endpoint struct {
+	protocol corev1.Protocol
+	port     int32
+}
+
+// publishedBy returns the ports of a Gateway that other Listeners publish. Each keeps them although its objects were
+// deleted while the operator did not run.
+func publishedBy(others exposure.Others, gateway *gatewayv1.Gateway) map[endpoint]*listenersv1alpha1.Listener {
+	addresses := sets.New[string]()
+	for _, a := range gatewayAddresses(gateway) {
+		addresses.Insert(a.Address)
+	}
+	published := map[endpoint]*listenersv1alpha1.Listener{}
+	for _, other := range others.Listeners {
+		for _, a := range other.Status.TargetAddresses() {
+			if !addresses.Has(a.Address) {
+				continue
+			}
+			for name, port := range a.Ports {
+				published[endpoint{other.PortProtocol(name), port}] = other
+			}
+		}
+	}
+	return published
 }
 
 // holder returns another route with a listener of a Gateway as its parent, which allows it, or nil. If own is given, it

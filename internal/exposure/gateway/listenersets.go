@@ -139,12 +139,16 @@ func (b routes) gatewaysOf(l *exposure.Listener, own *gatewayv1.ListenerSet) []g
 	return slices.SortedStableFunc(slices.Values(gateways), func(a, b gatewayName) int { return rank(a) - rank(b) })
 }
 
-// usedBy returns the ports of a Gateway, which may be nil, that its own listeners have, or the ListenerSets of others.
-// Of these, only the older ones take precedence over the Listener's own ListenerSet, which may be nil.
+// usedBy returns the ports of a Gateway, which may be nil, that its own listeners have, or the ListenerSets of others,
+// or that others publish. Of the ListenerSets, only the older ones take precedence over the Listener's own one, which
+// may be nil.
 func usedBy(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others, own *gatewayv1.ListenerSet) map[int32]bool {
 	used := map[int32]bool{}
 	if gateway == nil {
 		return used
+	}
+	if own != nil && gatewayOfSet(own) != name {
+		own = nil
 	}
 	for i := range gateway.Spec.Listeners {
 		used[int32(gateway.Spec.Listeners[i].Port)] = true
@@ -152,11 +156,16 @@ func usedBy(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others
 	for _, other := range others.Objects {
 		set, ok := other.(*gatewayv1.ListenerSet)
 		if !ok || gatewayOfSet(set) != name || !allowsListenerSets(gateway, set.Namespace, others.Namespaces[set.Namespace]) ||
-			own != nil && gatewayOfSet(own) == name && !older(set, own) {
+			own != nil && !older(set, own) {
 			continue
 		}
 		for i := range set.Spec.Listeners {
 			used[int32(set.Spec.Listeners[i].Port)] = true
+		}
+	}
+	for published := range publishedBy(others, gateway) {
+		if !hasPort(own, published.port) {
+			used[published.port] = true
 		}
 	}
 	return used
@@ -199,7 +208,7 @@ func allocateNumbers(l *exposure.Listener, own *gatewayv1.ListenerSet, ports []s
 // ListenerSet in any case.
 func kept(l *exposure.Listener, own *gatewayv1.ListenerSet, port string, from utilnet.PortRange) []int32 {
 	var published, has []int32
-	for _, a := range ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{}).IngressAddresses {
+	for _, a := range l.Status.TargetAddresses() {
 		published = append(published, a.Ports[port])
 	}
 	if entry := entryOf(own, port); entry != nil {
@@ -210,6 +219,11 @@ func kept(l *exposure.Listener, own *gatewayv1.ListenerSet, port string, from ut
 	}
 	inRange := slices.DeleteFunc(published, func(number int32) bool { return !from.Contains(int(number)) })
 	return append(inRange, has...)
+}
+
+// hasPort reports whether a ListenerSet, which may be nil, has a listener at a port.
+func hasPort(set *gatewayv1.ListenerSet, port int32) bool {
+	return set != nil && slices.ContainsFunc(set.Spec.Listeners, func(e gatewayv1.ListenerEntry) bool { return int32(e.Port) == port })
 }
 
 // entryOf returns a listener of a ListenerSet, which may be nil, or nil.

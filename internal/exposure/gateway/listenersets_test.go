@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
@@ -86,6 +87,22 @@ func TestPortsOfAGatewayAreAllocated(t *testing.T) {
 		"first ones, but not that of the Gateway": {nil, map[string]string{"admin": "edge:9000", "http": "edge:9002"}},
 		"not those of other ListenerSets, whatever their protocol": {[]func(*input){only, func(l *input) {
 			l.Others = []exposure.Object{listenerSet("other", "a-udp", 1, ports{"x": 9000}), listenerSet("other", "b", 1, ports{"y": 9002})}
+		}}, map[string]string{"http": "edge:9003"}},
+		"not those that other Listeners publish": {[]func(*input){only, func(l *input) {
+			l.OtherListeners = []*listenersv1alpha1.Listener{publishing("192.0.2.1", corev1.ProtocolUDP, 9000)}
+		}}, map[string]string{"http": "edge:9002"}},
+		"those that other Listeners publish at another address": {[]func(*input){only, func(l *input) {
+			l.OtherListeners = []*listenersv1alpha1.Listener{publishing("192.0.2.9", corev1.ProtocolTCP, 9000)}
+		}}, map[string]string{"http": "edge:9000"}},
+		"those that the ListenerSet has, also if other Listeners publish them": {[]func(*input){only, func(l *input) {
+			l.Objects = []exposure.Object{listenerSet("shop", own, 1, ports{"http": 9002})}
+			l.OtherListeners = []*listenersv1alpha1.Listener{publishing("192.0.2.1", corev1.ProtocolTCP, 9002)}
+		}}, map[string]string{"http": "edge:9002"}},
+		"those behind an advertised address, if there is no ListenerSet": {[]func(*input){only, func(l *input) {
+			l.Status = &listenersv1alpha1.ListenerStatus{
+				IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "proxy.example.com", Ports: map[string]int32{"http": 443}}},
+				Targets:          []listenersv1alpha1.Target{{Address: "192.0.2.1", Ports: map[string]int32{"http": 9003}}},
+			}
 		}}, map[string]string{"http": "edge:9003"}},
 		"those of ListenerSets of another Gateway": {[]func(*input){only, func(l *input) {
 			other := listenerSet("infra", "a", 1, ports{"x": 9000})
