@@ -109,17 +109,7 @@ func TestConnectSaysWhenANameOfPodsExists(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			if tc.headless {
-				uid := w.service.UID
-				if err := w.Delete(t.Context(), w.service); err != nil {
-					t.Fatal(err)
-				}
-				w.service.ObjectMeta = metav1.ObjectMeta{Namespace: w.namespace, Name: w.service.Name, OwnerReferences: w.service.OwnerReferences}
-				w.service.Spec = corev1.ServiceSpec{
-					ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: tc.notReady, Ports: []corev1.ServicePort{{Name: "http", Port: 80}},
-				}
-				if w.create(t, w.service); w.service.UID == uid {
-					t.Fatal("the Service is the same")
-				}
+				w.makeHeadless(t, tc.notReady)
 			}
 			w.publish(t, listenersv1alpha1.IngressAddress{Address: "web.invalid", AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80}})
 			out, err := run(t, apiserver.Config(t), "connect", "web-0", "-n", w.namespace, "-o", "json", "--timeout", "10s")
@@ -133,6 +123,42 @@ func TestConnectSaysWhenANameOfPodsExists(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// makeHeadless replaces the Service by a headless one.
+func (w *world) makeHeadless(t *testing.T, publishNotReady bool) {
+	t.Helper()
+	uid := w.service.UID
+	if err := w.Delete(t.Context(), w.service); err != nil {
+		t.Fatal(err)
+	}
+	w.service.ObjectMeta = metav1.ObjectMeta{Namespace: w.namespace, Name: w.service.Name, OwnerReferences: w.service.OwnerReferences}
+	w.service.Spec = corev1.ServiceSpec{
+		ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: publishNotReady, Ports: []corev1.ServicePort{{Name: "http", Port: 80}},
+	}
+	if w.create(t, w.service); w.service.UID == uid {
+		t.Fatal("the Service is the same")
+	}
+}
+
+// TestConnectGivesEachCauseItsRemedy: one address of a Listener does not respond, and the name of another is unknown.
+func TestConnectGivesEachCauseItsRemedy(t *testing.T) {
+	w := newWorld(t)
+	w.makeHeadless(t, false)
+	w.publish(t,
+		listenersv1alpha1.IngressAddress{Address: "224.0.0.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 80}},
+		listenersv1alpha1.IngressAddress{Address: "web.invalid", AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80}},
+	)
+	out, err := run(t, apiserver.Config(t), "connect", "web-0", "-n", w.namespace, "-o", "json", "--timeout", "10s")
+	got := map[string]string{}
+	for _, f := range decode(t, out, err).Findings {
+		got[f.Name] = f.Remedy
+	}
+	for address, want := range map[string]string{"224.0.0.1:80": "docs/choosing-a-class.md", "web.invalid:80": "exists only while a Pod that is ready mounts Listener "} {
+		if !strings.Contains(got[address], want) {
+			t.Errorf("the remedy for %s is %q, want %q", address, got[address], want)
+		}
 	}
 }
 
