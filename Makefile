@@ -161,13 +161,26 @@ test-apiserver: chromium ## Run the tests of test-unit, and those that need an A
 		$(MAKE) test-unit
 
 .PHONY: test-e2e
-test-e2e: ## Run the tests of the test cluster, and the end-to-end tests of the operator on one.
-	@# As a prerequisite it would make this target, which takes longest, the last one that make test-all starts.
-	@$(MAKE) --no-print-directory cc
+test-e2e: test-scenarios test-faulty-scenarios ## Run the tests of the test cluster, and the end-to-end tests of the operator on two: make -j2 test-e2e
+
+# These scenarios run on a cluster of their own, at the same time as the others: most stop nodes or parts of the cluster,
+# so that they run one after the other, and wait more than they compute. No permission is used by them alone.
+FAULTY_SCENARIOS := FaultsUnderLoad|TheSamplesRun|FromOneKindOfRoutes|LostNode|ANodeRestarts|TheKubeletRestarts|AfterItsRestart|$\
+	OperatorIsDown|AKilledOperator
+E2E = MAKEFLAGS= go -C test test -vet=off -tags e2e -count 1 -parallel 6 -timeout 40m -v
+
+.PHONY: test-scenarios
+test-scenarios:
 	@# Scenarios build what is missing, but have little time.
 	go -C test run ./cmd/cluster build-tools metallb traefik external-dns
+	$(E2E) -skip '$(FAULTY_SCENARIOS)' ./e2e
+
+.PHONY: test-faulty-scenarios
+test-faulty-scenarios:
+	@# As a prerequisite it would let make test-all start other targets before this one.
+	@$(MAKE) --no-print-directory cc
 	MAKEFLAGS= go -C test test $(RACE) -vet=off -tags e2e -p 1 ./cluster/... ./router/...
-	MAKEFLAGS= go -C test test -vet=off -tags e2e -count 1 -parallel 6 -timeout 40m -v ./e2e
+	CLUSTER=$(or $(CLUSTER),e2e)-faulty $(E2E) -run '$(FAULTY_SCENARIOS)' ./e2e
 
 .PHONY: test-products
 test-products: ## Run the products of docs/recipes unmodified, and use each replica from outside of the cluster while replicas come and go.
