@@ -165,7 +165,7 @@ test-e2e: test-scenarios test-faulty-scenarios ## Run the tests of the test clus
 
 # These scenarios run on a cluster of their own, at the same time as the others: most stop nodes or parts of the cluster,
 # so that they run one after the other, and wait more than they compute. No permission is used by them alone.
-FAULTY_SCENARIOS := FaultsUnderLoad|TheSamplesRun|FromOneKindOfRoutes|LostNode|ANodeRestarts|TheKubeletRestarts|AfterItsRestart|$\
+FAULTY_SCENARIOS := FaultsUnderLoad|TheSamplesRun|LostNode|ANodeRestarts|TheKubeletRestarts|AfterItsRestart|$\
 	OperatorIsDown|AKilledOperator
 E2E = MAKEFLAGS= go -C test test -vet=off -tags e2e -count 1 -parallel 6 -timeout 40m -v
 
