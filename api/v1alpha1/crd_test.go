@@ -86,6 +86,8 @@ var contract = map[string]struct {
 			".spec.nodePorts":                                 {Type: "object", Ours: true},
 			".spec.nodePorts.maxPortsPerNamespace":            {Type: "integer", Ours: true},
 			".spec.nodePorts.range":                           {Type: "string", Ours: true},
+			".spec.clusterIPs":                                {Type: "object", Required: `["cidrs"]`, Ours: true},
+			".spec.clusterIPs.cidrs":                          {Type: "array", Items: "string", ListType: "set", Ours: true},
 			".spec.nodePorts.target":                          {Type: "string", Enum: `["Same"]`, Ours: true},
 			".spec.onAddressChange":                           {Type: "string", Enum: `["Rewrite","Restart"]`, Ours: true},
 			".spec.certificates":                              {Type: "object", Required: `["issuerRef"]`, Ours: true},

@@ -55,6 +55,7 @@ const (
 
 	ReasonListenerSetNotAllowed = "ListenerSetNotAllowed"
 	ReasonGatewayPortsExhausted = "GatewayPortsExhausted"
+	ReasonClusterIPsExhausted   = "ClusterIPsExhausted"
 	ReasonForeignListenerSet    = "ForeignListenerSet"
 	ReasonListenerSetRejected   = "ListenerSetRejected"
 

@@ -213,6 +213,10 @@ type LoadBalancerSharing struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.ipFamilies) || size(self.ipFamilies) < 2 || has(self.ipFamilyPolicy) && self.ipFamilyPolicy != 'SingleStack'",message="two ipFamilies need ipFamilyPolicy PreferDualStack or RequireDualStack"
 // +kubebuilder:validation:XValidation:rule="!has(self.ports) || !has(self.route) || !has(self.route.ports)",message="ports and route.ports both list the ports that are exposed: remove route.ports"
 // +kubebuilder:validation:XValidation:rule="!has(self.ports) || !has(self.ingress) || !has(self.ingress.ports)",message="ports and ingress.ports both list the ports that are exposed: remove ingress.ports"
+// +kubebuilder:validation:XValidation:rule="!has(self.clusterIPs) || self.serviceType == 'ClusterIP' && !(has(self.route) || has(self.ingress) || has(self.gateway) || has(self.hostPort) || has(self.pod))",message="clusterIPs needs serviceType ClusterIP, without route, ingress, gateway, hostPort and pod: clients connect to the cluster IPs themselves"
+// +kubebuilder:validation:XValidation:rule="!has(self.clusterIPs) || has(self.preferredAddressType) && self.preferredAddressType == 'IP'",message="clusterIPs needs preferredAddressType IP: otherwise the name of the Service is published, which only clients in the cluster can resolve"
+// +kubebuilder:validation:XValidation:rule="!has(self.clusterIPs) || !has(self.ipFamilies) || self.ipFamilies.all(f, self.clusterIPs.cidrs.exists(c, c.contains(':') == (f == 'IPv6')))",message="clusterIPs.cidrs needs a range of each of ipFamilies"
+// +kubebuilder:validation:XValidation:rule="!has(self.clusterIPs) || !has(self.ipFamilyPolicy) || self.ipFamilyPolicy == 'SingleStack' || self.clusterIPs.cidrs.exists(c, c.contains(':')) && self.clusterIPs.cidrs.exists(c, !c.contains(':'))",message="with two IP families, clusterIPs.cidrs needs a range of each"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || self.serviceType == 'NodePort'",message="nodePorts needs serviceType NodePort: other Services are not reached at node ports"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || has(self.nodePorts.range) || has(self.nodePorts.target)",message="nodePorts has no effect without range or target: set one of them, or remove nodePorts"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostname) || self.serviceType != 'NodePort'",message="hostname needs serviceType LoadBalancer or ClusterIP: the address of a Pod behind node ports is that of its node"
@@ -300,6 +304,13 @@ type ListenerClassSpec struct {
 	// serviceType NodePort. If absent, Kubernetes allocates them, and they lead to the ports of the Listener.
 	// +optional
 	NodePorts *NodePorts `json:"nodePorts,omitempty"`
+
+	// clusterIPs states which cluster IPs the Services get, so that the network outside has to route only these.
+	// Requires serviceType ClusterIP and preferredAddressType IP, without route, ingress, gateway, hostPort and pod. A
+	// Listener whose Service has another cluster IP is not accepted, and keeps it until you delete the Service. A
+	// cluster IP that overrides set takes precedence. If absent, Kubernetes allocates the cluster IPs.
+	// +optional
+	ClusterIPs *ClusterIPs `json:"clusterIPs,omitempty"`
 
 	// nodeAddresses selects which of the addresses of a node are published. Requires serviceType NodePort, or hostPort.
 	// If absent, preferredAddressType decides.

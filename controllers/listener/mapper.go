@@ -113,8 +113,14 @@ func (r *Reconciler) listenerToListeners() handler.EventHandler {
 			r.hosts.forget(client.ObjectKeyFromObject(e.Object))
 			r.advertised.forget(e.Object.(*listenersv1alpha1.Listener))
 			add(q, r.objects.exclusive.waiting.all())
+			add(q, r.services.clusterIPs.all())
 		},
 	}
+}
+
+// deletedServiceToListeners requests those that wait for a cluster IP when a Service is deleted.
+func (r *Reconciler) deletedServiceToListeners() handler.EventHandler {
+	return handler.Funcs{DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { add(q, r.services.clusterIPs.all()) }}
 }
 
 // volumeToListeners maps a PersistentVolume to the Listener that its labels name.

@@ -31,7 +31,8 @@ type plan struct {
 	sharedPorts map[string]int32
 	// refusal is why there can be no Service, or nil.
 	refusal *exposure.Refusal
-	// fixed states that the refusal is for a Service that can neither become headless nor stop being so.
+	// fixed states that the refusal is for a Service that can neither become headless, nor stop being so, nor get
+	// another cluster IP.
 	fixed bool
 	// objects are the objects of the backend, unless objectsRefusal is why there can be none.
 	objects        []exposure.Desired
@@ -89,11 +90,18 @@ func unusable(s *snapshot) *exposure.Refusal {
 	}
 }
 
-// unchangeable returns the refusal of a Service that would have to become headless, or stop being so, or nil:
-// Kubernetes refuses the former, and ignores the latter. The operator deletes no Service, which others may use.
+// unchangeable returns the refusal of a Service that would have to become headless, or stop being so, or get another
+// cluster IP, or nil: Kubernetes refuses or ignores that. The operator deletes no Service, which others may use.
 func unchangeable(s *snapshot, desired *corev1ac.ServiceApplyConfiguration) *exposure.Refusal {
 	if s.service == nil || s.serviceTerminating() || s.service.Spec.ClusterIP == "" || *desired.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
+	}
+	if exposure.RequestsClusterIPs(s.class, desired) {
+		if others := exposure.OtherClusterIPs(s.class.ClusterIPRanges(), s.service); len(others) > 0 {
+			return exposure.Refuse(listenersv1alpha1.ReasonServiceRejected, "Service %s has the cluster IP %s, which no Service can change, and which is not in spec.clusterIPs.cidrs of "+
+				"ListenerClass %s; delete the Service, and the operator creates it as the class says, or name another class. Until then, the Service stays as it is",
+				s.key(), strings.Join(others, ", "), s.class.Name)
+		}
 	}
 	headless := exposure.IsHeadless(s.service)
 	if headless == (ptr.Deref(desired.Spec.ClusterIP, "") == corev1.ClusterIPNone) {

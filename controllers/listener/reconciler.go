@@ -91,7 +91,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 	r.reader = &reader{client: r.Client, backends: r.Backends, kinds: r.kinds, sharedPorts: r.ports, clusterDomain: r.ClusterDomain}
 	r.hosts, r.advertised = newHosts(r.reader), newAdvertised(r.Client)
 	applier := apply.New(r.Client, names.FieldManagerService)
-	r.services = &serviceWriter{client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, releasing: newPeriods(c)}
+	r.services = &serviceWriter{client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, releasing: newPeriods(c), clusterIPs: newWaitlist()}
 	r.policies = &policyWriter{applier}
 	r.objects = &objectWriter{applier: applier, kinds: r.kinds, exclusive: newExclusive(r.Client, r.kinds)}
 	r.GracePeriod, r.complete = cmp.Or(r.GracePeriod, 10*time.Second), newPeriods(c)

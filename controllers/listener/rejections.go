@@ -69,6 +69,8 @@ func remedyOf(status *metav1.Status, s *snapshot) (reason, remedy string) {
 		remedy = "correct the node port in the overrides: the cluster has another range"
 	case says("provided port is already allocated", "provided IP is already allocated"):
 		remedy = "set another number in the overrides, or delete the Service that has it"
+	case s.class.Spec.ClusterIPs != nil && says("does not match the current range", "provided IP is not in the valid range"):
+		remedy = "ask an administrator to create a ServiceCIDR with the ranges of spec.clusterIPs.cidrs of ListenerClass " + s.class.Name + ", or to correct them"
 	case says("failed to allocate", "range is full"):
 		remedy = "delete Services of the cluster, or ask an administrator to extend its range"
 	case says("admission webhook", "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"):

@@ -30,12 +30,13 @@ import (
 )
 
 const (
-	// releaseTimeout is how long the controller waits for node ports that the API server reports as allocated although
-	// no Service has them: it deallocates those of a Service only after it has deleted the Service.
+	// releaseTimeout is how long the controller waits for node ports and cluster IPs that the API server reports as
+	// allocated although no Service has them: it deallocates those of a Service only after it has deleted the Service.
 	releaseTimeout = 10 * time.Second
 	// releaseInterval is the time until the first of the repeated requests. The intervals double.
 	releaseInterval = 100 * time.Millisecond
-	// maxRejected is how many node ports of a range the API server may reject until the Service is retried later.
+	// maxRejected is how many node ports or cluster IPs of a range the API server may reject until the Service is
+	// retried later.
 	maxRejected = 16
 )
 
@@ -46,8 +47,10 @@ type serviceWriter struct {
 	events  events.EventRecorder
 	// nodePorts has the node ports that are not available.
 	nodePorts *portallocator.Allocator
-	// releasing is since when Listeners wait for the node ports of their deleted Service.
+	// releasing is since when Listeners wait for the node ports or cluster IPs of their deleted Service.
 	releasing periods
+	// clusterIPs are the Listeners for which no cluster IP was left.
+	clusterIPs *waitlist
 }
 
 // apply applies the planned Service. If the Service lost its node ports, because it was deleted or had another type, it
@@ -60,6 +63,9 @@ type serviceWriter struct {
 // If the class has node ports lead to the container ports of the same numbers, the Service is applied again when the
 // API server has allocated some. No address is published in between.
 func (w *serviceWriter) apply(ctx context.Context, s *snapshot, p *plan, o *outcome) error {
+	if o.service == nil && exposure.RequestsClusterIPs(s.class, p.serviceNow) {
+		return w.applyWithClusterIPs(ctx, s, p, o)
+	}
 	lost := exposure.LostNodePorts(p.serviceNow, s.service, lastNodePorts(ptr.Deref(s.listener.Status, listenersv1alpha1.ListenerStatus{})))
 	refused := sets.New[int32]()
 	var failure error

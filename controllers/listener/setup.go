@@ -45,6 +45,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&listenersv1alpha1.Listener{}, r.nodePorts.Handler()).
 		Watches(&listenersv1alpha1.Listener{}, r.ports.Handler()).
 		Watches(&corev1.Service{}, r.nodePorts.Handler()).
+		Watches(&corev1.Service{}, r.deletedServiceToListeners()).
 		WatchesRawSource(r.nodePorts.Freed()).
 		WatchesRawSource(r.ports.Freed()).
 		WatchesRawSource(r.advertised.waiting.source()).

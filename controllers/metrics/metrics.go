@@ -199,7 +199,7 @@ var reasons = sets.New(
 	listenersv1alpha1.ReasonSharedPortsExhausted, listenersv1alpha1.ReasonPortLimitReached,
 	listenersv1alpha1.ReasonForeignGatewayRoute, listenersv1alpha1.ReasonGatewayRouteRejected,
 	listenersv1alpha1.ReasonNoGatewayListener, listenersv1alpha1.ReasonListenerSetNotAllowed,
-	listenersv1alpha1.ReasonGatewayPortsExhausted, listenersv1alpha1.ReasonForeignListenerSet,
+	listenersv1alpha1.ReasonGatewayPortsExhausted, listenersv1alpha1.ReasonClusterIPsExhausted, listenersv1alpha1.ReasonForeignListenerSet,
 	listenersv1alpha1.ReasonListenerSetRejected, listenersv1alpha1.ReasonAddressesAssigned,
 	listenersv1alpha1.ReasonNotAccepted, listenersv1alpha1.ReasonWaitingForLoadBalancer,
 	listenersv1alpha1.ReasonWaitingForPods, listenersv1alpha1.ReasonWaitingForNodePorts,

@@ -111,6 +111,7 @@ func remedies() map[string]string {
 		listenersv1alpha1.ReasonGatewayRouteRejected:    "Correct what the API server rejects, in the Listener or in its class.",
 		listenersv1alpha1.ReasonNoGatewayListener:       "Ask an administrator of the Gateway for another listener; the message says who has the others.",
 		listenersv1alpha1.ReasonListenerSetNotAllowed:   "Ask an administrator of the Gateway to allow ListenerSets of the namespace in spec.allowedListeners: docs/gateway-api.md",
+		listenersv1alpha1.ReasonClusterIPsExhausted:     "Ask an administrator to add a range to spec.clusterIPs.cidrs of the class, or delete Listeners.",
 		listenersv1alpha1.ReasonGatewayPortsExhausted:   "Ask an administrator to extend spec.gateway.portRange of the class, or delete Listeners.",
 		listenersv1alpha1.ReasonForeignListenerSet:      "Rename the Listener, or delete the ListenerSet of the same name.",
 		listenersv1alpha1.ReasonListenerSetRejected:     "Correct what the API server rejects, in the Listener or in its class.",
