@@ -15,8 +15,8 @@ type addresses struct {
 	published exposure.Exposed
 	// previous states that the published addresses are those of the previous exposure.
 	previous bool
-	// targets are the addresses that lead to the published ones, if the class advertises others. kept states that those
-	// to publish are not known or belong to another Listener, so that the status keeps what it has.
+	// targets are the addresses that lead to the published ones, if the class advertises others. kept states that the
+	// status keeps what it has, because the addresses to publish are not known, or belong to another Listener.
 	targets []listenersv1alpha1.Target
 	kept    bool
 }
@@ -26,7 +26,8 @@ type addresses struct {
 // while its objects exist. Once addresses were published, the remaining ones stay published.
 func addressesOf(s *snapshot, p *plan, o *outcome) addresses {
 	if s.class == nil || o.service == nil || s.serviceTerminating() {
-		return addresses{}
+		// Cluster IPs of a range lead to the Pods until the Service is deleted, and the next one gets the same.
+		return addresses{kept: s.class != nil && s.class.Spec.ClusterIPs != nil && s.serviceTerminating()}
 	}
 	desired := exposedBy(s.backend, s.forBackend(s.backend, o.present, p.service), s, o)
 	if desired.Complete {

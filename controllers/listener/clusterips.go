@@ -25,56 +25,64 @@ var errReleasing = errors.New("the cluster IP of the deleted Service is not free
 // Listener publishes. The API server decides who has an address: instead of those that it rejects because another
 // Service has them, others are requested. As with node ports, only this one request contains them.
 func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p *plan, o *outcome) error {
-	w.clusterIPs.add(s.key(), "")
+	w.clusterIPs.add(s.key(), "") // before looking, so that no change is missed
+	err := w.requestClusterIPs(ctx, s, p, o)
+	if refusal, ok := errors.AsType[*exposure.Refusal](err); !ok || refusal.Reason != listenersv1alpha1.ReasonClusterIPsExhausted {
+		w.clusterIPs.remove(s.key())
+	}
+	return err
+}
+
+func (w *serviceWriter) requestClusterIPs(ctx context.Context, s *snapshot, p *plan, o *outcome) error {
 	last := clusterIPsOf(s.listener)
-	refused := sets.New[string]()
+	// What others publish, they keep while their Service is created again.
+	taken := sets.New[string]()
+	others := otherListeners(ctx, w.client, s.listener, func(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.ClusterIPs != nil })
+	for i := range others {
+		taken.Insert(clusterIPsOf(&others[i])...)
+	}
+	rejected := 0
 	var failure error
 	for {
-		taken, err := w.clusterIPsOfOthers(ctx, s.listener)
-		if err != nil {
-			return err
-		}
-		addresses, refusal := exposure.AllocateClusterIPs(s.class, p.serviceNow, last, func(a netip.Addr) bool {
-			return taken.Has(a.String()) || refused.Has(a.String())
-		})
+		addresses, refusal := exposure.AllocateClusterIPs(s.class, p.serviceNow, last, func(a netip.Addr) bool { return taken.Has(a.String()) })
 		if refusal != nil {
 			return cmp.Or[error](failure, refusal) // an address that the API server rejects may be deallocated soon
 		}
 		failure = w.applyOnce(ctx, s, exposure.WithClusterIPs(p.serviceNow, addresses), o)
 		allocated := allocatedClusterIPs(failure, addresses)
-		if len(allocated) == 0 || len(refused) >= maxRejected {
+		if rejected += len(allocated); len(allocated) == 0 || rejected > maxRejected {
 			if failure == nil {
-				w.clusterIPs.remove(s.key())
 				w.releasing.Delete(s.listener.UID)
 			}
 			return failure
 		}
-		if slices.ContainsFunc(allocated, func(a string) bool { return slices.Contains(last, a) }) && w.releasing.age(s.listener.UID, "") < releaseTimeout {
+		// Only now, because that reads all Services of the cluster.
+		all, err := w.allClusterIPs(ctx)
+		if err != nil {
+			return err
+		}
+		released := func(a string) bool { return slices.Contains(last, a) && !all.Has(a) }
+		if slices.ContainsFunc(allocated, released) && w.releasing.age(s.listener.UID, "") < releaseTimeout {
 			return fmt.Errorf("creating service %s with %s: %w", s.key(), strings.Join(addresses, ", "), errReleasing)
 		}
-		refused.Insert(allocated...)
+		taken = taken.Union(all).Insert(allocated...)
+		if len(all.Intersection(sets.New(allocated...))) == len(allocated) {
+			failure = nil // a Service has each of them
+		}
 	}
 }
 
-// clusterIPsOfOthers returns the cluster IPs of all Services, and the IP addresses that other Listeners publish: they
-// keep them while their Service is created again.
-func (w *serviceWriter) clusterIPsOfOthers(ctx context.Context, listener *listenersv1alpha1.Listener) (sets.Set[string], error) {
+// allClusterIPs returns the cluster IPs of all Services.
+func (w *serviceWriter) allClusterIPs(ctx context.Context) (sets.Set[string], error) {
 	var services corev1.ServiceList
-	var listeners listenersv1alpha1.ListenerList
-	err := errors.Join(w.client.List(ctx, &services, client.UnsafeDisableDeepCopy), w.client.List(ctx, &listeners, client.UnsafeDisableDeepCopy))
-	if err != nil {
-		return nil, fmt.Errorf("listing what has cluster IPs: %w", err)
+	if err := w.client.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing services: %w", err)
 	}
-	taken := sets.New[string]()
+	all := sets.New[string]()
 	for i := range services.Items {
-		taken.Insert(services.Items[i].Spec.ClusterIPs...)
+		all.Insert(services.Items[i].Spec.ClusterIPs...)
 	}
-	for i := range listeners.Items {
-		if other := &listeners.Items[i]; other.UID != listener.UID {
-			taken.Insert(clusterIPsOf(other)...)
-		}
-	}
-	return taken, nil
+	return all, nil
 }
 
 // clusterIPsOf returns the IP addresses that lead to the Pods of a Listener.

@@ -55,7 +55,7 @@ func TestListenersHaveClusterIPsOfARange(t *testing.T) {
 	f.createListener(func(l *listenersv1alpha1.Listener) { l.Name = "web-0" })
 	f.key.Name = "web-0"
 	l := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonServiceRejected)
-	f.Expect(l.Status.Conditions[0].Message).To(ContainSubstring("ask an administrator to create a ServiceCIDR with the ranges of spec.clusterIPs.cidrs of ListenerClass " + f.class.Name))
+	f.Expect(l.Status.Conditions[0].Message).To(ContainSubstring("ask an administrator to create a ServiceCIDR (networking.k8s.io/v1) whose spec.cidrs contain 10.97.0.16/29, or to correct spec.clusterIPs.cidrs of ListenerClass " + f.class.Name))
 	f.createServiceCIDR("10.97.0.0/20")
 
 	const size = 6 // without the first and the last address
@@ -110,6 +110,27 @@ func TestListenersHaveClusterIPsOfARange(t *testing.T) {
 		f.Eventually(f.clusterIP).Should(Equal(address))
 		break
 	}
+}
+
+// TestAClusterIPOutlivesAServiceWithAFinalizer: the Listener keeps its address while the Service is being deleted.
+func TestAClusterIPOutlivesAServiceWithAFinalizer(t *testing.T) {
+	f := newFixture(t, nil, routedClass("10.97.64.16/30"))
+	f.createServiceCIDR("10.97.64.0/20")
+	f.createListener(nil)
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
+	service, address := f.service(), f.clusterIP()
+	f.eventuallyAddresses(address)
+	f.change(f.class, func() { f.class.Spec.ClusterIPs.CIDRs = []listenersv1alpha1.CIDR{"10.97.64.32/30", "10.97.64.16/30"} })
+	f.change(service, func() { service.Finalizers = []string{"example.com/wait"} })
+	f.Expect(f.client.Delete(t.Context(), service)).To(Succeed())
+	f.Consistently(func() []listenersv1alpha1.IngressAddress { return f.listener().Status.IngressAddresses }, "500ms", "20ms").Should(HaveLen(1))
+
+	f.Expect(f.client.Get(t.Context(), f.key, service)).To(Succeed())
+	service.Finalizers = nil
+	f.Expect(f.client.Update(t.Context(), service)).To(Succeed())
+	f.Eventually(f.clusterIP).Should(Equal(address))
+	f.Expect(f.service().UID).NotTo(Equal(service.UID))
+	f.eventuallyAddresses(address)
 }
 
 // TestKubernetesAllocatesTheFirstAddressesOfAServiceCIDRLast: this is why the pages recommend ranges of these.

@@ -3,7 +3,6 @@ package listener
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -15,6 +14,8 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
@@ -23,8 +24,9 @@ import (
 // written, those that were just written, and those that another client has deleted, which their Listeners create again.
 // It is lost in a restart, which begins with a complete cache, and reconciles all Listeners.
 type exclusive struct {
-	client client.Reader
-	kinds  *kinds
+	client   client.Reader
+	backends backends.List
+	kinds    *kinds
 	// waiting are the Listeners that were refused.
 	waiting *waitlist
 	// planning is held from reading the objects of others until those of the Listener are known.
@@ -47,9 +49,9 @@ func exclusiveKey(desired exposure.Desired) exclusiveObject {
 	return exclusiveObject{desired.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(desired)}
 }
 
-func newExclusive(reader client.Reader, k *kinds) *exclusive {
+func newExclusive(reader client.Reader, list backends.List, k *kinds) *exclusive {
 	return &exclusive{
-		client: reader, kinds: k, waiting: newWaitlist(),
+		client: reader, backends: list, kinds: k, waiting: newWaitlist(),
 		known: map[exclusiveObject]exposure.Object{}, before: map[exclusiveObject]exposure.Object{},
 	}
 }
@@ -111,7 +113,7 @@ func (x *exclusive) restore(key exclusiveObject) bool {
 }
 
 // others returns the objects of a backend's kinds that are not those of this backend and Listener, including what the
-// cache does not show, and the other Listeners that publish addresses, which must not be changed.
+// cache does not show.
 func (x *exclusive) others(ctx context.Context, backend *exposure.Backend, listener *listenersv1alpha1.Listener) (others exposure.Others, _ error) {
 	for _, kind := range backend.Generates {
 		for _, object := range x.all(ctx, kind) {
@@ -135,16 +137,29 @@ func (x *exclusive) others(ctx context.Context, backend *exposure.Backend, liste
 		}
 		others.Namespaces[name] = ptr.Deref(namespace, metav1.PartialObjectMetadata{}).Labels
 	}
-	var all listenersv1alpha1.ListenerList
-	if err := x.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return others, fmt.Errorf("listing Listeners: %w", err)
-	}
-	for i := range all.Items {
-		if other := &all.Items[i]; other.UID != listener.UID && len(other.Status.TargetAddresses()) > 0 {
-			others.Listeners = append(others.Listeners, other)
-		}
+	others.Listeners = func() []listenersv1alpha1.Listener {
+		return otherListeners(ctx, x.client, listener, func(class *listenersv1alpha1.ListenerClass) bool {
+			return slices.ContainsFunc(x.backends.Of(class).Generates, func(kind *exposure.Kind) bool {
+				return kind.Exclusive && slices.ContainsFunc(backend.Generates, func(own *exposure.Kind) bool { return own.GroupVersionKind == kind.GroupVersionKind })
+			})
+		})
 	}
 	return others, nil
+}
+
+// otherListeners returns the Listeners of the selected classes, but for this one. They must not be changed.
+func otherListeners(ctx context.Context, reader client.Reader, listener *listenersv1alpha1.Listener, selected func(*listenersv1alpha1.ListenerClass) bool) (others []listenersv1alpha1.Listener) {
+	var classes listenersv1alpha1.ListenerClassList
+	index.List(ctx, reader, &classes)
+	for i := range classes.Items {
+		if !selected(&classes.Items[i]) {
+			continue
+		}
+		var listeners listenersv1alpha1.ListenerList
+		index.List(ctx, reader, &listeners, client.MatchingFields{index.ListenersByClass: classes.Items[i].Name})
+		others = append(others, listeners.Items...)
+	}
+	return slices.DeleteFunc(others, func(other listenersv1alpha1.Listener) bool { return other.UID == listener.UID })
 }
 
 func (x *exclusive) all(ctx context.Context, kind *exposure.Kind) map[exclusiveObject]exposure.Object {

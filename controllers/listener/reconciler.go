@@ -93,7 +93,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 	applier := apply.New(r.Client, names.FieldManagerService)
 	r.services = &serviceWriter{client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, releasing: newPeriods(c), clusterIPs: newWaitlist()}
 	r.policies = &policyWriter{applier}
-	r.objects = &objectWriter{applier: applier, kinds: r.kinds, exclusive: newExclusive(r.Client, r.kinds)}
+	r.objects = &objectWriter{applier: applier, kinds: r.kinds, exclusive: newExclusive(r.Client, r.Backends, r.kinds)}
 	r.GracePeriod, r.complete = cmp.Or(r.GracePeriod, 10*time.Second), newPeriods(c)
 	r.UnusedPeriod, r.unused = cmp.Or(r.UnusedPeriod, 30*time.Minute), newPeriods(c)
 	r.reporter = &reporter{statuses: apply.New(r.Client, names.FieldManagerListenerStatus), events: r.Events}

@@ -63,14 +63,10 @@ func remedyOf(status *metav1.Status, s *snapshot) (reason, remedy string) {
 	switch overridden := len(s.listener.Spec.ObjectOverrides) > 0 || len(s.class.Spec.ServiceOverrides.Raw) > 0; {
 	case requests.ExceededQuota(&apierrors.StatusError{ErrStatus: *status}) != "":
 		return listenersv1alpha1.ReasonQuotaExceeded, "delete Services or Listeners of the namespace, or ask an administrator to raise the ResourceQuota"
-	case says("provided port is not in the valid range") && s.class.NodePortRange() != "":
-		remedy = "ask an administrator to correct spec.nodePorts.range of ListenerClass " + s.class.Name + ": the cluster has another range"
-	case says("provided port is not in the valid range"):
-		remedy = "correct the node port in the overrides: the cluster has another range"
+	case says("provided port is not in the valid range", "provided IP is not in the valid range", "provided network does not match the current range"):
+		remedy = remedyOfRange(s.class)
 	case says("provided port is already allocated", "provided IP is already allocated"):
 		remedy = "set another number in the overrides, or delete the Service that has it"
-	case s.class.Spec.ClusterIPs != nil && says("does not match the current range", "provided IP is not in the valid range"):
-		remedy = "ask an administrator to create a ServiceCIDR with the ranges of spec.clusterIPs.cidrs of ListenerClass " + s.class.Name + ", or to correct them"
 	case says("failed to allocate", "range is full"):
 		remedy = "delete Services of the cluster, or ask an administrator to extend its range"
 	case says("admission webhook", "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"):
@@ -83,6 +79,19 @@ func remedyOf(status *metav1.Status, s *snapshot) (reason, remedy string) {
 		remedy = "correct it in the Listener or in its class"
 	}
 	return reason, remedy
+}
+
+// remedyOfRange returns who has to do what about a node port or a cluster IP that no range of the cluster has.
+func remedyOfRange(class *listenersv1alpha1.ListenerClass) string {
+	switch {
+	case class.NodePortRange() != "":
+		return "ask an administrator to correct spec.nodePorts.range of ListenerClass " + class.Name + ": the cluster has another range"
+	case class.Spec.ClusterIPs != nil:
+		return fmt.Sprintf("ask an administrator to create a ServiceCIDR (networking.k8s.io/v1) whose spec.cidrs contain %s, or to correct spec.clusterIPs.cidrs of ListenerClass %s",
+			exposure.DescribeRanges(class.ClusterIPRanges()), class.Name)
+	default:
+		return "correct the node port in the overrides, or the cluster IP: the cluster has another range"
+	}
 }
 
 // allocated are the fields of a Service that the API server allocates, and rejects while another Service has the value.

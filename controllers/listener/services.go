@@ -53,19 +53,25 @@ type serviceWriter struct {
 	clusterIPs *waitlist
 }
 
-// apply applies the planned Service. If the Service lost its node ports, because it was deleted or had another type, it
-// requests them again. If the class has a range of node ports, it requests numbers of the range for the ports that have
-// none. Instead of those that the API server rejects, it requests others of the range, or Kubernetes allocates them.
+// apply applies the planned Service, with cluster IPs or node ports of the class's ranges if it needs some.
+func (w *serviceWriter) apply(ctx context.Context, s *snapshot, p *plan, o *outcome) error {
+	if o.service == nil && exposure.RequestsClusterIPs(s.class, p.serviceNow) {
+		return w.applyWithClusterIPs(ctx, s, p, o)
+	}
+	return w.applyWithNodePorts(ctx, s, p, o)
+}
+
+// applyWithNodePorts applies the planned Service. If the Service lost its node ports, because it was deleted or had
+// another type, it requests them again. If the class has a range of node ports, it requests numbers of the range for
+// the ports that have none. Instead of those that the API server rejects, it requests others of the range, or
+// Kubernetes allocates them.
 //
 // Only this one request contains them. The next apply gives up the ownership of these fields, and the API server keeps
 // the node ports of a Service although an apply does not contain them.
 //
 // If the class has node ports lead to the container ports of the same numbers, the Service is applied again when the
 // API server has allocated some. No address is published in between.
-func (w *serviceWriter) apply(ctx context.Context, s *snapshot, p *plan, o *outcome) error {
-	if o.service == nil && exposure.RequestsClusterIPs(s.class, p.serviceNow) {
-		return w.applyWithClusterIPs(ctx, s, p, o)
-	}
+func (w *serviceWriter) applyWithNodePorts(ctx context.Context, s *snapshot, p *plan, o *outcome) error {
 	lost := exposure.LostNodePorts(p.serviceNow, s.service, lastNodePorts(ptr.Deref(s.listener.Status, listenersv1alpha1.ListenerStatus{})))
 	refused := sets.New[int32]()
 	var failure error

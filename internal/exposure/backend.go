@@ -140,8 +140,9 @@ type Others struct {
 	Objects []Object
 	// Namespaces are the labels of their namespaces, by name.
 	Namespaces map[string]map[string]string
-	// Listeners are the other Listeners that publish addresses. Another client may have deleted their objects.
-	Listeners []*listenersv1alpha1.Listener
+	// Listeners returns the other Listeners of classes with these kinds, for a Listener that needs something new:
+	// another client may have deleted the objects of one that publishes addresses. If nil, there are none.
+	Listeners func() []listenersv1alpha1.Listener
 }
 
 // Placement is where the Pods of a Listener are.

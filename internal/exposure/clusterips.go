@@ -50,7 +50,7 @@ func AllocateClusterIPs(class *listenersv1alpha1.ListenerClass, desired *corev1a
 		address, ok := allocateAddress(own, *desired.Namespace+"/"+*desired.Name, last, taken)
 		if !ok {
 			return nil, Refuse(listenersv1alpha1.ReasonClusterIPsExhausted, "no cluster IP is left: other Services and Listeners have all of %s; add a range to spec.clusterIPs.cidrs of "+
-				"ListenerClass %s, or delete Listeners", describe(own), class.Name)
+				"ListenerClass %s, or delete Listeners", DescribeRanges(own), class.Name)
 		}
 		addresses = append(addresses, address.String())
 	}
@@ -123,7 +123,8 @@ func at(r netip.Prefix, offset uint32) netip.Addr {
 	return address
 }
 
-func describe(ranges []netip.Prefix) string {
+// DescribeRanges returns ranges as a part of a message.
+func DescribeRanges(ranges []netip.Prefix) string {
 	names := make([]string, len(ranges))
 	for i, r := range ranges {
 		names[i] = r.String()

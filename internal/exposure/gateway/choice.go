@@ -42,6 +42,9 @@ func (b routes) choose(l *exposure.Listener, others exposure.Others, ports []str
 			byPort[port], chosen[kept] = kept, true
 		}
 	}
+	if len(byPort) < len(ports) {
+		b.leavePublished(l, others, candidates)
+	}
 	for _, port := range ports {
 		if _, ok := byPort[port]; ok {
 			continue
@@ -66,7 +69,6 @@ func (b routes) candidates(l *exposure.Listener, others exposure.Others) []candi
 		if gateway == nil {
 			continue
 		}
-		published := publishedBy(others, gateway)
 		for i := range gateway.Spec.Listeners {
 			listener := &gateway.Spec.Listeners[i]
 			c := candidate{section: section{name, string(listener.Name)}, port: int32(listener.Port)}
@@ -80,15 +82,25 @@ func (b routes) candidates(l *exposure.Listener, others exposure.Others) []candi
 				c.problem = fmt.Sprintf("its allowedRoutes do not allow namespace %s", l.Namespace)
 			case other != nil:
 				c.problem = fmt.Sprintf("%s %s/%s has it", b.Kind, other.GetNamespace(), other.GetName())
-			default:
-				if other := published[endpoint{corev1.Protocol(b.protocols[0]), c.port}]; other != nil {
-					c.problem = fmt.Sprintf("Listener %s/%s publishes its port", other.Namespace, other.Name)
-				}
 			}
 			candidates = append(candidates, c)
 		}
 	}
 	return candidates
+}
+
+// leavePublished makes the candidates at ports that other Listeners publish unavailable.
+func (b routes) leavePublished(l *exposure.Listener, others exposure.Others, candidates []candidate) {
+	published := map[gatewayName]map[endpoint]string{}
+	for i := range candidates {
+		c := &candidates[i]
+		if published[c.gateway] == nil {
+			published[c.gateway] = publishedBy(others, findGateway(l, c.gateway))
+		}
+		if other := published[c.gateway][endpoint{corev1.Protocol(b.protocols[0]), c.port}]; other != "" && c.problem == "" {
+			c.problem = fmt.Sprintf("Listener %s publishes its port", other)
+		}
+	}
 }
 
 // endpoint is a port of a Gateway.
@@ -97,21 +109,26 @@ type endpoint struct {
 	port     int32
 }
 
-// publishedBy returns the ports of a Gateway that other Listeners publish. Each keeps them although its objects were
-// deleted while the operator did not run.
-func publishedBy(others exposure.Others, gateway *gatewayv1.Gateway) map[endpoint]*listenersv1alpha1.Listener {
+// publishedBy returns the ports of a Gateway that other Listeners publish, each with the Listener. It keeps them
+// although its objects were deleted while the operator did not run.
+func publishedBy(others exposure.Others, gateway *gatewayv1.Gateway) map[endpoint]string {
 	addresses := sets.New[string]()
 	for _, a := range gatewayAddresses(gateway) {
 		addresses.Insert(a.Address)
 	}
-	published := map[endpoint]*listenersv1alpha1.Listener{}
-	for _, other := range others.Listeners {
+	published := map[endpoint]string{}
+	var listeners []listenersv1alpha1.Listener
+	if others.Listeners != nil {
+		listeners = others.Listeners()
+	}
+	for i := range listeners {
+		other := &listeners[i]
 		for _, a := range other.Status.TargetAddresses() {
 			if !addresses.Has(a.Address) {
 				continue
 			}
 			for name, port := range a.Ports {
-				published[endpoint{other.PortProtocol(name), port}] = other
+				published[endpoint{other.PortProtocol(name), port}] = other.Namespace + "/" + other.Name
 			}
 		}
 	}

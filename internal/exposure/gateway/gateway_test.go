@@ -26,12 +26,12 @@ type input struct {
 	*exposure.Listener
 	Others          []exposure.Object
 	OtherNamespaces map[string]map[string]string
-	OtherListeners  []*listenersv1alpha1.Listener
+	OtherListeners  []listenersv1alpha1.Listener
 }
 
 // desired returns the desired routes.
 func (i *input) desired(b *exposure.Backend) ([]exposure.Desired, *exposure.Refusal) {
-	return b.Objects(i.Listener, exposure.Others{Objects: i.Others, Namespaces: i.OtherNamespaces, Listeners: i.OtherListeners})
+	return b.Objects(i.Listener, exposure.Others{Objects: i.Others, Namespaces: i.OtherNamespaces, Listeners: func() []listenersv1alpha1.Listener { return i.OtherListeners }})
 }
 
 // newListener returns a Listener of a class with a kind of routes, with the ports http, admin and dns, of which the
@@ -119,8 +119,8 @@ func tcpRoute(namespace, name string, section gatewayv1.SectionName, created int
 }
 
 // publishing returns another Listener that publishes a port of an address.
-func publishing(address string, protocol corev1.Protocol, port int32) *listenersv1alpha1.Listener {
-	return &listenersv1alpha1.Listener{
+func publishing(address string, protocol corev1.Protocol, port int32) listenersv1alpha1.Listener {
+	return listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "a"},
 		Spec:       listenersv1alpha1.ListenerSpec{Ports: []listenersv1alpha1.ListenerPort{{Name: "x", Protocol: &protocol}}},
 		Status:     &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: address, Ports: map[string]int32{"x": port}}}},
@@ -232,13 +232,13 @@ func TestEachPortHasAListenerOfTheGatewayForItself(t *testing.T) {
 			l.Class.Spec.Ports = []string{"http"}
 		}, routes{"web-http": "edge/tcp-1"}},
 		"not those whose ports other Listeners publish": {func(l *input) {
-			l.OtherListeners = []*listenersv1alpha1.Listener{
+			l.OtherListeners = []listenersv1alpha1.Listener{
 				publishing("192.0.2.1", corev1.ProtocolTCP, 9001), publishing("192.0.2.1", corev1.ProtocolUDP, 9002), publishing("192.0.2.9", corev1.ProtocolTCP, 9003),
 			}
 		}, routes{"web-admin": "edge/tcp-2", "web-http": "edge/tcp-3"}},
 		"existing ones, also if other Listeners publish their ports": {func(l *input) {
 			l.Objects = []exposure.Object{tcpRoute("shop", "web-http", "tcp-1", 1)}
-			l.OtherListeners = []*listenersv1alpha1.Listener{publishing("192.0.2.1", corev1.ProtocolTCP, 9001)}
+			l.OtherListeners = []listenersv1alpha1.Listener{publishing("192.0.2.1", corev1.ProtocolTCP, 9001)}
 			l.Class.Spec.Ports = []string{"http"}
 		}, routes{"web-http": "edge/tcp-1"}},
 		"another one if it has another protocol now": {func(l *input) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -139,17 +140,31 @@ func (b routes) gatewaysOf(l *exposure.Listener, own *gatewayv1.ListenerSet) []g
 	return slices.SortedStableFunc(slices.Values(gateways), func(a, b gatewayName) int { return rank(a) - rank(b) })
 }
 
-// usedBy returns the ports of a Gateway, which may be nil, that its own listeners have, or the ListenerSets of others,
-// or that others publish. Of the ListenerSets, only the older ones take precedence over the Listener's own one, which
-// may be nil.
-func usedBy(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others, own *gatewayv1.ListenerSet) map[int32]bool {
-	used := map[int32]bool{}
+// usedBy returns whether a Gateway, which may be nil, has no port of a number left: its own listeners have it, or the
+// ListenerSets of others, or others publish it. Of the ListenerSets, only the older ones take precedence over the
+// Listener's own one, which may be nil.
+func usedBy(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others, own *gatewayv1.ListenerSet) func(number int32) bool {
 	if gateway == nil {
-		return used
+		return func(int32) bool { return false }
 	}
 	if own != nil && gatewayOfSet(own) != name {
 		own = nil
 	}
+	used := portsOf(name, gateway, others, own)
+	published := sync.OnceValue(func() map[int32]bool {
+		numbers := map[int32]bool{}
+		for e := range publishedBy(others, gateway) {
+			numbers[e.port] = true
+		}
+		return numbers
+	})
+	return func(number int32) bool { return used[number] || !hasPort(own, number) && published()[number] }
+}
+
+// portsOf returns the ports of a Gateway's own listeners, and of the ListenerSets of others, only of older ones than
+// the Listener's own one, which may be nil.
+func portsOf(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others, own *gatewayv1.ListenerSet) map[int32]bool {
+	used := map[int32]bool{}
 	for i := range gateway.Spec.Listeners {
 		used[int32(gateway.Spec.Listeners[i].Port)] = true
 	}
@@ -163,26 +178,22 @@ func usedBy(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others
 			used[int32(set.Spec.Listeners[i].Port)] = true
 		}
 	}
-	for published := range publishedBy(others, gateway) {
-		if !hasPort(own, published.port) {
-			used[published.port] = true
-		}
-	}
 	return used
 }
 
 // allocateNumbers returns a port of a Gateway for each port of a Listener. A port keeps the number that is published,
 // or that its ListenerSet has. without is a port for which there is none in the range, or "".
-func allocateNumbers(l *exposure.Listener, own *gatewayv1.ListenerSet, ports []string, used map[int32]bool) (numbers map[string]int32, without string) {
+func allocateNumbers(l *exposure.Listener, own *gatewayv1.ListenerSet, ports []string, used func(int32) bool) (numbers map[string]int32, without string) {
 	from, err := utilnet.ParsePortRange(l.Class.GatewayPortRange())
 	if err != nil {
 		from = &utilnet.PortRange{} // the API server validates it
 	}
 	numbers = map[string]int32{}
+	chosen := map[int32]bool{}
 	for _, port := range ports {
 		for _, number := range kept(l, own, port, *from) {
-			if !used[number] {
-				numbers[port], used[number] = number, true
+			if !chosen[number] && !used(number) {
+				numbers[port], chosen[number] = number, true
 				break
 			}
 		}
@@ -192,13 +203,13 @@ func allocateNumbers(l *exposure.Listener, own *gatewayv1.ListenerSet, ports []s
 		if numbers[port] != 0 {
 			continue
 		}
-		for next < from.Base+from.Size && used[int32(next)] { //nolint:gosec // a port
+		for next < from.Base+from.Size && (chosen[int32(next)] || used(int32(next))) { //nolint:gosec // a port
 			next++
 		}
 		if next == from.Base+from.Size {
 			return nil, port
 		}
-		numbers[port], used[int32(next)] = int32(next), true //nolint:gosec // a port
+		numbers[port], chosen[int32(next)] = int32(next), true //nolint:gosec // a port
 	}
 	return numbers, ""
 }

@@ -89,14 +89,14 @@ func TestPortsOfAGatewayAreAllocated(t *testing.T) {
 			l.Others = []exposure.Object{listenerSet("other", "a-udp", 1, ports{"x": 9000}), listenerSet("other", "b", 1, ports{"y": 9002})}
 		}}, map[string]string{"http": "edge:9003"}},
 		"not those that other Listeners publish": {[]func(*input){only, func(l *input) {
-			l.OtherListeners = []*listenersv1alpha1.Listener{publishing("192.0.2.1", corev1.ProtocolUDP, 9000)}
+			l.OtherListeners = []listenersv1alpha1.Listener{publishing("192.0.2.1", corev1.ProtocolUDP, 9000)}
 		}}, map[string]string{"http": "edge:9002"}},
 		"those that other Listeners publish at another address": {[]func(*input){only, func(l *input) {
-			l.OtherListeners = []*listenersv1alpha1.Listener{publishing("192.0.2.9", corev1.ProtocolTCP, 9000)}
+			l.OtherListeners = []listenersv1alpha1.Listener{publishing("192.0.2.9", corev1.ProtocolTCP, 9000)}
 		}}, map[string]string{"http": "edge:9000"}},
 		"those that the ListenerSet has, also if other Listeners publish them": {[]func(*input){only, func(l *input) {
 			l.Objects = []exposure.Object{listenerSet("shop", own, 1, ports{"http": 9002})}
-			l.OtherListeners = []*listenersv1alpha1.Listener{publishing("192.0.2.1", corev1.ProtocolTCP, 9002)}
+			l.OtherListeners = []listenersv1alpha1.Listener{publishing("192.0.2.1", corev1.ProtocolTCP, 9002)}
 		}}, map[string]string{"http": "edge:9002"}},
 		"those behind an advertised address, if there is no ListenerSet": {[]func(*input){only, func(l *input) {
 			l.Status = &listenersv1alpha1.ListenerStatus{

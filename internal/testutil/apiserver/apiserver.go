@@ -60,7 +60,8 @@ var (
 	// running is set by Run, which stops the API servers.
 	running bool
 	// shared is as on OpenShift, where an owner reference that blocks deletion requires permissions on the owner.
-	shared = &server{plugins: []string{"OwnerReferencesPermissionEnforcement"}}
+	// Nothing deletes the Services of tests that have ended, so it has more cluster IPs than by default.
+	shared = &server{plugins: []string{"OwnerReferencesPermissionEnforcement"}, ranges: "10.0.0.0/20"}
 	// plain has the default admission plugins of Kubernetes.
 	plain = &server{}
 	// dualStack has cluster IPs of both families. Services have one of IPv4 unless they ask for others.
