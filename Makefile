@@ -184,7 +184,8 @@ test-faulty-scenarios:
 
 .PHONY: test-products
 test-products: ## Run the products of docs/recipes unmodified, and use each replica from outside of the cluster while replicas come and go.
-	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestProduct|^TestCertManager' ./e2e -products
+	go -C test run ./cmd/cluster build-tools metallb envoy-gateway
+	go -C test test -tags e2e -count 1 -timeout 70m -v -run '^TestProduct|^TestCertManager' ./e2e -products
 
 .PHONY: test-envoy-gateway
 test-envoy-gateway: ## Run the scenarios with Envoy Gateway, as a second implementation of the Gateway API. Builds it first; about ten minutes, once.

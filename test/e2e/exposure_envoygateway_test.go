@@ -36,6 +36,12 @@ func newEnvoyGateway(t *testing.T) (s *scenario, address string) {
 		t.Skip("this scenario needs the flag -envoy-gateway; make test-envoy-gateway sets it")
 	}
 	s = newScenario(t)
+	return s, s.createEnvoyGateway()
+}
+
+// createEnvoyGateway creates the Gateway of newEnvoyGateway, and returns its address.
+func (s *scenario) createEnvoyGateway() (address string) {
+	s.Helper()
 	s.ensureLoadBalancer()
 	address = s.freeAddress()
 	envoyGateway.install.Do(func() {
@@ -55,7 +61,7 @@ func newEnvoyGateway(t *testing.T) (s *scenario, address string) {
 			Listeners:        []gatewayv1.Listener{gatewayListener("http", gatewayv1.HTTPProtocolType, 9080), gatewayListener("tls", gatewayv1.TLSProtocolType, 9443)},
 		},
 	})
-	return s, address
+	return address
 }
 
 // TestEnvoyGatewayServesAllKindsOfRoutes: a Pod moves from one kind to the next, each of which a client outside uses.

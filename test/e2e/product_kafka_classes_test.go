@@ -1,0 +1,85 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/test/maven"
+)
+
+// TestProductKafkaFollowsItsClass: the recipe, in which only the name of the class is another one. When the class
+// changes, the operator restarts one broker after the other, and the client reaches each at its new address: at node
+// ports, a load balancer of its own, a port of a Gateway, and through a proxy in front of the cluster.
+func TestProductKafkaFollowsItsClass(t *testing.T) {
+	s := newRecipe(t, maven.KafkaImage, maven.Kafka)
+	gateway := s.createEnvoyGateway()
+	balancers := []string{s.freeAddress(), s.freeAddress(), s.freeAddress(), s.freeAddress()} // of the bootstrap, and of each broker
+	balanced := s.createBalancedClass(nil)
+	s.setPool(balancers...)
+	client, front := s.connectCustomer(), s.startProxy()
+	proxied := unpinned()
+	proxied.Advertise = &listenersv1alpha1.Advertise{AddressTemplate: proxyAddress, PortTemplate: "{nodePort}"}
+	nodes := []string{testbed.NodeIP(1), testbed.NodeIP(2), testbed.NodeIP(3)}
+
+	followed := unpinned()
+	followed.OnAddressChange = listenersv1alpha1.OnAddressChangeRestart
+	class := s.createClass(followed)
+	k := s.startKafka(class.Name)
+	for _, way := range []struct {
+		name      string
+		spec      listenersv1alpha1.ListenerClassSpec
+		addresses []string
+		dial      func(ctx context.Context, network, address string) (net.Conn, error)
+	}{
+		{"node ports", unpinned(), nodes, testbed.ClientDial},
+		{"a load balancer", balanced.Spec, balancers, testbed.ClientDial},
+		{"ports of a Gateway", s.byRange(listenersv1alpha1.GatewayRouteKindTCP, "external", 20000, 20999), []string{gateway}, testbed.ClientDial},
+		{"a proxy in front", proxied, []string{proxyAddress}, client.dial},
+	} {
+		way.spec.OnAddressChange, way.spec.Ports = listenersv1alpha1.OnAddressChangeRestart, []string{"external"}
+		s.patch(class, func() { class.Spec = way.spec })
+		k.awaitAddresses(way.addresses)
+		if way.spec.Advertise != nil {
+			front.configure(s)
+		}
+		k.dial = way.dial
+		k.use(way.name, 3)
+	}
+}
+
+// startKafka starts the recipe with a class, and returns it without having used it.
+func (s *scenario) startKafka(class string) *kafka {
+	s.Helper()
+	s.provideDisks(maven.User, slices.Concat(claimsOf("data", "kafka-controller", 3), claimsOf("data", "kafka", 3))...)
+	s.applyRecipe("kafka", "external-unstable", class)
+	s.awaitReplicas("kafka-controller", 3)
+	s.awaitReplicas("kafka", 3)
+	return &kafka{scenario: s, written: map[string][]string{}, dial: testbed.ClientDial}
+}
+
+// awaitAddresses waits until the Listeners of the brokers, and that which clients begin with, have no other addresses
+// than these.
+func (k *kafka) awaitAddresses(addresses []string) {
+	k.Helper()
+	k.eventually(func(context.Context) error {
+		for _, listener := range []string{"kafka-bootstrap", "listener-kafka-0", "listener-kafka-1", "listener-kafka-2"} {
+			endpoints, err := k.endpoints(listener, "external")
+			if err != nil {
+				return err
+			}
+			for endpoint := range strings.SplitSeq(endpoints, ",") {
+				if host, _, err := net.SplitHostPort(endpoint); err != nil || !slices.Contains(addresses, host) {
+					return fmt.Errorf("listener %s has the endpoints %s (%w), want those of %v", listener, endpoints, err, addresses)
+				}
+			}
+		}
+		return nil
+	})
+}
