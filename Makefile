@@ -192,6 +192,10 @@ test-envoy-gateway: ## Run the scenarios with Envoy Gateway, as a second impleme
 	go -C test run ./cmd/cluster build-tools metallb envoy-gateway
 	go -C test test -tags e2e -count 1 -timeout 40m -v -run '^TestEnvoyGateway' ./e2e -envoy-gateway
 
+.PHONY: test-bgp
+test-bgp: ## Let all nodes announce a range of cluster IPs to a router by BGP, and lose a node under load, with and without BFD.
+	go -C test test -tags e2e -count 1 -timeout 30m -v -run '^TestReplicasAreReachedAtARange|^TestOtherServices' ./e2e -bgp
+
 .PHONY: test-faults
 test-faults: ## Let parts of a cluster fail under load, and write the table in docs/reliability.md; about half an hour.
 	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestFaultsUnderLoad$$|^TestASharedAddress' ./e2e -faults all -faults.report

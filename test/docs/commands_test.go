@@ -12,7 +12,7 @@ import (
 
 // programs are those whose commands are not checked, or by the tests of another module: those of `kubectl listener` by
 // cmd/kubectl-listener, those of helm by test/chart.
-var programs = strings.Fields("base64 cat curl date diff docker etcdctl git grep haproxy hdfs helm install jq kafka-console-consumer.sh kafka-console-producer.sh make kubectl nats oc openssl operator-sdk opm psql " +
+var programs = strings.Fields("base64 cat curl date diff docker etcdctl git grep haproxy hdfs helm install jq kafka-console-consumer.sh kafka-console-producer.sh make kubectl nats nft oc openssl operator-sdk opm psql " +
 	"redis-cli sed sh skopeo sort tail tr zkCli.sh")
 
 func TestCommandsOfPagesAreKnown(t *testing.T) {
