@@ -4,14 +4,14 @@ import "net/netip"
 
 // ClusterIPs states which cluster IPs Services get.
 type ClusterIPs struct {
-	// cidrs are ranges of the cluster IPs that the operator allocates, such as 10.97.0.0/24. The first one of a family
+	// cidrs are ranges of the cluster IPs that the operator allocates, such as 10.120.0.0/24. The first one of a family
 	// with a free address counts; of a large range, the first 65,535 addresses. They must be in a ServiceCIDR of the
 	// cluster. A Listener keeps its addresses as long as any of the ranges has them: if its Service is deleted, the
 	// next one gets the same. If no address is free, the Listener is not accepted.
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:XValidation:rule="self.all(c, cidr(c) == cidr(c).masked())",message="the first address of each range must be that of its prefix, such as 10.97.0.0/24 instead of 10.97.0.1/24"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, cidr(c) == cidr(c).masked())",message="the first address of each range must be that of its prefix, such as 10.120.0.0/24 instead of 10.120.0.1/24"
 	CIDRs []CIDR `json:"cidrs"`
 }
 

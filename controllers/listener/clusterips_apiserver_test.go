@@ -190,7 +190,7 @@ func TestOtherServicesAreKeptOutOfARange(t *testing.T) {
 		}
 		for document := range strings.SplitSeq(block.Text, "\n---\n") {
 			o := &unstructured.Unstructured{}
-			f.Expect(yaml.Unmarshal([]byte(strings.ReplaceAll(document, "10.97.0.0/24", "10.97.48.0/24")), &o.Object)).To(Succeed())
+			f.Expect(yaml.Unmarshal([]byte(strings.ReplaceAll(document, "10.120.0.0/24", "10.97.48.0/24")), &o.Object)).To(Succeed())
 			f.Expect(f.client.Create(t.Context(), o)).To(Succeed())
 			t.Cleanup(func() { _ = f.client.Delete(context.Background(), o) })
 			policies++

@@ -50,6 +50,13 @@ func newRoutedRange(t *testing.T) *scenario {
 		t.Skip("this scenario needs the flag -bgp; make test-bgp sets it")
 	}
 	s := newScenario(t)
+	s.createRoutedRange()
+	return s
+}
+
+// createRoutedRange adds a range to the cluster IPs of the cluster, until the end of the test.
+func (s *scenario) createRoutedRange() {
+	s.Helper()
 	extra := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "routed"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{serviceRange}}}
 	mustAwaitDeleted(s, &networkingv1.ServiceCIDR{}, client.ObjectKeyFromObject(extra)) // of another scenario
 	if err := api.Create(s.ctx, extra); err != nil {
@@ -63,17 +70,21 @@ func newRoutedRange(t *testing.T) *scenario {
 	mustAwait(s, &networkingv1.ServiceCIDR{}, client.ObjectKeyFromObject(extra), func(c *networkingv1.ServiceCIDR) bool {
 		return meta.IsStatusConditionTrue(c.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
 	})
-	return s
+}
+
+// routedClusterIPs returns the spec of a class with cluster IPs in the routed range.
+func routedClusterIPs() listenersv1alpha1.ListenerClassSpec {
+	return listenersv1alpha1.ListenerClassSpec{
+		ServiceType: listenersv1alpha1.ServiceTypeClusterIP, PreferredAddressType: listenersv1alpha1.PreferredAddressTypeIP,
+		ClusterIPs: &listenersv1alpha1.ClusterIPs{CIDRs: []listenersv1alpha1.CIDR{routedRange}},
+	}
 }
 
 // createInRange creates replicas on different nodes, and returns their Pods and their cluster IPs, which are all in the
 // routed range.
 func (s *scenario) createInRange(replicas int32) (pods []*corev1.Pod, addresses map[string]listenersv1alpha1.IngressAddress) {
 	s.Helper()
-	class := s.createClass(listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeClusterIP, PreferredAddressType: listenersv1alpha1.PreferredAddressTypeIP,
-		ClusterIPs: &listenersv1alpha1.ClusterIPs{CIDRs: []listenersv1alpha1.CIDR{routedRange}},
-	})
+	class := s.createClass(routedClusterIPs())
 	set := statefulSet("broker", replicas, byClass(class.Name))
 	spread(set)
 	// Pods stay on a node that is not reached, and run again with it.

@@ -54,6 +54,18 @@ func TestProductKafkaFollowsItsClass(t *testing.T) {
 	}
 }
 
+// TestProductKafkaAtRoutedClusterIPs: each broker has a cluster IP that all nodes announce to a router by BGP, and the
+// client behind the router has no other way to it.
+func TestProductKafkaAtRoutedClusterIPs(t *testing.T) {
+	s := newRecipe(t, maven.KafkaImage, maven.Kafka)
+	s.createRoutedRange()
+	client := s.connectRouter()
+	s.startBGP(client, true)
+	k := s.startKafka(s.createClass(routedClusterIPs()).Name)
+	k.dial = client.dial
+	k.use("routed cluster IPs", 3)
+}
+
 // startKafka starts the recipe with a class, and returns it without having used it.
 func (s *scenario) startKafka(class string) *kafka {
 	s.Helper()
