@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 	"github.com/listener-operator/listener-operator/test/maven"
 )
 
@@ -66,11 +68,40 @@ func TestProductKafkaAtRoutedClusterIPs(t *testing.T) {
 	k.use("routed cluster IPs", 3)
 }
 
-// startKafka starts the recipe with a class, and returns it without having used it.
-func (s *scenario) startKafka(class string) *kafka {
+// TestProductKafkaHasCertificatesOfCertManager: the recipe and its patch for TLS, changed as docs/tls.md says for
+// clusters before Kubernetes 1.37. The client trusts the issuer, and verifies each broker at its address.
+func TestProductKafkaHasCertificatesOfCertManager(t *testing.T) {
+	s := newRecipe(t, maven.KafkaImage, maven.Kafka)
+	crds.Remove(t, api, certManagerKinds...) // an earlier run may have left them
+	crds.Install(t, api, certManagerKinds...)
+	defer crds.Remove(t, api, certManagerKinds...)
+	trust := s.startCertManager()
+	const label = "labels: {" + names.LabelCertificate + ": kafka}\n"
+	k := s.startKafka(s.withIssuer().Name,
+		"  name: kafka-bootstrap\nspec:", "  name: kafka-bootstrap\n  "+label+"spec:",
+		"        name: listener\n        annotations:", "        name: listener\n        "+label+"        annotations:",
+	)
+	s.applyTLS("kafka", `
+          projected:
+            sources:
+              - podCertificate:
+                  signerName: listener-operator.dev/address
+                  keyType: ECDSAP256
+                  credentialBundlePath: bundle.pem
+`, `
+          secret:
+            secretName: kafka`+names.CertificateSuffix+`
+            items: [{key: tls-combined.pem, path: bundle.pem}]
+`)
+	k.dial = dialTrusting(trust)
+	k.use("with certificates of cert-manager", 3)
+}
+
+// startKafka starts the recipe with a class, and returns it without having used it. replacements are pairs of texts.
+func (s *scenario) startKafka(class string, replacements ...string) *kafka {
 	s.Helper()
 	s.provideDisks(maven.User, slices.Concat(claimsOf("data", "kafka-controller", 3), claimsOf("data", "kafka", 3))...)
-	s.applyRecipe("kafka", "external-unstable", class)
+	s.applyRecipe("kafka", append(replacements, "external-unstable", class)...)
 	s.awaitReplicas("kafka-controller", 3)
 	s.awaitReplicas("kafka", 3)
 	return &kafka{scenario: s, written: map[string][]string{}, dial: testbed.ClientDial}

@@ -68,42 +68,55 @@ func (s *scenario) logProducts() {
 // recipeUser is the user of the recipes for NATS, RabbitMQ and ZooKeeper.
 const recipeUser = 1000
 
+// recipe returns a file of the recipes. replacements are pairs of texts, each of which the file has to contain.
+func (s *scenario) recipe(file string, replacements ...string) string {
+	s.Helper()
+	root, err := checkout.Root()
+	s.must(err)
+	content, err := os.ReadFile(filepath.Join(root, "config", "samples", "recipes", file))
+	s.must(err)
+	for i := 0; i < len(replacements); i += 2 {
+		if !strings.Contains(string(content), replacements[i]) {
+			s.Fatalf("%s does not contain %q", file, replacements[i])
+		}
+	}
+	return strings.NewReplacer(replacements...).Replace(string(content))
+}
+
 // applyRecipe creates the objects of a recipe, as a user does. replacements are pairs of texts.
 func (s *scenario) applyRecipe(name string, replacements ...string) {
 	s.Helper()
-	root, err := checkout.Root()
-	if err != nil {
-		s.Fatal(err)
-	}
-	manifest, err := os.ReadFile(filepath.Join(root, "config", "samples", "recipes", name+".yaml"))
-	if err != nil {
-		s.Fatal(err)
-	}
-	changed := strings.NewReplacer(replacements...).Replace(string(manifest))
-	s.must(testbed.RunKubectl(s.ctx, []byte(changed), "apply", "--server-side", "--namespace", s.namespace, "--filename", "-"))
+	manifest := s.recipe(name+".yaml", replacements...)
+	s.must(testbed.RunKubectl(s.ctx, []byte(manifest), "apply", "--server-side", "--namespace", s.namespace, "--filename", "-"))
 }
 
-// applyTLS makes the StatefulSet of a recipe serve TLS, as a user does, and waits until all replicas do.
-func (s *scenario) applyTLS(recipe string) {
+// applyTLS makes the StatefulSet of a recipe serve TLS, as a user does, and waits until all replicas do. replacements
+// are pairs of texts.
+func (s *scenario) applyTLS(recipe string, replacements ...string) {
 	s.Helper()
-	root, err := checkout.Root()
-	if err != nil {
-		s.Fatal(err)
-	}
-	patch := filepath.Join(root, "config", "samples", "recipes", "tls", recipe+".yaml")
+	patch := filepath.Join(s.TempDir(), "patch.yaml")
+	s.must(os.WriteFile(patch, []byte(s.recipe(filepath.Join("tls", recipe+".yaml"), replacements...)), 0o600))
 	s.shell("kubectl patch statefulset " + recipe + " --patch-file " + patch + "\nkubectl rollout status statefulset " + recipe)
 }
 
 // dialTLS connects from outside of the cluster, and verifies that the server is one of the namespace, and for the
 // address.
-func (s *scenario) dialTLS(ctx context.Context, _, address string) (net.Conn, error) {
-	trust := s.trust()
-	trust.ServerName, _, _ = net.SplitHostPort(address)
-	session, err := beginTLS(ctx, address, trust)
-	if err != nil {
-		return nil, err // an interface that is nil
+func (s *scenario) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
+	return dialTrusting(s.trust())(ctx, network, address)
+}
+
+// dialTrusting returns a function that connects from outside of the cluster, and verifies that the server is one that
+// clients trust, and for the address.
+func dialTrusting(trust *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, _, address string) (net.Conn, error) {
+		trust := trust.Clone()
+		trust.ServerName, _, _ = net.SplitHostPort(address)
+		session, err := beginTLS(ctx, address, trust)
+		if err != nil {
+			return nil, err // an interface that is nil
+		}
+		return session, nil
 	}
-	return session, nil
 }
 
 // awaitReload has the kubelets request new certificates, as they do when they start, and waits until each replica of a
