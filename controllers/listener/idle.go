@@ -17,6 +17,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -107,4 +108,22 @@ func replacesSelector(s *snapshot, p *plan) bool {
 	selector := map[string]string{names.PodMountLabel(s.listener.UID): s.listener.Name}
 	maps.Copy(selector, s.listener.Spec.ExtraPodSelectorLabels)
 	return !maps.Equal(selector, p.service.Spec.Selector)
+}
+
+// observeIdle records why nothing responds at the addresses, if that lasts. It returns the rest of the period after
+// which it is reported, or 0. Kubernetes has waited before it says that a node is not ready.
+func (r *Reconciler) observeIdle(s *snapshot, p *plan, o *outcome) time.Duration {
+	if nodes, all := notReady(o); all {
+		o.idleReason = listenersv1alpha1.ReasonNodesNotReady
+		o.idleMessage = "nothing responds there, because no node of its addresses is ready: " + columns.Names(nodes)
+	} else if reason, message := nothingListens(s, p, o); reason != "" {
+		if !reportedIdle(s.listener) {
+			if remaining := r.idlePeriod - r.idle.age(s.listener.UID, ""); remaining > 0 {
+				return remaining
+			}
+		}
+		o.idleReason, o.idleMessage = reason, message
+	}
+	r.idle.Delete(s.listener.UID)
+	return 0
 }

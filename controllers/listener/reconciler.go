@@ -30,7 +30,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/reservation"
 	"github.com/listener-operator/listener-operator/internal/apply"
-	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -202,24 +201,6 @@ func (r *Reconciler) locate(ctx context.Context, s *snapshot, o *outcome) (err e
 	withNodes := s.backend.IsNodeScoped(s.class) || o.service != nil && o.service.Spec.Type == corev1.ServiceTypeNodePort
 	o.placement, err = reservation.Placement(ctx, r.Client, s.listener, withNodes)
 	return err
-}
-
-// observeIdle records why nothing responds at the addresses, if that lasts. It returns the rest of the period after
-// which it is reported, or 0. Kubernetes has waited before it says that a node is not ready.
-func (r *Reconciler) observeIdle(s *snapshot, p *plan, o *outcome) time.Duration {
-	if nodes, all := notReady(o); all {
-		o.idleReason = listenersv1alpha1.ReasonNodesNotReady
-		o.idleMessage = "nothing responds there, because no node of its addresses is ready: " + columns.Names(nodes)
-	} else if reason, message := nothingListens(s, p, o); reason != "" {
-		if !reportedIdle(s.listener) {
-			if remaining := r.idlePeriod - r.idle.age(s.listener.UID, ""); remaining > 0 {
-				return remaining
-			}
-		}
-		o.idleReason, o.idleMessage = reason, message
-	}
-	r.idle.Delete(s.listener.UID)
-	return 0
 }
 
 // removePrevious removes what no longer exposes the Listener: objects of the class's own backend immediately, and all

@@ -2,8 +2,6 @@ package listener
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -16,14 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
-	"github.com/listener-operator/listener-operator/internal/index"
-	"github.com/listener-operator/listener-operator/internal/lookup"
-	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
 // snapshot is what exists before a reconciliation writes anything. It does not change. Its objects belong to the cache.
@@ -98,169 +90,4 @@ func (s *snapshot) key() client.ObjectKey { return client.ObjectKeyFromObject(s.
 func condition(listener *listenersv1alpha1.Listener, conditionType string) metav1.Condition {
 	status := ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{})
 	return ptr.Deref(meta.FindStatusCondition(status.Conditions, conditionType), metav1.Condition{})
-}
-
-// reader takes snapshots.
-type reader struct {
-	client        client.Reader
-	backends      backends.List
-	kinds         *kinds
-	sharedPorts   *sharedPorts
-	clusterDomain string
-}
-
-// snapshot reads all that a Listener depends on.
-func (r *reader) snapshot(ctx context.Context, listener *listenersv1alpha1.Listener) (*snapshot, error) {
-	s := &snapshot{
-		listener: listener, present: present{objects: map[string]map[objectName]exposure.Object{}},
-		served: map[schema.GroupVersionKind]string{}, referenced: map[string][]exposure.Object{},
-	}
-	for _, read := range []func(context.Context, *snapshot) error{
-		r.readClass, r.readService, r.readObjects, r.readPolicies, r.readReferences, r.readPods, r.readClusterDomain,
-	} {
-		if err := read(ctx, s); err != nil {
-			return nil, err
-		}
-	}
-	s.others = slices.DeleteFunc(slices.Clone(r.backends), func(b *exposure.Backend) bool { return b == s.backend })
-	var err error
-	s.sharedPorts, err = r.sharedPorts.of(ctx, listener, s.class)
-	return s, err
-}
-
-func (r *reader) readClass(ctx context.Context, s *snapshot) error {
-	if s.listener.Class() == "" {
-		return nil
-	}
-	class, err := lookup.Get(ctx, r.client, client.ObjectKey{Name: s.listener.Class()}, &listenersv1alpha1.ListenerClass{})
-	if err != nil || class == nil {
-		return err
-	}
-	problem, err := tenancy.Check(ctx, r.client, class, s.listener.Namespace)
-	if err != nil {
-		return err
-	}
-	// A change of the spec after the Listener was accepted may be a change of the class.
-	accepted := condition(s.listener, listenersv1alpha1.ListenerAccepted)
-	used := ptr.Deref(s.listener.Status, listenersv1alpha1.ListenerStatus{}).KeptClassName == s.listener.Class() ||
-		accepted.Status == metav1.ConditionTrue && accepted.ObservedGeneration == s.listener.Generation
-	if s.kept = problem != "" && used; problem != "" && !used {
-		s.notAllowed = exposure.Refuse(listenersv1alpha1.ReasonNamespaceNotAllowed,
-			"%s; name another class in spec.className, or ask an administrator to add the namespace to spec.allowedNamespaces of the class", problem)
-		return nil
-	}
-	s.class, s.backend = class, r.backends.Of(class)
-	return nil
-}
-
-// readService gets the Service with the Listener's name. One that the cache does not have yet is not written to: the
-// apply of a Service that was not read is then in conflict with it.
-func (r *reader) readService(ctx context.Context, s *snapshot) error {
-	switch service, err := lookup.Get(ctx, r.client, s.key(), &corev1.Service{}); {
-	case err != nil || service == nil:
-		return err
-	case controls(s.listener, service):
-		s.service = service
-	case controlledByNamesake(s.listener, service):
-		s.earlier = true
-	default:
-		s.foreign = service
-	}
-	return nil
-}
-
-// readObjects lists the objects of the backends' kinds that the Listener controls. If the API of a kind does not
-// respond, its objects are unknown, which is an error only if the Listener's backend generates this kind.
-func (r *reader) readObjects(ctx context.Context, s *snapshot) error {
-	for _, backend := range r.backends {
-		for _, kind := range backend.Kinds() {
-			s.served[kind.GroupVersionKind] = r.kinds.version(kind)
-		}
-		if len(backend.Generates) == 0 {
-			continue
-		}
-		own, err := r.ownObjects(ctx, backend, s.listener)
-		if err == nil {
-			s.objects[backend.Name] = own
-		} else if backend == s.backend {
-			return fmt.Errorf("reading the objects of listener %s: %w", s.key(), err)
-		}
-	}
-	return nil
-}
-
-// ownObjects lists the objects of a backend that the Listener controls.
-func (r *reader) ownObjects(ctx context.Context, backend *exposure.Backend, listener *listenersv1alpha1.Listener) (map[objectName]exposure.Object, error) {
-	own := map[objectName]exposure.Object{}
-	for _, kind := range backend.Generates {
-		objects, err := r.kinds.list(ctx, kind, client.InNamespace(listener.Namespace), client.MatchingFields{index.ObjectsByController: string(listener.UID)})
-		if err != nil {
-			return nil, err
-		}
-		for _, object := range objects {
-			if controls(listener, object) && (kind.Owns == nil || kind.Owns(object)) {
-				own[objectName{kind.Kind, object.GetName()}] = object
-			}
-		}
-	}
-	return own, nil
-}
-
-// readReferences gets the objects that the backends read, as far as the class or the Listener's objects refer to them,
-// and the labels of the namespace, which those objects may select.
-func (r *reader) readReferences(ctx context.Context, s *snapshot) error {
-	if s.class == nil {
-		return nil
-	}
-	for _, backend := range r.backends {
-		if backend.Reads == nil {
-			continue
-		}
-		for _, name := range backend.References(s.class, slices.Collect(maps.Values(s.objects[backend.Name]))) {
-			switch object, err := r.kinds.get(ctx, backend.Reads, name); {
-			case object != nil:
-				s.referenced[backend.Name] = append(s.referenced[backend.Name], object)
-			case err != nil && backend == s.backend:
-				return err
-			}
-		}
-	}
-	if len(s.referenced[s.backend.Name]) == 0 {
-		return nil
-	}
-	namespace, err := lookup.Get(ctx, r.client, client.ObjectKey{Name: s.listener.Namespace}, tenancy.Namespace())
-	if err == nil && namespace != nil {
-		s.namespaceLabels = namespace.Labels
-	}
-	return err
-}
-
-// readPods lists the Pods that mount the claim of the Listener, or those of them that run if there are any.
-func (r *reader) readPods(ctx context.Context, s *snapshot) error {
-	if !claim.OwnsListener(s.listener) {
-		return nil
-	}
-	var pods corev1.PodList
-	if err := r.client.List(ctx, &pods, client.InNamespace(s.listener.Namespace), client.MatchingFields{index.PodsByClaim: s.listener.Name}); err != nil {
-		return fmt.Errorf("listing pods of claim %s: %w", s.key(), err)
-	}
-	mounting := pods.Items
-	running := slices.DeleteFunc(slices.Clone(mounting), func(pod corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() || claim.PodFinished(&pod) })
-	if len(running) > 0 {
-		mounting = running
-	}
-	for i := range mounting {
-		s.pods = append(s.pods, mounting[i].Name)
-	}
-	slices.Sort(s.pods)
-	return nil
-}
-
-func (r *reader) readClusterDomain(ctx context.Context, s *snapshot) error {
-	configuration, err := lookup.Get(ctx, r.client, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, &operatorv1alpha1.ListenerOperator{})
-	if configuration == nil {
-		configuration = &operatorv1alpha1.ListenerOperator{}
-	}
-	s.clusterDomain = configuration.ClusterDomain(r.clusterDomain)
-	return err
 }

@@ -1,0 +1,102 @@
+package listener
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/columns"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+)
+
+func acceptedCondition(s *snapshot, o *outcome) metav1.Condition {
+	if o.refusal != nil {
+		return metav1.Condition{Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionFalse, Reason: o.refusal.Reason, Message: o.refusal.Message}
+	}
+	notes := []string{fmt.Sprintf("Service %s follows ListenerClass %s", s.key(), s.class.Name)}
+	reason, text := warning(s)
+	if text != "" {
+		notes = append(notes, text)
+	}
+	message := strings.Join(append(notes, exposure.IgnoredSettings(s.class)...), "; ") // which an event on the class reports, too
+	return metav1.Condition{Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue, Reason: cmp.Or(reason, listenersv1alpha1.ReasonAccepted), Message: message}
+}
+
+// warning returns what the administrator should know of an accepted Listener, and the reason of its event, if anything.
+func warning(s *snapshot) (reason, message string) {
+	if s.class == nil {
+		return "", ""
+	}
+	if s.kept {
+		return listenersv1alpha1.ReasonNamespaceNotAllowed, fmt.Sprintf("the class no longer allows namespace %s, which new Listeners and claims cannot use it in; "+
+			"this Listener keeps it", s.listener.Namespace)
+	}
+	if names := exposure.RepeatedPorts(s.listener); len(names) > 0 {
+		return listenersv1alpha1.ReasonDuplicatePortName, "several ports have the same name, of which only the last one is exposed: " +
+			strings.Join(names, ", ") + "; give each port a name of its own"
+	}
+	if ignored := exposure.IgnoredOverrides(s.listener); len(ignored) > 0 {
+		return listenersv1alpha1.ReasonInvalidOverrides, fmt.Sprintf("ignored, because metadata.namespace is not set: %s; set it to %s",
+			strings.Join(ignored, ", "), s.listener.Namespace)
+	}
+	if unknown := exposure.UnknownOverrides(s.class); len(unknown) > 0 {
+		return listenersv1alpha1.ReasonInvalidOverrides,
+			"a Service does not have these fields of spec.serviceOverrides of the class, which are ignored: " + strings.Join(unknown, ", ")
+	}
+	return "", ""
+}
+
+// placementReason returns the reason of a Listener that has its addresses, and what is wrong with its Pods and nodes.
+func placementReason(p *exposure.Placement) (reason, note string) {
+	switch {
+	case len(p.Outdated) > 0:
+		return listenersv1alpha1.ReasonPodsOutdated, "; restart these Pods, unless their programs follow the files of their volumes: they started with other addresses: " +
+			columns.Names(p.Outdated)
+	case len(p.EmptyNodes) > 0:
+		return listenersv1alpha1.ReasonNodesWithoutPods, "; nothing responds at those of nodes where no Pod mounts it, and which do not forward to others: " +
+			columns.Names(p.EmptyNodes)
+	default:
+		return listenersv1alpha1.ReasonAddressesAssigned, ""
+	}
+}
+
+func readyCondition(s *snapshot, o *outcome, a addresses, status *listenersv1alpha1.ListenerStatus) metav1.Condition {
+	if len(status.IngressAddresses) > 0 {
+		const reachable = "reachable at "
+		message := reachable + status.IngressAddresses[0].Address
+		if more := len(status.IngressAddresses) - 1; more > 0 {
+			message += fmt.Sprintf(" and %d more", more)
+		}
+		reason := listenersv1alpha1.ReasonAddressesAssigned
+		switch {
+		case a.previous:
+			reason = listenersv1alpha1.ReasonPreviousExposure // by which new Pods wait
+			message += fmt.Sprintf(" through the previous exposure, until that of ListenerClass %s is complete: %s", s.class.Name, a.desired.Message)
+		case o.idleReason != "":
+			reason, message = o.idleReason, o.idleMessage+"; its addresses are kept: "+strings.TrimPrefix(message, reachable)
+		case a.published.Message != "":
+			message += "; left out: " + a.published.Message
+		}
+		if reason == listenersv1alpha1.ReasonAddressesAssigned {
+			var note string
+			reason, note = placementReason(&o.placement)
+			message += note
+		}
+		if nodes, all := notReady(o); len(nodes) > 0 && !all {
+			message += "; nothing responds at those of nodes that are not ready: " + columns.Names(nodes)
+		}
+		return metav1.Condition{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+	}
+	reason, message := a.desired.Reason, a.desired.Message
+	switch {
+	case o.refusal != nil:
+		reason, message = listenersv1alpha1.ReasonNotAccepted, "see the condition Accepted"
+	case s.serviceTerminating():
+		reason, message = listenersv1alpha1.ReasonServiceTerminating, "Service "+s.key().String()+" is being deleted, and will then be "+
+			"created again; if the deletion does not finish, check the finalizers of the Service"
+	}
+	return metav1.Condition{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+}
