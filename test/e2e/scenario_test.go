@@ -218,6 +218,16 @@ func (s *scenario) allowPrivileged() {
 	namespace := &corev1.Namespace{}
 	s.get(namespace, client.ObjectKey{Name: s.namespace})
 	s.patch(namespace, func() { namespace.Labels[podSecurity] = "privileged" })
+	s.eventually(func(ctx context.Context) error { // admission reads namespaces from a cache
+		privileged := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "privileged"},
+			Spec: corev1.PodSpec{
+				HostNetwork: true,
+				Containers:  []corev1.Container{{Name: "none", Image: "none"}},
+			},
+		}
+		return api.Create(ctx, privileged, client.DryRunAll)
+	})
 }
 
 // tokenOf returns a token of a ServiceAccount.
