@@ -39,7 +39,7 @@ help: ## List all targets.
 		/^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Create a cluster with the operator and a three-member etcd, and use etcd from outside of the cluster.
+demo: ## Create a cluster with the operator and a three-member etcd, and use etcd from outside the cluster.
 	go -C test run ./demo up
 
 .PHONY: demo-loadbalancer
@@ -183,7 +183,7 @@ test-faulty-scenarios:
 	CLUSTER=$(or $(CLUSTER),e2e)-faulty $(E2E) -run '$(FAULTY_SCENARIOS)' ./e2e
 
 .PHONY: test-products
-test-products: ## Run the products of docs/recipes unmodified, and use each replica from outside of the cluster while replicas come and go.
+test-products: ## Run the products of docs/recipes unmodified, and use each replica from outside the cluster while replicas come and go.
 	go -C test run ./cmd/cluster build-tools metallb envoy-gateway
 	go -C test test -tags e2e -count 1 -timeout 70m -v -run '^TestProduct|^TestCertManager' ./e2e -products
 

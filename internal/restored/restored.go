@@ -25,7 +25,7 @@ const metadataOnly = "application/json;as=PartialObjectMetadataList;g=meta.k8s.i
 
 // Detect returns a wrapper for the requests of a client. Before each watch that starts from a resource version it reads
 // the current one, by a list of one object. If that is the lower one, it calls report with what it found, and answers
-// that the version is no longer available, upon which informers list anew. Restoring etcd ends all watches, so that
+// that the version is no longer available, upon which informers list again. Restoring etcd ends all watches, so that
 // each of them passes here.
 //
 // The price is one small request for each start of a watch, which lasts for several minutes.

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ClientCommand returns a command that will run on the client outside of the cluster: it reaches nodes and the API
+// ClientCommand returns a command that will run on the client outside the cluster: it reaches nodes and the API
 // server, but neither Pods nor Services by their own addresses. The command sees the host's files. When ctx ends, it
 // and its children are killed. If the client does not run, the command's Err is set, and starting it returns that
 // error.
@@ -35,7 +35,7 @@ func commandOn(ctx context.Context, m machine, name string, args []string) *exec
 	return cmd
 }
 
-// ClientDial connects from the client outside of the cluster. The address is an IP address and a port, as the client
+// ClientDial connects from the client outside the cluster. The address is an IP address and a port, as the client
 // has no name server.
 func (c *Cluster) ClientDial(ctx context.Context, network, address string) (net.Conn, error) {
 	if _, err := netip.ParseAddrPort(address); err != nil {

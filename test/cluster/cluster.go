@@ -315,10 +315,10 @@ func (c *Cluster) NodeIPv6(node int) string { return c.subnets.node(node).V6.Str
 // HostIP returns the host's address on the node network. Everything can reach it: nodes, Pods and the client.
 func (c *Cluster) HostIP() string { return c.subnets.host().V4.String() }
 
-// ClientIP returns the address of the client outside of the cluster.
+// ClientIP returns the address of the client outside the cluster.
 func (c *Cluster) ClientIP() string { return c.subnets.client().V4.String() }
 
-// ClientIPv6 returns the other address of the client outside of the cluster.
+// ClientIPv6 returns the other address of the client outside the cluster.
 func (c *Cluster) ClientIPv6() string { return c.subnets.client().V6.String() }
 
 // ServiceSubnet returns the range of cluster IPs. The client outside has no route to it.
@@ -421,7 +421,7 @@ func (c *Cluster) machine(name string, namespaces uintptr) machine {
 // control is the machine of the control plane: the host, but with a process namespace of its own.
 func (c *Cluster) control() machine { return c.machine("control", unix.CLONE_NEWPID) }
 
-// outside is the machine of the client outside of the cluster.
+// outside is the machine of the client outside the cluster.
 func (c *Cluster) outside() machine {
 	return c.machine("client", unix.CLONE_NEWPID|unix.CLONE_NEWNET)
 }

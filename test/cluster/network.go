@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// ensureBridge creates the network that connects the host, the nodes and the client outside of the cluster.
+// ensureBridge creates the network that connects the host, the nodes and the client outside the cluster.
 func (c *Cluster) ensureBridge(ctx context.Context) error {
 	s := c.subnets
 	if _, err := net.InterfaceByName(s.bridge()); err != nil {

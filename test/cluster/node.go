@@ -288,7 +288,7 @@ func (c *Cluster) powerOff(ctx context.Context, node int) error {
 	return removeCgroup(ctx, c.nodeCgroup(node))
 }
 
-// startClient starts the client outside of the cluster. It has no route to Pods and Services.
+// startClient starts the client outside the cluster. It has no route to Pods and Services.
 func (c *Cluster) startClient(ctx context.Context) error {
 	m := c.outside()
 	return m.ensure(ctx, func() error {

@@ -27,7 +27,7 @@ import (
 // probeTimeout is how long the client tries to connect to an address that it should not reach.
 const probeTimeout = 2 * time.Second
 
-// outsideClient is the client outside of the cluster, which runs etcdctl.
+// outsideClient is the client outside the cluster, which runs etcdctl.
 type outsideClient struct {
 	*demo
 	etcdctl string
@@ -48,7 +48,7 @@ type member struct {
 	Address string
 }
 
-// outside returns the client outside of the cluster.
+// outside returns the client outside the cluster.
 func (d *demo) outside(ctx context.Context) (*outsideClient, error) {
 	dir, err := tools.Ensure(ctx, "etcd")
 	if err != nil {
@@ -66,7 +66,7 @@ func (d *demo) outside(ctx context.Context) (*outsideClient, error) {
 	return o, nil
 }
 
-// ctl runs etcdctl outside of the cluster, with one address as its only endpoint, and returns its output.
+// ctl runs etcdctl outside the cluster, with one address as its only endpoint, and returns its output.
 func (o *outsideClient) ctl(ctx context.Context, address string, args ...string) ([]byte, error) {
 	args = append([]string{"--cacert=" + authorityFile, "--endpoints=https://" + address}, args...)
 	cmd := o.cluster.ClientCommand(ctx, o.etcdctl, args...)
@@ -209,7 +209,7 @@ func (o *outsideClient) certificate(ctx context.Context, m member) (*x509.Certif
 }
 
 // errReachable is returned when the client reaches a Pod.
-var errReachable = errors.New("the client reaches a Pod by the Pod's own address, so it is not outside of the cluster")
+var errReachable = errors.New("the client reaches a Pod by the Pod's own address, so it is not outside the cluster")
 
 // checkUnreachable checks that the client cannot reach a Pod by the Pod's own address.
 func (o *outsideClient) checkUnreachable(ctx context.Context, podIP string, port int) error {

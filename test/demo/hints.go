@@ -7,7 +7,7 @@ import (
 
 // printHints prints commands that show the objects on the cluster.
 func (d *demo) printHints() {
-	fmt.Fprintf(d.out, `A client outside of the cluster used every member of etcd, and each kept its address when a Pod was replaced.
+	fmt.Fprintf(d.out, `A client outside the cluster used every member of etcd, and each kept its address when a Pod was replaced.
 
 To look around on the cluster:
 
@@ -21,7 +21,7 @@ To look around on the cluster:
   kubectl get listeneroperator cluster -o yaml     # the operator's configuration and state
   kubectl exec -n demo etcd-0 -- sh -c 'cd /listener; ls -l; cat default-address/address; cat default-address/ports/client'
 
-To connect from outside of the cluster, with no route to Pods and Services:
+To connect from outside the cluster, with no route to Pods and Services:
 
   go -C test run ./cmd/cluster client --name %s curl --cacert %s https://ADDRESS:PORT/version
 

@@ -1,5 +1,5 @@
 // Command demo shows what the operator does: it brings up a Kubernetes cluster on this machine, installs the operator
-// as a user would, runs an etcd of three members, and connects to each of them from a client outside of the cluster, at
+// as a user would, runs an etcd of three members, and connects to each of them from a client outside the cluster, at
 // the addresses that etcd advertises.
 //
 // It checks everything that it shows, and fails if a check does.

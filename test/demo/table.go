@@ -19,9 +19,9 @@ type row struct {
 type placement struct {
 	// node is the node of the member's Pod.
 	node string
-	// podIP is the address of its Pod, which clients outside of the cluster cannot reach.
+	// podIP is the address of its Pod, which clients outside the cluster cannot reach.
 	podIP string
-	// address is where clients outside of the cluster reach the member.
+	// address is where clients outside the cluster reach the member.
 	address string
 	// start is how long the Pod took from creation to Running.
 	start string

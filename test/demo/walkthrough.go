@@ -15,7 +15,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// walkThrough uses etcd from a client outside of the cluster. The client gets the address of one member, reads those of
+// walkThrough uses etcd from a client outside the cluster. The client gets the address of one member, reads those of
 // the others from etcd, and uses each of them. Then one Pod is replaced, and every member must have kept its address.
 func (d *demo) walkThrough(ctx context.Context, pods []corev1.Pod, times *podTimes) error {
 	o, err := d.outside(ctx)
@@ -78,7 +78,7 @@ func (d *demo) listenerAddress(ctx context.Context, name, port string) (string, 
 	return net.JoinHostPort(first.Address, strconv.Itoa(int(number))), nil
 }
 
-// checkOutside checks that the client is outside of the cluster: it can reach no Pod by the Pod's own address.
+// checkOutside checks that the client is outside the cluster: it can reach no Pod by the Pod's own address.
 func (o *outsideClient) checkOutside(ctx context.Context, pods []corev1.Pod) error {
 	o.progress.Printf("the client cannot reach Pods by their own addresses")
 	for i := range pods {

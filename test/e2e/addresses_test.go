@@ -20,7 +20,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
-// TestEachReplicaIsReachedAtItsOwnAddress covers the operator's main use: a client outside of the cluster reaches each
+// TestEachReplicaIsReachedAtItsOwnAddress covers the operator's main use: a client outside the cluster reaches each
 // replica, and each replica reads its own address.
 func TestEachReplicaIsReachedAtItsOwnAddress(t *testing.T) {
 	t.Parallel()
@@ -45,7 +45,7 @@ func TestEachReplicaIsReachedAtItsOwnAddress(t *testing.T) {
 			t.Errorf("addresses (-Pod +Listener):\n%s", diff)
 		}
 		if _, err := testbed.ClientDial(s.ctx, "tcp", net.JoinHostPort(p.Status.PodIP, "8080")); err == nil {
-			t.Errorf("the client reaches the IP address of Pod %s, so it is not outside of the cluster", name)
+			t.Errorf("the client reaches the IP address of Pod %s, so it is not outside the cluster", name)
 		}
 	}
 }
@@ -191,7 +191,7 @@ func TestTwoListenersInOnePod(t *testing.T) {
 	}
 }
 
-// TestAPortCanBeUDP: a client outside of the cluster reaches a UDP port.
+// TestAPortCanBeUDP: a client outside the cluster reaches a UDP port.
 func TestAPortCanBeUDP(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

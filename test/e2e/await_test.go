@@ -269,7 +269,7 @@ func (s *scenario) awaitEntry(p *corev1.Pod, volume string, condition func(liste
 	return found.Spec.Listeners[volume]
 }
 
-// awaitReachable waits until a Pod is ready, and a client outside of the cluster reaches it at the address that its
+// awaitReachable waits until a Pod is ready, and a client outside the cluster reaches it at the address that its
 // PodListeners object has for its volume "listener".
 func (s *scenario) awaitReachable(name string, before ...*corev1.Pod) (*corev1.Pod, listenersv1alpha1.IngressAddress) {
 	s.Helper()

@@ -113,7 +113,7 @@ func (s *scenario) handshake(ctx context.Context, endpoint, address string, trus
 	return handshake{authority: authorityOf(connection.ConnectionState().PeerCertificates[0])}
 }
 
-// beginTLS connects from outside of the cluster, and verifies the certificate of the server.
+// beginTLS connects from outside the cluster, and verifies the certificate of the server.
 func beginTLS(ctx context.Context, endpoint string, trust *tls.Config) (*tls.Conn, error) {
 	connection, err := testbed.ClientDial(ctx, "tcp", endpoint)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 // quickStart runs the commands of docs/quick-start.md as they are, except for the first block, which installs the
-// operator. Requests are sent from outside of the cluster; each is answered with its own address, before and after the
+// operator. Requests are sent from outside the cluster; each is answered with its own address, before and after the
 // restart.
 func quickStart(t *testing.T) {
 	s := newScenario(t)

@@ -36,7 +36,7 @@ const (
 	customerPrefix = "/30"
 )
 
-// customerNetwork is a client outside of the cluster that reaches the proxy alone, on the machine "client", which is
+// customerNetwork is a client outside the cluster that reaches the proxy alone, on the machine "client", which is
 // connected to the nodes.
 type customerNetwork struct{ namespace string }
 
@@ -109,7 +109,7 @@ func (s *scenario) awaitAnswersTo(c customerNetwork, own map[string]listenersv1a
 	}
 }
 
-// proxy is Debian's HAProxy on the machine outside of the cluster that is connected to the nodes.
+// proxy is Debian's HAProxy on the machine outside the cluster that is connected to the nodes.
 type proxy struct {
 	dir, commands string
 	restart       func()
@@ -168,7 +168,7 @@ func (p *proxy) configure(s *scenario) {
 	p.restart()
 }
 
-// TestClientsReachEachPodThroughAProxyInFrontOfTheCluster: HAProxy outside of the cluster has one address, and a port
+// TestClientsReachEachPodThroughAProxyInFrontOfTheCluster: HAProxy outside the cluster has one address, and a port
 // for each Pod. A client that can reach nothing else reaches each Pod at what the Pod reads, also a new replica. The
 // node ports stay as they are. Another namespace gets none of these addresses.
 func TestClientsReachEachPodThroughAProxyInFrontOfTheCluster(t *testing.T) {

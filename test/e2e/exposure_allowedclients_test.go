@@ -23,7 +23,7 @@ import (
 // allowedPort is the first host port of the scenario with allowed clients.
 const allowedPort = 23080
 
-// outsideClients are two clients outside of the cluster with addresses of their own, by these.
+// outsideClients are two clients outside the cluster with addresses of their own, by these.
 func outsideClients() map[string]*http.Client {
 	host := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	return map[string]*http.Client{testbed.ClientIP(): externalClient, testbed.HostIP(): host}

@@ -24,7 +24,7 @@ import (
 // outside is the number of the router among the machines that speak BGP. The others are nodes.
 const outside = 0
 
-// bgp is what speaks BGP on a router outside of the cluster and on each node, and a client that is connected to nothing
+// bgp is what speaks BGP on a router outside the cluster and on each node, and a client that is connected to nothing
 // but the router.
 type bgp struct {
 	*scenario
@@ -39,7 +39,7 @@ type bgp struct {
 	exited map[int][]<-chan struct{}
 }
 
-// connectRouter makes the machine outside of the cluster a router, and returns a client behind it. The router selects
+// connectRouter makes the machine outside the cluster a router, and returns a client behind it. The router selects
 // the next hop of a connection by its ports, too, and finds out by BGP alone which nodes there are.
 func (s *scenario) connectRouter() customerNetwork {
 	s.Helper()

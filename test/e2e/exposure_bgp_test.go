@@ -106,7 +106,7 @@ func (s *scenario) createInRange(replicas int32) (pods []*corev1.Pod, addresses 
 	return pods, addresses
 }
 
-// TestReplicasAreReachedAtARangeThatNodesAnnounceByBGP: a router outside of the cluster learns the range from all
+// TestReplicasAreReachedAtARangeThatNodesAnnounceByBGP: a router outside the cluster learns the range from all
 // nodes, with the configuration of docs/routed-cluster-ips.md, and a client behind it reaches each replica at its own
 // cluster IP through any of them. When a node loses its power, the router removes it from the route when its hold time
 // has passed, and in less than half of that time with BFD. Requests to Pods on the other nodes are lost only until

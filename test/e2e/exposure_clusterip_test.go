@@ -32,7 +32,7 @@ func (s *scenario) routeServices(nodes ...int) {
 	}
 }
 
-// onClient runs a command outside of the cluster.
+// onClient runs a command outside the cluster.
 func (s *scenario) onClient(name string, args ...string) {
 	s.Helper()
 	if out, err := testbed.ClientCommand(s.ctx, name, args...).CombinedOutput(); err != nil {

@@ -61,7 +61,7 @@ func byIngress(hostTemplate listenersv1alpha1.HostTemplate, change func(*listene
 	return listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Ingress: exposure}
 }
 
-// traefikClient returns a client outside of the cluster that resolves every host to Traefik.
+// traefikClient returns a client outside the cluster that resolves every host to Traefik.
 func traefikClient(trust *tls.Config) *http.Client {
 	return clientOf(traefikAddress(), 5*time.Second, trust)
 }

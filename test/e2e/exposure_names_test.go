@@ -54,7 +54,7 @@ func (s *scenario) runOutside(name string, args ...string) {
 	}))
 }
 
-// startNameServer runs a name server outside of the cluster that serves the zone, and lets those who have the key
+// startNameServer runs a name server outside the cluster that serves the zone, and lets those who have the key
 // change it (RFC 2136).
 func (s *scenario) startNameServer() {
 	s.Helper()

@@ -182,7 +182,7 @@ func TestEachReplicaHasARouteOfItsOwn(t *testing.T) {
 	}
 }
 
-// checkOnlyRouterAccess fails the test if a client outside of the cluster can reach a Pod or its Service other than
+// checkOnlyRouterAccess fails the test if a client outside the cluster can reach a Pod or its Service other than
 // through the router.
 func (s *scenario) checkOnlyRouterAccess(p *corev1.Pod, service string) {
 	s.Helper()
@@ -191,7 +191,7 @@ func (s *scenario) checkOnlyRouterAccess(p *corev1.Pod, service string) {
 	for _, address := range []string{p.Status.PodIP, found.Spec.ClusterIP} {
 		if conn, err := testbed.ClientDial(s.ctx, "tcp", net.JoinHostPort(address, "8443")); err == nil {
 			_ = conn.Close()
-			s.Errorf("the client reaches %s at %s, so it is not outside of the cluster", p.Name, address)
+			s.Errorf("the client reaches %s at %s, so it is not outside the cluster", p.Name, address)
 		}
 	}
 	for _, p := range found.Spec.Ports {

@@ -97,7 +97,7 @@ func (l *steadyLoad) stop() {
 	l.running.Wait()
 }
 
-// request requests the name of the replica from outside of the cluster.
+// request requests the name of the replica from outside the cluster.
 func (r *replica) request(ctx context.Context) {
 	sent := time.Now()
 	got, err := requestWith(ctx, patientClient, r.address, "/whoami")

@@ -397,7 +397,7 @@ func awaitAgents(ctx context.Context, image string) error {
 // recoveryTimeout is how long the cluster may take to recover. It allows for a machine that has other work.
 const recoveryTimeout = 6 * time.Minute
 
-// TestFaultsUnderLoad injects faults while clients outside of the cluster request each replica of a StatefulSet, and
+// TestFaultsUnderLoad injects faults while clients outside the cluster request each replica of a StatefulSet, and
 // Pods with volumes start and are deleted. No request is lost beyond a Pod's own downtime, no other Pod answers, no
 // mount fails for good, no address changes, and nothing is left.
 func TestFaultsUnderLoad(t *testing.T) {

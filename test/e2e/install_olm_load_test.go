@@ -94,7 +94,7 @@ type failure struct {
 	first error
 }
 
-// startLoad starts clients outside of the cluster that send requests to the Pods, starts and deletes Pods with new
+// startLoad starts clients outside the cluster that send requests to the Pods, starts and deletes Pods with new
 // volumes, and watches the number of unavailable agents.
 func (m *olmScenario) startLoad(pods map[string]userData) *load {
 	ctx, cancel := context.WithCancel(m.ctx)

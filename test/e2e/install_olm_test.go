@@ -304,7 +304,7 @@ func (m *olmScenario) uninstallFrom(namespace *corev1.Namespace) {
 }
 
 // install installs the operator by a Subscription, and checks that the first Pod with a listener volume is reachable
-// from outside of the cluster.
+// from outside the cluster.
 func (m *olmScenario) install() {
 	m.createOperatorNamespace(m.suggestedNamespace())
 	m.objectsBefore = m.listObjects()
@@ -329,7 +329,7 @@ func (m *olmScenario) install() {
 	m.checkPermissionsOfUsers()
 }
 
-// upgrade upgrades the operator through the channel, while clients outside of the cluster use Pods, and Pods start.
+// upgrade upgrades the operator through the channel, while clients outside the cluster use Pods, and Pods start.
 func (m *olmScenario) upgrade(next release) {
 	class := m.createLastingClass(pinned())
 	m.create(statefulSet("broker", 3, byClass(class)))

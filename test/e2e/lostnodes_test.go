@@ -40,7 +40,7 @@ type brokerReplica struct {
 	identity
 }
 
-// awaitReplica waits until the Pod is ready and answers clients outside of the cluster at the address in its files.
+// awaitReplica waits until the Pod is ready and answers clients outside the cluster at the address in its files.
 func (s *scenario) awaitReplica(before ...*corev1.Pod) brokerReplica {
 	s.Helper()
 	r := brokerReplica{pod: s.awaitReady("broker-0", before...)}

@@ -1,7 +1,7 @@
 //go:build e2e
 
 // Package e2e has the end-to-end tests of the operator, on a real cluster: three nodes, a real API server, kubelets and
-// containers, and a client outside of the cluster that reaches nodes but neither Pods nor Services.
+// containers, and a client outside the cluster that reaches nodes but neither Pods nor Services.
 //
 // The cluster is started before the first test and stopped after the last one. KUBERNETES is its minor version, such as
 // 1.33, if that is not to be the newest one. MICROSHIFT is a checkout of github.com/openshift/microshift, if the

@@ -18,14 +18,14 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// externalClient and patientClient are HTTP clients outside of the cluster. The patient one allows for nodes that have
+// externalClient and patientClient are HTTP clients outside the cluster. The patient one allows for nodes that have
 // other work: a late answer is not lost.
 var (
 	externalClient = clientOf("", 3*time.Second, nil)
 	patientClient  = clientOf("", 30*time.Second, nil)
 )
 
-// clientOf returns an HTTP client outside of the cluster that resolves all hosts to an IP address, as a name server
+// clientOf returns an HTTP client outside the cluster that resolves all hosts to an IP address, as a name server
 // would tell, unless that is empty.
 func clientOf(ip string, timeout time.Duration, trust *tls.Config) *http.Client {
 	return &http.Client{Timeout: timeout, Transport: &http.Transport{
@@ -44,7 +44,7 @@ func clientOf(ip string, timeout time.Duration, trust *tls.Config) *http.Client 
 	}}
 }
 
-// request sends one request from outside of the cluster to an address of a Listener, and returns the body.
+// request sends one request from outside the cluster to an address of a Listener, and returns the body.
 func request(ctx context.Context, a listenersv1alpha1.IngressAddress, path string) (string, error) {
 	return requestWith(ctx, externalClient, a, path)
 }
@@ -72,7 +72,7 @@ func fetch(ctx context.Context, by *http.Client, url string) (string, error) {
 	return string(content), err
 }
 
-// awaitAnswer waits until an address answers a request from outside of the cluster with the name of the expected Pod.
+// awaitAnswer waits until an address answers a request from outside the cluster with the name of the expected Pod.
 // kube-proxy follows a Service with a delay that no watch shows.
 func (s *scenario) awaitAnswer(a listenersv1alpha1.IngressAddress, want string) {
 	s.Helper()
@@ -154,7 +154,7 @@ func (s *scenario) checkFilesAt(own listenersv1alpha1.IngressAddress) {
 	}
 }
 
-// awaitFilesAt waits until the test server, which is reached through an address from outside of the cluster, reads
+// awaitFilesAt waits until the test server, which is reached through an address from outside the cluster, reads
 // exactly these addresses in its volume "listener".
 func (s *scenario) awaitFilesAt(through listenersv1alpha1.IngressAddress, want ...listenersv1alpha1.IngressAddress) {
 	s.Helper()

@@ -20,7 +20,7 @@ import (
 	"github.com/listener-operator/listener-operator/test/maven"
 )
 
-// TestProductHDFS: a client outside of the cluster, which knows the address of the NameNode, writes files to all
+// TestProductHDFS: a client outside the cluster, which knows the address of the NameNode, writes files to all
 // DataNodes, and reads them from each, while these and the NameNode restart, and DataNodes are added and removed, and
 // lose their node.
 func TestProductHDFS(t *testing.T) {
@@ -110,7 +110,7 @@ func (h *hdfsOf) readFrom(only, content string) error {
 // dial is how a client connects.
 type dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// withClient calls do with a client outside of the cluster that connects to DataNodes by a function.
+// withClient calls do with a client outside the cluster that connects to DataNodes by a function.
 func (h *hdfsOf) withClient(dataNodes dial, do func(*hdfs.Client) error) error {
 	nameNode, err := h.endpoints("listener-hdfs-namenode-0", "rpc")
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/listener-operator/listener-operator/test/maven"
 )
 
-// TestProductKafka: a client outside of the cluster, which knows the addresses of the bootstrap Listener, writes to
+// TestProductKafka: a client outside the cluster, which knows the addresses of the bootstrap Listener, writes to
 // and reads from each broker, while brokers restart, are added and removed, and lose their node.
 func TestProductKafka(t *testing.T) {
 	s := newRecipe(t, maven.KafkaImage, maven.Kafka)

@@ -29,7 +29,7 @@ const (
 	postgreSQLPassword = "e2e"
 )
 
-// TestProductPostgreSQL: a client outside of the cluster writes to the primary server and reads from each replica, at
+// TestProductPostgreSQL: a client outside the cluster writes to the primary server and reads from each replica, at
 // their own addresses and by the list of all, after restarts, scaling up and down, and the loss of a node; then all of
 // that with TLS, as libpq verifies it.
 func TestProductPostgreSQL(t *testing.T) {
@@ -108,7 +108,7 @@ func postgreSQLImage(ctx context.Context) (image.Spec, error) {
 	return spec, nil
 }
 
-// use waits until a client outside of the cluster writes to the primary server, by the list of all addresses,
+// use waits until a client outside the cluster writes to the primary server, by the list of all addresses,
 // and reads what it has written at the address of each server, all of which are replicas but one.
 func (p *postgreSQL) use(when string, servers int) {
 	p.Helper()
@@ -152,7 +152,7 @@ func (p *postgreSQL) checkServer(ctx context.Context, endpoint string, replica b
 	})
 }
 
-// query connects from outside of the cluster to the first of some addresses whose server has the attributes, as
+// query connects from outside the cluster to the first of some addresses whose server has the attributes, as
 // PostgreSQL's own library does.
 func (p *postgreSQL) query(ctx context.Context, endpoints, attributes string, do func(*pgx.Conn) error) error {
 	config, err := pgx.ParseConfig(fmt.Sprintf("postgresql://postgres:%s@%s/postgres?target_session_attrs=%s&connect_timeout=3&sslmode=%s",

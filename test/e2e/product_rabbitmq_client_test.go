@@ -12,7 +12,7 @@ import (
 	"strconv"
 )
 
-// streamClient is a client outside of the cluster of RabbitMQ's stream protocol: as much of it as the scenario needs.
+// streamClient is a client outside the cluster of RabbitMQ's stream protocol: as much of it as the scenario needs.
 // RabbitMQ's own client for Go connects from where the test runs.
 type streamClient struct {
 	conn net.Conn

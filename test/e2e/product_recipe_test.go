@@ -99,13 +99,13 @@ func (s *scenario) applyTLS(recipe string, replacements ...string) {
 	s.shell("kubectl patch statefulset " + recipe + " --patch-file " + patch + "\nkubectl rollout status statefulset " + recipe)
 }
 
-// dialTLS connects from outside of the cluster, and verifies that the server is one of the namespace, and for the
+// dialTLS connects from outside the cluster, and verifies that the server is one of the namespace, and for the
 // address.
 func (s *scenario) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
 	return dialTrusting(s.trust())(ctx, network, address)
 }
 
-// dialTrusting returns a function that connects from outside of the cluster, and verifies that the server is one that
+// dialTrusting returns a function that connects from outside the cluster, and verifies that the server is one that
 // clients trust, and for the address.
 func dialTrusting(trust *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, _, address string) (net.Conn, error) {

@@ -28,7 +28,7 @@ const (
 // keys is the number of keys that the client writes, which is enough for all masters to have some.
 const keys = 64
 
-// TestProductRedisCluster: a cluster-aware client outside of the cluster uses each member of a Redis Cluster at its own
+// TestProductRedisCluster: a cluster-aware client outside the cluster uses each member of a Redis Cluster at its own
 // address, after restarts, scaling up and down, and the loss of a node.
 func TestProductRedisCluster(t *testing.T) {
 	s := newRecipe(t, "redis:7", func(ctx context.Context) (image.Spec, error) {
@@ -74,7 +74,7 @@ func TestProductRedisCluster(t *testing.T) {
 	s.useRedis(c, "with the next certificates", 6)
 }
 
-// newRedisClient returns a client outside of the cluster that knows the address of one member.
+// newRedisClient returns a client outside the cluster that knows the address of one member.
 func (s *scenario) newRedisClient(
 	endpoint string, dial func(ctx context.Context, network, address string) (net.Conn, error),
 ) *redis.ClusterClient {

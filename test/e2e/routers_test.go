@@ -221,7 +221,7 @@ func (r *testRouter) removeFromRoutes(s *scenario) {
 	s.must(router.RemoveStatus(s.ctx, api, r.name))
 }
 
-// client returns an HTTP client outside of the cluster that resolves every host to the router, and follows no
+// client returns an HTTP client outside the cluster that resolves every host to the router, and follows no
 // redirects.
 func (r *testRouter) client() *http.Client {
 	c := clientOf(testbed.NodeIP(r.node), 5*time.Second, trustAuthority())

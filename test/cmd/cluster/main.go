@@ -33,7 +33,7 @@ const usage = `usage: cluster VERB [--name NAME] [FLAGS] [ARGUMENTS], in any ord
   status               list its components and their logs
   kubeconfig           print the path of its kubeconfig
   kubectl COMMAND      run kubectl on it
-  client COMMAND       run a command outside of the cluster, on the same network
+  client COMMAND       run a command outside the cluster, on the same network
   node N COMMAND       run a command on a node
   load-image           load an image into every node: --tar FILE, or --ref NAME:TAG with
                        --file PATH=SOURCE (repeatable), --entrypoint, --user, --label NAME=VALUE
