@@ -18,36 +18,43 @@ import (
 
 // TestProductKafkaFollowsItsClass: the recipe, in which only the name of the class is another one. When the class
 // changes, the operator restarts one broker after the other, and the client reaches each at its new address: at node
-// ports, a load balancer of its own, a port of a Gateway, and through a proxy in front of the cluster.
+// ports, a load balancer of its own, a port of a Gateway, and through a proxy in front of the cluster. For later
+// changes, the brokers are restarted by hand, because the operator waits for minutes before it does so again.
 func TestProductKafkaFollowsItsClass(t *testing.T) {
 	s := newRecipe(t, maven.KafkaImage, maven.Kafka)
 	gateway := s.createEnvoyGateway()
 	balancers := []string{s.freeAddress(), s.freeAddress(), s.freeAddress(), s.freeAddress()} // of the bootstrap, and of each broker
-	balanced := s.createBalancedClass(nil)
+	class := s.createBalancedClass(nil)
+	balanced := class.Spec
 	s.setPool(balancers...)
 	client, front := s.connectCustomer(), s.startProxy()
 	proxied := unpinned()
 	proxied.Advertise = &listenersv1alpha1.Advertise{AddressTemplate: proxyAddress, PortTemplate: "{nodePort}"}
 	nodes := []string{testbed.NodeIP(1), testbed.NodeIP(2), testbed.NodeIP(3)}
 
-	followed := unpinned()
-	followed.OnAddressChange = listenersv1alpha1.OnAddressChangeRestart
-	class := s.createClass(followed)
-	k := s.startKafka(class.Name)
+	var k *kafka
 	for _, way := range []struct {
 		name      string
 		spec      listenersv1alpha1.ListenerClassSpec
+		restart   listenersv1alpha1.OnAddressChange
 		addresses []string
 		dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	}{
-		{"node ports", unpinned(), nodes, testbed.ClientDial},
-		{"a load balancer", balanced.Spec, balancers, testbed.ClientDial},
-		{"ports of a Gateway", s.byRange(listenersv1alpha1.GatewayRouteKindTCP, "external", 20000, 20999), []string{gateway}, testbed.ClientDial},
-		{"a proxy in front", proxied, []string{proxyAddress}, client.dial},
+		{"node ports", unpinned(), listenersv1alpha1.OnAddressChangeRestart, nodes, testbed.ClientDial},
+		{"a load balancer", balanced, listenersv1alpha1.OnAddressChangeRestart, balancers, testbed.ClientDial},
+		{"ports of a Gateway", s.byRange(listenersv1alpha1.GatewayRouteKindTCP, "external", 20000, 20999), "", []string{gateway}, testbed.ClientDial},
+		{"a proxy in front", proxied, "", []string{proxyAddress}, client.dial},
 	} {
-		way.spec.OnAddressChange, way.spec.Ports = listenersv1alpha1.OnAddressChangeRestart, []string{"external"}
+		way.spec.OnAddressChange, way.spec.Ports = way.restart, []string{"external"}
 		s.patch(class, func() { class.Spec = way.spec })
+		if k == nil {
+			k = s.startKafka(class.Name)
+		}
 		k.awaitAddresses(way.addresses)
+		if way.restart == "" {
+			s.kubectl("rollout", "restart", "statefulset/kafka")
+			s.kubectl("rollout", "status", "statefulset/kafka", "--timeout=5m")
+		}
 		if way.spec.Advertise != nil {
 			front.configure(s)
 		}
