@@ -86,7 +86,7 @@ func readyCondition(s *snapshot, o *outcome, a addresses, status *listenersv1alp
 			message += note
 		}
 		if nodes, all := notReady(o); len(nodes) > 0 && !all {
-			message += "; nothing responds at those of nodes that are not ready: " + columns.Names(nodes)
+			message += "; those of nodes that are not ready may not respond: " + columns.Names(nodes)
 		}
 		return metav1.Condition{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 	}

@@ -115,7 +115,7 @@ func replacesSelector(s *snapshot, p *plan) bool {
 func (r *Reconciler) observeIdle(s *snapshot, p *plan, o *outcome) time.Duration {
 	if nodes, all := notReady(o); all {
 		o.idleReason = listenersv1alpha1.ReasonNodesNotReady
-		o.idleMessage = "nothing responds there, because no node of its addresses is ready: " + columns.Names(nodes)
+		o.idleMessage = "no node of its addresses is ready, so they may not respond: " + columns.Names(nodes)
 	} else if reason, message := nothingListens(s, p, o); reason != "" {
 		if !reportedIdle(s.listener) {
 			if remaining := r.idlePeriod - r.idle.age(s.listener.UID, ""); remaining > 0 {

@@ -80,7 +80,7 @@ func TestReadyListenerSaysWhyNothingListens(t *testing.T) {
 			*s = *newState(listenersv1alpha1.ServiceTypeNodePort).with(newNode("node-1", "10.0.0.1"), notReadyNode("node-2", "10.0.0.2"),
 				newVolume("pv", lastMountedOn("node-1")), newVolume("pv-2", lastMountedOn("node-2")))
 			s.with(mountedBy("web-0", nil, http)...)
-		}, "AddressesAssigned", "reachable at 10.0.0.1 and 1 more; nothing responds at those of nodes that are not ready: node-2"},
+		}, "AddressesAssigned", "reachable at 10.0.0.1 and 1 more; those of nodes that are not ready may not respond: node-2"},
 		"a Pod that started with another address": {func(s *state) {
 			objects := mountedBy("web-0", nil, http)
 			spec := &objects[1].(*listenersv1alpha1.PodListeners).Spec

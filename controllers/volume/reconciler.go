@@ -194,6 +194,9 @@ func (r *Reconciler) resolve(ctx context.Context, pvc *corev1.PersistentVolumeCl
 		return types.NamespacedName{}, pendingf(listenersv1alpha1.ReasonInvalidClaim, "%s", problem)
 	}
 	key := types.NamespacedName{Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
+	if mode := ptr.Deref(pvc.Spec.VolumeMode, corev1.PersistentVolumeFilesystem); mode != corev1.PersistentVolumeFilesystem {
+		return key, pendingf(listenersv1alpha1.ReasonInvalidClaim, "spec.volumeMode is %s, and a listener volume has files; create the claim again without volumeMode", mode)
+	}
 	if problem := claim.ListenerNameProblem(key.Name); problem != "" {
 		return key, pendingf(listenersv1alpha1.ReasonInvalidName, "%s", problem)
 	}

@@ -286,6 +286,7 @@ func TestClaimThatCannotBeProvisionedGetsAnEvent(t *testing.T) {
 		text   string
 	}{
 		"neither annotation": {func(w *world) { w.pvc.Annotations = nil }, "InvalidClaim", "neither"},
+		"a block device":     {func(w *world) { w.pvc.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock) }, "InvalidClaim", "spec.volumeMode is Block"},
 		"both annotations":   {func(w *world) { w.pvc.Annotations[names.AnnotationListenerName] = "web" }, "InvalidClaim", "both"},
 		"a port that the Pod does not have": {
 			func(w *world) { w.pvc.Annotations[names.AnnotationPorts] = "http, https" }, "InvalidClaim", `lists "https", but the containers of Pod web-0 have only the ports http`,

@@ -77,6 +77,12 @@ func TestConnectTriesEachAddress(t *testing.T) {
 	}
 	w.pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(workload, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
 	w.update(t, w.pod)
+	set(map[string]int32{"http": closed})
+	if _, problem := states("web-0"); problem == nil || !strings.Contains(problem.Remedy, "See whether its Pods are ready: kubectl listener why pod/web-0") {
+		t.Errorf("problem %+v", problem)
+	}
+	w.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	w.updateStatus(t, w.pod)
 	for _, argument := range []string{"web-0", "listener/web", "sts/db"} {
 		set(map[string]int32{"http": open, "dns": closed})
 		if got, problem := states(argument); strings.Join(got, " ") != "Warning OK" || problem != nil { // dns is not tried
@@ -84,7 +90,7 @@ func TestConnectTriesEachAddress(t *testing.T) {
 		}
 		set(map[string]int32{"http": open, "https": closed})
 		got, problem := states(argument)
-		if strings.Join(got, " ") != "OK Failed" || problem == nil || !strings.Contains(problem.Message, "refused") || !strings.Contains(problem.Remedy, "nothing listens there") {
+		if strings.Join(got, " ") != "OK Failed" || problem == nil || !strings.Contains(problem.Message, "refused") || !strings.Contains(problem.Remedy, "Pod web-0 is ready, so see whether its program listens") {
 			t.Errorf("%s: %q, problem %+v", argument, got, problem)
 		}
 	}

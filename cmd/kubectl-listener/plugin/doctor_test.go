@@ -387,7 +387,7 @@ func faults() map[string]fault {
 				set(corev1.ConditionFalse, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: soon})
 				return func() { set(corev1.ConditionTrue) }
 			},
-			kind: "Node", name: "node-shop", text: "is not ready, so nothing responds at its addresses",
+			kind: "Node", name: "node-shop", text: "is not ready, so its addresses may not respond",
 		},
 		"two ports of a Listener have the same name": {
 			breakIt: func(t *testing.T, i *installed) func() {
@@ -508,7 +508,7 @@ func faults() map[string]fault {
 					set()
 				}
 			},
-			kind: "Node", name: "node-shop", text: "is not ready, so nothing responds at its addresses; Listeners that Pods there mount: 1",
+			kind: "Node", name: "node-shop", text: "is not ready, so its addresses may not respond; Listeners that Pods there mount: 1",
 		},
 		"permissions are missing": {
 			breakIt: func(t *testing.T, i *installed) func() {
@@ -829,7 +829,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		gated.Status.Conditions[0].Reason = corev1.PodReasonSchedulingGated
 		i.updateStatus(t, gated)
 		other := i.newPod("without-listener", i.claim.Name)
-		other.Spec.Volumes = nil
+		other.Spec.Volumes, other.Spec.Containers[0].VolumeMounts = nil, nil
 		defer i.pending(t, other, "0/2 nodes are available: 2 Insufficient cpu.")()
 		pulling := i.newPod("mounted", i.claim.Name)
 		pulling.Spec.NodeName = i.node.Name

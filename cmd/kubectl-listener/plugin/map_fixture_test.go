@@ -114,6 +114,8 @@ func (s *shop) addPod(t *testing.T, name, node string, listeners ...*listenersv1
 		s.updateStatus(t, pvc)
 		pod.Labels[names.PodMountLabel(l.UID)] = l.Name
 		pod.Spec.Volumes = append(pod.Spec.Volumes, objects.ClaimVolume(l.Name, pvc.Name))
+		main := &pod.Spec.Containers[0]
+		main.VolumeMounts = append(main.VolumeMounts, corev1.VolumeMount{Name: l.Name, MountPath: "/" + l.Name})
 		volumes = append(volumes, pv.Name)
 	}
 	s.createForever(t, pod)

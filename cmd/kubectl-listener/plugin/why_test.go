@@ -49,7 +49,7 @@ func TestWhyFollowsTheWholePathIfNothingIsWrong(t *testing.T) {
 		})
 	}
 	out, err := run(t, apiserver.Config(t), "why", "pod", "web-0", "-n", w.namespace)
-	if err != nil || !strings.Contains(out, "✓ Pod "+w.namespace+"/web-0") || !strings.Contains(out, "203.0.113.7:31337") || !strings.Contains(out, "Nothing is wrong.") {
+	if err != nil || !strings.Contains(out, "✓ Pod "+w.namespace+"/web-0") || !strings.Contains(out, "203.0.113.7:31337") || !strings.Contains(out, allRight) {
 		t.Errorf("error %v, output:\n%s", err, out)
 	}
 }
@@ -65,7 +65,7 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 		"no listener volume": {
 			breakIt: func(t *testing.T, w *world) {
 				pod := w.newPod("plain", "web")
-				pod.Spec.Volumes = nil
+				pod.Spec.Volumes, pod.Spec.Containers[0].VolumeMounts = nil, nil
 				w.create(t, pod)
 			},
 			from: "pod/plain", kind: "Pod", text: "mounts no listener volume",
@@ -573,6 +573,22 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			},
 			kind: "Pod", text: "kubectl describe pod",
 		},
+		"a ConfigMap that the Pod mounts does not exist": {
+			breakIt: func(t *testing.T, w *world) {
+				w.pod.Status.Phase = corev1.PodPending
+				w.updateStatus(t, w.pod)
+				w.event(t, w.pod, "FailedMount", `MountVolume.SetUp failed for volume "configuration" : configmap "kafka" not found`)
+			},
+			kind: "Pod", text: `: MountVolume.SetUp failed for volume "configuration" : configmap "kafka" not found`,
+		},
+		"the Pod has failed": {
+			breakIt: func(t *testing.T, w *world) {
+				w.pod.Status.Phase, w.pod.Status.Reason, w.pod.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
+				w.updateStatus(t, w.pod)
+				w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForPods))
+			},
+			kind: "Pod", reason: "Evicted", text: "mounts nothing any more: The node was low on resource: memory.",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -638,12 +654,15 @@ func TestWhyNamesWhyAPodIsPending(t *testing.T) {
 	}
 }
 
-func TestWhySaysThatNothingIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T) {
+// allRight is the end of what why says if it has seen every step, and each is right. It cannot see programs.
+const allRight = "\nNo step is wrong. Whether a program responds, this does not show; try it from where the clients are: kubectl listener connect pod/web-0 --namespace "
+
+func TestWhySaysThatNoStepIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*testing.T, *world)
 		want   string
 	}{
-		"everything is right": {func(*testing.T, *world) {}, "\nNothing is wrong.\n"},
+		"everything is right": {func(*testing.T, *world) {}, allRight},
 		"a container was restarted a moment ago": {func(t *testing.T, w *world) {
 			w.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 				Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}, RestartCount: 4,
@@ -671,10 +690,10 @@ func TestWhySaysThatNothingIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T
 		"a NetworkPolicy that admits every client": {func(t *testing.T, w *world) {
 			w.create(t, w.policy("clients", networkingv1.NetworkPolicyIngressRule{Ports: []networkingv1.NetworkPolicyPort{{Port: ptr.To(intstr.FromString("http"))}}}))
 			w.create(t, w.policy("deny"))
-		}, "\nNothing is wrong.\n"},
+		}, allRight},
 		"a NetworkPolicy of allowed clients": {func(t *testing.T, w *world) {
 			w.create(t, w.clientPolicy())
-		}, "\nNothing is wrong.\n"},
+		}, allRight},
 		"a NetworkPolicy of allowed clients, and one that admits every client": {func(t *testing.T, w *world) {
 			w.create(t, w.clientPolicy())
 			w.create(t, w.policy("clients", networkingv1.NetworkPolicyIngressRule{}))
@@ -683,12 +702,12 @@ func TestWhySaysThatNothingIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T
 			policy := w.policy("others")
 			policy.Spec.PodSelector.MatchLabels = map[string]string{"app": "other"}
 			w.create(t, policy)
-		}, "\nNothing is wrong.\n"},
+		}, allRight},
 		"a NetworkPolicy for requests of the Pod": {func(t *testing.T, w *world) {
 			policy := w.policy("egress")
 			policy.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}
 			w.create(t, policy)
-		}, "\nNothing is wrong.\n"},
+		}, allRight},
 		"the only Pod is being deleted": {func(t *testing.T, w *world) {
 			w.withoutEndpoints(t)
 			w.beginToDelete(t, w.pod)
@@ -700,7 +719,7 @@ func TestWhySaysThatNothingIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T
 		}, "Pod web-0 is not among them, because it is being deleted"},
 		"endpoints that are also published while they are not ready": {func(t *testing.T, w *world) {
 			w.publishNotReady(t)
-		}, "\nNothing is wrong.\n"},
+		}, allRight},
 		"a Pod that is not ready gets requests": {func(t *testing.T, w *world) {
 			w.publishNotReady(t)
 			w.endpoints.Endpoints = append(w.endpoints.Endpoints, discoveryv1.Endpoint{
@@ -713,7 +732,7 @@ func TestWhySaysThatNothingIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T
 			w := newWorld(t)
 			tc.change(t, w)
 			out, err := run(t, apiserver.Config(t), "why", "web-0", "-n", w.namespace)
-			if err != nil || !strings.Contains(out, tc.want) || strings.Contains(out, "Nothing is wrong") != strings.Contains(tc.want, "Nothing is wrong") {
+			if err != nil || !strings.Contains(out, tc.want) || strings.Contains(out, allRight) != (tc.want == allRight) || strings.Contains(out, "Nothing is wrong") {
 				t.Errorf("error %v, output:\n%s", err, out)
 			}
 		})
@@ -812,7 +831,7 @@ func TestWhySaysWhatTheUserMayNotRead(t *testing.T) {
 		t.Errorf("error %v, unknown %q, want %q", err, unknown, want)
 	}
 	out, err = run(t, config, "why", "web-0", "-n", w.namespace)
-	if err != nil || strings.Contains(out, "Nothing is wrong") || !strings.Contains(out, "You may not read Node "+w.node.Name) {
+	if err != nil || strings.Contains(out, "is wrong") || !strings.Contains(out, "You may not read Node "+w.node.Name) {
 		t.Errorf("error %v, output:\n%s", err, out)
 	}
 }
@@ -833,7 +852,7 @@ func TestWhySaysThatTheUserMayNotListNetworkPolicies(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: "user"}},
 	})
 	out, err := run(t, apiserver.WithToken(t, apiserver.Config(t), w.namespace, "user"), "why", "web-0", "-n", w.namespace)
-	if err != nil || strings.Contains(out, "Nothing is wrong") || !strings.Contains(out, "\nYou may not read NetworkPolicy, so ") {
+	if err != nil || strings.Contains(out, "is wrong") || !strings.Contains(out, "\nYou may not read NetworkPolicy, so ") {
 		t.Errorf("error %v, output:\n%s", err, out)
 	}
 }

@@ -260,8 +260,11 @@ func (w *world) newPod(name, claimName string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "main", Image: "main", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}},
-			Volumes:    []corev1.Volume{objects.ClaimVolume("listener", claimName)},
+			Containers: []corev1.Container{{
+				Name: "main", Image: "main", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}},
+				VolumeMounts: []corev1.VolumeMount{{Name: "listener", MountPath: "/listener"}},
+			}},
+			Volumes: []corev1.Volume{objects.ClaimVolume("listener", claimName)},
 		},
 	}
 }

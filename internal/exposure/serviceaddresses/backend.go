@@ -62,7 +62,7 @@ func missing(l *exposure.Listener, p exposure.Placement, ports map[string]int32)
 	case len(ports) == 0:
 		return listenersv1alpha1.ReasonWaitingForNodePorts, "Service " + service + " has no node ports; check whether overrides change its type"
 	case len(p.Nodes)+len(p.MissingNodes) == 0:
-		return listenersv1alpha1.ReasonWaitingForPods, "no Pod has mounted a volume of this Listener yet; its addresses are those of the nodes of these Pods"
+		return listenersv1alpha1.ReasonWaitingForPods, "no Pod mounts a volume of this Listener; its addresses are those of the nodes of its Pods"
 	default:
 		return listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + p.LeftOut(l.NodeChoice())
 	}

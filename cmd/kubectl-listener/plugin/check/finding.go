@@ -57,6 +57,8 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 	// Problem is the first finding that is wrong, and not the consequence of another one, or null.
 	Problem *Finding `json:"problem"`
+	// Unseen is what the command cannot see even if nothing is wrong, and what shows it, or empty.
+	Unseen string `json:"-"`
 }
 
 // Now returns the time of what is reported.
@@ -119,10 +121,14 @@ func (r *Report) AllClear() string {
 	} else if names != "" {
 		text = append(text, "Nobody knows about "+names+", which was not gathered, so the cause of a problem may be there. Ask an administrator to run kubectl listener gather.")
 	}
-	if len(text) == 0 {
+	switch {
+	case len(text) > 0:
+		return strings.Join(text, " ")
+	case r.Unseen != "":
+		return "No step is wrong. " + r.Unseen
+	default:
 		return "Nothing is wrong."
 	}
-	return strings.Join(text, " ")
 }
 
 // Text returns the reason and the message.

@@ -89,7 +89,12 @@ func (x *Examination) storageProblem(ctx context.Context, f Finding, pvc *corev1
 	if pvc.Annotations[names.AnnotationProvisioner] == names.Driver {
 		return Finding{}
 	}
-	remedy := "Create the claim again with storageClassName: " + names.Driver + "."
+	remedy := "Create the claim again with storageClassName: " + names.Driver + ". "
+	if metav1.GetControllerOf(pvc) != nil { // of an ephemeral volume, the Pod
+		remedy = "Create the Pod again with storageClassName: " + names.Driver + " in volumeClaimTemplate of the volume."
+	} else {
+		remedy += RemedyTemplate
+	}
 	name := ptr.Deref(pvc.Spec.StorageClassName, "")
 	if name == "" {
 		return f.Failed("", "names no StorageClass", remedy)

@@ -13,7 +13,7 @@ import (
 const (
 	RemedyOperator = "The operator does this within a moment. If it does not, an administrator finds out why: kubectl listener doctor"
 	RemedyTemplate = "The claim template of a StatefulSet cannot be changed: delete the StatefulSet with --cascade=orphan, delete its claims and " +
-		"Pods, and create it with another annotation: docs/volumes.md"
+		"Pods, and create it with the corrected template: docs/volumes.md"
 	RemedyNodeLost = "If the machine is really gone, release the volume, so that its Pod can start elsewhere: "
 )
 

@@ -123,6 +123,7 @@ func Try(ctx context.Context, x *check.Examination, o client.Object, how Options
 	type fault struct {
 		listener *listenersv1alpha1.Listener
 		cause    cause
+		port     string
 	}
 	remedies := map[fault]string{}
 	for i := range dialled {
@@ -130,14 +131,11 @@ func Try(ctx context.Context, x *check.Examination, o client.Object, how Options
 		if causes[i] == other || e.target != "" { // what is in front of the cluster has to respond
 			continue
 		}
-		remedy, known := remedies[fault{e.listener, causes[i]}]
-		if !known && causes[i] == unresolved {
-			remedy = remedyForName(ctx, x, e.object, e.listener)
-		} else if !known {
-			remedy = remedyForSilence(ctx, x, e.object, e.listener)
+		same := fault{e.listener, causes[i], e.port}
+		if _, known := remedies[same]; !known {
+			remedies[same] = e.remedy(ctx, x, causes[i])
 		}
-		remedies[fault{e.listener, causes[i]}] = remedy
-		dialled[i].Remedy = cmp.Or(remedy, dialled[i].Remedy)
+		dialled[i].Remedy = cmp.Or(remedies[same], dialled[i].Remedy)
 	}
 	x.Findings = append(x.Findings, dialled...)
 }
@@ -165,6 +163,18 @@ func finding(x *check.Examination, o client.Object) check.Finding {
 	return check.Finding{Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
+// remedy returns what to do about an endpoint for a cause that the objects of the cluster may explain, or "".
+func (e *endpoint) remedy(ctx context.Context, x *check.Examination, c cause) string {
+	switch c {
+	case refused:
+		return remedyForRefusal(ctx, x, e)
+	case unresolved:
+		return remedyForName(ctx, x, e.object, e.listener)
+	default:
+		return remedyForSilence(ctx, x, e.object, e.listener)
+	}
+}
+
 // remedyForSilence returns what to do if nothing responds at the addresses of a Listener, or "" if neither it, nor the
 // nodes of its Pods, nor NetworkPolicies explain that.
 func remedyForSilence(ctx context.Context, x *check.Examination, o client.Object, listener *listenersv1alpha1.Listener) string {
@@ -173,12 +183,7 @@ func remedyForSilence(ctx context.Context, x *check.Examination, o client.Object
 		listenersv1alpha1.ReasonNodesWithoutPods}, ready.Reason) {
 		return fmt.Sprintf("Listener %s says %s: %s. See why: %s", client.ObjectKeyFromObject(listener), ready.Reason, ready.Message, why(o))
 	}
-	var pods []corev1.Pod
-	if pod, ok := o.(*corev1.Pod); ok {
-		pods = []corev1.Pod{*pod}
-	} else {
-		pods = x.PodsOf(ctx, listener)
-	}
+	pods := podsOf(ctx, x, o, listener)
 	for i := range pods {
 		node := &corev1.Node{}
 		if x.Get(ctx, types.NamespacedName{Name: pods[i].Spec.NodeName}, node) == check.Present && !claim.NodeReady(node) {
@@ -198,6 +203,34 @@ func remedyForSilence(ctx context.Context, x *check.Examination, o client.Object
 		}
 	}
 	return ""
+}
+
+// remedyForRefusal returns what to do if a machine says that nothing listens at an endpoint: Kubernetes may send
+// clients to no Pod, or the program in a Pod that is ready may listen elsewhere.
+func remedyForRefusal(ctx context.Context, x *check.Examination, e *endpoint) string {
+	const refusal = "The machine responds, and nothing listens there. "
+	pods := podsOf(ctx, x, e.object, e.listener)
+	notReady := func(pod corev1.Pod) bool { return !claim.PodReady(&pod) }
+	service := x.Service(ctx, client.ObjectKeyFromObject(e.listener))
+	if len(pods) == 0 || service == nil || slices.ContainsFunc(pods, notReady) {
+		return refusal + "See whether its Pods are ready: " + why(e.object)
+	}
+	port := ""
+	for i := range service.Spec.Ports {
+		if p := &service.Spec.Ports[i]; p.Name == e.port {
+			port = " on port " + p.TargetPort.String()
+		}
+	}
+	return fmt.Sprintf("%sPod %s is ready, so see whether its program listens%s, and on all addresses rather than 127.0.0.1 only: kubectl logs %s --namespace %s. "+
+		"If it does, see whether kube-proxy, or what the cluster has instead, runs on the nodes.", refusal, pods[0].Name, port, pods[0].Name, pods[0].Namespace)
+}
+
+// podsOf returns a Pod itself, or the Pods that mount a Listener.
+func podsOf(ctx context.Context, x *check.Examination, o client.Object, listener *listenersv1alpha1.Listener) []corev1.Pod {
+	if pod, ok := o.(*corev1.Pod); ok {
+		return []corev1.Pod{*pod}
+	}
+	return x.PodsOf(ctx, listener)
 }
 
 // remedyForName returns what to do if the name of a Listener cannot be resolved, if it leads to Pods, or "".
@@ -292,6 +325,8 @@ const (
 	silent
 	// unresolved means that a name was not found.
 	unresolved
+	// refused means that a machine responds, and says that nothing listens on the port.
+	refused
 )
 
 // dial connects to an endpoint.
@@ -303,7 +338,7 @@ func (e *endpoint) dial(ctx context.Context, how Options) (check.Finding, cause)
 	started := time.Now()
 	connection, err := (&net.Dialer{Timeout: how.Timeout}).DialContext(ctx, "tcp", e.address)
 	if err != nil {
-		remedy, cause := remedyForDial(err, e.object)
+		remedy, cause := remedyForDial(err)
 		if e.target != "" {
 			remedy = fmt.Sprintf("The class advertises this address, and the operator does not know what is there. See that it forwards to %s, and is reached from where "+
 				"you are: docs/advertise.md", e.target)
@@ -317,15 +352,15 @@ func (e *endpoint) dial(ctx context.Context, how Options) (check.Finding, cause)
 	return f.OK("port %s: connected in %s", e.port, time.Since(started).Round(time.Millisecond)), other
 }
 
-// remedyForDial returns what to do about an error of a connection to an object, and the cause of the error.
-func remedyForDial(err error, o client.Object) (string, cause) {
+// remedyForDial returns what to do about an error of a connection, and the cause of the error.
+func remedyForDial(err error) (string, cause) {
 	var dns *net.DNSError
 	var network net.Error
 	switch {
 	case errors.As(err, &dns):
 		return "The name cannot be resolved where you are. Use its DNS there, or ask for a class with preferredAddressType: IP.", unresolved
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "The machine responds, and nothing listens there. See whether the Pod is ready, and its program listens on all addresses: " + why(o), other
+		return "", refused
 	case errors.As(err, &network) && network.Timeout():
 		return "Nothing responds. A firewall may drop the packets, or the address is not routed to where you are: docs/choosing-a-class.md", silent
 	default:

@@ -136,7 +136,7 @@ func (d *doctor) notReadyForLong(node *corev1.Node) bool {
 
 // notReadyFinding returns that a node is not ready. m is nil if no Pod there has a listener volume.
 func notReadyFinding(node *corev1.Node, m *mounts) check.Finding {
-	message := "is not ready, so nothing responds at its addresses"
+	message := "is not ready, so its addresses may not respond"
 	if m != nil {
 		message += fmt.Sprintf("; Listeners that Pods there mount: %d", len(m.listeners))
 	}

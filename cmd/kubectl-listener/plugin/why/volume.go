@@ -108,6 +108,9 @@ func (w *walk) stuck(ctx context.Context, f check.Finding, owner *corev1.ObjectR
 // overdue is how long after its grace period a Pod may take to end.
 const overdue = 30 * time.Second
 
+// containersNotReady is the reason that Kubernetes gives for a Pod that runs, and whose containers are not all ready.
+const containersNotReady = "ContainersNotReady"
+
 // podFinding returns the state of a Pod. If it is not bound, or has no containers yet, the cause may be one of its
 // volumes.
 func podFinding(pod *corev1.Pod, now time.Time) check.Finding {
@@ -120,18 +123,30 @@ func podFinding(pod *corev1.Pod, now time.Time) check.Finding {
 			"See whether the node responds, and which finalizers the Pod has: "+describe+". If the machine is really gone: docs/lost-nodes.md").Because()
 	case pod.DeletionTimestamp != nil:
 		return f.Warning("", "is being deleted")
+	case pod.Status.Phase == corev1.PodFailed:
+		message := "has failed, and mounts nothing any more"
+		if pod.Status.Message != "" {
+			message += ": " + pod.Status.Message
+		}
+		return f.Failed(pod.Status.Reason, message, "Kubernetes does not start it again; start another Pod. See why: "+describe)
 	case claim.PodFinished(pod):
-		return f.Warning("", fmt.Sprintf("has finished (%s), and mounts nothing any more", pod.Status.Phase))
+		return f.Warning("", "has succeeded, and mounts nothing any more")
 	case pod.Spec.NodeName == "":
-		return unboundFinding(f, check.PodCondition(pod, corev1.PodScheduled), describe)
+		return unboundFinding(f, pod, describe)
 	default:
 		return containersFinding(f, pod, describe, now)
 	}
 }
 
-// unboundFinding returns why a Pod is not bound to a node. scheduled is its condition, or nil.
-func unboundFinding(f check.Finding, scheduled *corev1.PodCondition, describe string) check.Finding {
-	if scheduled == nil || scheduled.Status != corev1.ConditionFalse {
+// unboundFinding returns why a Pod is not bound to a node.
+func unboundFinding(f check.Finding, pod *corev1.Pod, describe string) check.Finding {
+	scheduled := check.PodCondition(pod, corev1.PodScheduled)
+	switch scheduler := pod.Spec.SchedulerName; {
+	case scheduled != nil && scheduled.Status == corev1.ConditionFalse:
+	case scheduler != corev1.DefaultSchedulerName && scheduler != "":
+		return f.Failed("", fmt.Sprintf("is not bound to a node yet, for which it has a scheduler of its own, %q", scheduler),
+			"Wait for this scheduler. If it lasts, see whether it runs, or remove spec.schedulerName: "+describe).Because()
+	default:
 		return f.Failed("", "is not bound to a node yet", "Wait for the scheduler. If it lasts: "+describe).Because()
 	}
 	unscheduled := f.Failed(scheduled.Reason, scheduled.Message, "Do what the scheduler says; more: "+describe)
@@ -160,7 +175,11 @@ func containersFinding(f check.Finding, pod *corev1.Pod, describe string, now ti
 		return f.Failed("", fmt.Sprintf("is %s on node %s", pod.Status.Phase, pod.Spec.NodeName), "Look at its containers and events: "+describe).Because()
 	}
 	if ready := check.PodCondition(pod, corev1.PodReady); ready != nil && ready.Status != corev1.ConditionTrue {
-		return f.Failed(ready.Reason, fmt.Sprintf("runs on node %s, and is not ready", pod.Spec.NodeName), "See why: "+describe).Because()
+		message := fmt.Sprintf("runs on node %s, and is not ready", pod.Spec.NodeName)
+		if ready.Reason != containersNotReady && ready.Message != "" { // such as a readiness gate
+			message += ": " + ready.Message
+		}
+		return f.Failed(ready.Reason, message, "See why: "+describe).Because()
 	}
 	for i := range statuses {
 		status := &statuses[i]
@@ -329,7 +348,7 @@ func addressFinding(f check.Finding, spec *listenersv1alpha1.PodListenersSpec, v
 func (w *walk) files(ctx context.Context, pod *corev1.Pod, volume string) {
 	f := check.Finding{Kind: "Volume", Name: volume}
 	if pod.Status.Phase == corev1.PodRunning {
-		w.Add(f.OK("has its files in Pod %s", pod.Name))
+		w.Add(mountFinding(f, pod, volume))
 		return
 	}
 	event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool {
@@ -343,12 +362,43 @@ func (w *walk) files(ctx context.Context, pod *corev1.Pod, volume string) {
 		"--selector app.kubernetes.io/component=node-agent --prefix"))
 }
 
+// mountFinding returns whether the containers of a Pod that runs see the files of a volume. Kubernetes mounts it for
+// the Pod in any case, and one of its files or directories for a container that names it only once.
+func mountFinding(f check.Finding, pod *corev1.Pod, volume string) check.Finding {
+	var containers, parts []string
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, m := range c.VolumeMounts {
+			if m.Name == volume {
+				containers = append(containers, c.Name)
+				if m.SubPath != "" || m.SubPathExpr != "" {
+					parts = append(parts, c.Name)
+				}
+			}
+		}
+	}
+	switch {
+	case len(containers) == 0:
+		return f.Warning("", fmt.Sprintf("no container of Pod %s mounts it, so no program sees its files: add it to volumeMounts", pod.Name))
+	case len(parts) > 0:
+		return f.Warning("", fmt.Sprintf("container %s of Pod %s mounts it with subPath, where files do not follow changes of the address: mount the whole volume", parts[0], pod.Name))
+	default:
+		return f.OK("has its files in Pod %s", pod.Name)
+	}
+}
+
 // pod follows a Pod and its node. It returns false if the node does not respond, so that nothing is known about what is
 // on it.
 func (w *walk) pod(ctx context.Context, pod *corev1.Pod) (responds bool) {
 	f := podFinding(pod, w.Now())
-	if f.Reason == "ContainersNotReady" {
-		if event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool { return e.Reason == "Unhealthy" }); event != nil {
+	var said func(*corev1.Event) bool
+	switch {
+	case f.Reason == containersNotReady:
+		said = func(e *corev1.Event) bool { return e.Reason == "Unhealthy" }
+	case f.State == check.Failed && f.Reason == "" && pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "":
+		said = func(e *corev1.Event) bool { return e.Type == corev1.EventTypeWarning } // such as a ConfigMap that does not exist
+	}
+	if said != nil {
+		if event := w.LastEvent(ctx, pod, said); event != nil {
 			f.Message += ": " + event.Message
 		}
 	}
@@ -374,7 +424,7 @@ func (w *walk) node(ctx context.Context, name string) (responds bool) {
 	case found != check.Present:
 		return true
 	case !claim.NodeReady(node):
-		w.Add(f.FailedBy(listenersv1alpha1.ReasonNodesNotReady, "is not ready, so nothing responds at its addresses"))
+		w.Add(f.FailedBy(listenersv1alpha1.ReasonNodesNotReady, "is not ready, so its addresses may not respond"))
 		return false
 	default:
 		w.Add(f.OK("is ready"))

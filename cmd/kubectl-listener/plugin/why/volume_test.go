@@ -33,10 +33,22 @@ func TestStatesOfPods(t *testing.T) {
 		state           check.State
 		reason, message string
 	}{
-		"it runs":                        {func(*corev1.Pod) {}, check.OK, "", "runs on node node-1"},
-		"it is being deleted":            {deletedSince(overdue / 2), check.Warning, "", "is being deleted"},
-		"it should have been deleted":    {deletedSince(2 * overdue), check.Failed, "", "should have ended 60s ago, and its node has not confirmed that"},
-		"it has finished":                {func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }, check.Warning, "", "has finished (Failed), and mounts nothing any more"},
+		"it runs":                     {func(*corev1.Pod) {}, check.OK, "", "runs on node node-1"},
+		"it is being deleted":         {deletedSince(overdue / 2), check.Warning, "", "is being deleted"},
+		"it should have been deleted": {deletedSince(2 * overdue), check.Failed, "", "should have ended 60s ago, and its node has not confirmed that"},
+		"it has succeeded":            {func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }, check.Warning, "", "has succeeded, and mounts nothing any more"},
+		"it has failed":               {func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }, check.Failed, "", "has failed, and mounts nothing any more"},
+		"it was evicted": {func(pod *corev1.Pod) {
+			pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
+		}, check.Failed, "Evicted", "has failed, and mounts nothing any more: The node was low on resource: memory."},
+		"a readiness gate": {func(pod *corev1.Pod) {
+			pod.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady", Message: `corresponding condition of pod readiness gate "a/b" does not exist.`,
+			}}
+		}, check.Failed, "ReadinessGatesNotReady", `runs on node node-1, and is not ready: corresponding condition of pod readiness gate "a/b" does not exist.`},
+		"a scheduler that does not exist": {func(pod *corev1.Pod) {
+			pod.Spec.NodeName, pod.Spec.SchedulerName = "", "none"
+		}, check.Failed, "", `is not bound to a node yet, for which it has a scheduler of its own, "none"`},
 		"a container starts":             {func(pod *corev1.Pod) { pod.Status.ContainerStatuses = waiting("ContainerCreating") }, check.OK, "", "runs on node node-1"},
 		"a container waits for others":   {func(pod *corev1.Pod) { pod.Status.ContainerStatuses = waiting("PodInitializing") }, check.OK, "", "runs on node node-1"},
 		"an init container cannot start": {func(pod *corev1.Pod) { pod.Status.InitContainerStatuses = waiting("ErrImagePull") }, check.Failed, "ErrImagePull", "container main does not run on node node-1: "},
@@ -70,6 +82,33 @@ func TestStatesOfPods(t *testing.T) {
 			}
 			if f.State != tc.state || f.Reason != tc.reason || f.Message != tc.message {
 				t.Errorf("%+v", f)
+			}
+		})
+	}
+}
+
+// TestAVolumeThatNoProgramSees: the kubelet mounts it for the Pod, whatever the containers do.
+func TestAVolumeThatNoProgramSees(t *testing.T) {
+	for name, tc := range map[string]struct {
+		containers []corev1.Container
+		state      check.State
+		message    string
+	}{
+		"a container mounts it": {
+			[]corev1.Container{{Name: "main", VolumeMounts: []corev1.VolumeMount{{Name: "listener"}}}}, check.OK, "has its files in Pod web-0",
+		},
+		"none mounts it": {
+			[]corev1.Container{{Name: "main", VolumeMounts: []corev1.VolumeMount{{Name: "data"}}}}, check.Warning, "no container of Pod web-0 mounts it",
+		},
+		"one mounts a file of it": {[]corev1.Container{
+			{Name: "main", VolumeMounts: []corev1.VolumeMount{{Name: "listener", SubPath: "default-address/address"}}},
+			{Name: "other", VolumeMounts: []corev1.VolumeMount{{Name: "listener"}}},
+		}, check.Warning, "container main of Pod web-0 mounts it with subPath"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0"}, Spec: corev1.PodSpec{Containers: tc.containers}}
+			if f := mountFinding(check.Finding{}, pod, "listener"); f.State != tc.state || !strings.HasPrefix(f.Message, tc.message) {
+				t.Errorf("%+v, want %s", f, tc.message)
 			}
 		})
 	}

@@ -81,6 +81,17 @@ func Examine(ctx context.Context, x *check.Examination, o client.Object) {
 		w.fromWorkload(ctx, o)
 	}
 	w.operator(ctx)
+	x.Unseen = "Whether a program responds, this does not show; try it from where the clients are: " + w.connectCommand(o)
+}
+
+// connectCommand returns the command that tries the addresses of an object. Those of a claim are those of its Pods.
+func (w *walk) connectCommand(o client.Object) string {
+	kind, _ := w.Client.GroupVersionKindFor(o) // which was read as one of the scheme
+	target := strings.ToLower(kind.Kind) + "/" + o.GetName()
+	if _, isClaim := o.(*corev1.PersistentVolumeClaim); isClaim {
+		target = "POD"
+	}
+	return fmt.Sprintf("kubectl listener connect %s --namespace %s", target, o.GetNamespace())
 }
 
 // operator replaces the advice to wait for the operator, if it does not run, as far as the user may know that.
@@ -109,6 +120,9 @@ type walk struct{ *check.Examination }
 // fromPod follows each listener volume of a Pod.
 func (w *walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 	w.pod(ctx, pod)
+	if pod.Status.Phase == corev1.PodSucceeded {
+		return // it needs no address any more
+	}
 	f := check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
 	mounts := false
 	for i := range pod.Spec.Volumes {
