@@ -307,15 +307,14 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 		},
 		"an Ingress is not served": {
 			breakIt: func(t *testing.T, w *world) {
-				w.class.Spec = listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Ingress: &listenersv1alpha1.IngressExposure{
-					ClassName:    "nginx",
-					HostTemplate: "{listener}.{namespace}.example",
-				}}
-				w.update(t, w.class)
-				w.create(t, ingressOf(w.listener))
-				w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForIngress))
+				w.create(t, &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: w.class.Name}, Spec: networkingv1.IngressClassSpec{Controller: "example.com/nginx"}})
+				w.waitForIngress(t)
 			},
 			from: "listener/web", kind: "Ingress", reason: listenersv1alpha1.ReasonWaitingForIngress, text: "Ingress controller",
+		},
+		"an Ingress is not served, because its class does not exist": {
+			breakIt: func(t *testing.T, w *world) { w.waitForIngress(t) },
+			from:    "listener/web", kind: "IngressClass", text: "does not exist",
 		},
 		"there is no Ingress": {
 			breakIt: func(t *testing.T, w *world) {

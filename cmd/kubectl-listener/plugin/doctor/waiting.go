@@ -300,7 +300,7 @@ func (w *waiting) unscheduled(ctx context.Context, f check.Finding, pod *corev1.
 	}
 	if claim.AwaitsAgent(scheduled.Message) {
 		f.ForUsers = false
-		return f.Failed(scheduled.Reason, scheduled.Message, "Find out why no node agent runs on these nodes, which are listed under Node: docs/configuration.md#nodes-without-an-agent")
+		return f.Failed(scheduled.Reason, scheduled.Message, "Find out why no node agent runs on these nodes: docs/configuration.md#nodes-without-an-agent")
 	}
 	for _, volume := range slices.Sorted(maps.Keys(mounts)) {
 		pvc := mounts[volume]

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -175,6 +176,7 @@ func okUnless(f check.Finding, listener *listenersv1alpha1.Listener, format stri
 // the Gateway API, and their Gateways.
 func (w *walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) {
 	backend := backends.All().Of(class)
+	w.ingressClass(ctx, listener, class)
 	for _, kind := range backend.KindsFor(class) {
 		if kind != backend.Reads {
 			w.generated(ctx, listener, kind)
@@ -190,6 +192,18 @@ func (w *walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listen
 		if w.Require(ctx, object, f.Failed("", "does not exist, and class "+class.Name+" names it", "Create it, or name another one in the class.")) {
 			w.Add(okUnless(f, listener, "exists"))
 		}
+	}
+}
+
+// ingressClass reports that the IngressClass of a Listener that waits for an Ingress controller does not exist. Some
+// controllers need none, and users may seldom read them.
+func (w *walk) ingressClass(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) {
+	if class.Spec.Ingress == nil || condition(listener, listenersv1alpha1.ListenerReady).Reason != listenersv1alpha1.ReasonWaitingForIngress {
+		return
+	}
+	f := check.Finding{Kind: "IngressClass", Name: class.Spec.Ingress.ClassName}
+	if w.Get(ctx, types.NamespacedName{Name: f.Name}, &networkingv1.IngressClass{}) == check.Missing {
+		w.Add(f.Failed("", "does not exist, and class "+class.Name+" names it", "Create it, and see whether its controller runs, or name another one in the class: docs/ingress.md"))
 	}
 }
 
