@@ -184,7 +184,7 @@ test-faulty-scenarios:
 
 .PHONY: test-products
 test-products: ## Run the products of docs/recipes unmodified, and use each replica from outside the cluster while replicas come and go.
-	go -C test run ./cmd/cluster build-tools metallb envoy-gateway
+	go -C test run ./cmd/cluster build-tools metallb envoy-gateway cert-manager
 	go -C test test -tags e2e -count 1 -timeout 70m -v -run '^TestProduct|^TestCertManager' ./e2e -products
 
 .PHONY: test-envoy-gateway
