@@ -124,6 +124,7 @@ const (
 // Reasons of events on Pods whose volumes cannot be mounted yet, or on Pods that wait for the node of a pinned volume.
 const (
 	ReasonWaitingForAddress = "WaitingForAddress"
+	ReasonRequestRejected   = "RequestRejected"
 	ReasonPinnedToNode      = "PinnedToNode"
 )
 

@@ -248,7 +248,7 @@ func besideMessage(config *operatorv1alpha1.ListenerOperator, done outcome) stri
 func volumesInUseMessage(config *operatorv1alpha1.ListenerOperator, done outcome) string {
 	message := "listener volumes are in use; delete what uses them, or set managementState to Managed again: "
 	if !config.DeletionTimestamp.IsZero() {
-		message = "the deletion waits, because listener volumes are in use; delete what uses them: "
+		message = "the deletion waits, because listener volumes are in use; if it is a mistake, see docs/configuration.md; otherwise, delete what uses them: "
 	}
 	return message + done.users.String() + done.meanwhile()
 }

@@ -191,6 +191,7 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 		return 0, err
 	}
 	if err := r.ensureMounts(ctx, observed, pod, node, mounts); err != nil {
+		r.reportRejection(pod, err)
 		return 0, err
 	}
 	desired.Spec.NodeName = pod.Spec.NodeName
@@ -212,6 +213,7 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 		wait = requests.Earliest(wait, previousIn)
 		r.reportOwnQuota(pod, err)
 	}
+	r.reportRejection(pod, err)
 	for _, m := range mounts {
 		err = errors.Join(err, m.overQuota) // for the retry
 	}
@@ -227,6 +229,20 @@ func (r *Reconciler) reportOwnQuota(pod *corev1.Pod, err error) {
 			"to remove podlisteners from the ResourceQuota, and to limit claims instead", rejection)
 	}
 	why := cause{reason: listenersv1alpha1.ReasonQuotaExceeded}
+	if r.warnings.Due(listenersv1alpha1.PodListenersName(pod.UID), why, text, r.Clock.Now()) {
+		r.Events.Eventf(pod, nil, corev1.EventTypeWarning, why.reason, actionMount, "%s", message.Printable(text, message.MaxEvent))
+	}
+}
+
+// reportRejection emits a warning on a Pod whose addresses wait because the API server rejects a request of the
+// operator, mostly by an admission policy. A quota is reported elsewhere.
+func (r *Reconciler) reportRejection(pod *corev1.Pod, err error) {
+	text := ""
+	if (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && requests.ExceededQuota(err) == "" && !requests.IsTerminating(err) {
+		text = fmt.Sprintf("the API server rejects what the operator writes for the addresses of the Pod: %v; ask an administrator to exempt the operator from the "+
+			"admission policy, or to find out which permission it lacks", err)
+	}
+	why := cause{reason: listenersv1alpha1.ReasonRequestRejected}
 	if r.warnings.Due(listenersv1alpha1.PodListenersName(pod.UID), why, text, r.Clock.Now()) {
 		r.Events.Eventf(pod, nil, corev1.EventTypeWarning, why.reason, actionMount, "%s", message.Printable(text, message.MaxEvent))
 	}

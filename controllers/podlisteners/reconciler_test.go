@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -729,6 +730,44 @@ func TestSomeFailuresToCreatePodListenersAreNoErrors(t *testing.T) {
 			}})
 			if tc.want != errors.Is(err, tc.failure) || !tc.want && err != nil {
 				t.Errorf("error is %v", err)
+			}
+		})
+	}
+}
+
+// The users of a namespace see events, and not the log of the operator.
+func TestARejectionByThePolicyOfAnAdministratorIsReported(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	terminating := apierrors.NewForbidden(pods, "web-0", errors.New("because it is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, tc := range map[string]struct {
+		failure  error
+		reported bool
+	}{
+		"by a webhook or by permissions": {apierrors.NewForbidden(pods, "web-0", errors.New("no labels here")), true},
+		"by a policy":                    {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web-0", field.ErrorList{field.Forbidden(nil, "no labels here")}), true},
+		"by the end of the namespace":    {terminating, false},
+		"by a newer version":             {apierrors.NewConflict(pods, "web-0", errors.New("no labels here")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, recorded, err := newWorld().run(t, interceptor.Funcs{Patch: func(
+				ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption,
+			) error {
+				if _, isPod := o.(*corev1.Pod); isPod {
+					return tc.failure
+				}
+				return c.Patch(ctx, o, patch, options...)
+			}})
+			if !errors.Is(err, tc.failure) {
+				t.Fatalf("error is %v", err)
+			}
+			event := ""
+			select {
+			case event = <-recorded:
+			default:
+			}
+			if reported := strings.HasPrefix(event, "Warning RequestRejected ") && strings.Contains(event, "no labels here"); reported != tc.reported || !reported && event != "" {
+				t.Errorf("event is %q", event)
 			}
 		})
 	}

@@ -223,8 +223,8 @@ func (i *installed) starting(t *testing.T, ingress []listenersv1alpha1.IngressAd
 func (i *installed) kubernetesSays(t *testing.T, pod *corev1.Pod, reason, reporter, message string) {
 	t.Helper()
 	i.create(t, &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: i.namespace, GenerateName: "event-"},
-		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: i.namespace, Name: pod.Name, UID: pod.UID},
+		ObjectMeta:     metav1.ObjectMeta{Namespace: pod.Namespace, GenerateName: "event-"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		Source:         corev1.EventSource{Component: reporter}, Reason: reason, Message: message, Type: corev1.EventTypeWarning,
 	})
 }
@@ -481,6 +481,22 @@ func faults() map[string]fault {
 			},
 			kind: "Node", name: "node-shop", text: "is not ready (container node-agent: ErrImagePull: not found)",
 		},
+		"the agent of a node waits for its volumes": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				status := i.agent.Status.DeepCopy()
+				i.agent.Status.Conditions[0].Status = corev1.ConditionFalse
+				i.agent.Status.ContainerStatuses = []corev1.ContainerStatus{{
+					Name: "node-agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
+				}}
+				i.updateStatus(t, i.agent)
+				i.kubernetesSays(t, i.agent, "FailedMount", "kubelet", "hostPath type check failed: /elsewhere is not a directory")
+				return func() {
+					i.agent.Status = *status
+					i.updateStatus(t, i.agent)
+				}
+			},
+			kind: "Node", name: "node-shop", text: "(container node-agent: ContainerCreating: hostPath type check failed: /elsewhere is not a directory)",
+		},
 		"a Pod is on a node without an agent": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				i.read(t, i.node)
@@ -661,6 +677,16 @@ func faults() map[string]fault {
 				return i.pending(t, pod, "")
 			},
 			kind: "Pod", name: "bound", text: "the operator has not written its addresses",
+		},
+		"a policy rejects what the operator writes for a Pod": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				pod := i.newPod("rejected", i.claim.Name)
+				pod.Spec.NodeName = i.node.Name
+				repair := i.pending(t, pod, "")
+				i.kubernetesSays(t, pod, listenersv1alpha1.ReasonRequestRejected, names.EventReporter, "no labels here")
+				return repair
+			},
+			kind: "Pod", name: "rejected", text: "no labels here",
 		},
 		"a Pod waits for an address": {
 			breakIt: func(t *testing.T, i *installed) func() {
@@ -864,7 +890,11 @@ func TestDoctorNamesEachFault(t *testing.T) {
 			deployment.Status = status
 			i.updateStatus(t, deployment)
 		}()
-		if out, _ := run(t, apiserver.PlainConfig(t), "doctor"); !strings.Contains(out, "was available, version 1.2.3, when the operator ran") {
+		listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "unseen"}}
+		i.create(t, listener)
+		defer i.remove(t, listener)
+		out, _ := run(t, apiserver.PlainConfig(t), "doctor")
+		if !strings.Contains(out, "was available, version 1.2.3, when the operator ran") || strings.Contains(out, "See the log of the operator") {
 			t.Errorf("output:\n%s", out)
 		}
 	})

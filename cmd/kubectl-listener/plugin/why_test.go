@@ -458,6 +458,13 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			breakIt: func(t *testing.T, w *world) { w.outdated(t, true) },
 			kind:    "PodListeners", reason: listenersv1alpha1.ReasonPodsOutdated, text: "the Pod started with 203.0.113.6:31337",
 		},
+		"a budget keeps such a Pod from being restarted": {
+			breakIt: func(t *testing.T, w *world) {
+				w.outdated(t, true)
+				w.event(t, w.pod, listenersv1alpha1.ReasonEvictionRefused, "the disruption budget web needs 1 healthy pods")
+			},
+			kind: "PodListeners", reason: listenersv1alpha1.ReasonEvictionRefused, text: "the operator says: the disruption budget web needs 1 healthy pods",
+		},
 		"the Pod runs and is not ready": {
 			breakIt: func(t *testing.T, w *world) {
 				w.unready(t)

@@ -71,9 +71,12 @@ func (x *Examination) Said(ctx context.Context, pvc *corev1.PersistentVolumeClai
 	return x.said(ctx, pvc, func(e *corev1.Event) bool { return e.ReportingController == names.EventReporter }, otherwise)
 }
 
-// Refused returns what the operator says about the quota that refuses an object of a Pod, or otherwise the finding.
+// Refused returns what the operator says about the quota or the policy that refuses an object of a Pod, or otherwise
+// the finding.
 func (x *Examination) Refused(ctx context.Context, pod *corev1.Pod, otherwise Finding) Finding {
-	return x.said(ctx, pod, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonQuotaExceeded }, otherwise)
+	return x.said(ctx, pod, func(e *corev1.Event) bool {
+		return e.Reason == listenersv1alpha1.ReasonQuotaExceeded || e.Reason == listenersv1alpha1.ReasonRequestRejected
+	}, otherwise)
 }
 
 // said returns what the last event that matches says about an object, or otherwise the finding.

@@ -78,7 +78,7 @@ func (d *doctor) nodeFinding(ctx context.Context, node *corev1.Node, agent *core
 	case (selected || m != nil) && (d.notReadyForLong(node) || agent != nil && !claim.PodReady(agent) && !claim.NodeReady(node)):
 		return notReadyFinding(node, m)
 	case selected:
-		return d.agentFinding(node, agent)
+		return d.agentFinding(ctx, node, agent)
 	case m != nil && d.inUse(ctx, node, m):
 		return excludedFinding(node, placement)
 	default:
@@ -191,14 +191,14 @@ func (d *doctor) nodesWithDriver() sets.Set[string] {
 }
 
 // agentFinding returns whether the agent of a node works. agent is nil if there is none.
-func (d *doctor) agentFinding(node *corev1.Node, agent *corev1.Pod) check.Finding {
+func (d *doctor) agentFinding(ctx context.Context, node *corev1.Node, agent *corev1.Pod) check.Finding {
 	f := check.Finding{Kind: "Node", Name: node.Name}
 	if agent == nil {
 		return f.Failed("NoNodeAgent", "has no node agent, so no Pod with a listener volume starts there",
 			fmt.Sprintf("See the events: kubectl describe --namespace %s daemonset/%s", d.daemonSet.Namespace, d.daemonSet.Name))
 	}
 	if !claim.PodReady(agent) {
-		return f.Failed("NoNodeAgent", fmt.Sprintf("the node agent %s %s, so no Pod with a listener volume starts there", agent.Name, notReady(agent)),
+		return f.Failed("NoNodeAgent", fmt.Sprintf("the node agent %s %s, so no Pod with a listener volume starts there", agent.Name, d.notReady(ctx, agent)),
 			fmt.Sprintf("See why: kubectl describe --namespace %s pod/%s", agent.Namespace, agent.Name))
 	}
 	if d.registered != nil && !d.registered.Has(node.Name) {
@@ -209,15 +209,23 @@ func (d *doctor) agentFinding(node *corev1.Node, agent *corev1.Pod) check.Findin
 }
 
 // notReady returns what Kubernetes says about a node agent that is not ready.
-func notReady(agent *corev1.Pod) string {
+func (d *doctor) notReady(ctx context.Context, agent *corev1.Pod) string {
 	if scheduled := check.PodCondition(agent, corev1.PodScheduled); agent.Spec.NodeName == "" && scheduled != nil && scheduled.Message != "" {
 		return fmt.Sprintf("cannot be scheduled (%s)", strings.TrimSuffix(scheduled.Message, "."))
 	}
 	for _, status := range slices.Concat(agent.Status.InitContainerStatuses, agent.Status.ContainerStatuses) {
-		if waiting := status.State.Waiting; waiting != nil {
-			return fmt.Sprintf("is not ready (container %s: %s)", status.Name, strings.Join(slices.DeleteFunc([]string{waiting.Reason, waiting.Message},
-				func(s string) bool { return s == "" }), ": "))
+		waiting := status.State.Waiting
+		if waiting == nil {
+			continue
 		}
+		said := waiting.Message
+		if said == "" { // the kubelet prepares the container, which a volume may delay
+			if event := d.LastEvent(ctx, agent, func(e *corev1.Event) bool { return e.Type == corev1.EventTypeWarning }); event != nil {
+				said = event.Message
+			}
+		}
+		return fmt.Sprintf("is not ready (container %s: %s)", status.Name, strings.Join(slices.DeleteFunc([]string{waiting.Reason, said},
+			func(s string) bool { return s == "" }), ": "))
 	}
 	return "is not ready"
 }

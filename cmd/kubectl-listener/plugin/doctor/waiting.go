@@ -111,6 +111,9 @@ func readyFinding(f check.Finding, accepted, ready metav1.Condition) check.Findi
 
 // operatorLog returns how to find out why the operator does not act.
 func (d *doctor) operatorLog() string {
+	if d.stopped {
+		return fmt.Sprintf("The operator does not run, so it does nothing about this: kubectl describe --namespace %s deployment/%s", d.namespace, names.Operator)
+	}
 	return fmt.Sprintf("See the log of the operator: kubectl logs --namespace %s deployment/%s", cmp.Or(d.namespace, "NAMESPACE"), names.Operator)
 }
 
@@ -252,6 +255,9 @@ func (w *waiting) finding(ctx context.Context, f check.Finding, pod *corev1.Pod,
 		return check.Finding{}
 	case w.addresses[pod.UID] == nil:
 		f.ForUsers = false
+		if e := w.event(ctx, pod.UID, listenersv1alpha1.ReasonRequestRejected, names.EventReporter); e != nil {
+			return f.FailedBy(e.Reason, e.Message)
+		}
 		return f.Failed("", fmt.Sprintf("is bound to node %s, and the operator has not written its addresses", pod.Spec.NodeName), w.operatorLog())
 	}
 	for _, volume := range slices.Sorted(maps.Keys(mounts)) {

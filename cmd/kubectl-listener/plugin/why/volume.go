@@ -284,7 +284,7 @@ func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 		case len(entry.IngressAddresses) == 0:
 			w.Add(f.FailedBy(listenersv1alpha1.ReasonWaitingForAddress, fmt.Sprintf("volume %q has no address yet", volume.Name)).Because())
 		default:
-			w.Add(addressFinding(f, &addresses.Spec, volume.Name, check.Describe("pod", pod)))
+			w.Add(w.notRestarted(ctx, pod, addressFinding(f, &addresses.Spec, volume.Name, pod)))
 			w.policies(ctx, pod, entry.ListenerName)
 			if responds {
 				w.agent(ctx, pod.Spec.NodeName)
@@ -328,19 +328,34 @@ func admittedRanges(policy *networkingv1.NetworkPolicy) (ranges []string) {
 	return ranges
 }
 
-// addressFinding returns the address of a volume. One that has changed since the Pod started is a warning, because the
-// program may follow its files; if the class restarts the Pod, something keeps it from doing so.
-func addressFinding(f check.Finding, spec *listenersv1alpha1.PodListenersSpec, volume, describe string) check.Finding {
+// addressFinding returns the address of a volume. If it has changed since the Pod started, the program may have another
+// one than its files; if the class restarts the Pod, something keeps it from doing so.
+func addressFinding(f check.Finding, spec *listenersv1alpha1.PodListenersSpec, volume string, pod *corev1.Pod) check.Finding {
 	now, start := columns.Address(spec.Listeners[volume].IngressAddresses), columns.Address(spec.StartAddresses[volume])
 	outdated := fmt.Sprintf("volume %q: %s, but the Pod started with %s", volume, now, start)
 	switch {
 	case slices.Contains(spec.NeedsRestart(), volume):
-		return f.Failed(listenersv1alpha1.ReasonPodsOutdated, outdated, "Its class restarts it. See the events for what keeps it from doing so: "+describe)
+		return f.Failed(listenersv1alpha1.ReasonPodsOutdated, outdated, "Its class restarts the Pods of a controller one after the other. "+
+			"See the events of all of them for what keeps it from doing so: kubectl events --namespace "+pod.Namespace+" --types Warning")
 	case slices.Contains(spec.Outdated(), volume):
 		return f.Failed(listenersv1alpha1.ReasonPodsOutdated, outdated, "Restart the Pod, unless its program follows the files of the volume: docs/address-changes.md")
 	default:
 		return f.OK("volume %q: %s", volume, now)
 	}
+}
+
+// notRestarted adds to the finding of a Pod that its class restarts what the operator says about that.
+func (w *walk) notRestarted(ctx context.Context, pod *corev1.Pod, f check.Finding) check.Finding {
+	if f.State != check.Failed {
+		return f
+	}
+	event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool {
+		return slices.Contains([]string{listenersv1alpha1.ReasonEvictionRefused, listenersv1alpha1.ReasonEvictionDelayed, listenersv1alpha1.ReasonNotEvicted}, e.Reason)
+	})
+	if event == nil {
+		return f
+	}
+	return f.FailedBy(event.Reason, f.Message+"; the operator says: "+event.Message)
 }
 
 // files follows the addresses of a volume into the Pod. The kubelet starts no container before the volume has its
