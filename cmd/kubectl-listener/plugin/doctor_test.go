@@ -972,7 +972,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 	})
 	t.Run("text", func(t *testing.T) {
 		out, err := run(t, apiserver.PlainConfig(t), "doctor")
-		if err != nil || !strings.Contains(out, "✓ CSIDriver "+names.Driver) || !strings.HasSuffix(out, "\nThe installation is in order, and the Listeners have their addresses. Whether Pods respond there: kubectl listener why POD, or connect POD\n") {
+		if err != nil || !strings.Contains(out, "✓ CSIDriver "+names.Driver) || !strings.HasSuffix(out, "\nThe installation is in order, and the Listeners have their addresses. Whether Pods respond there: kubectl listener connect POD\n") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
 	})

@@ -60,7 +60,7 @@ func TestWhyFollowsTheRoutesOfAGateway(t *testing.T) {
 	}
 
 	kinds, problem := why()
-	if want := []string{"Listener", "ListenerClass", "Service", "TLSRoute", "Gateway", "Endpoints", "PersistentVolume", "Pod", "Node", "PodListeners", "Node", "Volume"}; !slices.Equal(kinds, want) || problem != "" {
+	if want := []string{"Listener", "ListenerClass", "Service", "TLSRoute", "Gateway", "Endpoints", "PersistentVolume", "Pod", "Node", "Node", "PodListeners", "Volume"}; !slices.Equal(kinds, want) || problem != "" {
 		t.Errorf("steps %q, problem %q, want steps %q and no problem", kinds, problem, want)
 	}
 	for _, tc := range []struct{ reason, want string }{ // in this order: the last one stays

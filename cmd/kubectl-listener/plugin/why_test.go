@@ -27,11 +27,11 @@ import (
 func TestWhyFollowsTheWholePathIfNothingIsWrong(t *testing.T) {
 	w := newWorld(t)
 	for argument, want := range map[string][]string{
-		"web-0": {"Pod", "Node", "PersistentVolumeClaim", "PersistentVolume", "Listener", "ListenerClass", "Service", "Endpoints", "PodListeners", "Node", "Volume"},
+		"web-0": {"Pod", "Node", "Node", "PersistentVolumeClaim", "PersistentVolume", "Listener", "ListenerClass", "Service", "Endpoints", "PodListeners", "Volume"},
 		"claim/web": {
-			"PersistentVolumeClaim", "PersistentVolume", "Listener", "ListenerClass", "Service", "Endpoints", "Pod", "Node", "PodListeners", "Node", "Volume",
+			"PersistentVolumeClaim", "PersistentVolume", "Listener", "ListenerClass", "Service", "Endpoints", "Pod", "Node", "Node", "PodListeners", "Volume",
 		},
-		"lsn/web": {"Listener", "ListenerClass", "Service", "Endpoints", "PersistentVolume", "Pod", "Node", "PodListeners", "Node", "Volume"},
+		"lsn/web": {"Listener", "ListenerClass", "Service", "Endpoints", "PersistentVolume", "Pod", "Node", "Node", "PodListeners", "Volume"},
 	} {
 		t.Run(argument, func(t *testing.T) {
 			out, err := run(t, apiserver.Config(t), "why", argument, "-n", w.namespace, "-o", "json")
@@ -457,6 +457,30 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 		"something keeps a Pod with another address than at its start from being restarted": {
 			breakIt: func(t *testing.T, w *world) { w.outdated(t, true) },
 			kind:    "PodListeners", reason: listenersv1alpha1.ReasonPodsOutdated, text: "the Pod started with 203.0.113.6:31337",
+		},
+		"no agent writes the other address": {
+			breakIt: func(t *testing.T, w *world) {
+				w.outdated(t, false)
+				w.csiNode.Spec.Drivers = []storagev1.CSINodeDriver{}
+				w.update(t, w.csiNode)
+			},
+			kind: "Node", reason: "NoNodeAgent", text: "kubectl listener doctor",
+		},
+		"another claim of the Pod has no volume": {
+			breakIt: func(t *testing.T, w *world) {
+				data := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "data"}, Spec: objects.ClaimSpec("")}
+				data.Spec.StorageClassName = ptr.To("standard")
+				w.create(t, data)
+				pod := w.newPod("web-1", "web")
+				pod.Spec.Volumes = append(pod.Spec.Volumes, objects.ClaimVolume("data", "data"))
+				w.create(t, pod)
+				pod.Status.Conditions = []corev1.PodCondition{{
+					Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+					Message: "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+				}}
+				w.updateStatus(t, pod)
+			},
+			from: "web-1", kind: "PersistentVolumeClaim", text: "kubectl describe pvc data",
 		},
 		"a budget keeps such a Pod from being restarted": {
 			breakIt: func(t *testing.T, w *world) {

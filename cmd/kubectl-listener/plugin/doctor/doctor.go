@@ -64,7 +64,7 @@ kubectl listener gather wrote, as it was then; what was not gathered is marked w
 
 // allClear is what is known if nothing is wrong. The command does not examine what may keep a Pod from running or
 // responding beside its listener volumes.
-const allClear = "The installation is in order, and the Listeners have their addresses. Whether Pods respond there: kubectl listener why POD, or connect POD"
+const allClear = "The installation is in order, and the Listeners have their addresses. Whether Pods respond there: kubectl listener connect POD"
 
 // Examine examines an installation. Addresses that no Pod has mounted for so many days are reported as unused.
 func Examine(ctx context.Context, x *check.Examination, unusedDays uint16) {

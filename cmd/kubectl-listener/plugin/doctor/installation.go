@@ -82,7 +82,8 @@ func (d *doctor) operator(ctx context.Context) {
 		}
 		if d.stopped {
 			d.Add(f.Failed("", "has no available Pod: nothing is provisioned or repaired",
-				fmt.Sprintf("See why: kubectl describe --namespace %s deployment/%s", f.Namespace, f.Name)))
+				fmt.Sprintf("See why: kubectl describe --namespace %s deployment/%s, and if its Pod was started, kubectl logs --namespace %s deployment/%s",
+					f.Namespace, f.Name, f.Namespace, f.Name)))
 			continue
 		}
 		d.Add(f.OK("%d Pod is available", deployment.Status.AvailableReplicas))

@@ -57,7 +57,7 @@ func (d *doctor) examineListeners(context.Context) {
 	}
 	var findings []check.Finding
 	for i := range d.listeners.Items {
-		if listener := &d.listeners.Items[i]; listener.DeletionTimestamp == nil {
+		if listener := &d.listeners.Items[i]; listener.DeletionTimestamp == nil && !onLostNodes(listener) {
 			f := d.listenerFinding(listener, classes)
 			if f.State == check.Failed {
 				f.Remedy = more(f, "listener")
@@ -66,6 +66,11 @@ func (d *doctor) examineListeners(context.Context) {
 		}
 	}
 	d.AddAll(findings, "Listeners", "%d are ready, or wait for a Pod")
+}
+
+// onLostNodes reports whether no node of a Listener is ready, which the findings about these nodes say.
+func onLostNodes(listener *listenersv1alpha1.Listener) bool {
+	return ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Summary.Reason == listenersv1alpha1.ReasonNodesNotReady
 }
 
 // listenerFinding returns what the operator says about a Listener, unless another finding says it: a range of ports

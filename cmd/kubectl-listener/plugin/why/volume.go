@@ -37,6 +37,9 @@ func (w *walk) volume(ctx context.Context, pvc *corev1.PersistentVolumeClaim) cl
 		w.Add(f.Failed("", "is not a listener volume of this claim", "Create the claim again without spec.volumeName."))
 		return requested
 	}
+	if pv.DeletionTimestamp != nil {
+		w.Add(f.Warning("", "is being deleted, which ends when its claim is deleted"))
+	}
 	provisioned, err := claim.VolumeSelector(pv)
 	if err != nil {
 		provisioned = requested
@@ -92,7 +95,8 @@ func (w *walk) announced(ctx context.Context, f check.Finding, pv *corev1.Persis
 func (w *walk) stuck(ctx context.Context, f check.Finding, owner *corev1.ObjectReference) check.Finding {
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name, UID: owner.UID}}
 	for _, pod := range w.Pods(ctx, pvc) {
-		if scheduled := check.PodCondition(&pod, corev1.PodScheduled); scheduled == nil || scheduled.Status != corev1.ConditionFalse {
+		scheduled := check.PodCondition(&pod, corev1.PodScheduled)
+		if scheduled == nil || scheduled.Status != corev1.ConditionFalse || scheduled.Reason != corev1.PodReasonUnschedulable || awaitsClaims(scheduled) {
 			continue
 		}
 		message := fmt.Sprintf("%s, and Pod %s cannot be scheduled", f.Message, pod.Name)
@@ -103,6 +107,11 @@ func (w *walk) stuck(ctx context.Context, f check.Finding, owner *corev1.ObjectR
 			"Let the node take the Pod: it may be cordoned, full, or have a taint. Or give the address up: "+check.Release(owner)+" --force")
 	}
 	return f
+}
+
+// awaitsClaims reports whether a Pod cannot be scheduled, whatever the nodes are, before its claims have volumes.
+func awaitsClaims(scheduled *corev1.PodCondition) bool {
+	return strings.Contains(scheduled.Message, "unbound immediate PersistentVolumeClaims")
 }
 
 // overdue is how long after its grace period a Pod may take to end.
@@ -117,6 +126,8 @@ func podFinding(pod *corev1.Pod, now time.Time) check.Finding {
 	f := check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
 	describe := check.Describe("pod", pod)
 	switch {
+	case pod.DeletionTimestamp != nil && len(pod.Finalizers) > 0 && claim.PodFinished(pod):
+		return f.Failed("", "has ended, and is kept by its finalizers: "+strings.Join(pod.Finalizers, ", "), "See why their owners do not remove them: "+describe)
 	case pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) > overdue:
 		since := duration.HumanDuration(now.Sub(pod.DeletionTimestamp.Time))
 		return f.Failed("", fmt.Sprintf("should have ended %s ago, and its node has not confirmed that", since),
@@ -243,6 +254,10 @@ func failed(pod *corev1.Pod, name string, ended *corev1.ContainerStateTerminated
 // has a log.
 func remedyForWaiting(pod *corev1.Pod, status *corev1.ContainerStatus, describe string) string {
 	switch {
+	case status.State.Waiting.Reason == "InvalidImageName":
+		return fmt.Sprintf("Correct the name of image %q", status.Image)
+	case status.State.Waiting.Reason == "ErrImageNeverPull":
+		return fmt.Sprintf("Load image %s on the node, or change imagePullPolicy of the container", status.Image)
 	case strings.Contains(status.State.Waiting.Reason, "Image"):
 		return fmt.Sprintf("Check the name of image %s, and that the imagePullSecrets of the Pod permit to pull it; more: %s", status.Image, describe)
 	case status.State.Waiting.Reason == "CrashLoopBackOff":
@@ -264,7 +279,7 @@ var concernsVolumes = regexp.MustCompile(`(?i)persistent ?volume|volume node aff
 // podAddresses follows the addresses of those volumes of a Pod whose claim or Listener matches: into its PodListeners,
 // and into the files.
 func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(claim, listener string) bool) {
-	responds := w.pod(ctx, pod)
+	node := w.pod(ctx, pod)
 	if pod.Spec.NodeName == "" || claim.PodFinished(pod) {
 		return // it has no addresses of its own
 	}
@@ -286,10 +301,7 @@ func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 		default:
 			w.Add(w.notRestarted(ctx, pod, addressFinding(f, &addresses.Spec, volume.Name, pod)))
 			w.policies(ctx, pod, entry.ListenerName)
-			if responds {
-				w.agent(ctx, pod.Spec.NodeName)
-				w.files(ctx, pod, volume.Name)
-			}
+			w.files(ctx, pod, volume.Name, node)
 		}
 	}
 }
@@ -360,9 +372,15 @@ func (w *walk) notRestarted(ctx context.Context, pod *corev1.Pod, f check.Findin
 
 // files follows the addresses of a volume into the Pod. The kubelet starts no container before the volume has its
 // files.
-func (w *walk) files(ctx context.Context, pod *corev1.Pod, volume string) {
+func (w *walk) files(ctx context.Context, pod *corev1.Pod, volume string, node nodeState) {
 	f := check.Finding{Kind: "Volume", Name: volume}
-	if pod.Status.Phase == corev1.PodRunning {
+	switch {
+	case node == notResponding:
+		return
+	case pod.Status.Phase == corev1.PodRunning && node == withoutAgent:
+		w.Add(f.Warning("", fmt.Sprintf("the files in Pod %s stay as they are until a node agent runs on its node", pod.Name)))
+		return
+	case pod.Status.Phase == corev1.PodRunning:
 		w.Add(mountFinding(f, pod, volume))
 		return
 	}
@@ -401,9 +419,19 @@ func mountFinding(f check.Finding, pod *corev1.Pod, volume string) check.Finding
 	}
 }
 
-// pod follows a Pod and its node. It returns false if the node does not respond, so that nothing is known about what is
-// on it.
-func (w *walk) pod(ctx context.Context, pod *corev1.Pod) (responds bool) {
+// nodeState is what is known about the node of a Pod.
+type nodeState int
+
+const (
+	inOrder nodeState = iota // as far as it was seen
+	// notResponding means that nothing is known about what is on the node.
+	notResponding
+	// withoutAgent means that volumes are neither mounted nor unmounted, and files do not change.
+	withoutAgent
+)
+
+// pod follows a Pod and its node.
+func (w *walk) pod(ctx context.Context, pod *corev1.Pod) nodeState {
 	f := podFinding(pod, w.Now())
 	var said func(*corev1.Event) bool
 	switch {
@@ -422,40 +450,41 @@ func (w *walk) pod(ctx context.Context, pod *corev1.Pod) (responds bool) {
 		w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.FailedBy(listenersv1alpha1.ReasonDuplicatePortName, duplicates).Because())
 	}
 	if pod.Spec.NodeName == "" || claim.PodFinished(pod) {
-		return true
+		return inOrder
 	}
 	return w.node(ctx, pod.Spec.NodeName)
 }
 
-// node follows a node: Kubernetes keeps the Pods of one that does not respond, and the addresses stay published. It
-// returns false for such a node.
-func (w *walk) node(ctx context.Context, name string) (responds bool) {
+// node follows a node: Kubernetes keeps the Pods of one that does not respond, and the addresses stay published.
+func (w *walk) node(ctx context.Context, name string) nodeState {
 	node := &corev1.Node{}
 	f := check.Finding{Kind: "Node", Name: name}
 	switch found := w.Follow(ctx, f, node); {
 	case found == check.Missing:
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonNodesMissing, "does not exist").Because()) // a volume may be pinned to it
-		return false
+		return notResponding
 	case found != check.Present:
-		return true
+		return w.agent(ctx, name)
 	case !claim.NodeReady(node):
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonNodesNotReady, "is not ready, so its addresses may not respond"))
-		return false
+		return notResponding
 	default:
 		w.Add(f.OK("is ready"))
-		return true
+		return w.agent(ctx, name)
 	}
 }
 
 // agent follows the node agent of a node: a driver that is not registered with the kubelet cannot mount volumes.
-func (w *walk) agent(ctx context.Context, node string) {
+func (w *walk) agent(ctx context.Context, node string) nodeState {
 	var csiNode storagev1.CSINode
 	f := check.Finding{Kind: "Node", Name: node}
 	switch found := w.Follow(ctx, f, &csiNode); {
 	case found == check.Forbidden:
 	case !slices.ContainsFunc(csiNode.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == names.Driver }):
 		w.Add(f.Failed("NoNodeAgent", "no node agent is registered with its kubelet", "Find out why the node agent does not run there: kubectl listener doctor"))
+		return withoutAgent
 	default:
 		w.Add(f.OK("has a node agent"))
 	}
+	return inOrder
 }

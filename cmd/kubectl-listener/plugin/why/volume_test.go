@@ -33,8 +33,12 @@ func TestStatesOfPods(t *testing.T) {
 		state           check.State
 		reason, message string
 	}{
-		"it runs":                     {func(*corev1.Pod) {}, check.OK, "", "runs on node node-1"},
-		"it is being deleted":         {deletedSince(overdue / 2), check.Warning, "", "is being deleted"},
+		"it runs":             {func(*corev1.Pod) {}, check.OK, "", "runs on node node-1"},
+		"it is being deleted": {deletedSince(overdue / 2), check.Warning, "", "is being deleted"},
+		"finalizers keep it": {func(pod *corev1.Pod) {
+			deletedSince(2 * overdue)(pod)
+			pod.Finalizers, pod.Status.Phase = []string{"example.com/queue"}, corev1.PodSucceeded
+		}, check.Failed, "", "has ended, and is kept by its finalizers: example.com/queue"},
 		"it should have been deleted": {deletedSince(2 * overdue), check.Failed, "", "should have ended 60s ago, and its node has not confirmed that"},
 		"it has succeeded":            {func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }, check.Warning, "", "has succeeded, and mounts nothing any more"},
 		"it has failed":               {func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }, check.Failed, "", "has failed, and mounts nothing any more"},

@@ -94,18 +94,18 @@ func (w *walk) connectCommand(o client.Object) string {
 	return fmt.Sprintf("kubectl listener connect %s --namespace %s", target, o.GetNamespace())
 }
 
-// operator replaces the advice to wait for the operator, if it does not run, as far as the user may know that.
+// operator reports that the operator does not run, as far as the user may know that, and replaces the advice to wait
+// for it.
 func (w *walk) operator(ctx context.Context) {
 	waits := func(f check.Finding) bool { return f.Remedy == check.RemedyOperator }
-	if !slices.ContainsFunc(w.Findings, waits) {
-		return
-	}
 	var deployments appsv1.DeploymentList
 	w.List(ctx, &deployments, client.MatchingFields{"metadata.name": names.Operator})
 	for i := range deployments.Items {
-		if deployments.Items[i].Status.AvailableReplicas > 0 {
+		deployment := &deployments.Items[i]
+		if deployment.Status.AvailableReplicas > 0 {
 			return
 		}
+		w.Add(check.Finding{Kind: "Deployment", Namespace: deployment.Namespace, Name: deployment.Name}.Warning("", "the operator does not run, so nothing follows changes"))
 		for j := range w.Findings {
 			if waits(w.Findings[j]) {
 				w.Findings[j].Remedy = "The operator does not run, so it does nothing about this. See why: " + check.Describe("deployment", &deployments.Items[i])
@@ -144,6 +144,9 @@ func (w *walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 		case check.RequestsListener(pvc):
 			mounts = true
 			w.claim(ctx, pvc, pod)
+		case awaitsOtherClaim(pod, pvc):
+			w.Add(check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}.Failed("",
+				"has no volume, and is no claim for a listener volume", "See why: "+check.Describe("pvc", pvc)))
 		}
 	}
 	w.certificates(ctx, pod)
@@ -151,6 +154,13 @@ func (w *walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 		w.Add(f.Failed("", "mounts no listener volume", fmt.Sprintf("Give it a volume of a claim with storageClassName %s, and with the annotation %s or %s.",
 			names.Driver, names.AnnotationListenerClass, names.AnnotationListenerName)))
 	}
+}
+
+// awaitsOtherClaim reports whether a Pod cannot be scheduled before a claim has a volume. Without the words of the
+// scheduler, the claim may wait for the Pod instead.
+func awaitsOtherClaim(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim) bool {
+	scheduled := check.PodCondition(pod, corev1.PodScheduled)
+	return scheduled != nil && pvc.Spec.VolumeName == "" && awaitsClaims(scheduled)
 }
 
 // fromWorkload follows each Pod of a workload. If there is none, what Kubernetes says last about it may be the cause.
