@@ -122,8 +122,8 @@ type observed struct {
 	components []component
 	// uncreatedSince is since when the same number of Pods of agents is missing.
 	uncreatedSince time.Time
-	// clusterDomain is the DNS domain of the cluster.
-	clusterDomain string
+	// clusterDomain is the DNS domain of the cluster, and resolverDomain that of the operator's resolver, or empty.
+	clusterDomain, resolverDomain string
 	// otherConfinements are messages about policies that are not those that confine this version of the operator.
 	otherConfinements []string
 }
@@ -162,7 +162,7 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 	if err := errors.Join(podErr, accountErr, serviceCAErr, otherErr); err != nil {
 		return nil, err
 	}
-	o := &observed{config: config, otherConfinements: other, clusterDomain: config.ClusterDomain(r.ClusterDomain), settings: installation.Settings{
+	o := &observed{config: config, otherConfinements: other, clusterDomain: config.ClusterDomain(r.ClusterDomain), resolverDomain: r.ClusterDomain, settings: installation.Settings{
 		Namespace: r.Namespace, Image: r.Image, ServiceAccount: account, OperatorPod: operatorPod, ServiceCA: serviceCA != nil,
 	}}
 	for _, c := range installation.Components() {

@@ -491,6 +491,10 @@ func TestStatusHasTheClusterDomain(t *testing.T) {
 	config.Spec.ClusterDomain = "one.example"
 	h.update(config)
 	h.mustReconcile()
+	if c := meta.FindStatusCondition(h.config().Status.Conditions, operatorv1alpha1.ConditionDegraded); c == nil || c.Status != metav1.ConditionFalse ||
+		c.Reason != operatorv1alpha1.ReasonOtherClusterDomain || !strings.Contains(c.Message, "k8s.example.com") {
+		t.Errorf("condition %+v", c)
+	}
 	if got := h.config().Status.ClusterDomain; got != "one.example" {
 		t.Errorf("cluster domain is %q, want the configured one", got)
 	}

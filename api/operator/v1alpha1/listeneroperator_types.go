@@ -47,6 +47,8 @@ const (
 	ReasonRemovalFailed    = "RemovalFailed"
 	// ReasonOtherConfinement is the reason while policies that confine the operator are not those of its version.
 	ReasonOtherConfinement = "OtherConfinement"
+	// ReasonOtherClusterDomain is the reason while nothing is wrong but for spec.clusterDomain, which may be.
+	ReasonOtherClusterDomain = "OtherClusterDomain"
 	// ReasonRepaired is the reason of an event, for an object that another client has changed.
 	ReasonRepaired = "Repaired"
 

@@ -23,6 +23,7 @@ func TestFindingsAboutTheConfiguration(t *testing.T) {
 		"available":        {condition(operatorv1alpha1.ConditionAvailable, metav1.ConditionTrue, "AsExpected"), check.OK, "", ""},
 		"not available":    {condition(operatorv1alpha1.ConditionAvailable, metav1.ConditionFalse, "Down"), check.Failed, "Down", "Follow the message. The log of the operator has more: kubectl logs --namespace operators deployment/listener-operator"},
 		"another operator": {condition(operatorv1alpha1.ConditionDegraded, metav1.ConditionTrue, operatorv1alpha1.ReasonOtherOperatorRunning), check.Failed, "OtherOperatorRunning", "See what would change, and the steps: kubectl listener migrate --dry-run"},
+		"another domain":   {condition(operatorv1alpha1.ConditionDegraded, metav1.ConditionFalse, operatorv1alpha1.ReasonOtherClusterDomain), check.Warning, "OtherClusterDomain", ""},
 		"progressing":      {condition(operatorv1alpha1.ConditionProgressing, metav1.ConditionTrue, "RollingOut"), check.Warning, "RollingOut", ""},
 		"not observed":     {func(o *operatorv1alpha1.ListenerOperator) { o.Status.Conditions = nil }, check.Failed, "", check.RemedyOperator},
 		"changed":          {func(o *operatorv1alpha1.ListenerOperator) { o.Generation = 2 }, check.Failed, "", check.RemedyOperator},

@@ -128,6 +128,8 @@ func (d *doctor) configurationFinding(f check.Finding, config *operatorv1alpha1.
 		return f.Warning(operatorv1alpha1.ReasonUnmanaged, "managementState is Unmanaged: nothing is repaired")
 	case progressing.Status == metav1.ConditionTrue:
 		return f.Warning(progressing.Reason, progressing.Message)
+	case degraded.Reason == operatorv1alpha1.ReasonOtherClusterDomain:
+		return f.Warning(degraded.Reason, degraded.Message)
 	case d.stopped:
 		return f.Warning("", fmt.Sprintf("was available, version %s, when the operator ran", config.Status.Version))
 	default:
