@@ -221,12 +221,19 @@ func degraded(o *observed, done outcome, stalled string) metav1.Condition {
 			fmt.Sprintf("%s, for more than %.0f minutes; see the Pods and events of DaemonSet %s", rolloutMessage(o), rolloutTimeout.Minutes(), daemonSet))
 	case len(o.otherConfinements) > 0:
 		return isTrue(condition, operatorv1alpha1.ReasonOtherConfinement, "policies do not confine the operator as intended: "+strings.Join(o.otherConfinements, ". "))
-	case o.resolverDomain != "" && o.clusterDomain != o.resolverDomain:
-		return isFalse(condition, operatorv1alpha1.ReasonOtherClusterDomain, fmt.Sprintf("addresses inside the cluster have spec.clusterDomain, %s, and the domain of the operator's "+
-			"resolver is %s: see that the DNS of the cluster serves the former, or remove the field", o.clusterDomain, o.resolverDomain))
 	default:
-		return isFalse(condition, operatorv1alpha1.ReasonAsExpected, "no problem is known")
+		return undegraded(o)
 	}
+}
+
+// undegraded returns the condition that no problem is known, with what may become one.
+func undegraded(o *observed) metav1.Condition {
+	if o.resolverDomain == "" || o.clusterDomain == o.resolverDomain {
+		return isFalse(operatorv1alpha1.ConditionDegraded, operatorv1alpha1.ReasonAsExpected, "no problem is known")
+	}
+	return isFalse(operatorv1alpha1.ConditionDegraded, operatorv1alpha1.ReasonOtherClusterDomain, fmt.Sprintf(
+		"addresses inside the cluster have spec.clusterDomain, %s, and the domain of the operator's resolver is %s: see that the DNS of the cluster serves the former, "+
+			"or remove the field", o.clusterDomain, o.resolverDomain))
 }
 
 // meanwhile returns what a message says in addition about the error of a reconciliation that waits, or "".

@@ -178,19 +178,8 @@ func containersFinding(f check.Finding, pod *corev1.Pod, describe string, now ti
 			return *broken
 		}
 	}
-	if pod.Status.Phase != corev1.PodRunning {
-		if init := runningInit(pod); init != nil {
-			return f.Failed("", fmt.Sprintf("waits on node %s for its init container %s, which has run since %s", pod.Spec.NodeName, init.Name,
-				init.State.Running.StartedAt.UTC().Format(time.RFC3339)), "See what it does: "+logs(pod, init.Name)).Because()
-		}
-		return f.Failed("", fmt.Sprintf("is %s on node %s", pod.Status.Phase, pod.Spec.NodeName), "Look at its containers and events: "+describe).Because()
-	}
-	if ready := check.PodCondition(pod, corev1.PodReady); ready != nil && ready.Status != corev1.ConditionTrue {
-		message := fmt.Sprintf("runs on node %s, and is not ready", pod.Spec.NodeName)
-		if ready.Reason != containersNotReady && ready.Message != "" { // such as a readiness gate
-			message += ": " + ready.Message
-		}
-		return f.Failed(ready.Reason, message, "See why: "+describe).Because()
+	if unready := unreadyFinding(f, pod, describe); unready != nil {
+		return *unready
 	}
 	for i := range statuses {
 		status := &statuses[i]
@@ -201,6 +190,27 @@ func containersFinding(f check.Finding, pod *corev1.Pod, describe string, now ti
 		}
 	}
 	return f.OK("runs on node %s", pod.Spec.NodeName)
+}
+
+// unreadyFinding returns why a Pod none of whose containers is broken does not run, or is not ready, or nil.
+func unreadyFinding(f check.Finding, pod *corev1.Pod, describe string) *check.Finding {
+	ready := check.PodCondition(pod, corev1.PodReady)
+	switch init := runningInit(pod); {
+	case pod.Status.Phase != corev1.PodRunning && init != nil:
+		f = f.Failed("", fmt.Sprintf("waits on node %s for its init container %s, which has run since %s", pod.Spec.NodeName, init.Name,
+			init.State.Running.StartedAt.UTC().Format(time.RFC3339)), "See what it does: "+logs(pod, init.Name)).Because()
+	case pod.Status.Phase != corev1.PodRunning:
+		f = f.Failed("", fmt.Sprintf("is %s on node %s", pod.Status.Phase, pod.Spec.NodeName), "Look at its containers and events: "+describe).Because()
+	case ready != nil && ready.Status != corev1.ConditionTrue:
+		message := fmt.Sprintf("runs on node %s, and is not ready", pod.Spec.NodeName)
+		if ready.Reason != containersNotReady && ready.Message != "" { // such as a readiness gate
+			message += ": " + ready.Message
+		}
+		f = f.Failed(ready.Reason, message, "See why: "+describe).Because()
+	default:
+		return nil
+	}
+	return &f
 }
 
 // brokenFinding returns why a container that should run does not, or nil.
