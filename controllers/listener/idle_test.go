@@ -75,7 +75,7 @@ func TestReadyListenerSaysWhyNothingListens(t *testing.T) {
 		"the only node is not ready": {func(s *state) {
 			*s = *newState(listenersv1alpha1.ServiceTypeNodePort).with(notReadyNode("node-1", "10.0.0.1"), newVolume("pv", lastMountedOn("node-1")))
 			s.with(mountedBy("web-0", nil, http)...)
-		}, "NodesNotReady", "no node of its addresses is ready: node-1; its addresses are kept: 10.0.0.1"},
+		}, "NodesNotReady", "no node of its addresses is ready, so they may not respond: node-1; its addresses are kept: 10.0.0.1"},
 		"one of two nodes is not ready": {func(s *state) {
 			*s = *newState(listenersv1alpha1.ServiceTypeNodePort).with(newNode("node-1", "10.0.0.1"), notReadyNode("node-2", "10.0.0.2"),
 				newVolume("pv", lastMountedOn("node-1")), newVolume("pv-2", lastMountedOn("node-2")))

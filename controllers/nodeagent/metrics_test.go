@@ -227,7 +227,11 @@ func TestEachRepairIsCountedOnce(t *testing.T) {
 	})
 	driver := &storagev1.CSIDriver{ObjectMeta: objectMeta(names.Driver)}
 	class := &storagev1.StorageClass{ObjectMeta: objectMeta(names.Driver)}
-	g.Eventually(func() error { return c.Get(t.Context(), client.ObjectKeyFromObject(class), class) }, apiserver.Timeout, "20ms").Should(Succeed())
+	g.Eventually(func(g Gomega) {
+		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(class), class)).To(Succeed())
+		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(driver), driver)).To(Succeed())
+		g.Expect(driver.Spec.PreventPodSchedulingIfMissing).To(Equal(ptr.To(true))) // by the second write
+	}, apiserver.Timeout, "20ms").Should(Succeed())
 	before := repairs(t)
 	for i := range 5 {
 		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(driver), driver)).To(Succeed())
