@@ -140,7 +140,8 @@ test-unit: cc ## Run unit and CSI conformance tests of all modules. Without KUBE
 # make lint vets. To do it here, too, would analyse all dependencies, which takes minutes if nothing is in the cache.
 .PHONY: test-operator
 test-operator:
-	go test $(RACE) -vet=off -timeout 20m ./...
+	@# What controllers read from the cache, they must not change.
+	KUBE_CACHE_MUTATION_DETECTOR=true go test $(RACE) -vet=off -timeout 20m ./...
 
 .PHONY: test-modules
 test-modules:

@@ -1,7 +1,7 @@
 // Package cache decides what the operator keeps in memory of the objects in the cluster, and so what its controllers
 // can see. It watches all Pods, Nodes, PersistentVolumeClaims, PersistentVolumes and Services, of which a large cluster
-// has many, but keeps of each only the fields that a controller reads, encoded. A field that is missing from the cache
-// reads as empty: to read another one, add it to the transform of its kind.
+// has many, but keeps of each only the fields that a controller reads. A field that is missing from the cache reads as
+// empty: to read another one, add it to the transform of its kind.
 //
 // Tests of controllers read what this cache keeps: API-server tests start their managers with Options, and unit tests
 // read through its transforms (fakeclient.Cached). The indexes of the cache are in package index, and the caches of
@@ -9,38 +9,31 @@
 package cache
 
 import (
-	"maps"
-	"slices"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/cache/encoded"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
 // Options returns the options of the cache of an operator in this namespace.
 func Options(namespace string) ctrlcache.Options {
-	// Large clusters have many objects of these kinds.
-	many := map[client.Object]toolscache.TransformFunc{
-		&corev1.Pod{}:                     transform(trimPod),
-		&corev1.Node{}:                    transform(trimNode),
-		&corev1.Service{}:                 transform(func(s *corev1.Service) *corev1.Service { return trimService(s, namespace) }),
-		&corev1.PersistentVolume{}:        transform(trimVolume),
-		&corev1.PersistentVolumeClaim{}:   transform(trimClaim),
-		&listenersv1alpha1.Listener{}:     transform(trimListener),
-		&listenersv1alpha1.PodListeners{}: transform(trimPodListeners),
-	}
 	byObject := map[client.Object]ctrlcache.ByObject{
+		// Large clusters have many objects of these kinds.
+		&corev1.Pod{}:                     {Transform: transform(trimPod)},
+		&corev1.Node{}:                    {Transform: transform(trimNode)},
+		&corev1.Service{}:                 {Transform: transform(func(s *corev1.Service) *corev1.Service { return trimService(s, namespace) })},
+		&corev1.PersistentVolume{}:        {Transform: transform(trimVolume)},
+		&corev1.PersistentVolumeClaim{}:   {Transform: transform(trimClaim)},
+		&listenersv1alpha1.Listener{}:     {Transform: transform(trimListener)},
+		&listenersv1alpha1.PodListeners{}: {Transform: transform(trimPodListeners)},
+
 		tenancy.Namespace(): {Transform: transform(trimNamespace)},
 
 		// In all namespaces: an installation in another namespace has one, too.
@@ -57,13 +50,7 @@ func Options(namespace string) ctrlcache.Options {
 			FieldSelector: fields.OneTermEqualSelector("metadata.name", names.Operator),
 		}}},
 	}
-	for o, trim := range many {
-		// Each read decodes an object of its own, which need not be copied once more.
-		byObject[o] = ctrlcache.ByObject{Transform: trim, UnsafeDisableDeepCopy: ptr.To(true)}
-	}
-	return ctrlcache.Options{
-		DefaultTransform: ctrlcache.TransformStripManagedFields(), ByObject: byObject, NewInformer: encoded.NewInformer(slices.Collect(maps.Keys(many))),
-	}
+	return ctrlcache.Options{DefaultTransform: ctrlcache.TransformStripManagedFields(), ByObject: byObject}
 }
 
 // secretMetadata returns an object for the metadata of Secrets.

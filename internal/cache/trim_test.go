@@ -1,8 +1,6 @@
 package cache
 
 import (
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -11,8 +9,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
-	cachetesting "k8s.io/client-go/tools/cache/testing"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -369,20 +365,5 @@ func TestTrimmingATrimmedObjectChangesNothing(t *testing.T) {
 	onceVolume := trimVolume(pv)
 	if diff := cmp.Diff(onceVolume.DeepCopy(), trimVolume(onceVolume)); diff != "" {
 		t.Errorf("volume (-once +twice):\n%s", diff)
-	}
-}
-
-func TestKindsWithManyObjectsAreEncoded(t *testing.T) {
-	options := Options("operators")
-	plain := reflect.TypeOf(toolscache.NewSharedIndexInformer(cachetesting.NewFakePVCControllerSource(), &corev1.Pod{}, 0, toolscache.Indexers{}))
-	var encoding []string
-	for o := range options.ByObject {
-		if i := options.NewInformer(cachetesting.NewFakePVCControllerSource(), o, 0, toolscache.Indexers{}); reflect.TypeOf(i) != plain {
-			encoding = append(encoding, reflect.TypeOf(o).Elem().Name())
-		}
-	}
-	slices.Sort(encoding)
-	if diff := cmp.Diff([]string{"Listener", "Node", "PersistentVolume", "PersistentVolumeClaim", "Pod", "PodListeners", "Service"}, encoding); diff != "" {
-		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
 }
