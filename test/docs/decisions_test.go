@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var decisionHeader = regexp.MustCompile(`^# (\d+)\. (.+)\n\nStatus: accepted, \d{4}-\d{2}-\d{2}\n`)
+var decisionHeader = regexp.MustCompile(`^# (\d+)\. (.+)\n\nStatus: accepted, \d{4}-\d{2}-\d{2}(?:; changed, \d{4}-\d{2}-\d{2})?\n`)
 
 func TestDecisionsHaveStatusAndDateAndAreListed(t *testing.T) {
 	pages, err := filepath.Glob("decisions/[0-9]*.md")
