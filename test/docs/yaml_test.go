@@ -35,6 +35,7 @@ var wholes = []struct{ object, path string }{
 	{statefulSet, "spec.template.spec"},
 	{statefulSet, "spec.template.spec.containers.0"},
 	{"{apiVersion: v1, kind: PersistentVolumeClaim, spec: {accessModes: [ReadWriteMany], resources: {requests: {storage: 1}}}}", ""},
+	{"{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, spec: {podSelector: {}}}", "spec"},
 	{"{apiVersion: operators.coreos.com/v1alpha1, kind: CatalogSource, spec: {sourceType: grpc}}", ""},
 }
 
