@@ -53,11 +53,12 @@ demo-down: ## Delete the clusters of the demos.
 ##@ Develop
 
 .PHONY: generate
-generate: ## Generate deep copies, CRDs and docs/api.md from api/.
+generate: ## Generate deep copies, CRDs, docs/api.md and docs/reasons.md from api/.
 	$(CONTROLLER_GEN) object paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
 	go -C hack run ./explain -C config/crd/bases
 	go -C hack run ./reference -C config/crd/bases -o docs/api.md
+	go -C hack run ./reasons -o docs/reasons.md
 
 # Without VERSION or IMG, the bundle keeps its version or image. Without PACKAGE or BUNDLE_CHANNELS, it has those of config/.
 .PHONY: bundle
@@ -102,7 +103,7 @@ vulncheck: ## Report known vulnerabilities that the operator, the node agent or 
 verify: generate bundle lint ## Check that generated files are current, and that code is formatted, linted and tidy, in all modules.
 	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "error: these files are not formatted; run 'make fmt':" $$files >&2; exit 1; }
 	@git ls-files '*.go' '*.md' | LC_ALL=C xargs awk -f hack/width.awk || { echo "error: wrap these comments and pages at 120 columns" >&2; exit 1; }
-	@git diff --exit-code -- api config bundle bundle.Dockerfile docs/api.md || { echo "error: generated files are not current; run 'make generate bundle' and commit" >&2; exit 1; }
+	@git diff --exit-code -- api config bundle bundle.Dockerfile docs/api.md docs/reasons.md || { echo "error: generated files are not current; run 'make generate bundle' and commit" >&2; exit 1; }
 	@$(call each,$(MODULES),go mod tidy -diff)
 	@for dir in default samples dashboard; do $(KUSTOMIZE) build config/$$dir >/dev/null; done
 	@# Another architecture, of the program that makes system calls; make release builds both for all.
