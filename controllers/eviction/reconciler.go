@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/lookup"
@@ -80,7 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: retryWaiting}, nil // to forget its Pods
 	case set.unsupported != "":
 		for i := range outdated {
-			r.event(&outdated[i], corev1.EventTypeWarning, listenersv1alpha1.ReasonNotEvicted, outdated[i].changes+"; it is not evicted, because "+set.unsupported)
+			r.event(&outdated[i], listenersv1alpha1.ReasonNotEvicted, outdated[i].changes+"; it is not evicted, because "+set.unsupported)
 		}
 		return reconcile.Result{RequeueAfter: message.Repeat}, nil
 	}
@@ -92,7 +93,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	now := r.Clock.Now()
 	if wait := last.pauseOf(next.pod, now); wait > 0 {
-		r.event(next, corev1.EventTypeWarning, listenersv1alpha1.ReasonEvictionDelayed, fmt.Sprintf("%s; the Pods of its controller were evicted for "+
+		r.event(next, listenersv1alpha1.ReasonEvictionDelayed, fmt.Sprintf("%s; the Pods of its controller were evicted for "+
 			"an earlier change, so this one is not evicted before %s; find out why the address does not settle", next.changes, now.Add(wait).UTC().Format(time.RFC3339)))
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
@@ -158,7 +159,7 @@ func (r *Reconciler) evict(ctx context.Context, next *outdatedPod) (evicted bool
 	case err == nil:
 		evictions.WithLabelValues("evicted").Inc()
 		log.FromContext(ctx).Info("Evicted a Pod", "Pod", key, "reason", next.changes)
-		r.event(next, corev1.EventTypeNormal, listenersv1alpha1.ReasonAddressChanged, next.changes+"; the Pod is evicted, as its ListenerClass states")
+		r.event(next, listenersv1alpha1.ReasonAddressChanged, next.changes+"; the Pod is evicted, as its ListenerClass states")
 		return true, nil
 	case apierrors.IsNotFound(err):
 		return true, nil
@@ -166,15 +167,15 @@ func (r *Reconciler) evict(ctx context.Context, next *outdatedPod) (evicted bool
 		return false, err // another Pod has the name, or the Pod has changed; requests.Requeue looks again
 	}
 	evictions.WithLabelValues("refused").Inc()
-	r.event(next, corev1.EventTypeWarning, listenersv1alpha1.ReasonEvictionRefused, fmt.Sprintf("%s; the eviction is refused, and repeated: %v", next.changes, err))
+	r.event(next, listenersv1alpha1.ReasonEvictionRefused, fmt.Sprintf("%s; the eviction is refused, and repeated: %v", next.changes, err))
 	if apierrors.IsTooManyRequests(err) {
 		return false, nil
 	}
 	return false, fmt.Errorf("evicting Pod %s: %w", key, err)
 }
 
-func (r *Reconciler) event(outdated *outdatedPod, kind, reason, text string) {
-	r.Events.Eventf(outdated.pod, nil, kind, reason, action, "%s", message.Printable(text, message.MaxEvent))
+func (r *Reconciler) event(outdated *outdatedPod, reason, text string) {
+	r.Events.Eventf(outdated.pod, nil, reasons.EventType(reason), reason, action, "%s", message.Printable(text, message.MaxEvent))
 }
 
 // changesOf returns which addresses of a Pod have changed since it started, or "".

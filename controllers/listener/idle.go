@@ -29,13 +29,8 @@ const idlePeriod = time.Minute
 // reportedIdle reports whether the status says already that nothing responds, for another reason than the nodes.
 func reportedIdle(listener *listenersv1alpha1.Listener) bool {
 	ready := condition(listener, listenersv1alpha1.ListenerReady)
-	return ready.Status == metav1.ConditionTrue && ready.Reason != listenersv1alpha1.ReasonNodesNotReady &&
-		(ready.Reason == listenersv1alpha1.ReasonReserved || isFault(ready.Reason))
-}
-
-// isFault reports whether a reason of the condition Ready states that nothing responds because something is wrong.
-func isFault(reason string) bool {
-	return slices.Contains([]string{listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonPortNotDeclared, listenersv1alpha1.ReasonNodesNotReady}, reason)
+	return ready.Status == metav1.ConditionTrue &&
+		slices.Contains([]string{listenersv1alpha1.ReasonReserved, listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonPortNotDeclared}, ready.Reason)
 }
 
 // nothingListens returns why nothing can respond at an address of the Listener, or empty strings: no Pod mounts it, no

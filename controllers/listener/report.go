@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -46,9 +47,6 @@ func (r *reporter) report(ctx context.Context, s *snapshot, p *plan, o *outcome,
 	return nil
 }
 
-// partialFaults are reasons of a Listener that is ready, while some of its clients are sent to where nothing responds.
-var partialFaults = []string{listenersv1alpha1.ReasonPodsOutdated, listenersv1alpha1.ReasonNodesWithoutPods}
-
 // conditionEvents emits an event for each changed condition. If a Listener is ready although addresses are missing, or
 // accepted with a warning, the event has the reason for that.
 func (r *reporter) conditionEvents(s *snapshot, o *outcome, a addresses, before, after *listenersv1alpha1.ListenerStatus) {
@@ -61,22 +59,13 @@ func (r *reporter) conditionEvents(s *snapshot, o *outcome, a addresses, before,
 		case condition.Type == listenersv1alpha1.ListenerAccepted:
 			other, _ = warning(s)
 		}
-		reason, eventType := cmp.Or(other, condition.Reason), corev1.EventTypeNormal
+		reason := cmp.Or(other, condition.Reason)
 		last := ptr.Deref(meta.FindStatusCondition(before.Conditions, condition.Type), metav1.Condition{})
 		if !conditionChanged(last, condition, other != "", isExpected(reason, a)) {
 			continue
 		}
-		notAccepted := condition.Type == listenersv1alpha1.ListenerAccepted && (condition.Status == metav1.ConditionFalse || other != "")
-		if notAccepted || needsAttention(reason, a) {
-			eventType = corev1.EventTypeWarning
-		}
-		r.events.Eventf(s.listener, nil, eventType, reason, "Reconcile", "%s", message.Printable(condition.Message, message.MaxEvent))
+		r.events.Eventf(s.listener, nil, reasons.EventType(reason), reason, "Reconcile", "%s", message.Printable(condition.Message, message.MaxEvent))
 	}
-}
-
-// needsAttention reports whether a reason, of the condition Ready or instead of it, states that something is wrong.
-func needsAttention(reason string, a addresses) bool {
-	return isFault(reason) || slices.Contains(partialFaults, reason) || reason == a.desired.Reason && a.desired.NeedsAction
 }
 
 // conditionChanged reports whether a change of a condition, from an empty one if it is new, needs an event: one of its

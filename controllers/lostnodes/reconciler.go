@@ -103,7 +103,7 @@ func (r *Reconciler) record(ctx context.Context, o *observed, lost bool, now tim
 	}
 	if lost {
 		log.FromContext(ctx).Info("The node of a volume is lost", "node", o.pinned(), "PersistentVolume", o.pv.Name)
-		r.emit(o, corev1.EventTypeWarning, listenersv1alpha1.ReasonNodeLost, o.lostMessage(now))
+		r.emit(o, listenersv1alpha1.ReasonNodeLost, o.lostMessage(now))
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (r *Reconciler) report(ctx context.Context, o *observed) error {
 		return err
 	}
 	if from != to {
-		r.emit(o, corev1.EventTypeNormal, listenersv1alpha1.ReasonVolumeMoved, movedMessage(o.pv, from, to))
+		r.emit(o, listenersv1alpha1.ReasonVolumeMoved, movedMessage(o.pv, from, to))
 	}
 	return nil
 }

@@ -136,7 +136,7 @@ func (r *Reconciler) create(ctx context.Context, o *observed, created *corev1.Pe
 	if from != "" {
 		reason, text = listenersv1alpha1.ReasonVolumeReleased, fmt.Sprintf("PersistentVolume %s is released from node %s: its Pod can start on another node", created.Name, from)
 	}
-	r.emit(o, corev1.EventTypeNormal, reason, text)
+	r.emit(o, reason, text)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
@@ -23,7 +24,7 @@ import (
 // later. An empty text means that the reason does not hold any more.
 func (r *Reconciler) warn(o *observed, reason, text string) {
 	if r.warnings.Due(client.ObjectKeyFromObject(o.claim), reason, text, r.Clock.Now()) {
-		r.emit(o, corev1.EventTypeWarning, reason, text)
+		r.emit(o, reason, text)
 	}
 }
 
@@ -41,22 +42,22 @@ func (r *Reconciler) warnStuck(o *observed, stuck []stuckPod) {
 	if !r.warnings.Due(client.ObjectKeyFromObject(o.claim), listenersv1alpha1.ReasonPinnedToNode, strings.Join(all, " "), r.Clock.Now()) {
 		return
 	}
-	r.emitOn(o.claim, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonPinnedToNode, stuck[0].text)
+	r.emitOn(o.claim, nil, listenersv1alpha1.ReasonPinnedToNode, stuck[0].text)
 	for _, s := range stuck {
-		r.emitOn(s.pod, o.claim, corev1.EventTypeWarning, listenersv1alpha1.ReasonPinnedToNode, s.text)
+		r.emitOn(s.pod, o.claim, listenersv1alpha1.ReasonPinnedToNode, s.text)
 	}
 }
 
 // emit emits an event on a claim, and on the Pods that use it.
-func (r *Reconciler) emit(o *observed, kind, reason, text string) {
-	r.emitOn(o.claim, nil, kind, reason, text)
+func (r *Reconciler) emit(o *observed, reason, text string) {
+	r.emitOn(o.claim, nil, reason, text)
 	for i := range o.pods {
-		r.emitOn(&o.pods[i], o.claim, kind, reason, text)
+		r.emitOn(&o.pods[i], o.claim, reason, text)
 	}
 }
 
-func (r *Reconciler) emitOn(regarding, related runtime.Object, kind, reason, text string) {
-	r.Events.Eventf(regarding, related, kind, reason, "Release", "%s", message.Printable(text, message.MaxEvent))
+func (r *Reconciler) emitOn(regarding, related runtime.Object, reason, text string) {
+	r.Events.Eventf(regarding, related, reasons.EventType(reason), reason, "Release", "%s", message.Printable(text, message.MaxEvent))
 }
 
 // reportCondition applies the condition NodesAvailable of the Listener if it differs. It describes all volumes of the

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -152,7 +153,7 @@ func (r *Reconciler) provision(ctx context.Context, pvc *corev1.PersistentVolume
 // first, about which the scheduler only says that a claim is not bound. That a claim waits for its first Pod is no
 // reason for a warning, and for no event at all if it lasts only a moment, nor is the deletion of an earlier Listener.
 func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pending *pendingError) (reconcile.Result, error) {
-	key, kind := client.ObjectKeyFromObject(pvc), corev1.EventTypeWarning
+	key, kind := client.ObjectKeyFromObject(pvc), reasons.EventType(pending.reason)
 	left := requests.Left(pvc.CreationTimestamp, shortWait, r.Clock.Now())
 	switch first := pending.reason == listenersv1alpha1.ReasonWaitForFirstConsumer; {
 	case left > 0 && (first || pending.reason == listenersv1alpha1.ReasonListenerTerminating):
@@ -160,7 +161,6 @@ func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeCla
 		return reconcile.Result{RequeueAfter: left}, nil
 	case first:
 		r.setWaiting(key, "")
-		kind = corev1.EventTypeNormal
 	default:
 		r.setWaiting(key, pending.reason)
 	}

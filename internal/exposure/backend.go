@@ -195,8 +195,6 @@ type Exposed struct {
 	Reason, Message string
 	// Rejected are the objects that another controller has rejected for something that it does not watch.
 	Rejected []Rejected
-	// NeedsAction states that the missing addresses need an action of a user or administrator, not only time.
-	NeedsAction bool
 }
 
 // Rejected is an object that another controller has rejected, and accepts at its next change if the cause is remedied.

@@ -43,16 +43,15 @@ func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	switch {
 	case e.Complete:
 	case e.Message != "":
-		e.Reason, e.NeedsAction = listenersv1alpha1.ReasonNoHostPorts, true
+		e.Reason = listenersv1alpha1.ReasonNoHostPorts
 	case leftOut != "":
-		e.Reason, e.NeedsAction = listenersv1alpha1.ReasonNodesMissing, true
-		e.Message = "none of the Listener's nodes has an address: " + leftOut
+		e.Reason, e.Message = listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + leftOut
 	default:
 		e.Reason = listenersv1alpha1.ReasonWaitingForPods
 		e.Message = "no Pod mounts a volume of this Listener yet; its addresses are those of the nodes of these Pods, with their host ports"
 	}
 	if exposure.InvalidAdvertisedAddress(p.Nodes) {
-		e.Reason, e.NeedsAction = listenersv1alpha1.ReasonInvalidNodeAddress, true
+		e.Reason = listenersv1alpha1.ReasonInvalidNodeAddress
 	}
 	return e
 }

@@ -231,9 +231,6 @@ func TestListenerHasTheAddressesOfItsPods(t *testing.T) {
 			if got.Reason != tc.reason || got.Complete != (tc.reason == "") || got.NodePorts != nil {
 				t.Errorf("got %+v", got)
 			}
-			if needsAction := tc.reason != "" && tc.reason != listenersv1alpha1.ReasonWaitingForPods; got.NeedsAction != needsAction {
-				t.Errorf("NeedsAction is %t", got.NeedsAction)
-			}
 			if !strings.Contains(got.Message, tc.message) || tc.message == "" && got.Message != "" {
 				t.Errorf("message %q, want %q in it", got.Message, tc.message)
 			}

@@ -111,6 +111,7 @@ func (o Objects[T]) Addresses(l *exposure.Listener, served func(port string, obj
 	e := exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{}}
 	ports, leftOut := o.Ports(l)
 	var missing []string
+	rejected := false
 	for _, port := range ports {
 		var addresses []listenersv1alpha1.IngressAddress
 		problems := []Problem{{Text: "does not exist yet"}}
@@ -125,12 +126,12 @@ func (o Objects[T]) Addresses(l *exposure.Listener, served func(port string, obj
 				continue
 			}
 			missing = append(missing, text)
-			e.NeedsAction = e.NeedsAction || p.NeedsAction
+			rejected = rejected || p.NeedsAction
 		}
 	}
 	e.Complete = len(ports) > 0 && len(missing) == 0
 	switch {
-	case e.NeedsAction:
+	case rejected:
 		e.Reason = o.Rejected
 	case len(missing) > 0:
 		e.Reason = o.Waiting

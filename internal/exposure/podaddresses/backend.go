@@ -33,7 +33,7 @@ func Backend() *exposure.Backend {
 func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	e := exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{}}
 	if !exposure.IsHeadless(l.Service) {
-		e.Reason, e.NeedsAction = listenersv1alpha1.ReasonWaitingForClusterIP, true
+		e.Reason = listenersv1alpha1.ReasonWaitingForClusterIP
 		e.Message = "Service " + l.Namespace + "/" + l.Name + " is not headless, so its name does not lead to the Pods"
 		return e
 	}
@@ -58,7 +58,7 @@ func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	case e.Complete:
 		e.Addresses = append(e.Addresses, address)
 	case len(p.Mounting) > 0:
-		e.Reason, e.NeedsAction = listenersv1alpha1.ReasonWaitingForPods, true
+		e.Reason = listenersv1alpha1.ReasonWaitingForPods
 	default:
 		e.Reason, e.Message = listenersv1alpha1.ReasonWaitingForPods, "no Pod mounts a volume of this Listener yet, whose container ports have the names that overrides name"
 	}

@@ -54,7 +54,6 @@ func TestAddressesAreTheAdmittedHosts(t *testing.T) {
 		want        []listenersv1alpha1.IngressAddress
 		reason      string
 		message     string
-		needsAction bool
 	}{
 		"admitted": {
 			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", reported("default", "a.example.com", yes))},
@@ -107,7 +106,7 @@ func TestAddressesAreTheAdmittedHosts(t *testing.T) {
 		},
 		"admitted for what is no host": {
 			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", reported("default", "a.example.com\n192.0.2.1", yes))},
-			reason: listenersv1alpha1.ReasonRouteNotAdmitted, needsAction: true,
+			reason: listenersv1alpha1.ReasonRouteNotAdmitted,
 			message: `Route shop/broker-kafka is admitted by router "default" for "a.example.com\n192.0.2.1", which is not a host name`,
 		},
 		"admitted without a host": {
@@ -117,24 +116,24 @@ func TestAddressesAreTheAdmittedHosts(t *testing.T) {
 		"rejected": {
 			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka",
 				reported("a", "a.example.com", no, "HostAlreadyClaimed", "route x already exposes a.example.com and is older"), reported("b", "", no, "RouteNotAdmitted", "wildcard routes are not allowed"))},
-			reason: listenersv1alpha1.ReasonRouteNotAdmitted, needsAction: true,
+			reason: listenersv1alpha1.ReasonRouteNotAdmitted,
 			message: `Route shop/broker-kafka is rejected by router "a": HostAlreadyClaimed: route x already exposes a.example.com and is older, ` +
 				`is rejected by router "b": RouteNotAdmitted: wildcard routes are not allowed`,
 		},
 		"its Secret is rejected": {
 			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{withSecret(newRoute("kafka", reported("a", "a.example.com", no, "ExternalCertificateValidationFailed", "words")))},
-			reason: listenersv1alpha1.ReasonRouteNotAdmitted, needsAction: true,
+			reason: listenersv1alpha1.ReasonRouteNotAdmitted,
 			message: `rejected by router "a": ExternalCertificateValidationFailed: words; create the Secret that the class names`,
 		},
 		"the content of its Secret is rejected": {
 			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{withSecret(newRoute("kafka", reported("a", "a.example.com", no, "ExtendedValidationFailed", "words")))},
-			reason: listenersv1alpha1.ReasonRouteNotAdmitted, needsAction: true,
+			reason: listenersv1alpha1.ReasonRouteNotAdmitted,
 			message: `rejected by router "a": ExtendedValidationFailed: words; correct the certificate and the key in the Secret`,
 		},
 		"one port admitted, one rejected, one not supported by Routes": {
 			class: &listenersv1alpha1.RouteExposure{}, ports: append(threePorts(), corev1.ServicePort{Name: "web"}),
 			routes: []exposure.Object{newRoute("kafka"), newRoute("metrics", reported("default", "m.example.com", yes)), newRoute("web", reported("default", "w.example.com", no, "A", "b"))},
-			want:   []listenersv1alpha1.IngressAddress{hostname("m.example.com", "metrics", 443)}, reason: listenersv1alpha1.ReasonRouteNotAdmitted, needsAction: true,
+			want:   []listenersv1alpha1.IngressAddress{hostname("m.example.com", "metrics", 443)}, reason: listenersv1alpha1.ReasonRouteNotAdmitted,
 			message: `Route shop/broker-web is rejected by router "default": A: b; port dns (Routes do not support UDP)`,
 		},
 		"class without spec.route, remaining Routes": {
@@ -153,7 +152,7 @@ func TestAddressesAreTheAdmittedHosts(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got.Addresses); diff != "" {
 				t.Errorf("addresses (-want +got):\n%s", diff)
 			}
-			if got.Reason != tc.reason || got.Complete != (tc.reason == "") || got.NeedsAction != tc.needsAction || got.NodePorts != nil {
+			if got.Reason != tc.reason || got.Complete != (tc.reason == "") || got.NodePorts != nil {
 				t.Errorf("got %+v, want reason %q", got, tc.reason)
 			}
 			if !strings.Contains(got.Message, tc.message) || tc.message == "" && got.Message != "" {

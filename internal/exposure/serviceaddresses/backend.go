@@ -35,10 +35,9 @@ func exposed(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 		e.Message = p.LeftOut(l.NodeChoice())
 	} else {
 		e.Reason, e.Message = missing(l, p, e.NodePorts)
-		e.NeedsAction = e.Reason == listenersv1alpha1.ReasonNodesMissing
 	}
 	if e.NodePorts != nil && exposure.InvalidAdvertisedAddress(p.Nodes) {
-		e.Reason, e.NeedsAction = listenersv1alpha1.ReasonInvalidNodeAddress, true
+		e.Reason = listenersv1alpha1.ReasonInvalidNodeAddress
 	}
 	return e
 }
