@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/listener-operator/listener-operator/api/reasons"
 )
 
 // State is what is known about an object.
@@ -157,9 +159,15 @@ func (f Finding) Failed(reason, message, remedy string) Finding {
 	return f
 }
 
-// FailedBy returns the finding with a problem whose remedy is that of its reason.
-func (f Finding) FailedBy(reason, message string) Finding {
-	return f.Failed(reason, message, RemedyFor(reason, message))
+// FailedBy returns the finding with a problem whose remedy is that of its reason. The pairs are placeholders of the
+// remedy, such as "{node}", and their values.
+func (f Finding) FailedBy(reason, message string, pairs ...string) Finding {
+	r := reasons.Of(reason)
+	f = f.Failed(reason, message, r.For(f.Namespace, f.Name, pairs...))
+	if who := "ask an administrator"; strings.Contains(message, who) && strings.Contains(f.Remedy, who) {
+		f.Remedy = "Do what the message says."
+	}
+	return f
 }
 
 // Unreadable returns the finding that the user may not read an object.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -42,7 +43,7 @@ func (x *Examination) Claim(ctx context.Context, pvc *corev1.PersistentVolumeCla
 		return f.Failed("", "is being deleted", "Wait until the Pods that mount it have ended; Kubernetes then deletes it.")
 	case pvc.Status.Phase == corev1.ClaimLost:
 		return x.said(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonVolumeNotRestored },
-			f.Failed("ClaimLost", fmt.Sprintf("PersistentVolume %s was deleted", pvc.Spec.VolumeName), RemedyOperator))
+			f.FailedBy(reasons.ClaimLost, fmt.Sprintf("PersistentVolume %s was deleted", pvc.Spec.VolumeName)))
 	case pvc.Spec.VolumeName != "":
 		return f.OK("has PersistentVolume %s", pvc.Spec.VolumeName)
 	}
@@ -192,17 +193,17 @@ func Pin(pv *corev1.PersistentVolume, name string, node *corev1.Node) Finding {
 	if since := pv.Annotations[names.AnnotationLostSince]; since != "" {
 		message += ", since " + since
 	}
-	remedy := RemedyNodeLost + Release(pv.Spec.ClaimRef)
+	f = f.FailedBy(listenersv1alpha1.ReasonNodeLost, message, OfClaim(pv.Spec.ClaimRef)...)
 	if node != nil && claim.NodeReady(node) {
-		message += ", although it is ready"
-		remedy = fmt.Sprintf("If the machine works again, remove the taint, or no Pod starts there: kubectl taint node %s %s-", name, corev1.TaintNodeOutOfService)
+		f.Message += ", although it is ready"
+		f.Remedy = fmt.Sprintf("If the machine works again, remove the taint, or no Pod starts there: kubectl taint node %s %s-", name, corev1.TaintNodeOutOfService)
 	}
-	return f.Failed(listenersv1alpha1.ReasonNodeLost, message, remedy)
+	return f
 }
 
-// Release returns the command that releases the volume of a claim from its node.
-func Release(claim *corev1.ObjectReference) string {
-	return fmt.Sprintf("kubectl listener release %s --namespace %s", claim.Name, claim.Namespace)
+// OfClaim returns the placeholders of remedies that name a claim.
+func OfClaim(claim *corev1.ObjectReference) []string {
+	return []string{"{claim}", claim.Name, "{namespace}", claim.Namespace}
 }
 
 // Describe returns the command that shows an object of a namespace, and its events.

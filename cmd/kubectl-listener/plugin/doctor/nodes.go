@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	components "github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
@@ -155,7 +156,7 @@ func (d *doctor) inUse(ctx context.Context, node *corev1.Node, m *mounts) bool {
 
 // excludedFinding returns that Pods with listener volumes are on a node that the placement of agents excludes.
 func excludedFinding(node *corev1.Node, placement components.Placement) check.Finding {
-	return check.Finding{Kind: "Node", Name: node.Name}.Failed("NoNodeAgent",
+	return check.Finding{Kind: "Node", Name: node.Name}.Failed(reasons.NoNodeAgent,
 		fmt.Sprintf("has no node agent, because spec.nodeAgent.%s of ListenerOperator %s excludes it, and Pods with listener volumes are bound to it",
 			excludedBy(node, placement), operatorv1alpha1.ListenerOperatorName),
 		"Change the field so that it includes the node, or let these Pods run elsewhere: docs/configuration.md")
@@ -194,15 +195,15 @@ func (d *doctor) nodesWithDriver() sets.Set[string] {
 func (d *doctor) agentFinding(ctx context.Context, node *corev1.Node, agent *corev1.Pod) check.Finding {
 	f := check.Finding{Kind: "Node", Name: node.Name}
 	if agent == nil {
-		return f.Failed("NoNodeAgent", "has no node agent, so no Pod with a listener volume starts there",
+		return f.Failed(reasons.NoNodeAgent, "has no node agent, so no Pod with a listener volume starts there",
 			fmt.Sprintf("See the events: kubectl describe --namespace %s daemonset/%s", d.daemonSet.Namespace, d.daemonSet.Name))
 	}
 	if !claim.PodReady(agent) {
-		return f.Failed("NoNodeAgent", fmt.Sprintf("the node agent %s %s, so no Pod with a listener volume starts there", agent.Name, d.notReady(ctx, agent)),
+		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("the node agent %s %s, so no Pod with a listener volume starts there", agent.Name, d.notReady(ctx, agent)),
 			fmt.Sprintf("See why: kubectl describe --namespace %s pod/%s", agent.Namespace, agent.Name))
 	}
 	if d.registered != nil && !d.registered.Has(node.Name) {
-		return f.Failed("NoNodeAgent", fmt.Sprintf("the node agent %s is ready, and not registered with the kubelet", agent.Name),
+		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("the node agent %s is ready, and not registered with the kubelet", agent.Name),
 			"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir.")
 	}
 	return f.OK("has a node agent")

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -282,20 +283,19 @@ func (w *waiting) volume(ctx context.Context, f check.Finding, pod *corev1.Pod, 
 		}
 		return f.FailedBy(listenersv1alpha1.ReasonWaitingForAddress, message)
 	}
-	e := w.event(ctx, pod.UID, failedMount, kubelet)
+	e := w.event(ctx, pod.UID, reasons.FailedMount, kubelet)
 	if e == nil || !concerns(e, name) && (pvc == nil || !concerns(e, pvc.Spec.VolumeName)) {
 		return check.Finding{}
 	}
 	f.ForUsers = false
-	return f.Failed(e.Reason, e.Message, fmt.Sprintf("See the log of the node agent on node %s: kubectl logs --all-namespaces "+
-		"--selector app.kubernetes.io/component=node-agent --prefix", pod.Spec.NodeName))
+	return f.FailedBy(e.Reason, e.Message, "{node}", pod.Spec.NodeName)
 }
 
-// Reasons and reporters of events of Kubernetes about volumes that cannot be mounted, and about claims of ephemeral
-// volumes that cannot be created.
+// Reporters of events of Kubernetes about volumes that cannot be mounted, and about claims of ephemeral volumes that
+// cannot be created.
 const (
-	failedMount, kubelet            = "FailedMount", "kubelet"
-	failedBinding, ephemeralVolumes = "FailedBinding", "ephemeral_volume"
+	kubelet          = "kubelet"
+	ephemeralVolumes = "ephemeral_volume"
 )
 
 // concerns reports whether an event of the kubelet is about a volume.
@@ -316,8 +316,8 @@ func (w *waiting) unscheduled(ctx context.Context, f check.Finding, pod *corev1.
 	for _, volume := range slices.Sorted(maps.Keys(mounts)) {
 		pvc := mounts[volume]
 		if pvc == nil {
-			if e := w.event(ctx, pod.UID, failedBinding, ephemeralVolumes); e != nil {
-				return f.Failed(e.Reason, e.Message, "Do what the message says. A ResourceQuota may be used up: docs/quotas.md")
+			if e := w.event(ctx, pod.UID, reasons.FailedBinding, ephemeralVolumes); e != nil {
+				return f.FailedBy(e.Reason, e.Message)
 			}
 			continue
 		}
@@ -329,8 +329,7 @@ func (w *waiting) unscheduled(ctx context.Context, f check.Finding, pod *corev1.
 			message = e.Message
 		}
 		f.ForUsers = false
-		return f.Failed(listenersv1alpha1.ReasonPinnedToNode, message, "Let the node take the Pod: it may be cordoned, full, or have a taint. Or give the address up: "+
-			check.Release(&corev1.ObjectReference{Namespace: pvc.Namespace, Name: pvc.Name})+" --force")
+		return f.FailedBy(listenersv1alpha1.ReasonPinnedToNode, message, "{claim}", pvc.Name)
 	}
 	return f.Failed(scheduled.Reason, scheduled.Message, "Do what the scheduler says.")
 }

@@ -123,7 +123,8 @@ func (m *migration) compareListeners(context.Context) {
 		if class := classes[l.Class()]; class == nil {
 			f = f.Warning("", fmt.Sprintf("its class %q does not exist, so it keeps the addresses that it has", l.Class()))
 		} else if _, refusal := exposure.Service(class, l); refusal != nil {
-			f = f.Failed(refusal.Reason, refusal.Message, check.Remedy(refusal.Reason)+" Until then, its Service and its addresses stay as they are.")
+			f = f.FailedBy(refusal.Reason, refusal.Message)
+			f.Remedy += " Until then, its Service and its addresses stay as they are."
 		}
 		findings = append(findings, f)
 	}

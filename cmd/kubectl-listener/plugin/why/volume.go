@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -103,8 +104,7 @@ func (w *walk) stuck(ctx context.Context, f check.Finding, owner *corev1.ObjectR
 		if event := w.LastEvent(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonPinnedToNode }); event != nil {
 			message = event.Message
 		}
-		return f.Failed(listenersv1alpha1.ReasonPinnedToNode, message,
-			"Let the node take the Pod: it may be cordoned, full, or have a taint. Or give the address up: "+check.Release(owner)+" --force")
+		return f.FailedBy(listenersv1alpha1.ReasonPinnedToNode, message, check.OfClaim(owner)...)
 	}
 	return f
 }
@@ -395,14 +395,13 @@ func (w *walk) files(ctx context.Context, pod *corev1.Pod, volume string, node n
 		return
 	}
 	event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool {
-		return e.Reason == "FailedMount" && strings.Contains(e.Message, fmt.Sprintf("%q", volume))
+		return e.Reason == reasons.FailedMount && strings.Contains(e.Message, fmt.Sprintf("%q", volume))
 	})
 	if event == nil {
 		w.Add(f.Warning("", fmt.Sprintf("Pod %s does not run yet, so the files may not be there", pod.Name)))
 		return
 	}
-	w.Add(f.Failed(event.Reason, event.Message, "Look at the log of the node agent on node "+pod.Spec.NodeName+": kubectl logs --all-namespaces "+
-		"--selector app.kubernetes.io/component=node-agent --prefix"))
+	w.Add(f.FailedBy(reasons.FailedMount, event.Message, "{node}", pod.Spec.NodeName))
 }
 
 // mountFinding returns whether the containers of a Pod that runs see the files of a volume. Kubernetes mounts it for
@@ -491,7 +490,7 @@ func (w *walk) agent(ctx context.Context, node string) nodeState {
 	switch found := w.Follow(ctx, f, &csiNode); {
 	case found == check.Forbidden:
 	case !slices.ContainsFunc(csiNode.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == names.Driver }):
-		w.Add(f.Failed("NoNodeAgent", "no node agent is registered with its kubelet", "Find out why the node agent does not run there: kubectl listener doctor"))
+		w.Add(f.FailedBy(reasons.NoNodeAgent, "no node agent is registered with its kubelet"))
 		return withoutAgent
 	default:
 		w.Add(f.OK("has a node agent"))

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
@@ -173,9 +174,11 @@ func (w *walk) fromWorkload(ctx context.Context, workload client.Object) {
 	kind, _ := w.Client.GroupVersionKindFor(workload) // which was read as one of the scheme
 	f := check.Finding{Kind: kind.Kind, Namespace: workload.GetNamespace(), Name: workload.GetName()}
 	for _, o := range owners {
-		event := w.LastEvent(ctx, o, func(e *corev1.Event) bool { return e.Type == corev1.EventTypeWarning && e.Reason == "FailedCreate" })
+		event := w.LastEvent(ctx, o, func(e *corev1.Event) bool {
+			return e.Type == corev1.EventTypeWarning && e.Reason == reasons.FailedCreate
+		})
 		if event != nil && (!found || missingReplicas(workload)) {
-			w.Add(f.Failed(event.Reason, event.Message, "Do what the message says: a quota, an admission policy, or on OpenShift a SecurityContextConstraints refuses it."))
+			w.Add(f.FailedBy(reasons.FailedCreate, event.Message))
 			return
 		}
 	}
@@ -221,8 +224,10 @@ func (w *walk) addAbsentClaim(ctx context.Context, pod *corev1.Pod, volume *core
 			return
 		}
 		absent.Remedy = "Kubernetes creates the claim of an ephemeral volume. If it does not, look at the events: " + check.Describe("pod", pod)
-		if event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool { return e.Reason == "FailedBinding" || e.Reason == "FailedCreate" }); event != nil {
-			absent = f.Failed(event.Reason, event.Message, "Do what the message says. A ResourceQuota may be used up: docs/quotas.md")
+		if event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool {
+			return e.Reason == reasons.FailedBinding || e.Reason == reasons.FailedCreate
+		}); event != nil {
+			absent = f.FailedBy(event.Reason, event.Message)
 		}
 	}
 	if found == check.Forbidden {
