@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 // Anybody can send requests for metrics, and their reviews must not delay the operator's other requests to the API
@@ -57,17 +56,17 @@ func newReviews(clients kubernetes.Interface, c clock.Clock) *authorization {
 	}
 }
 
-// newAuthorization is a provider of filters for metricsserver.Options.
-func newAuthorization(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
+// newAuthorization returns an authorization that asks the API server.
+func newAuthorization(config *rest.Config, client *http.Client) (*authorization, error) {
 	clients, err := kubernetes.NewForConfigAndClient(config, client)
 	if err != nil {
 		return nil, fmt.Errorf("creating the clients for the authorization of metrics: %w", err)
 	}
-	return newReviews(clients, clock.RealClock{}).filter, nil
+	return newReviews(clients, clock.RealClock{}), nil
 }
 
 // filter returns a handler that calls next for authorized requests only.
-func (a *authorization) filter(log logr.Logger, next http.Handler) (http.Handler, error) {
+func (a *authorization) filter(log logr.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status, err := a.review(r)
 		if err != nil {
@@ -78,7 +77,7 @@ func (a *authorization) filter(log logr.Logger, next http.Handler) (http.Handler
 			return
 		}
 		next.ServeHTTP(w, r)
-	}), nil
+	})
 }
 
 // review returns 200 for a request that is authorized, or else the status of the response.

@@ -21,7 +21,6 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -175,8 +174,11 @@ func start(ctx context.Context, config *rest.Config, options Options) error {
 	if err := metrics.Registry.Register(certificate.expiry()); err != nil {
 		return fmt.Errorf("registering the expiry of the serving certificate for metrics: %w", err)
 	}
-	mgr, err := newManager(config, options, election(apis.OpenShift()), profile.Apply, func(c *tls.Config) { c.GetCertificate = certificate.get })
+	mgr, err := newManager(config, options, election(apis.OpenShift()))
 	if err != nil {
+		return err
+	}
+	if err := addServers(ctx, mgr, options, func(c *tls.Config) { c.GetCertificate = certificate.get }, profile.Apply); err != nil {
 		return err
 	}
 	if err := profile.SetupWithManager(mgr, apis); err != nil {
@@ -195,7 +197,7 @@ func start(ctx context.Context, config *rest.Config, options Options) error {
 	return nil
 }
 
-func newManager(config *rest.Config, options Options, times electionTimes, metricsTLS ...func(*tls.Config)) (manager.Manager, error) {
+func newManager(config *rest.Config, options Options, times electionTimes) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	types := runtime.SchemeBuilder{clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme, backends.All().AddToScheme}
 	if err := types.AddToScheme(scheme); err != nil {
@@ -211,19 +213,15 @@ func newManager(config *rest.Config, options Options, times electionTimes, metri
 		// Controller-runtime 0.24 may block its priority queue for ever when it is shut down while requests are pending
 		// (kubernetes-sigs/controller-runtime#3538). The process would then not release its lease.
 		Controller: ctrlconfig.Controller{UsePriorityQueue: ptr.To(false)},
-		Metrics:    metricsserver.Options{BindAddress: options.MetricsAddress, SecureServing: true, TLSOpts: metricsTLS, FilterProvider: newAuthorization},
+		Metrics:    metricsserver.Options{BindAddress: "0"}, // see addServers
 
-		HealthProbeBindAddress: options.HealthAddress,
-		LeaderElection:         options.LeaderElection, LeaderElectionResourceLockInterface: lock,
+		LeaderElection: options.LeaderElection, LeaderElectionResourceLockInterface: lock,
 		LeaseDuration: &times.lease, RenewDeadline: &times.renew, RetryPeriod: &times.retry,
 		// The controllers have ended when the lease is released, and the process ends when run returns.
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager: %w", err)
-	}
-	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
-		return nil, fmt.Errorf("adding the checks of health and readiness: %w", err)
 	}
 	return mgr, nil
 }

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"time"
+
+	"github.com/listener-operator/listener-operator/internal/httpserver"
 )
 
 // health serves /healthz, /readyz and /metrics. A nil check always passes.
@@ -21,7 +22,7 @@ func listenForHealth(ctx context.Context, address string) (*health, error) {
 	if address == "0" {
 		return &health{}, nil
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	listener, err := httpserver.Listen(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("listening for health checks: %w", err)
 	}
@@ -37,7 +38,7 @@ func (h *health) serve(ctx context.Context) error {
 	mux.HandleFunc("/healthz", answer(h.live))
 	mux.HandleFunc("/readyz", answer(h.ready))
 	mux.Handle("/metrics", h.metrics)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: gracePeriod, IdleTimeout: time.Minute}
+	server := httpserver.New(mux)
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(h.listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving health checks: %w", err)
