@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -40,6 +41,7 @@ func (s *Signer) addressesOf(ctx context.Context, pod *corev1.Pod, o order) (add
 		return addresses{}, err
 	}
 	var first, others []listenersv1alpha1.IngressAddress
+	listeners := sets.New[string]()
 	for _, volume := range volumes {
 		entry, known := listenersv1alpha1.PodListener{}, false
 		if own != nil {
@@ -49,7 +51,10 @@ func (s *Signer) addressesOf(ctx context.Context, pod *corev1.Pod, o order) (add
 			return addresses{waiting: fmt.Sprintf("volume %q has no address yet", volume)}, nil
 		}
 		first = append(first, entry.IngressAddresses...)
-		shared, err := s.sharedAddresses(ctx, pod.Namespace, entry.ListenerName)
+		listeners.Insert(entry.ListenerName)
+	}
+	for _, listener := range sets.List(listeners) {
+		shared, err := s.sharedAddresses(ctx, pod.Namespace, listener)
 		if err != nil {
 			return addresses{}, err
 		}
@@ -79,11 +84,11 @@ func (s *Signer) sharedAddresses(ctx context.Context, namespace, listener string
 
 // volumes returns the names of the listener volumes of a Pod, or of the selected ones. What is no listener volume is
 // known for certain once its claim is bound.
-func (s *Signer) volumes(ctx context.Context, pod *corev1.Pod, selected []string) ([]string, addresses, error) {
+func (s *Signer) volumes(ctx context.Context, pod *corev1.Pod, selected sets.Set[string]) ([]string, addresses, error) {
 	var volumes []string
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		if index.ClaimName(pod, volume) == "" || selected != nil && !slices.Contains(selected, volume.Name) {
+		if index.ClaimName(pod, volume) == "" || selected != nil && !selected.Has(volume.Name) {
 			continue
 		}
 		is, waiting, err := s.isListenerVolume(ctx, pod, volume)
@@ -94,11 +99,9 @@ func (s *Signer) volumes(ctx context.Context, pod *corev1.Pod, selected []string
 			volumes = append(volumes, volume.Name)
 		}
 	}
-	for _, name := range selected {
-		if !slices.Contains(volumes, name) {
-			return nil, addresses{denied: &denial{certificatesv1.PodCertificateRequestConditionInvalidUserConfig,
-				fmt.Sprintf("userAnnotations: the Pod has no listener volume %q", name)}}, nil
-		}
+	if missing := selected.Difference(sets.New(volumes...)); len(missing) > 0 {
+		return nil, addresses{denied: &denial{certificatesv1.PodCertificateRequestConditionInvalidUserConfig,
+			fmt.Sprintf("userAnnotations: the Pod has no listener volume %q", sets.List(missing)[0])}}, nil
 	}
 	if len(volumes) == 0 {
 		return nil, addresses{denied: noListenerVolumes()}, nil

@@ -282,6 +282,7 @@ func TestWhatIsDenied(t *testing.T) {
 		"unknown annotation":    {pod, map[string]string{"example.com/san": "example.com"}, invalid, "example.com/san"},
 		"no volumes":            {pod, map[string]string{names.AnnotationCertificateVolumes: " , "}, invalid, "names no volume"},
 		"unknown volume":        {pod, map[string]string{names.AnnotationCertificateVolumes: "own,broker"}, invalid, `no listener volume "broker"`},
+		"volumes without end":   {pod, map[string]string{names.AnnotationCertificateVolumes: strings.Repeat("own,", 5000)}, invalid, "longer than 16384 bytes"},
 		"volume of a disk":      {pod, map[string]string{names.AnnotationCertificateVolumes: "data"}, invalid, `no listener volume "data"`},
 		"unknown usage":         {pod, map[string]string{names.AnnotationCertificateUsages: "ca"}, invalid, `"ca"`},
 		"no server":             {pod, map[string]string{names.AnnotationCertificateUsages: "client"}, invalid, `"client"`},

@@ -4,10 +4,11 @@ import (
 	"crypto"
 	"crypto/x509"
 	"fmt"
-	"slices"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/certificate"
@@ -22,10 +23,14 @@ type order struct {
 	publicKey crypto.PublicKey
 	// volumes are the names of the Pod's volumes whose addresses the certificate is for. Nil means all listener
 	// volumes.
-	volumes  []string
+	volumes  sets.Set[string]
 	client   bool
 	lifetime time.Duration
 }
+
+// maxAnnotation is the length of an annotation in bytes: that of the longest names of as many volumes as a certificate
+// can have names.
+const maxAnnotation = certificate.MaxNames * (validation.DNS1123LabelMaxLength + 1)
 
 // usages of certificates that a Pod may choose.
 const (
@@ -48,13 +53,14 @@ func parse(spec *certificatesv1.PodCertificateRequestSpec) (order, *denial) {
 	o.publicKey = request.PublicKey
 	for key, value := range spec.UnverifiedUserAnnotations {
 		var problem string
-		switch key {
-		case names.AnnotationCertificateVolumes:
-			o.volumes, problem = certificate.List(value), ""
-			if len(o.volumes) == 0 {
+		switch {
+		case len(value) > maxAnnotation:
+			problem = fmt.Sprintf("it is longer than %d bytes", maxAnnotation)
+		case key == names.AnnotationCertificateVolumes:
+			if o.volumes = certificate.List(value); len(o.volumes) == 0 {
 				problem = "it names no volume; without it, the certificate is for the addresses of all listener volumes"
 			}
-		case names.AnnotationCertificateUsages:
+		case key == names.AnnotationCertificateUsages:
 			o.client, problem = parseUsages(value)
 		default:
 			problem = fmt.Sprintf("it is none of %s and %s", names.AnnotationCertificateVolumes, names.AnnotationCertificateUsages)
@@ -68,12 +74,10 @@ func parse(spec *certificatesv1.PodCertificateRequestSpec) (order, *denial) {
 
 func parseUsages(value string) (asClient bool, problem string) {
 	usages := certificate.List(value)
-	asClient = slices.Contains(usages, usageClient)
-	usages = slices.DeleteFunc(usages, func(u string) bool { return u == usageClient })
-	if !slices.Equal(usages, []string{usageServer}) {
+	if !usages.Has(usageServer) || len(usages.Difference(sets.New(usageServer, usageClient))) > 0 {
 		return false, fmt.Sprintf("%q is neither %q nor %q", value, usageServer, usageServer+","+usageClient)
 	}
-	return asClient, ""
+	return usages.Has(usageClient), ""
 }
 
 // decided reports whether a request was issued, denied or has failed, which is final.

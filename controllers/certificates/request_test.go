@@ -5,9 +5,14 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
+	"fmt"
+	"strings"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // TestAKeyOfTheFutureIsDenied, such as one of a type that a newer API server accepts.
@@ -30,5 +35,42 @@ func TestAKeyOfTheFutureIsDenied(t *testing.T) {
 	}
 	if _, denied := parse(&certificatesv1.PodCertificateRequestSpec{StubPKCS10Request: known}); denied != nil {
 		t.Errorf("a key of a known type is denied: %+v", denied)
+	}
+}
+
+// TestAnAnnotationWithoutEndIsDenied before anything reads it. One with the longest names of as many volumes as a
+// certificate can have names is not too long.
+func TestAnAnnotationWithoutEndIsDenied(t *testing.T) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	volumes, want := []string{" ", "last ", "last"}, sets.New("last")
+	for n := range 254 {
+		volumes = append(volumes, fmt.Sprintf("v%062d", n))
+		want.Insert(fmt.Sprintf("v%062d", n))
+	}
+	for name, tc := range map[string]struct {
+		volumes string
+		denied  bool
+	}{
+		"as many as useful": {strings.Join(volumes, ","), false},
+		"too many":          {strings.Repeat("a,", 32_000), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, denied := parse(&certificatesv1.PodCertificateRequestSpec{
+				StubPKCS10Request: stub, UnverifiedUserAnnotations: map[string]string{names.AnnotationCertificateVolumes: tc.volumes},
+			})
+			if tc.denied != (denied != nil) || !tc.denied && !o.volumes.Equal(want) {
+				t.Errorf("%d volumes, denied: %+v", len(o.volumes), denied)
+			}
+			if tc.denied && (denied.reason != certificatesv1.PodCertificateRequestConditionInvalidUserConfig || !strings.Contains(denied.message, "longer than 16384 bytes")) {
+				t.Errorf("denied: %+v", denied)
+			}
+		})
 	}
 }

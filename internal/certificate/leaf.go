@@ -154,13 +154,11 @@ func (a *Authority) Issue(leaf Leaf) (Issued, error) {
 	return Issued{Chain: encode(raw), NotBefore: notBefore, NotAfter: notAfter}, nil
 }
 
-// List returns the parts of an annotation of a request, which commas separate, each once.
-func List(value string) []string {
-	var parts []string
+// List returns the parts of an annotation of a request, which commas separate.
+func List(value string) sets.Set[string] {
+	parts := sets.New[string]()
 	for part := range strings.SplitSeq(value, ",") {
-		if part = strings.TrimSpace(part); part != "" && !slices.Contains(parts, part) {
-			parts = append(parts, part)
-		}
+		parts.Insert(strings.TrimSpace(part))
 	}
-	return parts
+	return parts.Delete("")
 }

@@ -101,7 +101,7 @@ func (w *walk) missing(ctx context.Context, pod *corev1.Pod, request *certificat
 	w.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}, addresses)
 	only := certificates.List(request.Spec.UnverifiedUserAnnotations[names.AnnotationCertificateVolumes])
 	for _, volume := range slices.Sorted(maps.Keys(addresses.Spec.Listeners)) {
-		if len(only) > 0 && !slices.Contains(only, volume) {
+		if len(only) > 0 && !only.Has(volume) {
 			continue
 		}
 		for _, a := range addresses.Spec.Listeners[volume].IngressAddresses {
