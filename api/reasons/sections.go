@@ -575,6 +575,11 @@ var operator = []Reason{
 		Remedy:  "Remove the field, unless the cluster's DNS serves both domains.",
 	},
 	{
+		Name: operatorv1alpha1.ReasonSlowRequest, On: []string{"Namespace"}, Severity: Warning, Actor: Administrator,
+		Meaning: "A controller, which the message names, has worked for more than 15 seconds on one object of the namespace. Other namespaces do not wait for it: one has at most half of the workers of a controller.",
+		Remedy:  "Look for objects in the namespace that are unusually large or many, and for webhooks that respond slowly.",
+	},
+	{
 		Name: operatorv1alpha1.ReasonVolumesInUse, On: []string{"ListenerOperator"}, Severity: Error, Actor: Administrator,
 		Meaning: "What is installed cannot be removed, because the Pods and claims in the message use listener volumes.",
 		Remedy:  "Delete these Pods and claims: docs/uninstall.md#1-remove-what-the-operator-installed",

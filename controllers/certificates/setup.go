@@ -39,7 +39,7 @@ func (a *Authorities) SetupWithManager(mgr manager.Manager) error {
 		WatchesRawSource(requests.OnlyAtStart()).
 		Watches(&operatorv1alpha1.ListenerOperator{}, requests.Only(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(&corev1.Secret{}, requests.Only()). // of this name only, see package cache
-		Complete(requests.Requeue("certificate-authorities", a))
+		Complete(requests.Requeue(mgr, "certificate-authorities", a))
 }
 
 // source is a source of events for each change of the authorities.
@@ -59,7 +59,7 @@ func (s *Signer) SetupWithManager(mgr manager.Manager) (err error) {
 		WatchesRawSource(s.requests).
 		WatchesRawSource(s.Authorities.source(all)).
 		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(s.podListenersToRequests)).
-		Complete(requests.Requeue("certificates", s))
+		Complete(requests.Requeue(mgr, "certificates", s))
 }
 
 // viewOfRequests returns the options of a view of the requests of the signer. Of one that is decided, it keeps no more
@@ -146,7 +146,7 @@ func (t *Trust) SetupWithManager(mgr manager.Manager) (err error) {
 		Watches(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			return namespaceRequest(o.GetName())
 		}), builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
-		Complete(requests.Requeue("certificate-trust", t))
+		Complete(requests.Requeue(mgr, "certificate-trust", t))
 }
 
 func namespaceRequest(name string) []reconcile.Request {

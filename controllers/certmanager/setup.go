@@ -42,7 +42,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) (err error) {
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(listenerToRequest)).
 		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToRequests),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Complete(requests.Requeue("cert-manager", r))
+		Complete(requests.Requeue(mgr, "cert-manager", r))
 }
 
 // trim keeps of a Certificate what the operator writes, and of one that others created its name.

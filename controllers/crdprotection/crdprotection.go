@@ -62,7 +62,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&listenersv1alpha1.Listener{}, requests.Only(), comesOrGoes).
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, requests.Only(), isOurs).
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, requests.Only(), isOurs).
-		Complete(requests.Requeue("crdprotection", r))
+		Complete(requests.Requeue(mgr, "crdprotection", r))
 }
 
 // Reconcile binds the policy, or deletes its binding if there is no Listener.

@@ -41,10 +41,11 @@ func (r *restart) pauseOf(pod *corev1.Pod, now time.Time) time.Duration {
 
 // lastRestart returns the last restart of a controller, or nil if that was long ago.
 func (r *Reconciler) lastRestart(req reconcile.Request) *restart {
-	if last, ok := r.restarts.Load(req); ok && r.Clock.Since(last.(*restart).began) < 2*lastPause {
+	last, ok := r.restarts.Load(req)
+	if ok && r.Clock.Since(last.(*restart).began) < 2*lastPause {
 		return last.(*restart)
 	}
-	r.restarts.Delete(req)
+	r.restarts.CompareAndDelete(req, last)
 	return nil
 }
 

@@ -62,8 +62,8 @@ const (
 	action = "Evict"
 )
 
-// Reconcile implements reconcile.Reconciler. There is one worker, and it reads from the API server before each
-// eviction: so no two Pods of a controller are evicted at a time.
+// Reconcile implements reconcile.Reconciler. A request has one worker at a time, which reads from the API server before
+// each eviction: so no two Pods of a controller are evicted at a time.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	outdated, err := r.outdated(ctx, req)
 	if err != nil {

@@ -23,16 +23,16 @@ import (
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
-// SetupWithManager registers the controller and its watches. There must be one worker, see Reconcile.
+// SetupWithManager registers the controller and its watches. Of the two workers, a namespace has one.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	isOutdated := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		return changesOf(o.(*listenersv1alpha1.PodListeners)) != ""
 	})
-	return requests.Controller(mgr, "restart", 1).
+	return requests.Controller(mgr, "restart", 2).
 		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(r.podListenersToController), builder.WithPredicates(isOutdated)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podToController),
 			builder.WithPredicates(predicates.NotInInitialList(), readinessChanged())).
-		Complete(requests.Requeue("restart", r))
+		Complete(requests.Requeue(mgr, "restart", r))
 }
 
 // readinessChanged passes Pods that become ready or stop being so, and those that are created or deleted.

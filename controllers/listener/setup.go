@@ -79,7 +79,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		}
 	}
 	return errors.Join(
-		controlled.Complete(requests.Requeue("listener", reconcile.AsReconciler(r.Client, r))),
+		controlled.Complete(requests.Requeue(mgr, "listener", reconcile.AsReconciler(r.Client, r))),
 		mgr.Add(manager.RunnableFunc(r.ranges.export)),
 	)
 }

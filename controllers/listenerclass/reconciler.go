@@ -64,7 +64,7 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return requests.Controller(mgr, "listenerclass", 1).
 		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(presetOrManagementStateChanged())).
-		Complete(requests.Requeue("listenerclass", reconcile.AsReconciler(r.Client, r)))
+		Complete(requests.Requeue(mgr, "listenerclass", reconcile.AsReconciler(r.Client, r)))
 }
 
 // presetOrManagementStateChanged also passes configurations that are added to the cache.

@@ -21,13 +21,13 @@ import (
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
-// SetupWithManager registers the controller and its watches. There is one worker, because the condition of a Listener
-// describes all of its volumes: a second one could overwrite it with what it observed earlier.
+// SetupWithManager registers the controller and its watches. Of the two workers, a namespace has one, because the
+// condition of a Listener describes all of its volumes: a second one could overwrite it with what it observed earlier.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.conditions = apply.New(r.Client, names.FieldManagerLostNodes)
 	changes := predicates.NotInInitialList() // the first watch enqueues all requests at the start
 	provisionedOnly := predicate.NewPredicateFuncs(func(o client.Object) bool { return claim.IsListenerClaim(o) })
-	return requests.Controller(mgr, "lostnodes", 1).
+	return requests.Controller(mgr, "lostnodes", 2).
 		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(provisionedOnly, predicates.StatusIgnored())).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(index.VolumeToClaim), builder.WithPredicates(changes, predicates.StatusIgnored())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeToClaims), builder.WithPredicates(changes, predicates.NodeSchedulingChanged())).
@@ -36,7 +36,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 			builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
 		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToClaims),
 			builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
-		Complete(requests.Requeue("lostnodes", r))
+		Complete(requests.Requeue(mgr, "lostnodes", r))
 }
 
 // podMayReleaseVolume passes Pods that the scheduler finds no node for, or has found one for, and those that do not

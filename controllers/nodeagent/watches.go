@@ -66,7 +66,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		}
 		b = b.WatchesRawSource(source)
 	}
-	return b.Complete(requests.Requeue("nodeagent", reconcile.AsReconciler(r.Client, r)))
+	return b.Complete(requests.Requeue(mgr, "nodeagent", reconcile.AsReconciler(r.Client, r)))
 }
 
 // optionalSource watches a component of an optional kind. Its cache holds metadata alone.

@@ -50,10 +50,10 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 				builder.WithPredicates(changes, predicate.LabelChangedPredicate{})).
 			Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.storageClassToClaims), builder.WithPredicates(changes, created)).
 			Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(index.VolumeToClaim), builder.WithPredicates(deleted)).
-			Complete(requests.Requeue("volume", r)),
+			Complete(requests.Requeue(mgr, "volume", r)),
 		requests.Controller(mgr, "releasedvolume", workers).
 			For(&corev1.PersistentVolume{}, builder.WithPredicates(predicate.NewPredicateFuncs(concernsDeleter))).
-			Complete(requests.Requeue("releasedvolume", reconcile.AsReconciler(mgr.GetClient(), deleter{mgr.GetClient()}))),
+			Complete(requests.Requeue(mgr, "releasedvolume", reconcile.AsReconciler(mgr.GetClient(), deleter{mgr.GetClient()}))),
 		mgr.Add(manager.RunnableFunc(showFrequentReasons)),
 	)
 }

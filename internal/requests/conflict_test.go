@@ -4,14 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
 func TestRequeueHidesNothingButNormalOperation(t *testing.T) {
@@ -43,7 +52,7 @@ func TestRequeueHidesNothingButNormalOperation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			own := reconcile.Result{RequeueAfter: time.Hour}
 			inner := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return own, tc.err })
-			result, err := Requeue("test", inner).Reconcile(t.Context(), reconcile.Request{})
+			result, err := Requeue(newManager(t), "test", inner).Reconcile(t.Context(), reconcile.Request{})
 			if tc.hidden != (err == nil) || !tc.hidden && !errors.Is(err, tc.err) {
 				t.Errorf("error is %v", err)
 			}
@@ -61,7 +70,7 @@ func TestRequeueHidesNothingButNormalOperation(t *testing.T) {
 func TestARequestThatAQuotaRefusesIsRepeatedLessAndLessOften(t *testing.T) {
 	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "web", errors.New("exceeded quota: addresses"))
 	err := error(quota)
-	r := Requeue("test", reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, err }))
+	r := Requeue(newManager(t), "test", reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, err }))
 	after := func() time.Duration {
 		result, err := r.Reconcile(t.Context(), request("shop", 0))
 		if err != nil {
@@ -84,6 +93,56 @@ func TestARequestThatAQuotaRefusesIsRepeatedLessAndLessOften(t *testing.T) {
 	err = quota
 	if again := after(); again != first {
 		t.Errorf("after the quota was raised and exceeded again, repeated after %s, want %s", again, first)
+	}
+}
+
+// testManager is a manager with a client and a recorder of events.
+type testManager struct {
+	manager.Manager
+	client client.Client
+	events *events.FakeRecorder
+}
+
+func newManager(t *testing.T, objects ...client.Object) *testManager {
+	return &testManager{client: fakeclient.New(t, interceptor.Funcs{}, objects...), events: events.NewFakeRecorder(10)}
+}
+
+func (m *testManager) GetClient() client.Client                       { return m.client }
+func (m *testManager) GetEventRecorder(string) recorder.EventRecorder { return m.events }
+
+func TestARequestThatTakesLongIsReportedOnItsNamespace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		namespace string
+		takes     time.Duration
+		reported  bool
+	}{
+		"long":           {"shop", 16 * time.Second, true},
+		"not long":       {"shop", 14 * time.Second, false},
+		"of the cluster": {"", time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mgr := newManager(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+			synctest.Test(t, func(t *testing.T) {
+				r := Requeue(mgr, "test", reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+					time.Sleep(tc.takes)
+					return reconcile.Result{}, nil
+				}))
+				if _, err := r.Reconcile(t.Context(), request(tc.namespace, 7)); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+			})
+			select {
+			case got := <-mgr.events.Events:
+				if want := "Warning SlowRequest the controller test has worked for more than 15s on 7;"; !tc.reported || !strings.HasPrefix(got, want) {
+					t.Errorf("reported %q", got)
+				}
+			default:
+				if tc.reported {
+					t.Error("not reported")
+				}
+			}
+		})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -22,6 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/api/reasons"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
 // The first delay after a failure is short, because many errors last a moment only. The maximum is so short that Pods
@@ -84,11 +90,13 @@ const delay = 50 * time.Millisecond
 // cache follows the API server with a delay, and other clients write the same objects. It requeues the request after a
 // conflict. In a namespace that is being deleted there is nothing left to do until an object changes or is deleted, of
 // which there is an event. A quota is a matter of its namespace, whose users the controller tells. It is not watched,
-// so the request is repeated as after an error.
-func Requeue(controller string, inner reconcile.Reconciler) reconcile.Reconciler {
+// so the request is repeated as after an error. A request that takes long has an event on its namespace.
+func Requeue(mgr manager.Manager, controller string, inner reconcile.Reconciler) reconcile.Reconciler {
 	counter := conflicts.WithLabelValues(controller) // present at zero
 	refused := newLimiter()                          // that of the controller forgets a request without an error
+	recorder := mgr.GetEventRecorder(names.EventReporter)
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		defer time.AfterFunc(slow, func() { reportSlow(ctx, mgr.GetClient(), recorder, controller, req) }).Stop()
 		result, err := inner.Reconcile(ctx, req)
 		exceeded := false
 		known := all(err, func(err error) bool {
@@ -113,6 +121,20 @@ func Requeue(controller string, inner reconcile.Reconciler) reconcile.Reconciler
 			return reconcile.Result{RequeueAfter: delay}, nil
 		}
 	})
+}
+
+// slow is how long a request may take until an event says so. Most take milliseconds, and a webhook may take ten seconds.
+const slow = 15 * time.Second
+
+// reportSlow emits an event on the namespace of a request. The recorder counts those that follow, for some minutes.
+func reportSlow(ctx context.Context, reader client.Reader, recorder events.EventRecorder, controller string, req reconcile.Request) {
+	namespace := tenancy.Namespace()
+	if reader.Get(ctx, client.ObjectKey{Name: req.Namespace}, namespace) != nil {
+		return // it is a request of the cluster, or the namespace is gone
+	}
+	const reason = operatorv1alpha1.ReasonSlowRequest
+	recorder.Eventf(namespace, nil, reasons.EventType(reason), reason, "Reconcile", "the controller %s has worked for more than %s on %s; "+
+		"look for objects in the namespace that are unusually large or many, and for webhooks that respond slowly", controller, slow, req.Name)
 }
 
 // Expected reports whether err consists of nothing but conflicts and rejections by namespaces that are being deleted.

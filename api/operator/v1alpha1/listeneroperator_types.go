@@ -56,6 +56,10 @@ const (
 	// cannot be read, so that no certificates are issued.
 	ReasonCertificateAuthorityDamaged = "CertificateAuthorityDamaged"
 
+	// ReasonSlowRequest is the reason of an event on a namespace, one of whose objects has occupied a controller for
+	// long.
+	ReasonSlowRequest = "SlowRequest"
+
 	// ReasonOtherOperatorRunning is the reason while Stackable's listener operator runs.
 	ReasonOtherOperatorRunning = "OtherOperatorRunning"
 )
