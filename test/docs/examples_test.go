@@ -46,7 +46,7 @@ func TestExamplesMountListenerVolumesReadOnly(t *testing.T) {
 		}
 	}
 	if mounts < 4 {
-		t.Errorf("found %d mounts in examples, want those of the sample, the demo and the page about Routes at least", mounts)
+		t.Errorf("found %d mounts in examples, want those of the sample, the demo and run-any-product.md at least", mounts)
 	}
 }
 

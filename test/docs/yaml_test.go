@@ -21,7 +21,7 @@ import (
 // unserved are kinds that the API server of the test does not serve: those of files that programs read, and those of
 // other projects, whose definitions this repository does not have.
 var unserved = map[string]bool{
-	"Application": true, "Elasticsearch": true, "ImageSetConfiguration": true, "Kustomization": true, "Pooler": true,
+	"Application": true, "ImageSetConfiguration": true, "Kustomization": true, "Pooler": true,
 	"RabbitmqCluster": true, "ZookeeperCluster": true,
 }
 
