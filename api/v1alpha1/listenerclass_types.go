@@ -51,8 +51,9 @@ type ListenerOverrides struct {
 	// another one is not accepted, and its Service stays as it is. An empty list allows none. Defaults to
 	// metadata.annotations, metadata.labels, spec.externalTrafficPolicy, spec.internalTrafficPolicy, spec.ipFamilies,
 	// spec.ipFamilyPolicy, spec.ports.appProtocol, spec.publishNotReadyAddresses, spec.sessionAffinity,
-	// spec.sessionAffinityConfig and spec.trafficDistribution. With spec.selector, authors of Listeners may expose
-	// Pods of their namespace that do not mount the Listener.
+	// spec.sessionAffinityConfig and spec.trafficDistribution, but without metadata.annotations for a load balancer
+	// with allowedClients. With spec.selector, authors of Listeners may expose Pods of their namespace that do not
+	// mount the Listener.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64

@@ -133,7 +133,7 @@ func unenforceable(service *corev1ac.ServiceApplyConfiguration, class *listeners
 	case class.Spec.Pod != nil:
 		return podsProblem(service, listener)
 	case serviceType == corev1.ServiceTypeLoadBalancer:
-		return loadBalancerProblem(spec, clients)
+		return loadBalancerProblem(spec, class, clients)
 	case serviceType == corev1.ServiceTypeNodePort:
 		return nodePortProblem(service, class, listener)
 	default:
@@ -172,9 +172,17 @@ func RouteClients(l *Listener) map[string]string {
 }
 
 // loadBalancerProblem returns why a load balancer would not restrict clients, or "".
-func loadBalancerProblem(spec *corev1ac.ServiceSpecApplyConfiguration, clients []netip.Prefix) string {
-	if !slices.Equal(spec.LoadBalancerSourceRanges, formatClients(clients)) {
+func loadBalancerProblem(spec *corev1ac.ServiceSpecApplyConfiguration, class *listenersv1alpha1.ListenerClass, clients []netip.Prefix) string {
+	hasNodePort := func(p corev1ac.ServicePortApplyConfiguration) bool { return ptr.Deref(p.NodePort, 0) != 0 }
+	switch {
+	case !slices.Equal(spec.LoadBalancerSourceRanges, formatClients(clients)):
 		return "overrides change spec.loadBalancerSourceRanges of the Service, which has the allowed clients; remove that"
+	case !ptr.Equal(spec.LoadBalancerClass, class.Spec.LoadBalancerClass):
+		return "overrides change spec.loadBalancerClass of the Service, and another load balancer may admit all clients; remove that"
+	case !ptr.Deref(class.Spec.LoadBalancerAllocateNodePorts, true) &&
+		(ptr.Deref(spec.AllocateLoadBalancerNodePorts, true) || slices.ContainsFunc(spec.Ports, hasNodePort)):
+		return fmt.Sprintf("overrides give the Service node ports, at which nothing filters clients, and ListenerClass %s has none; remove "+
+			"spec.allocateLoadBalancerNodePorts and spec.ports[].nodePort", class.Name)
 	}
 	possible := spec.IPFamilies
 	if ptr.Deref(spec.IPFamilyPolicy, corev1.IPFamilyPolicySingleStack) != corev1.IPFamilyPolicySingleStack {

@@ -70,6 +70,9 @@ func TestClientsThatCannotBeRestrictedAreRefused(t *testing.T) {
 	hostPorts := func(class *listenersv1alpha1.ListenerClass) {
 		class.Spec.HostPort = &listenersv1alpha1.HostPortExposure{}
 	}
+	withoutNodePorts := func(class *listenersv1alpha1.ListenerClass) {
+		class.Spec.LoadBalancerAllocateNodePorts = ptr.To(false)
+	}
 	pods := func(class *listenersv1alpha1.ListenerClass) { class.Spec.Pod = &listenersv1alpha1.PodExposure{} }
 	for name, tc := range map[string]struct {
 		serviceType listenersv1alpha1.ServiceType
@@ -121,7 +124,17 @@ func TestClientsThatCannotBeRestrictedAreRefused(t *testing.T) {
 				class.Spec.ServiceOverrides = runtime.RawExtension{Raw: []byte(`{"spec":{"externalIPs":["192.0.2.1"]}}`)}
 			},
 		},
-		"a load balancer of two families": {serviceType: loadBalancer, override: `spec: {ipFamilyPolicy: PreferDualStack}`, want: "no range of IPv6, which the Service may have"},
+		"another load balancer": {serviceType: loadBalancer, override: `spec: {loadBalancerClass: example.com/other}`, want: "overrides change spec.loadBalancerClass"},
+		"node ports of a load balancer without": {
+			serviceType: loadBalancer, class: withoutNodePorts, override: `spec: {allocateLoadBalancerNodePorts: true}`, want: "overrides give the Service node ports",
+		},
+		"a node port of a load balancer without": {
+			serviceType: loadBalancer, class: withoutNodePorts, override: `spec: {ports: [{port: 80, nodePort: 30080}]}`, want: "overrides give the Service node ports",
+		},
+		"a load balancer without node ports": {serviceType: loadBalancer, class: withoutNodePorts},
+		"fewer node ports":                   {serviceType: loadBalancer, override: `spec: {allocateLoadBalancerNodePorts: false}`},
+		"annotations that the class lists":   {serviceType: loadBalancer, override: `metadata: {annotations: {a: b}}`},
+		"a load balancer of two families":    {serviceType: loadBalancer, override: `spec: {ipFamilyPolicy: PreferDualStack}`, want: "no range of IPv6, which the Service may have"},
 		"a load balancer of two families with ranges of both": {
 			serviceType: loadBalancer, override: `spec: {ipFamilyPolicy: PreferDualStack}`, clients: cidrs("198.51.100.0/24", "::/128"),
 		},
@@ -137,6 +150,7 @@ func TestClientsThatCannotBeRestrictedAreRefused(t *testing.T) {
 			class, listener := newClass(tc.serviceType), newListener()
 			class.Spec.ListenerOverrides = &listenersv1alpha1.ListenerOverrides{Allowed: []listenersv1alpha1.ServiceField{
 				"spec.type", "spec.selector", "spec.ports.targetPort", "spec.externalTrafficPolicy", "spec.loadBalancerSourceRanges", "spec.ipFamilyPolicy",
+				"spec.loadBalancerClass", "spec.allocateLoadBalancerNodePorts", "spec.ports.nodePort", "metadata.annotations",
 			}}
 			if tc.class != nil {
 				tc.class(class)
@@ -171,6 +185,42 @@ func TestClientsThatCannotBeRestrictedAreRefused(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAnnotationsThatCouldAdmitClientsAreRefused unless the class lists them: each cloud has its own.
+func TestAnnotationsThatCouldAdmitClientsAreRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		serviceType listenersv1alpha1.ServiceType
+		clients     []listenersv1alpha1.CIDR
+		allowed     []listenersv1alpha1.ServiceField
+		refused     bool
+	}{
+		"a load balancer":                     {serviceType: loadBalancer, clients: cidrs("198.51.100.0/24"), refused: true},
+		"a load balancer for all clients":     {serviceType: loadBalancer},
+		"a load balancer whose class lists":   {serviceType: loadBalancer, clients: cidrs("198.51.100.0/24"), allowed: []listenersv1alpha1.ServiceField{"metadata.annotations"}},
+		"node ports, which a policy protects": {serviceType: nodePort, clients: cidrs("198.51.100.0/24")},
+	} {
+		for _, restricting := range []string{"class", "Listener"} {
+			t.Run(name+", by the "+restricting, func(t *testing.T) {
+				class, listener := newClass(tc.serviceType), newListener()
+				if restricting == "class" {
+					class.Spec.AllowedClients = tc.clients
+				} else {
+					listener.Spec.AllowedClients = tc.clients
+				}
+				if tc.allowed != nil {
+					class.Spec.ListenerOverrides = &listenersv1alpha1.ListenerOverrides{Allowed: tc.allowed}
+				}
+				listener.Spec.ObjectOverrides = []runtime.RawExtension{
+					serviceOverride(t, `metadata: {annotations: {service.beta.kubernetes.io/azure-allowed-service-tags: Internet}}`),
+				}
+				_, refusal := exposure.Service(class, listener)
+				if refused := refusal != nil && strings.Contains(refusal.Message, "does not allow Listeners to override metadata.annotations"); refused != tc.refused {
+					t.Errorf("refusal is %v", refusal)
+				}
+			})
+		}
 	}
 }
 

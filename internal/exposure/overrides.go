@@ -46,7 +46,7 @@ func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alp
 			if number > maxOverrides || bytes > maxOverrideBytes {
 				err = fmt.Errorf("more than %d overrides, or %d KiB, apply to the Service; remove or merge some", maxOverrides, maxOverrideBytes>>10)
 			} else {
-				service, err = overrideByListener(service, raw.Raw, class)
+				service, err = overrideByListener(service, raw.Raw, class, overridable(class, listener))
 			}
 		}
 		if err != nil {
@@ -56,9 +56,22 @@ func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alp
 	return service, nil
 }
 
-// overrideByListener merges one of the Listener's overrides, or returns an error if it changes what the class does not
-// allow.
-func overrideByListener(before *corev1ac.ServiceApplyConfiguration, patch []byte, class *listenersv1alpha1.ListenerClass) (*corev1ac.ServiceApplyConfiguration, error) {
+// overridable returns the fields of the Service that the Listener may change. Annotations tell load balancers, each in
+// its own way, which clients to admit. So if clients are restricted, a class has to list annotations.
+func overridable(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) []listenersv1alpha1.ServiceField {
+	allowed := class.OverridableFields()
+	restricted := len(class.Spec.AllowedClients)+len(listener.Spec.AllowedClients) > 0
+	if lists := class.Spec.ListenerOverrides != nil && class.Spec.ListenerOverrides.Allowed != nil; restricted && !lists &&
+		class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer {
+		allowed = slices.DeleteFunc(allowed, func(f listenersv1alpha1.ServiceField) bool { return f == "metadata.annotations" })
+	}
+	return allowed
+}
+
+// overrideByListener merges one of the Listener's overrides, or returns an error if it changes what is not allowed.
+func overrideByListener(
+	before *corev1ac.ServiceApplyConfiguration, patch []byte, class *listenersv1alpha1.ListenerClass, allowed []listenersv1alpha1.ServiceField,
+) (*corev1ac.ServiceApplyConfiguration, error) {
 	after, unknown, err := merge(before, patch)
 	if err != nil {
 		return nil, err
@@ -73,7 +86,6 @@ func overrideByListener(before *corev1ac.ServiceApplyConfiguration, patch []byte
 	if err != nil {
 		return nil, err
 	}
-	allowed := class.OverridableFields()
 	changed = slices.DeleteFunc(changed, func(f string) bool { return slices.Contains(allowed, listenersv1alpha1.ServiceField(f)) })
 	switch {
 	case slices.Contains(changed, "spec.externalIPs"):
