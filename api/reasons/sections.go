@@ -501,7 +501,7 @@ var certificates = []Reason{
 	},
 	{
 		Name: listenersv1alpha1.ReasonPodDeleted, On: []string{"PodCertificateRequest"}, Severity: Expected,
-		Meaning: "The Pod of the request does not exist any more.",
+		Meaning: "The Pod of the request does not exist any more, or not on the node whose kubelet sent the request.",
 	},
 	{
 		Name: listenersv1alpha1.ReasonCertificateWaiting, On: []string{pod, "PodCertificateRequest"}, Severity: Waiting, Actor: Either, Causes: []string{pod, listener},

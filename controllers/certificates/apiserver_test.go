@@ -157,7 +157,7 @@ func (w *world) newRequest(pod *corev1.Pod, signer string, annotations map[strin
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, GenerateName: "req-"},
 		Spec: certificatesv1.PodCertificateRequestSpec{
 			SignerName: signer, PodName: pod.Name, PodUID: pod.UID, ServiceAccountName: "default", ServiceAccountUID: "uid",
-			NodeName: "node", NodeUID: "uid", MaxExpirationSeconds: ptr.To[int32](86400), StubPKCS10Request: stub, UnverifiedUserAnnotations: annotations,
+			NodeName: types.NodeName(pod.Spec.NodeName), NodeUID: "uid", MaxExpirationSeconds: ptr.To[int32](86400), StubPKCS10Request: stub, UnverifiedUserAnnotations: annotations,
 		},
 	}
 }
@@ -268,6 +268,8 @@ func TestWhatIsDenied(t *testing.T) {
 	w.start(clock.RealClock{})
 	pod, plain := w.pod("web-0", "own@"+names.Driver, "data@example.com/disk"), w.pod("plain-0", "data@example.com/disk")
 	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
+	elsewhere := pod.DeepCopy()
+	elsewhere.Spec.NodeName = "another-node"
 	gone := pod.DeepCopy()
 	gone.UID = "00000000-0000-0000-0000-000000000000"
 	other := w.request(pod, "example.com/other", nil)
@@ -279,6 +281,7 @@ func TestWhatIsDenied(t *testing.T) {
 	}{
 		"no listener volume":    {plain, nil, listenersv1alpha1.ReasonNoListenerVolumes, "add a volume"},
 		"another Pod of a name": {gone, nil, listenersv1alpha1.ReasonPodDeleted, string(gone.UID)},
+		"another node":          {elsewhere, nil, listenersv1alpha1.ReasonPodDeleted, "on node another-node"},
 		"unknown annotation":    {pod, map[string]string{"example.com/san": "example.com"}, invalid, "example.com/san"},
 		"no volumes":            {pod, map[string]string{names.AnnotationCertificateVolumes: " , "}, invalid, "names no volume"},
 		"unknown volume":        {pod, map[string]string{names.AnnotationCertificateVolumes: "own,broker"}, invalid, `no listener volume "broker"`},

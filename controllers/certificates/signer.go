@@ -78,7 +78,7 @@ func (s *Signer) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		return reconcile.Result{}, err
 	case pod == nil:
 		return reconcile.Result{}, s.deny(ctx, request, &denial{listenersv1alpha1.ReasonPodDeleted,
-			fmt.Sprintf("Pod %s with uid %s does not exist any more", request.Spec.PodName, request.Spec.PodUID)})
+			fmt.Sprintf("Pod %s with uid %s does not exist on node %s any more", request.Spec.PodName, request.Spec.PodUID, request.Spec.NodeName)})
 	}
 	found, err := s.addressesOf(ctx, pod, o)
 	switch {
@@ -92,14 +92,16 @@ func (s *Signer) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	return s.issue(ctx, request, pod, o, found.names)
 }
 
-// pod returns the Pod of a request, or nil if it does not exist any more, which the API server decides.
+// pod returns the Pod of a request, or nil if it does not exist any more on the node, which the API server decides.
 func (s *Signer) pod(ctx context.Context, request *certificatesv1.PodCertificateRequest) (*corev1.Pod, error) {
 	key := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}
-	pod, err := lookup.WithUID(ctx, s.Client, key, request.Spec.PodUID, &corev1.Pod{})
-	if err != nil || pod != nil {
-		return pod, err
+	for _, reader := range []client.Reader{s.Client, s.APIReader} {
+		pod, err := lookup.WithUID(ctx, reader, key, request.Spec.PodUID, &corev1.Pod{})
+		if err != nil || pod != nil && pod.Spec.NodeName == string(request.Spec.NodeName) {
+			return pod, err
+		}
 	}
-	return lookup.WithUID(ctx, s.APIReader, key, request.Spec.PodUID, &corev1.Pod{})
+	return nil, nil //nolint:nilnil // it does not exist
 }
 
 // wait reports what a request waits for, if that takes long. What it waits for is watched.
