@@ -75,7 +75,7 @@ func object(t *testing.T, manifest string) *unstructured.Unstructured {
 
 // attack is a request that the operator has permission for, and never makes.
 type attack struct {
-	// verb is create, patch, status for a patch of the status, or delete.
+	// verb is create, apply, patch, status for a patch of the status, or delete.
 	verb string
 	// manifest is the object to create, or with its name the object to patch or to delete.
 	manifest string
@@ -94,6 +94,8 @@ func (a attack) send(t *testing.T, c client.Client) error {
 	switch a.verb {
 	case "create":
 		return c.Create(t.Context(), o, client.DryRunAll)
+	case "apply":
+		return c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("x"), client.DryRunAll)
 	case "delete":
 		return c.Delete(t.Context(), o, client.DryRunAll)
 	}
@@ -177,7 +179,7 @@ func attacks(namespace string) map[string]attack {
 	remove := func(what, manifest, want string) { all[what] = attack{verb: "delete", manifest: manifest, want: want} }
 
 	const kubernetes = `{apiVersion: v1, kind: Service, metadata: {namespace: default, name: kubernetes}}`
-	const owners = `ownerReferences: [{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, name: web, uid: web, controller: true}]`
+	const owners = `ownerReferences: [{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, name: web, uid: web, controller: true, blockOwnerDeletion: true}]`
 	patch("an external IP of the API server's Service", kubernetes, `{spec: {externalIPs: [192.0.2.1]}}`, "control")
 	patch("a selector of the API server's Service", kubernetes, `{spec: {selector: {app: evil}}}`, "control")
 	patch("the Service of a Listener with an external IP", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: web}}`,
@@ -196,7 +198,8 @@ func attacks(namespace string) map[string]attack {
 	create("a volume of another driver", `{apiVersion: v1, kind: PersistentVolume, `+volume+`csi: {driver: example.com, volumeHandle: x}}}`, "no PersistentVolumes but those of the driver")
 	create("a volume with a Secret", `{apiVersion: v1, kind: PersistentVolume, `+volume+
 		`csi: {driver: listeners.stackable.tech, volumeHandle: x, nodePublishSecretRef: {namespace: kube-system, name: x}}}}`, "Secrets")
-	patch("a volume of another driver", `{apiVersion: v1, kind: PersistentVolume, metadata: {name: NAMESPACE}}`, `{metadata: {labels: {a: b}}}`, "no PersistentVolumes but those of the driver")
+	patch("a volume of another driver", `{apiVersion: v1, kind: PersistentVolume, metadata: {name: NAMESPACE}}`, `{metadata: {labels: {listeners.stackable.tech/listener-name: a}}}`,
+		"no PersistentVolumes but those of the driver")
 	remove("a volume of another driver", `{apiVersion: v1, kind: PersistentVolume, metadata: {name: NAMESPACE}}`, "may delete no PersistentVolumes")
 
 	const config = `{apiVersion: listener-operator.dev/v1alpha1, kind: ListenerOperator, metadata: {name: cluster}}`
@@ -219,7 +222,7 @@ func attacks(namespace string) map[string]attack {
 	patch("constraints that allow any user", scc, `{runAsUser: {type: RunAsAny, uid: null}}`, "constraints allow")
 
 	patch("a default StorageClass", `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: listeners.stackable.tech}}`,
-		`{metadata: {annotations: {storageclass.kubernetes.io/is-default-class: "true"}}}`, "annotations of its StorageClass")
+		`{metadata: {annotations: {storageclass.kubernetes.io/is-default-class: "true"}}}`, "no annotations but its own")
 	patch("a CSIDriver that mounts again and again", `{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: listeners.stackable.tech}}`,
 		`{spec: {requiresRepublish: true}}`, "nothing else by its CSIDriver")
 	patch("a CSIDriver whose Pods get tokens in Secrets", `{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: listeners.stackable.tech}}`,
@@ -296,19 +299,23 @@ func attacks(namespace string) map[string]attack {
 	patch("a ListenerSet that no Listener controls", listenerSet, `{metadata: {`+owners+`}}`, "no ListenerSets but those that a Listener controls")
 	remove("a ListenerSet that no Listener controls", listenerSet, "may delete no ListenerSets")
 
+	const authorities = `{apiVersion: v1, kind: Secret, metadata: {namespace: NAMESPACE, name: listener-operator-certificate-authorities`
+	all["a Secret that gets the token of another account"] = attack{verb: "apply", want: "the listener operator may",
+		manifest: authorities + `, annotations: {kubernetes.io/service-account.name: listener-node-agent}}, type: kubernetes.io/service-account-token}`}
+	all["a Secret that others copy"] = attack{verb: "apply", want: "no annotations but its own", manifest: authorities + `, annotations: {example.com/copy: "true"}}, type: Opaque}`}
 	create("a ConfigMap", `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NAMESPACE, name: x}}`, "its own names")
 	caOfOthers := `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NAMESPACE, name: listener-ca.crt}}`
 	patch("a ConfigMap of its name that it did not create", caOfOthers, `{metadata: {labels: {app.kubernetes.io/managed-by: listener-operator}}, data: {ca.crt: x}}`, "no ConfigMaps but those")
 	bundle := `{apiVersion: certificates.k8s.io/v1, kind: ClusterTrustBundle, metadata: {name: NAMESPACE}}`
 	create("a ClusterTrustBundle without a signer", `{apiVersion: certificates.k8s.io/v1, kind: ClusterTrustBundle, metadata: {name: NAMESPACE-x}, spec: {trustBundle: "`+strings.ReplaceAll(bundleOf("x"), "\n", "\\n")+`"}}`, "no ClusterTrustBundles but those")
-	patch("a ClusterTrustBundle of others", bundle, `{metadata: {labels: {a: b}}}`, "no ClusterTrustBundles but those")
+	patch("a ClusterTrustBundle of others", bundle, `{metadata: {labels: {app.kubernetes.io/name: listener-operator}}}`, "no ClusterTrustBundles but those")
 	remove("a ClusterTrustBundle of others", bundle, "no ClusterTrustBundles but those")
 	certificate := func(metadata, spec string) string {
 		return `{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {namespace: default, name: x-listener-tls` + metadata + `}, spec: {issuerRef: {name: x}, dnsNames: [x.example], ` + spec + `}}`
 	}
 	const ownLabel = `, labels: {app.kubernetes.io/managed-by: listener-operator}`
 	certificateOfOthers := `{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {namespace: NAMESPACE, name: shop-listener-tls}}`
-	create("a Certificate of an authority", certificate(ownLabel, "secretName: x-listener-tls, isCA: true"), "of servers and clients")
+	create("a Certificate of an authority", certificate(ownLabel, "secretName: x-listener-tls, isCA: true"), "no other fields")
 	create("a Certificate with another Secret", certificate(ownLabel, "secretName: shop-tls"), "no other Secret")
 	create("a Certificate to sign code", certificate(ownLabel, "secretName: x-listener-tls, usages: [code signing]"), "of servers and clients")
 	create("a Certificate of a user", certificate(ownLabel, "secretName: x-listener-tls, commonName: admin"), "host names and IP addresses")
@@ -608,9 +615,9 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 
 	// A class-based claim.
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-listener", UID: "pvc", Labels: map[string]string{"a": "b"}}}
-	pv := object(t, `{apiVersion: v1, kind: PersistentVolume, metadata: {name: `+namespace+`-work, labels: {a: b}},
+	pv := object(t, `{apiVersion: v1, kind: PersistentVolume, metadata: {name: `+namespace+`-work, labels: {listeners.stackable.tech/listener-name: web}},
   spec: {capacity: {storage: 1}, accessModes: [ReadWriteMany], claimRef: {namespace: `+namespace+`, name: web-listener, uid: pvc},
-    csi: {driver: listeners.stackable.tech, volumeHandle: x, volumeAttributes: {a: b}}}}`)
+    csi: {driver: listeners.stackable.tech, volumeHandle: `+namespace+`-work, volumeAttributes: {a: b}}}}`)
 	g.Expect(operator.Create(t.Context(), pv)).To(Succeed())
 	ports := []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}
 	_, err := volumes.Apply(t.Context(), claim.Listener(pvc, nil, "web", ports, nil), nil)
@@ -693,7 +700,7 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	for _, name := range []string{"first.example", "second.example"} {
 		desired := object(t, `{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {namespace: default, name: shop-listener-tls, labels: {
   app.kubernetes.io/managed-by: listener-operator}}, spec: {secretName: shop-listener-tls, dnsNames: [`+name+`], ipAddresses: [192.0.2.1],
-  usages: [digital signature, server auth, client auth], issuerRef: {name: a}, privateKey: {algorithm: ECDSA}}}`)
+  usages: [digital signature, server auth, client auth], issuerRef: {name: a}}}`)
 		_, err = apply.New(operator, names.FieldManagerOperator).Apply(t.Context(), desired, appliedCertificate)
 		g.Expect(err).NotTo(HaveOccurred())
 		appliedCertificate = desired

@@ -141,6 +141,8 @@ type fieldSchema struct {
 	Properties           map[string]*fieldSchema `json:"properties"`
 	Items                *fieldSchema            `json:"items"`
 	AdditionalProperties *fieldSchema            `json:"additionalProperties"`
+	// valid is an example, if not any value of the type is one.
+	valid any
 }
 
 // schemaOfServer returns a schema of the API apps/v1 as the API server serves it.
@@ -265,6 +267,8 @@ func (s *fieldSchema) change(value any, path string, do func(path string, change
 // example returns a value that is not empty, but has no optional fields.
 func (s *fieldSchema) example() any {
 	switch {
+	case s.valid != nil:
+		return s.valid
 	case s.Type == "array":
 		return []any{s.Items.example()}
 	case s.AdditionalProperties != nil:

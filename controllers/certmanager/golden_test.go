@@ -1,0 +1,37 @@
+package certmanager
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+	"github.com/listener-operator/listener-operator/internal/testutil/golden"
+)
+
+// TestWrittenCertificate compares with a golden file, which the test of the policies that confine the operator reads.
+func TestWrittenCertificate(t *testing.T) {
+	crd := &unstructured.Unstructured{}
+	crd.SetAPIVersion("apiextensions.k8s.io/v1")
+	crd.SetKind("CustomResourceDefinition")
+	crd.SetName("listeneroperators.listener-operator.dev")
+	crd.SetUID("uid")
+	c := fakeclient.New(t, interceptor.Funcs{}, crd)
+	r := &Reconciler{APIReader: c, Applier: apply.New(c, names.FieldManagerOperator)}
+	key := types.NamespacedName{Namespace: "default", Name: "shop-listener-tls"}
+	problems, err := r.apply(t.Context(), key, []member{listener("a", 1, issuer("x"), "192.0.2.1", "shop.example")}, nil)
+	if err != nil || len(problems) > 0 {
+		t.Fatal(problems, err)
+	}
+	certificate := newCertificate()
+	if err := c.Get(t.Context(), key, certificate); err != nil {
+		t.Fatal(err)
+	}
+	certificate.SetResourceVersion("")
+	certificate.SetManagedFields(nil)
+	golden.Compare(t, "certificate", certificate)
+}

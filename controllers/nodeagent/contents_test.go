@@ -1,0 +1,573 @@
+package nodeagent
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	routev1 "github.com/openshift/api/route/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listenerclass"
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/ingress"
+	"github.com/listener-operator/listener-operator/internal/exposure/route"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+)
+
+// written is an object as the operator writes it.
+type written struct {
+	*unstructured.Unstructured
+	// fields are those of its kind, apart from apiVersion, kind and metadata.
+	fields *fieldSchema
+	// values are the paths of fields that the operator may set to other values, and initial those that it may when it
+	// creates such an object. [] stands for any item, and a * at the end for whatever follows.
+	values, initial []string
+	// fixed is set if the operator never changes such an object, and existing if others create it. With status, the
+	// operator writes the status alone.
+	fixed, existing, status bool
+}
+
+// ownerUID is the path of the uid of an owner.
+var ownerUID = []string{"metadata.ownerReferences[].uid"}
+
+// unstated are the resources whose content no policy states, although the operator may write them, and why.
+var unstated = map[string]string{
+	"events":                            "a policy would be evaluated for the events of everybody; they are texts, which Kubernetes deletes after an hour",
+	"validatingadmissionpolicies":       "Kubernetes evaluates no policies for policies",
+	"validatingadmissionpolicybindings": "Kubernetes evaluates no policies for policies",
+	"tokenreviews":                      "nothing is stored",
+	"subjectaccessreviews":              "nothing is stored",
+	"listeners/status":                  "the API server keeps everything else, and the operator writes the whole status",
+	"listeneroperators/status":          "the API server keeps everything else, and the operator writes the whole status",
+	"listeners/finalizers":              "a permission without an object",
+	"routes/custom-host":                "a permission without an object",
+	"pods/eviction":                     "nothing is stored; TestOperatorOnlyLabelsAndEvictsPods has its fields",
+}
+
+// TestEveryKindThatTheOperatorWritesIsStated looks for each resource that the operator has permission to write.
+func TestEveryKindThatTheOperatorWritesIsStated(t *testing.T) {
+	raw, err := os.ReadFile("../../config/rbac/operator.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stated := map[string]bool{}
+	for _, w := range contents(t, "somewhere") {
+		stated[w.resource()] = true
+	}
+	writable := map[string]bool{}
+	for document := range strings.SplitSeq(string(raw), "\n---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			for _, resource := range rule.Resources {
+				if slices.ContainsFunc(rule.Verbs, func(v string) bool { return v == "create" || v == "update" || v == "patch" }) {
+					writable[resource] = true
+				}
+			}
+		}
+	}
+	for resource := range writable {
+		if stated[resource] == (unstated[resource] != "") {
+			t.Errorf("%s need either an object in contents, or a reason in unstated", resource)
+		}
+	}
+	for resource := range unstated {
+		if !writable[resource] {
+			t.Errorf("the operator may not write %s", resource)
+		}
+	}
+}
+
+// resource returns the resource of the object.
+func (w written) resource() string {
+	plural, _ := meta.UnsafeGuessKindToResource(w.GroupVersionKind())
+	resource := strings.TrimSuffix(plural.Resource, "ses") + "s"
+	if kind := strings.ToLower(w.GetKind()); strings.HasSuffix(kind, "ss") || !strings.HasSuffix(kind, "s") {
+		resource = plural.Resource
+	}
+	if w.status {
+		resource += "/status"
+	}
+	return resource
+}
+
+// contents returns an object of each kind that the operator writes, for an operator in this namespace.
+func contents(t *testing.T, namespace string) []written {
+	t.Helper()
+	return slices.Concat(components(t, namespace), ofTheOperator(t, namespace), ofCertificates(t, namespace), ofClaims(t, namespace), ofListeners(t, namespace))
+}
+
+// components returns what is installed, also on OpenShift.
+func components(t *testing.T, namespace string) []written {
+	t.Helper()
+	fields := map[string]*fieldSchema{
+		"DaemonSet": {}, // TestThePolicyStatesEveryFieldOfTheAgents changes its spec
+		"CSIDriver": fieldsOf[storagev1.CSIDriver](), "StorageClass": fieldsOf[storagev1.StorageClass](), "NetworkPolicy": fieldsOf[networkingv1.NetworkPolicy](),
+		"Service": fieldsOf[corev1.Service](), "SecurityContextConstraints": fieldsOfCRD(t, crds.SecurityContextConstraints),
+		"ServiceMonitor": fieldsOfCRD(t, crds.ServiceMonitors), "PrometheusRule": fieldsOfCRD(t, crds.PrometheusRules),
+		"ConsoleQuickStart": fieldsOfCRD(t, crds.ConsoleQuickStarts), "ConsoleYAMLSample": fieldsOfCRD(t, crds.ConsoleYAMLSamples),
+	}
+	values := map[string][]string{
+		"DaemonSet": {"metadata.annotations.deprecated.daemonset.template.generation"}, // of the API server
+		"CSIDriver": {"spec.preventPodSchedulingIfMissing"},
+		// The API server chooses addresses, and other controllers may interpret annotations of any Service.
+		"Service":                    {"metadata.annotations*", "spec.clusterIP*", "spec.ipFamilies[]", "spec.ipFamilyPolicy"},
+		"SecurityContextConstraints": {"metadata.annotations.kubernetes.io/description"},
+		"PrometheusRule": {
+			"spec.groups[].rules[].alert", "spec.groups[].rules[].annotations*", "spec.groups[].rules[].expr", "spec.groups[].rules[].for",
+			"spec.groups[].rules[].labels.severity",
+		},
+		"ConsoleQuickStart": {
+			"spec.conclusion", "spec.description", "spec.displayName", "spec.durationMinutes", "spec.introduction", "spec.tasks[].description",
+			"spec.tasks[].review*", "spec.tasks[].title",
+		},
+		"ConsoleYAMLSample": {"spec.description", "spec.title", "spec.yaml"},
+	}
+	var all []written
+	for _, openShift := range []bool{false, true} {
+		for _, c := range installation.Components() {
+			if strings.HasPrefix(c.Kind, "ValidatingAdmissionPolicy") || openShift && c.Kind != "Service" && c.Kind != "ServiceMonitor" {
+				continue
+			}
+			o, err := c.Desired(newConfig(), installation.Settings{Namespace: namespace, Image: image, ServiceAccount: "uid", ServiceCA: openShift})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, written{Unstructured: o, fields: fields[c.Kind], values: values[c.Kind], initial: ownerUID})
+		}
+	}
+	return all
+}
+
+// ofTheOperator returns the record of its first start, the configuration, its Lease, and a class.
+func ofTheOperator(t *testing.T, namespace string) []written {
+	t.Helper()
+	deployment := object(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: `+namespace+`, name: listener-operator, uid: uid}}`)
+	first := fakeclient.New(t, interceptor.Funcs{}, deployment)
+	if err := (&firstStart{writer: first, apiReader: first, namespace: namespace}).ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	record, config := &corev1.ConfigMap{}, &operatorv1alpha1.ListenerOperator{}
+	for o, key := range map[client.Object]client.ObjectKey{record: {Namespace: namespace, Name: names.Operator}, config: {Name: operatorv1alpha1.ListenerOperatorName}} {
+		if err := first.Get(t.Context(), key, o); err != nil {
+			t.Fatal(err)
+		}
+		o.SetResourceVersion("")
+	}
+	classes, err := listenerclass.Preset(operatorv1alpha1.PresetEphemeralNodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Operator}, Spec: resourcelock.LeaderElectionRecordToLeaseSpec(
+		&resourcelock.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 15, AcquireTime: metav1.Now(), RenewTime: metav1.Now()})}
+	return []written{
+		{Unstructured: untyped(t, record), fields: fieldsOf[corev1.ConfigMap](), initial: append([]string{"data.README"}, ownerUID...), fixed: true},
+		{
+			Unstructured: untyped(t, config), fields: fieldsOf[operatorv1alpha1.ListenerOperator](), // by an administrator who installs it
+			initial: []string{
+				"spec.certificateAuthorities", "spec.clusterDomain", "spec.nodeAgent.affinity", "spec.nodeAgent.logLevel", "spec.nodeAgent.nodeSelector",
+				"spec.nodeAgent.placement", "spec.nodeAgent.preventPodSchedulingIfMissing", "spec.nodeAgent.priorityClassName", "spec.nodeAgent.resources",
+				"spec.nodeAgent.tolerations", "spec.preset",
+			},
+		},
+		{Unstructured: untyped(t, &classes[0]), fields: fieldsOf[listenersv1alpha1.ListenerClass](), fixed: true},
+		{Unstructured: untyped(t, lease), fields: fieldsOf[coordinationv1.Lease](), values: []string{
+			"spec.acquireTime", "spec.holderIdentity", "spec.leaseDurationSeconds", "spec.leaseTransitions", "spec.renewTime",
+		}},
+	}
+}
+
+// ofCertificates returns what has to do with certificates, from the golden files of other tests.
+func ofCertificates(t *testing.T, namespace string) []written {
+	t.Helper()
+	golden := func(path string) *unstructured.Unstructured {
+		raw, err := os.ReadFile("../" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := object(t, string(raw))
+		if o.GetKind() == "Secret" {
+			o.SetNamespace(namespace)
+		}
+		return o
+	}
+	return []written{
+		{Unstructured: golden("certificates/testdata/secret.yaml"), fields: fieldsOf[corev1.Secret](), values: []string{"data.19700101T000000Z"}},
+		{Unstructured: golden("certificates/testdata/configmap.yaml"), fields: fieldsOf[corev1.ConfigMap](), initial: ownerUID}, // and other certificates
+		{Unstructured: golden("certificates/testdata/clustertrustbundle.yaml"), fields: fieldsOf[certificatesv1.ClusterTrustBundle](), values: []string{"spec.trustBundle"}, initial: ownerUID},
+		{Unstructured: golden("certmanager/testdata/certificate.yaml"), fields: fieldsOfCRD(t, crds.Certificates), values: []string{
+			"spec.dnsNames[]", "spec.ipAddresses[]", "spec.issuerRef.group", "spec.issuerRef.kind", "spec.issuerRef.name",
+		}, initial: ownerUID},
+		{Unstructured: object(t, `{apiVersion: certificates.k8s.io/v1, kind: PodCertificateRequest, metadata: {namespace: default, name: web},
+  spec: {signerName: listener-operator.dev/address}, status: {certificateChain: x, notBefore: x, notAfter: x, beginRefreshAt: x, conditions: [
+    {type: Issued, status: "True", reason: Issued, message: x, lastTransitionTime: x}]}}`),
+			fields: schemaOfType(reflect.TypeFor[certificatesv1.PodCertificateRequestStatus]()), existing: true, status: true, values: []string{
+				"status.beginRefreshAt", "status.certificateChain", "status.conditions[].lastTransitionTime", "status.conditions[].message", "status.conditions[].reason",
+				"status.conditions[].status", "status.notAfter", "status.notBefore",
+			}},
+	}
+}
+
+// ofClaims returns what belongs to a claim and its Pod.
+func ofClaims(t *testing.T, namespace string) []written {
+	t.Helper()
+	pvc := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "pvc-" + types.UID(namespace), Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"}},
+		Spec:       corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}},
+	}
+	pvc.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}
+	pv := claim.Volume(pvc, "web")
+	pv.Spec.NodeAffinity = index.NodeAffinity("node")
+	pv.UID = "pv"
+	ports := []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}
+	listener := claim.Listener(pvc, pv, "public", ports, nil)
+	podListeners := listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: "default", Name: "web-0"}, "uid", "node")
+	pv.UID = ""
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Labels: map[string]string{names.PodMountLabel("x"): "web"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+	}
+	return []written{
+		{Unstructured: untyped(t, pv), fields: fieldsOf[corev1.PersistentVolume](), values: []string{
+			"metadata.annotations.pv.kubernetes.io/provisioned-by", "metadata.labels.listeners.stackable.tech/listener-name",
+			"metadata.labels.listeners.stackable.tech/listener-namespace", "spec.nodeAffinity.required.nodeSelectorTerms[].matchExpressions[].values[]",
+		}, initial: []string{
+			"spec.accessModes[]", "spec.capacity.storage", "spec.claimRef.name", "spec.claimRef.namespace", "spec.claimRef.uid", "spec.csi.volumeAttributes*",
+			"spec.persistentVolumeReclaimPolicy", "spec.storageClassName", "spec.volumeMode",
+		}},
+		{Unstructured: listener, fields: fieldsOf[listenersv1alpha1.Listener](), values: []string{
+			"metadata.labels*", "metadata.ownerReferences[].name", "metadata.ownerReferences[].uid", "spec.className", "spec.ports*", "spec.publishNotReadyAddresses",
+		}},
+		{
+			Unstructured: untyped(t, podListeners), fields: fieldsOf[listenersv1alpha1.PodListeners](), values: []string{"spec*"},
+			initial: []string{"metadata.ownerReferences[].name"}, // the uid is part of the name
+		},
+		{Unstructured: untyped(t, pod), fields: fieldsOf[corev1.Pod](), existing: true, values: []string{"metadata.labels.listener.stackable.tech/mnt.x"}},
+	}
+}
+
+// ofListeners returns what is generated for a Listener.
+func ofListeners(t *testing.T, namespace string) []written {
+	t.Helper()
+	listener := &listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop", UID: "uid", Labels: map[string]string{"a": "b"}},
+		Spec:       listenersv1alpha1.ListenerSpec{Ports: []listenersv1alpha1.ListenerPort{{Name: "tcp", Port: 80}}},
+	}
+	class := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{
+		ServiceType: listenersv1alpha1.ServiceTypeNodePort, AllowedClients: []listenersv1alpha1.CIDR{"198.51.100.0/24"},
+		ServiceExternalTrafficPolicy: ptr.To(corev1.ServiceExternalTrafficPolicyLocal), ServiceAnnotations: map[string]string{"a": "b"},
+		Route:   &listenersv1alpha1.RouteExposure{HostTemplate: "{listener}.{namespace}.example", Termination: listenersv1alpha1.RouteTerminationReencrypt, Annotations: map[string]string{"a": "b"}},
+		Ingress: &listenersv1alpha1.IngressExposure{ClassName: "a", HostTemplate: "{listener}.{namespace}.example", TLS: &listenersv1alpha1.IngressTLS{SecretName: "{listener}-tls"}},
+	}}
+	service, refusal := exposure.Service(class, listener)
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	l := &exposure.Listener{
+		Listener: listener, Class: class,
+		Service: &corev1.Service{ObjectMeta: listener.ObjectMeta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "tcp", Port: 80}}}},
+	}
+	fields := map[string]*fieldSchema{
+		"Service": fieldsOf[corev1.Service](), "NetworkPolicy": fieldsOf[networkingv1.NetworkPolicy](), "Route": fieldsOf[routev1.Route](), "Ingress": fieldsOf[networkingv1.Ingress](),
+		"TLSRoute": fieldsOfCRD(t, crds.TLSRoutes), "HTTPRoute": fieldsOfCRD(t, crds.HTTPRoutes), "TCPRoute": fieldsOfCRD(t, crds.TCPRoutes),
+		"UDPRoute": fieldsOfCRD(t, crds.UDPRoutes), "ListenerSet": fieldsOf[gatewayv1.ListenerSet](),
+	}
+	hosts := []string{"spec.hostnames[]", "spec.parentRefs[]", "spec.parentRefs[].name", "spec.parentRefs[].namespace", "spec.parentRefs[].port",
+		"spec.parentRefs[].sectionName", "spec.rules[].backendRefs[].port"}
+	values := map[string][]string{
+		"Service":       {"metadata.annotations*", "metadata.finalizers*", "spec*"}, // by overrides
+		"NetworkPolicy": {"spec.ingress[].from[].ipBlock.cidr", "spec.ingress[].ports[]*"},
+		"Route": {
+			"metadata.annotations*", "spec.host", "spec.port.targetPort", "spec.subdomain", "spec.tls.destinationCACertificate", "spec.tls.externalCertificate",
+			"spec.tls.insecureEdgeTerminationPolicy", "spec.tls.termination", "spec.wildcardPolicy",
+		},
+		"Ingress": {
+			"spec.ingressClassName", "spec.rules[].http.paths[].backend.service.port.name", "spec.rules[].http.paths[].backend.service.port.number",
+			"spec.rules[].http.paths[].path", "spec.tls[].secretName",
+		},
+		"ListenerSet": {"spec.listeners[].name", "spec.listeners[].port", "spec.parentRef.name", "spec.parentRef.namespace"},
+		"TLSRoute":    hosts, "HTTPRoute": hosts, "TCPRoute": slices.Concat(hosts[2:]), "UDPRoute": slices.Concat(hosts[2:]),
+	}
+	generated := append([]*unstructured.Unstructured{untyped(t, service), exposure.ClientPolicy(l, service, nil, nil)}, gatewayRoutes(t, listener)...)
+	for _, backend := range []*exposure.Backend{route.Backend(), ingress.Backend()} {
+		desired, refusal := backend.Objects(l, exposure.Others{})
+		if refusal != nil {
+			t.Fatal(refusal)
+		}
+		generated = append(generated, desired[0].Unstructured)
+	}
+	slices.SortStableFunc(generated, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetKind(), b.GetKind()) })
+	var all []written
+	for _, o := range slices.CompactFunc(generated, func(a, b *unstructured.Unstructured) bool { return a.GetKind() == b.GetKind() }) {
+		initial := ownerUID
+		if o.GetKind() == "NetworkPolicy" {
+			initial = nil // it is part of the selector
+		}
+		all = append(all, written{Unstructured: o, fields: fields[o.GetKind()], values: append(values[o.GetKind()], "metadata.labels*"), initial: initial})
+	}
+	return all
+}
+
+// untyped converts an object.
+func untyped(t *testing.T, o any) *unstructured.Unstructured {
+	t.Helper()
+	u, err := apply.Unstructured(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(u.Object, "status")
+	if typed, ok := o.(client.Object); ok {
+		kinds, _, err := apiserver.Scheme().ObjectKinds(typed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.SetGroupVersionKind(kinds[0])
+	}
+	return u
+}
+
+// fieldsOf returns the fields of a type.
+func fieldsOf[T any]() *fieldSchema { return withoutMetadata(schemaOfType(reflect.TypeFor[T]())) }
+
+// fieldsOfCRD returns the fields of the version in which a kind is stored.
+func fieldsOfCRD(t *testing.T, name crds.CRD) *fieldSchema {
+	t.Helper()
+	versions, _, err := unstructured.NestedSlice(crds.Read(t, name).Object, "spec", "versions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(versions, func(v any) bool { return v.(map[string]any)["storage"] == true })
+	raw, err := json.Marshal(versions[i].(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &fieldSchema{}
+	if err := json.Unmarshal(raw, s); err != nil {
+		t.Fatal(err)
+	}
+	return withoutMetadata(s)
+}
+
+// withoutMetadata removes the fields that all kinds have in common.
+func withoutMetadata(s *fieldSchema) *fieldSchema {
+	for _, field := range []string{"apiVersion", "kind", "metadata", "status"} {
+		delete(s.Properties, field)
+	}
+	return s
+}
+
+// metadata are the fields of metadata that clients may set, and that a request may have another value of.
+func metadata() *fieldSchema {
+	texts := &fieldSchema{Type: "object", AdditionalProperties: &fieldSchema{Type: "string"}}
+	owner := schemaOfType(reflect.TypeFor[metav1.OwnerReference]())
+	owner.valid = map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "absent", "uid": "absent"}
+	return &fieldSchema{Type: "object", Properties: map[string]*fieldSchema{
+		"labels": texts, "annotations": texts, "finalizers": {Type: "array", Items: &fieldSchema{Type: "string", valid: "example.com/x"}},
+		"generateName": {Type: "string"}, "ownerReferences": {Type: "array", Items: owner},
+	}}
+}
+
+const copies = "copies.example.com"
+
+// TestThePoliciesStateEveryFieldThatTheOperatorWrites changes each field of an object of each kind that the operator
+// writes, one at a time: in the request that creates the object, and in one that changes it. The objects are as the API
+// server completes them. Kinds of another group, which accept any content, take the place of the real ones, because the
+// API server validates objects before it evaluates policies.
+func TestThePoliciesStateEveryFieldThatTheOperatorWrites(t *testing.T) {
+	admin, namespace := freshOn(t, apiserver.PlainConfig(t))
+	optional := []crds.CRD{
+		crds.Routes, crds.ServiceMonitors, crds.PrometheusRules, crds.ConsoleYAMLSamples, crds.ConsoleQuickStarts, crds.SecurityContextConstraints,
+		crds.TLSRoutes, crds.TCPRoutes, crds.UDPRoutes, crds.HTTPRoutes, crds.ListenerSets, crds.Certificates,
+	}
+	crds.Install(t, admin, optional...)
+	defer crds.Remove(t, admin, optional...)
+	installRBAC(t, admin, namespace)
+	operator := asOperator(t, apiserver.PlainConfig(t), namespace)
+	confine(t, operator, admin)
+	all := contents(t, namespace)
+	for i := range all {
+		if w := &all[i]; !w.existing {
+			err := operator.Create(t.Context(), w.Unstructured, client.DryRunAll)
+			if err != nil && strings.Contains(err.Error(), "cannot create resource") { // it is limited to names, which the API server only knows of a patch
+				err = operator.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(w.Unstructured), client.FieldOwner("x"), client.ForceOwnership, client.DryRunAll)
+			}
+			if err != nil {
+				t.Errorf("%s %s: %v", w.GetKind(), w.GetName(), err)
+			}
+		}
+		for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {
+			unstructured.RemoveNestedField(all[i].Object, "metadata", field)
+		}
+		all[i].SetAPIVersion(copies + "/v1")
+		all[i].SetName(strings.ReplaceAll(all[i].GetName(), ":", ".")) // a name that only the original may have
+	}
+	serveCopies(t, admin, operator, namespace, all)
+	for _, w := range all {
+		t.Run(w.resource()+" "+w.GetName(), func(t *testing.T) { w.walk(t, operator, admin) })
+	}
+}
+
+// walk compares which changes are accepted.
+func (w written) walk(t *testing.T, operator, admin client.Client) {
+	creator, status := operator, w.Object["status"]
+	if w.existing {
+		creator = admin
+	} else {
+		w.compare(t, "created", slices.Concat(w.values, w.initial), func(o client.Object) error { return operator.Create(t.Context(), o, client.DryRunAll) })
+	}
+	if err := creator.Create(t.Context(), w.Unstructured); err != nil {
+		t.Fatal(err)
+	}
+	update := func(o client.Object) error { return operator.Update(t.Context(), o, client.DryRunAll) }
+	if w.status {
+		w.Object["status"] = status
+		update = func(o client.Object) error { return operator.Status().Update(t.Context(), o, client.DryRunAll) }
+	}
+	w.compare(t, "updated", w.values, update)
+	if err := admin.Delete(t.Context(), w.Unstructured); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// compare sends a request for each change.
+func (w written) compare(t *testing.T, when string, expected []string, send func(client.Object) error) {
+	t.Helper()
+	if err := send(w.DeepCopy()); (err != nil) != (w.fixed && when == "updated") {
+		t.Errorf("when it is %s: %v", when, err)
+	}
+	if diff := cmp.Diff(slices.Sorted(slices.Values(expected)), w.accepted(t, expected, send)); diff != "" {
+		t.Errorf("when it is %s, these changes are accepted (-want +got):\n%s", when, diff)
+	}
+}
+
+// accepted returns the paths of the changes that are accepted, or for those that are expected what was expected.
+func (w written) accepted(t *testing.T, expected []string, send func(client.Object) error) []string {
+	t.Helper()
+	found := map[string]bool{}
+	try := func(path string, changed map[string]any) {
+		switch err := send(&unstructured.Unstructured{Object: changed}); {
+		case err != nil && strings.Contains(err.Error(), "denied request"):
+			return
+		case err != nil:
+			path += ": " + err.Error()
+		}
+		i := slices.IndexFunc(expected, func(e string) bool {
+			prefix, whole := strings.CutSuffix(e, "*")
+			return e == path || whole && strings.HasPrefix(path, prefix)
+		})
+		if i >= 0 {
+			path = expected[i]
+		}
+		found[path] = true
+	}
+	part := func(name string, fields *fieldSchema) {
+		value, _ := w.Object[name].(map[string]any)
+		fields.change(maps.Clone(value), name, func(path string, changed any) {
+			o := w.DeepCopy().Object
+			o[name] = changed
+			try(path, o)
+		})
+	}
+	if w.status {
+		part("status", w.fields)
+	} else {
+		part("metadata", metadata())
+		w.fields.change(w.Object, "", func(path string, changed any) { try(strings.TrimPrefix(path, "."), changed.(map[string]any)) })
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// serveCopies lets the API server serve a kind of another group for each kind, with the same policies, until the test
+// ends.
+func serveCopies(t *testing.T, admin, operator client.Client, namespace string, all []written) {
+	t.Helper()
+	g := NewWithT(t)
+	create := func(o client.Object) {
+		g.Expect(client.IgnoreAlreadyExists(admin.Create(t.Context(), o))).To(Succeed())
+		t.Cleanup(func() {
+			g.Expect(client.IgnoreNotFound(admin.Delete(context.Background(), o))).To(Succeed()) //nolint:usetesting // the context of the test has ended
+		})
+	}
+	for _, w := range all {
+		plural, subresource, _ := strings.Cut(w.resource(), "/")
+		scope, subresources := "Cluster", "{}"
+		if w.GetNamespace() != "" {
+			scope = "Namespaced"
+		}
+		if subresource != "" {
+			subresources = "{status: {}}"
+		}
+		create(object(t, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: `+plural+`.`+copies+`}, spec: {
+  group: `+copies+`, scope: `+scope+`, names: {plural: `+plural+`, kind: `+w.GetKind()+`}, versions: [{name: v1, served: true, storage: true,
+    subresources: `+subresources+`, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`))
+	}
+	policies, err := installation.Confinements(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"})
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, c := range policies {
+		if c.Policy.Spec.ParamKind != nil {
+			continue
+		}
+		c.Policy.Name, c.Binding.Name, c.Binding.Spec.PolicyName = copies+c.Policy.Name, copies+c.Policy.Name, copies+c.Policy.Name
+		rules := c.Policy.Spec.MatchConstraints.ResourceRules
+		for i := range rules {
+			rules[i].APIGroups = []string{copies}
+		}
+		// A request by which to see that the API server evaluates the policy.
+		c.Policy.Spec.Validations = append(c.Policy.Spec.Validations, admissionregistrationv1.Validation{
+			Expression: `request.options.?fieldManager.orValue('') != '` + c.Policy.Name + `'`, Message: "is in effect",
+		})
+		create(c.Policy)
+		create(c.Binding)
+	}
+	grant(t, admin, namespace, rbacv1.PolicyRule{APIGroups: []string{copies}, Resources: []string{"*"}, Verbs: []string{"*"}})
+	for _, c := range policies {
+		for _, w := range all {
+			matches := func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+				return slices.Contains(r.Resources, w.resource()) && slices.Contains(r.Operations, admissionregistrationv1.Create)
+			}
+			if c.Policy.Spec.ParamKind == nil && !w.existing && slices.ContainsFunc(c.Policy.Spec.MatchConstraints.ResourceRules, matches) {
+				g.Eventually(func() error {
+					return operator.Create(t.Context(), w.DeepCopy(), client.DryRunAll, client.FieldOwner(c.Policy.Name))
+				}, apiserver.Timeout, "50ms").
+					Should(MatchError(ContainSubstring("is in effect")), c.Policy.Name)
+				break
+			}
+		}
+	}
+}
