@@ -108,8 +108,35 @@ func TestListenersHaveClusterIPsOfARange(t *testing.T) {
 		f.Expect(f.client.Delete(t.Context(), &listenersv1alpha1.Listener{ObjectMeta: gone})).To(Succeed())
 		f.Expect(f.client.Delete(t.Context(), &corev1.Service{ObjectMeta: gone})).To(Succeed()) // as the garbage collector does
 		f.Eventually(f.clusterIP).Should(Equal(address))
+		delete(addresses, address)
 		break
 	}
+
+	// If several are deleted at once, as many that wait get an address, one after the other.
+	for i := range 4 {
+		f.createListener(func(l *listenersv1alpha1.Listener) { l.Name = fmt.Sprint("later-", i) })
+		f.key.Name = fmt.Sprint("later-", i)
+		f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonClusterIPsExhausted)
+	}
+	freed := 0
+	for _, name := range addresses {
+		if freed++; freed > 3 {
+			break
+		}
+		gone := metav1.ObjectMeta{Namespace: f.key.Namespace, Name: name}
+		f.Expect(f.client.Delete(t.Context(), &listenersv1alpha1.Listener{ObjectMeta: gone})).To(Succeed())
+		f.Expect(f.client.Delete(t.Context(), &corev1.Service{ObjectMeta: gone})).To(Succeed())
+	}
+	served := func() (served int) {
+		for i := range 4 {
+			f.key.Name = fmt.Sprint("later-", i)
+			if f.clusterIP() != "" {
+				served++
+			}
+		}
+		return served
+	}
+	f.Eventually(served).Should(Equal(3))
 }
 
 // TestAClusterIPOutlivesAServiceWithAFinalizer: the Listener keeps its address while the Service is being deleted.

@@ -113,14 +113,19 @@ func (r *Reconciler) listenerToListeners() handler.EventHandler {
 			r.hosts.forget(client.ObjectKeyFromObject(e.Object))
 			r.advertised.forget(e.Object.(*listenersv1alpha1.Listener))
 			add(q, r.objects.exclusive.waiting.all())
-			add(q, r.services.clusterIPs.all())
+			r.services.clusterIPs.remove(client.ObjectKeyFromObject(e.Object))
+			add(q, r.services.clusterIPs.first())
 		},
 	}
 }
 
-// deletedServiceToListeners requests those that wait for a cluster IP when a Service is deleted.
+// deletedServiceToListeners requests Listeners that wait for a cluster IP when a Service is deleted: those that still
+// publish that of the Service, and the first of the others. If it gets one, the next one follows.
 func (r *Reconciler) deletedServiceToListeners() handler.EventHandler {
-	return handler.Funcs{DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { add(q, r.services.clusterIPs.all()) }}
+	return handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+		add(q, r.services.clusterIPs.requests(e.Object.(*corev1.Service).Spec.ClusterIPs...))
+		add(q, r.services.clusterIPs.first())
+	}}
 }
 
 // volumeToListeners maps a PersistentVolume to the Listener that its labels name.

@@ -103,6 +103,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 // Reconcile applies the objects that expose a Listener and updates its status. Problems that the author of the Listener
 // can resolve are reported as conditions; the returned error is for problems that may resolve themselves.
 func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.Listener) (reconcile.Result, error) {
+	defer r.services.clusterIPs.attempt(client.ObjectKeyFromObject(listener))()
 	if !listener.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil // its objects are garbage-collected with it
 	}

@@ -48,7 +48,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&corev1.Service{}, r.deletedServiceToListeners()).
 		WatchesRawSource(r.nodePorts.Freed()).
 		WatchesRawSource(r.ports.Freed()).
-		WatchesRawSource(r.advertised.waiting.source()).
+		WatchesRawSource(r.advertised.waiting.source(r.advertised.waiting.all)).
+		WatchesRawSource(r.services.clusterIPs.source(r.services.clusterIPs.first)).
 		Watches(&listenersv1alpha1.ListenerClass{}, r.ranges.handler())
 	watch := func(o client.Object, toListeners handler.MapFunc, changes ...predicate.Predicate) {
 		changes = append([]predicate.Predicate{predicates.NotInInitialList()}, changes...) // at the start, all Listeners are reconciled
@@ -64,7 +65,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	watch(tenancy.Namespace(), r.namespaceToListeners, predicate.LabelChangedPredicate{})
 	all := func(ctx context.Context, _ client.Object) []reconcile.Request { return r.listeners(ctx) } // their classes decide which publish a name in the domain
 	watch(&operatorv1alpha1.ListenerOperator{}, all, changed(func(o *operatorv1alpha1.ListenerOperator) any { return o.Spec.ClusterDomain }))
-	controlled.WatchesRawSource(r.objects.exclusive.waiting.source())
+	controlled.WatchesRawSource(r.objects.exclusive.waiting.source(r.objects.exclusive.waiting.all))
 	for _, backend := range r.Backends {
 		for _, kind := range backend.Kinds() {
 			if r.kinds.readers[kind.GroupVersionKind] != nil {

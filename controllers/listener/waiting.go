@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -20,15 +21,24 @@ import (
 // restart, which reconciles all Listeners. It is safe for concurrent use.
 type waitlist struct {
 	freed  chan event.GenericEvent
-	things sync.Map // by the types.NamespacedName of the Listener
+	things sync.Map // each a wait, by the types.NamespacedName of the Listener
+	waits  atomic.Uint64
+}
+
+// wait is what a Listener waits for, and the number of the wait, in the order in which they began.
+type wait struct {
+	thing string
+	// own are things that no other Listener can have in place of this one.
+	own    []string
+	number uint64
 }
 
 func newWaitlist() *waitlist { return &waitlist{freed: make(chan event.GenericEvent, 1)} }
 
 // add makes a Listener wait for a thing, in place of any other. Add it before looking whether others have the thing, so
 // that no change is missed.
-func (w *waitlist) add(listener types.NamespacedName, thing string) {
-	w.things.Store(listener, thing)
+func (w *waitlist) add(listener types.NamespacedName, thing string, own ...string) {
+	w.things.Store(listener, wait{thing, own, w.waits.Add(1)})
 }
 
 // remove makes a Listener wait for nothing.
@@ -38,24 +48,53 @@ func (w *waitlist) remove(listener types.NamespacedName) {
 
 // requests returns requests for the Listeners that wait for one of the things.
 func (w *waitlist) requests(things ...string) []reconcile.Request {
-	return w.matching(func(thing string) bool { return slices.Contains(things, thing) })
+	contains := func(thing string) bool { return slices.Contains(things, thing) }
+	return w.matching(func(w wait) bool { return contains(w.thing) || slices.ContainsFunc(w.own, contains) })
 }
 
 // all returns requests for all Listeners that wait.
 func (w *waitlist) all() []reconcile.Request {
-	return w.matching(func(string) bool { return true })
+	return w.matching(func(wait) bool { return true })
 }
 
-func (w *waitlist) matching(matches func(thing string) bool) (requests []reconcile.Request) {
-	for listener, thing := range w.things.Range {
-		if matches(thing.(string)) {
+func (w *waitlist) matching(matches func(wait) bool) (requests []reconcile.Request) {
+	for listener, waits := range w.things.Range {
+		if matches(waits.(wait)) {
 			requests = append(requests, reconcile.Request{NamespacedName: listener.(types.NamespacedName)})
 		}
 	}
 	return requests
 }
 
-// notify makes the source request all Listeners that wait, for the case that no change of an object does.
+// first returns a request for each thing, for the Listener that has waited longest for it.
+func (w *waitlist) first() (requests []reconcile.Request) {
+	longest := map[string]uint64{}
+	all := map[uint64]types.NamespacedName{}
+	for listener, waits := range w.things.Range {
+		this := waits.(wait)
+		if number, ok := longest[this.thing]; !ok || this.number < number {
+			longest[this.thing] = this.number
+		}
+		all[this.number] = listener.(types.NamespacedName)
+	}
+	for _, number := range longest {
+		requests = append(requests, reconcile.Request{NamespacedName: all[number]})
+	}
+	return requests
+}
+
+// attempt makes a Listener wait for nothing while it is reconciled. Unless it waits for the same thing again after that,
+// done has the source request others: it was perhaps the one that was requested when the thing became free.
+func (w *waitlist) attempt(listener types.NamespacedName) (done func()) {
+	before, waited := w.things.LoadAndDelete(listener)
+	return func() {
+		if after, ok := w.things.Load(listener); waited && (!ok || after.(wait).thing != before.(wait).thing) {
+			w.notify()
+		}
+	}
+}
+
+// notify makes the source request Listeners that wait, for the case that no change of an object does.
 func (w *waitlist) notify() {
 	select {
 	case w.freed <- event.GenericEvent{}:
@@ -63,8 +102,9 @@ func (w *waitlist) notify() {
 	}
 }
 
-func (w *waitlist) source() source.Source {
-	return source.Channel(w.freed, handler.Funcs{GenericFunc: func(_ context.Context, _ event.GenericEvent, q queue) { add(q, w.all()) }})
+// source requests some of the Listeners that wait.
+func (w *waitlist) source(some func() []reconcile.Request) source.Source {
+	return source.Channel(w.freed, handler.Funcs{GenericFunc: func(_ context.Context, _ event.GenericEvent, q queue) { add(q, some()) }})
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]

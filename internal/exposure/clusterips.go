@@ -2,6 +2,7 @@ package exposure
 
 import (
 	"encoding/binary"
+	"fmt"
 	"hash/fnv"
 	"net/netip"
 	"slices"
@@ -55,6 +56,20 @@ func AllocateClusterIPs(class *listenersv1alpha1.ListenerClass, desired *corev1a
 		addresses = append(addresses, address.String())
 	}
 	return addresses, nil
+}
+
+// ClusterIPDemand identifies what the desired Service needs: if no cluster IPs are left for one Service, there are none
+// for any other with the same demand. It is empty if the class cannot meet it, whatever others have.
+func ClusterIPDemand(class *listenersv1alpha1.ListenerClass, desired *corev1ac.ServiceApplyConfiguration) string {
+	ranges := class.ClusterIPRanges()
+	families := clusterIPFamilies(ranges, desired)
+	for _, family := range families {
+		if !slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return familyOf(r.Addr()) == family }) {
+			return ""
+		}
+	}
+	slices.Sort(families)
+	return fmt.Sprint(class.Name, slices.Compact(families))
 }
 
 // clusterIPFamilies returns the IP families of the desired Service. The first one is that of the first range, unless
