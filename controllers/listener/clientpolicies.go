@@ -27,8 +27,8 @@ import (
 type clientPolicies struct {
 	// foreignPolicy is a NetworkPolicy with the name of that of the Listener, which the Listener does not control.
 	foreignPolicy *networkingv1.NetworkPolicy
-	// otherPolicies are the NetworkPolicies of the namespace but that of the Listener.
-	otherPolicies []*networkingv1.NetworkPolicy
+	// otherPolicies is what the other NetworkPolicies of the namespace say about the Pods of the Listener.
+	otherPolicies exposure.OtherPolicies
 	// mounting are the Pods that mount the Listener.
 	mounting []*corev1.Pod
 }
@@ -52,13 +52,15 @@ func (r *reader) readPolicies(ctx context.Context, s *snapshot) error {
 	if err := r.client.List(ctx, &all, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing network policies: %w", err)
 	}
+	var others []*networkingv1.NetworkPolicy
 	for i := range all.Items {
 		if all.Items[i].Name != key.Name {
-			s.otherPolicies = append(s.otherPolicies, &all.Items[i])
+			others = append(others, &all.Items[i])
 		}
 	}
 	placement, err := reservation.Placement(ctx, r.client, s.listener, false)
 	s.mounting = placement.Mounting
+	s.otherPolicies = exposure.ReadPolicies(s.listener, s.mounting, others)
 	return err
 }
 
@@ -125,7 +127,7 @@ func (w *policyWriter) removeUnplanned(ctx context.Context, s *snapshot, p *plan
 // plannedPolicy returns the NetworkPolicy for the Service as it is applied now, or nil.
 func plannedPolicy(s *snapshot, p *plan, o *outcome) *unstructured.Unstructured {
 	service, _ := withTargetPorts(s, o.service, p.serviceNow)
-	return exposure.ClientPolicy(s.forBackend(s.backend, o.present, p.service), service, s.mounting, s.otherPolicies)
+	return exposure.ClientPolicy(s.forBackend(s.backend, o.present, p.service), service, s.otherPolicies)
 }
 
 // policyToListeners maps the NetworkPolicy of a Listener to this one, and to others of the same Pods; and any other

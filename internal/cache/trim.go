@@ -133,6 +133,9 @@ func trimService(service *corev1.Service, operator string) *corev1.Service {
 
 // trimPolicy keeps of a NetworkPolicy of another namespace, unless it is that of a Listener, which Pods it selects.
 func trimPolicy(policy *networkingv1.NetworkPolicy, operator string) *networkingv1.NetworkPolicy {
+	if policy.Namespace != operator {
+		policy.Spec.PodSelector = exposure.BoundSelector(policy.Spec.PodSelector)
+	}
 	if policy.Namespace == operator || exposure.IsClientPolicy(policy) {
 		policy.ManagedFields = nil
 		return policy

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -212,6 +213,35 @@ func TestTrimmedPolicyKeepsWhichPodsItSelects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := trimPolicy(&networkingv1.NetworkPolicy{ObjectMeta: tc.meta, Spec: spec}, tc.operator)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestALargeSelectorOfAPolicyBecomesOneOfAllPods, which restricts no less.
+func TestALargeSelectorOfAPolicyBecomesOneOfAllPods(t *testing.T) {
+	selector := func(values int) metav1.LabelSelector {
+		app := metav1.LabelSelectorRequirement{Key: "app", Operator: metav1.LabelSelectorOpIn}
+		for i := range values {
+			app.Values = append(app.Values, fmt.Sprint("web-", i))
+		}
+		return metav1.LabelSelector{MatchLabels: map[string]string{"tier": "front"}, MatchExpressions: []metav1.LabelSelectorRequirement{app}}
+	}
+	forged := metadata(nil, owner("Listener", true))
+	forged.Name = "owner-allowed-clients"
+	for name, tc := range map[string]struct {
+		meta     metav1.ObjectMeta
+		selector metav1.LabelSelector
+		want     metav1.LabelSelector
+	}{
+		"small":                    {metadata(nil), selector(62), selector(62)},
+		"large":                    {metadata(nil), selector(63), metav1.LabelSelector{}},
+		"in place of a Listener's": {forged, selector(20_000), metav1.LabelSelector{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := trimPolicy(&networkingv1.NetworkPolicy{ObjectMeta: tc.meta, Spec: networkingv1.NetworkPolicySpec{PodSelector: tc.selector}}, "operators")
+			if diff := cmp.Diff(tc.want, got.Spec.PodSelector); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

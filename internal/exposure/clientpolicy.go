@@ -38,11 +38,8 @@ type podPort struct {
 // A NetworkPolicy denies the Pods that it selects everything but what it admits. So it admits everybody to their other
 // ports, apart from those that the policies of other Listeners of these Pods restrict, and Pods to all ports: only
 // clients outside are restricted. If any other policy selects a Pod, it admits neither: then nobody expects these ports
-// to be open, and policies only add to each other. others are those of the namespace, but for that of the Listener
-// itself, and pods are the Pods that mount the Listener.
-func ClientPolicy(
-	l *Listener, service *corev1ac.ServiceApplyConfiguration, pods []*corev1.Pod, others []*networkingv1.NetworkPolicy,
-) *unstructured.Unstructured {
+// to be open, and policies only add to each other.
+func ClientPolicy(l *Listener, service *corev1ac.ServiceApplyConfiguration, others OtherPolicies) *unstructured.Unstructured {
 	clients, refusal := AllowedClients(l.Class, l.Listener)
 	if refusal != nil || len(clients) == 0 || !RestrictsPods(l.Class, service) {
 		return nil
@@ -56,10 +53,9 @@ func ClientPolicy(
 		from = append(from, map[string]any{"ipBlock": map[string]any{"cidr": cidr}})
 	}
 	rules := []any{nil}
-	next := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(l.Spec.ExtraPodSelectorLabels)}} // selected by what selects all Pods
-	if elsewhere, alone := restrictedElsewhere(append(slices.Clone(pods), next), others); alone {
+	if others.onlyListeners {
 		from = append(from, map[string]any{"namespaceSelector": map[string]any{}})
-		rules = append(rules, map[string]any{"ports": otherPorts(restricted.Union(elsewhere))})
+		rules = append(rules, map[string]any{"ports": otherPorts(restricted.Union(others.restricted))})
 	}
 	var ports []any
 	for _, p := range sorted(restricted) {
@@ -103,32 +99,79 @@ func restrictedPorts(l *Listener, service *corev1ac.ServiceApplyConfiguration) s
 	return ports
 }
 
-// restrictedElsewhere returns the ports that the policies of other Listeners of these Pods restrict. alone reports
-// whether no other policy selects any of them.
-func restrictedElsewhere(pods []*corev1.Pod, others []*networkingv1.NetworkPolicy) (ports sets.Set[podPort], alone bool) {
-	ports = sets.New[podPort]()
+// OtherPolicies is what NetworkPolicies say about the Pods of a Listener, apart from its own.
+type OtherPolicies struct {
+	// restricted are the ports that the policies of other Listeners of these Pods restrict.
+	restricted sets.Set[podPort]
+	// onlyListeners states that no policy but those of Listeners selects any of these Pods.
+	onlyListeners bool
+}
+
+// Limits of the work that NetworkPolicies of users cost. Of what is above, every policy is taken for one that selects
+// every Pod: beside it, the policies of Listeners admit less.
+const (
+	// maxSelector is how many labels and values the selector of a policy may have.
+	maxSelector = 64
+	// maxComparisons is how many labels and values of policies are compared with Pods.
+	maxComparisons = 1 << 20
+)
+
+// ReadPolicies reads the NetworkPolicies of a namespace but that of the Listener. pods are the Pods that mount it.
+func ReadPolicies(listener *listenersv1alpha1.Listener, pods []*corev1.Pod, others []*networkingv1.NetworkPolicy) OtherPolicies {
+	next := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: listener.Spec.ExtraPodSelectorLabels}} // selected by what selects all Pods
+	pods = append(slices.Clone(pods), next)
+	comparisons := 0
 	for _, policy := range others {
-		if !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return SelectsForIngress(policy, pod) }) {
+		comparisons += len(pods) * (1 + selectorSize(policy.Spec.PodSelector))
+	}
+	if comparisons > maxComparisons {
+		return OtherPolicies{}
+	}
+	restricted := sets.New[podPort]()
+	for _, policy := range others {
+		if !slices.ContainsFunc(pods, ingressSelector(policy)) {
 			continue
 		}
 		if !IsClientPolicy(policy) || len(policy.Spec.Ingress) == 0 {
-			return ports, false
+			return OtherPolicies{}
 		}
 		for _, p := range policy.Spec.Ingress[0].Ports {
-			ports.Insert(podPort{ptr.Deref(p.Protocol, corev1.ProtocolTCP), ptr.Deref(p.Port, intstr.IntOrString{}).IntVal})
+			restricted.Insert(podPort{ptr.Deref(p.Protocol, corev1.ProtocolTCP), ptr.Deref(p.Port, intstr.IntOrString{}).IntVal})
 		}
 	}
-	return ports, true
+	return OtherPolicies{restricted: restricted, onlyListeners: true}
 }
 
-// SelectsForIngress reports whether a NetworkPolicy of a Pod's namespace decides which clients reach the Pod. None does
-// for a Pod in the network of its node.
-func SelectsForIngress(policy *networkingv1.NetworkPolicy, pod *corev1.Pod) bool {
-	if pod.Spec.HostNetwork || len(policy.Spec.PolicyTypes) > 0 && !slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
-		return false
-	}
+// ingressSelector returns a function that reports whether a NetworkPolicy decides which clients reach a Pod of its
+// namespace. None does for a Pod in the network of its node.
+func ingressSelector(policy *networkingv1.NetworkPolicy) func(*corev1.Pod) bool {
 	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
-	return err == nil && selector.Matches(labels.Set(pod.Labels))
+	if err != nil || len(policy.Spec.PolicyTypes) > 0 && !slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
+		selector = labels.Nothing()
+	}
+	return func(pod *corev1.Pod) bool { return !pod.Spec.HostNetwork && selector.Matches(labels.Set(pod.Labels)) }
+}
+
+// SelectsForIngress reports whether a NetworkPolicy of a Pod's namespace decides which clients reach the Pod.
+func SelectsForIngress(policy *networkingv1.NetworkPolicy, pod *corev1.Pod) bool {
+	return ingressSelector(policy)(pod)
+}
+
+// BoundSelector returns the selector of a NetworkPolicy, or one that selects every Pod in place of one that is too
+// large.
+func BoundSelector(selector metav1.LabelSelector) metav1.LabelSelector {
+	if selectorSize(selector) > maxSelector {
+		return metav1.LabelSelector{}
+	}
+	return selector
+}
+
+func selectorSize(selector metav1.LabelSelector) int {
+	size := len(selector.MatchLabels) + len(selector.MatchExpressions)
+	for i := range selector.MatchExpressions {
+		size += len(selector.MatchExpressions[i].Values)
+	}
+	return size
 }
 
 // IsClientPolicy reports whether a NetworkPolicy is one that ClientPolicy has returned, for any Listener.

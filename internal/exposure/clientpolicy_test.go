@@ -1,6 +1,7 @@
 package exposure_test
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +29,7 @@ func policyFor(t *testing.T, l *exposure.Listener, pods []*corev1.Pod, others ..
 	if l.Class.TargetsNodePorts() {
 		service = exposure.WithTargetPorts(service, l.Service)
 	}
-	return exposure.ClientPolicy(l, service, pods, others)
+	return exposure.ClientPolicy(l, service, exposure.ReadPolicies(l.Listener, pods, others))
 }
 
 // typedPolicy returns a policy as the API server has it.
@@ -133,6 +134,27 @@ func TestClientPolicyAdmitsOtherPortsUnlessAnotherSelects(t *testing.T) {
 				pods = append(pods, tc.pod)
 			}
 			policy := typedPolicy(t, policyFor(t, restricted(nodePort), pods, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: tc.other}))
+			if got := len(policy.Spec.Ingress) > 1; got != tc.want {
+				t.Errorf("the rules are %+v", policy.Spec.Ingress)
+			}
+		})
+	}
+}
+
+// TestManyPoliciesAreTakenForPoliciesThatSelectThePods, rather than compared with many Pods.
+func TestManyPoliciesAreTakenForPoliciesThatSelectThePods(t *testing.T) {
+	other := &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: networkingv1.NetworkPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}},
+	}
+	for name, tc := range map[string]struct {
+		policies, pods int
+		want           bool
+	}{
+		"few": {1024, 511, true}, "many policies": {1025, 511, false}, "many Pods": {1024, 512, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := typedPolicy(t, policyFor(t, restricted(nodePort), slices.Repeat([]*corev1.Pod{mountingPod(nil)}, tc.pods),
+				slices.Repeat([]*networkingv1.NetworkPolicy{other}, tc.policies)...))
 			if got := len(policy.Spec.Ingress) > 1; got != tc.want {
 				t.Errorf("the rules are %+v", policy.Spec.Ingress)
 			}
