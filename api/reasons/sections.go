@@ -19,7 +19,7 @@ const (
 const (
 	correctRejected = "Correct what the API server rejects, in the Listener or in its class."
 	doWhatItSays    = "Do what the message says."
-	waitForObject   = "Wait. If it lasts, see which finalizer of the object blocks its deletion: kubectl get --output yaml"
+	waitForObject   = "Wait. If it lasts, see which finalizer in the metadata of the object blocks its deletion."
 	checkOverrides  = "Wait a moment. If it lasts, check the overrides of the Listener and its class."
 	// Template is how the claim template of a StatefulSet is corrected.
 	Template = "You cannot change the claim template of a StatefulSet: delete the StatefulSet with --cascade=orphan, delete its claims and " +
@@ -602,7 +602,7 @@ var operator = []Reason{
 var kubernetes = []Reason{
 	{
 		Name: FailedMount, On: []string{pod, "Volume"}, Severity: Error, Actor: Administrator, Meaning: "The kubelet cannot mount a volume of the Pod.",
-		Remedy: "See the log of the node agent on node {node}: kubectl logs --all-namespaces --selector app.kubernetes.io/component=node-agent --prefix",
+		Remedy: "See the log of the node agent on node {node}: kubectl logs --namespace listener-operator --selector app.kubernetes.io/component=node-agent --prefix",
 	},
 	{
 		Name: FailedBinding, On: []string{pod, claim}, Severity: Error, Actor: Either, Meaning: "Kubernetes cannot create the claim of an ephemeral volume.",
