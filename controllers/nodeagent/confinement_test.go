@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -232,6 +235,10 @@ func attacks(namespace string) map[string]attack {
 	patch("tokens of Pods", `{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: listeners.stackable.tech}}`,
 		`{spec: {tokenRequests: [{audience: ""}]}}`, "no tokens")
 
+	create("an event of others", `{apiVersion: events.k8s.io/v1, kind: Event, metadata: {namespace: default, name: x}, regarding: {kind: Pod, namespace: default, name: web},
+  eventTime: "2026-01-01T00:00:00.000000Z", reportingController: kubelet, reportingInstance: x, action: x, reason: Unhealthy, type: Warning}`, "no events but its own")
+	patch("a change of an event of others", `{apiVersion: events.k8s.io/v1, kind: Event, metadata: {namespace: NAMESPACE, name: web}}`,
+		`{series: {count: 2, lastObservedTime: "2026-01-01T00:00:00.000000Z"}}`, "no events but its own")
 	const listener = `{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: NAMESPACE, name: web}}`
 	patch("a Listener of a user", listener, `{spec: {className: evil}}`, "no Listeners but those of class-based claims")
 	patch("the owners of a Listener of a user", listener, `{metadata: {ownerReferences: [{apiVersion: v1, kind: PersistentVolume, name: absent, uid: absent}]}}`, "no Listeners but those of class-based claims")
@@ -466,6 +473,8 @@ func createVictims(t *testing.T, admin client.Client, namespace string) {
 		`{apiVersion: v1, kind: PersistentVolume, metadata: {name: NAMESPACE}, spec: {capacity: {storage: 1}, accessModes: [ReadWriteOnce], hostPath: {path: /data}}}`,
 		`{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: NAMESPACE, name: web}, spec: {ports: []}}`,
 		`{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NAMESPACE, name: listener-ca.crt}}`,
+		`{apiVersion: events.k8s.io/v1, kind: Event, metadata: {namespace: NAMESPACE, name: web}, regarding: {kind: Pod, namespace: NAMESPACE, name: web},
+			eventTime: "2026-01-01T00:00:00.000000Z", reportingController: kubelet, reportingInstance: x, action: x, reason: x, type: Normal}`,
 		`{apiVersion: certificates.k8s.io/v1, kind: ClusterTrustBundle, metadata: {name: NAMESPACE}, spec: {trustBundle: "` + strings.ReplaceAll(bundleOf("y"), "\n", "\\n") + `"}}`,
 		`{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {namespace: NAMESPACE, name: shop-listener-tls}, spec: {secretName: x, issuerRef: {name: x}}}`,
 		`{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: shop}, spec: {host: shop.example, to: {kind: Service, name: shop}}}`,
@@ -735,6 +744,19 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	g.Expect(operator.Delete(t.Context(), bound.DeepCopy())).To(Succeed())
 	g.Expect(operator.Patch(t.Context(), bound, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 	g.Expect(apierrors.IsNotFound(admin.Get(t.Context(), client.ObjectKeyFromObject(bound), bound))).To(BeTrue())
+
+	// An event, which is counted when it repeats.
+	sink := events.NewBroadcaster(&events.EventSinkImpl{Interface: kubernetes.NewForConfigOrDie(apiserver.WithToken(t, apiserver.Config(t), namespace, names.Operator)).EventsV1()})
+	g.Expect(sink.StartRecordingToSinkWithContext(t.Context())).To(Succeed())
+	defer sink.Shutdown()
+	for range 2 {
+		sink.NewRecorder(apiserver.Scheme(), names.EventReporter).Eventf(listener, nil, corev1.EventTypeNormal, "Repeated", "Test", "a text")
+	}
+	g.Eventually(func(g Gomega) {
+		var all eventsv1.EventList
+		g.Expect(admin.List(t.Context(), &all, client.InNamespace(namespace))).To(Succeed())
+		g.Expect(all.Items).To(ContainElement(HaveField("Series.Count", BeEquivalentTo(2))))
+	}, apiserver.Timeout, "50ms").Should(Succeed())
 
 	// The classes of all presets.
 	for _, preset := range []operatorv1alpha1.Preset{operatorv1alpha1.PresetEphemeralNodes, operatorv1alpha1.PresetStableNodes} {

@@ -17,6 +17,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -66,7 +67,6 @@ var ownerUID = []string{"metadata.ownerReferences[].uid"}
 
 // unstated are the resources whose content no policy states, although the operator may write them, and why.
 var unstated = map[string]string{
-	"events":                            "a policy would be evaluated for the events of everybody; they are texts, which Kubernetes deletes after an hour",
 	"validatingadmissionpolicies":       "Kubernetes evaluates no policies for policies",
 	"validatingadmissionpolicybindings": "Kubernetes evaluates no policies for policies",
 	"tokenreviews":                      "nothing is stored",
@@ -175,7 +175,7 @@ func components(t *testing.T, namespace string) []written {
 	return all
 }
 
-// ofTheOperator returns the record of its first start, the configuration, its Lease, and a class.
+// ofTheOperator returns the record of its first start, the configuration, its Lease, a class, and an event.
 func ofTheOperator(t *testing.T, namespace string) []written {
 	t.Helper()
 	deployment := object(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: `+namespace+`, name: listener-operator, uid: uid}}`)
@@ -194,6 +194,11 @@ func ofTheOperator(t *testing.T, namespace string) []written {
 	if err != nil {
 		t.Fatal(err)
 	}
+	event := &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web.1"}, EventTime: metav1.NowMicro(), ReportingController: names.EventReporter, ReportingInstance: "a",
+		Action: "Mount", Reason: "Mounted", Regarding: corev1.ObjectReference{Namespace: "default", Kind: "Pod", Name: "web"}, Note: "Mounted", Type: corev1.EventTypeNormal,
+		Related: &corev1.ObjectReference{Namespace: "default", Kind: "PersistentVolumeClaim", Name: "web"}, Series: &eventsv1.EventSeries{Count: 2, LastObservedTime: metav1.NowMicro()},
+	}
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Operator}, Spec: resourcelock.LeaderElectionRecordToLeaseSpec(
 		&resourcelock.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 15, AcquireTime: metav1.Now(), RenewTime: metav1.Now()})}
 	return []written{
@@ -207,6 +212,9 @@ func ofTheOperator(t *testing.T, namespace string) []written {
 			},
 		},
 		{Unstructured: untyped(t, &classes[0]), fields: fieldsOf[listenersv1alpha1.ListenerClass](), fixed: true},
+		{Unstructured: untyped(t, event), fields: fieldsOf[eventsv1.Event](), values: []string{
+			"action", "eventTime", "note", "reason", "regarding*", "related*", "reportingInstance", "series*", "type",
+		}},
 		{Unstructured: untyped(t, lease), fields: fieldsOf[coordinationv1.Lease](), values: []string{
 			"spec.acquireTime", "spec.holderIdentity", "spec.leaseDurationSeconds", "spec.leaseTransitions", "spec.renewTime",
 		}},
