@@ -335,7 +335,7 @@ var exposures = []Reason{
 
 var placements = []Reason{
 	{
-		Name: listenersv1alpha1.ReasonWaitingForPods, Severity: Waiting, Actor: User, Causes: []string{claim, pod, endpoints},
+		Name: listenersv1alpha1.ReasonWaitingForPods, Severity: Waiting, Causes: []string{claim, pod, endpoints},
 		Meaning: "No Pod has mounted the Listener yet.", Remedy: "Start a Pod that mounts the Listener, or see why it has not started: kubectl listener why POD",
 	},
 	{
@@ -369,7 +369,7 @@ var placements = []Reason{
 		Remedy: "Find out why the new exposure is not complete, as the message says, or name the previous class again.",
 	},
 	{
-		Name: listenersv1alpha1.ReasonPodsOutdated, On: []string{listener, pod}, Severity: Warning, Actor: User,
+		Name: listenersv1alpha1.ReasonPodsOutdated, On: []string{listener, pod}, Severity: Warning, Actor: User, Causes: []string{"PodListeners"},
 		Meaning: "The Pods that the message names started with other addresses, and may still announce those.",
 		Remedy:  "Restart the Pods, unless their programs follow the files of their volumes: docs/address-changes.md",
 	},
@@ -413,7 +413,7 @@ var claims = []Reason{
 		Remedy:  "Wait. If it lasts, do what the message says, or see which finalizer of the Listener or its Service blocks the deletion. Whoever retains an earlier PersistentVolume has to delete it.",
 	},
 	{
-		Name: listenersv1alpha1.ReasonWaitForFirstConsumer, On: []string{claim}, Severity: Waiting, Actor: User,
+		Name: listenersv1alpha1.ReasonWaitForFirstConsumer, On: []string{claim}, Severity: Waiting,
 		Meaning: "No Pod mounts the claim, which was created at least five seconds ago.", Remedy: "Start a Pod that mounts the claim.",
 	},
 	{
@@ -504,7 +504,7 @@ var certificates = []Reason{
 		Meaning: "The Pod of the request does not exist any more, or not on the node whose kubelet sent the request.",
 	},
 	{
-		Name: listenersv1alpha1.ReasonCertificateWaiting, On: []string{pod, "PodCertificateRequest"}, Severity: Waiting, Actor: Either, Causes: []string{pod, listener},
+		Name: listenersv1alpha1.ReasonCertificateWaiting, On: []string{pod, "PodCertificateRequest"}, Severity: Waiting, Actor: Either, Causes: []string{pod, listener, "Secret"},
 		Meaning: "The certificate is not issued yet; the message says what it waits for, mostly an address.",
 		Remedy:  doWhatItSays + " The kubelet gets the certificate as soon as the Pod has its addresses: docs/tls.md",
 	},

@@ -180,12 +180,12 @@ func TestConnectSaysWhyNothingResponds(t *testing.T) {
 			w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonNodesNotReady))
 			w.listener.Status.IngressAddresses = addresses
 			w.updateStatus(t, w.listener)
-		}, "/web says NodesNotReady: message of NodesNotReady. See why: kubectl listener why "},
-		"the node is not ready": {func(t *testing.T, w *world) { w.stopNode(t) }, "of Pod web-0 is not ready"},
+		}, "/web: NodesNotReady: message of NodesNotReady. See why: kubectl listener why "},
+		"the node is not ready": {func(t *testing.T, w *world) { w.stopNode(t) }, " is not ready, so its addresses may not respond. See why: "},
 		"a NetworkPolicy": {func(t *testing.T, w *world) {
 			w.create(t, w.policy("deny"))
 			w.create(t, w.policy("others"))
-		}, "/others selects Pod web-0, and may deny you: docs/network-policies.md"},
+		}, "/deny: selects Pod web-0; clients outside may be denied by it: docs/network-policies.md"},
 		"a NetworkPolicy that admits every client": {func(t *testing.T, w *world) {
 			w.create(t, w.policy("clients", networkingv1.NetworkPolicyIngressRule{}))
 		}, "docs/choosing-a-class.md"},

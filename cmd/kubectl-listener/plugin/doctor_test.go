@@ -219,6 +219,25 @@ func (i *installed) starting(t *testing.T, ingress []listenersv1alpha1.IngressAd
 	}
 }
 
+// secured creates a Pod that runs, and mounts the claim and a certificate, and returns a function that removes it.
+func (i *installed) secured(t *testing.T) (*secured, func()) {
+	t.Helper()
+	s, operator := newUnpublished(t, i.world), i.operator(t)
+	published := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(s.pod), s.pod.UID, i.node.Name)
+	published.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{
+		Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: i.listener.Name, IngressAddresses: addresses(), PersistentVolumeName: i.volume.Name,
+	}
+	if err := operator.Create(t.Context(), published); err != nil {
+		t.Fatal(err)
+	}
+	return s, func() {
+		if err := operator.Delete(t.Context(), published); err != nil {
+			t.Fatal(err)
+		}
+		i.remove(t, s.pod)
+	}
+}
+
 // kubernetesSays creates an event about a Pod in the form of Kubernetes' own components.
 func (i *installed) kubernetesSays(t *testing.T, pod *corev1.Pod, reason, reporter, message string) {
 	t.Helper()
@@ -228,6 +247,17 @@ func (i *installed) kubernetesSays(t *testing.T, pod *corev1.Pod, reason, report
 		Source:         corev1.EventSource{Component: reporter}, Reason: reason, Message: message, Type: corev1.EventTypeWarning,
 	})
 }
+
+// forgetEvents deletes the events.
+func (i *installed) forgetEvents(t *testing.T) {
+	t.Helper()
+	if err := i.DeleteAllOf(t.Context(), &corev1.Event{}, client.InNamespace(i.namespace)); err != nil {
+		t.Error(err)
+	}
+}
+
+// pinned is what the scheduler says about a Pod whose volume is pinned to a node that does not take it.
+const pinned = "0/2 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, 1 node(s) were unschedulable."
 
 // newEphemeral returns a Pod with an ephemeral listener volume, whose claim does not exist yet.
 func (i *installed) newEphemeral(name string) *corev1.Pod {
@@ -403,37 +433,32 @@ func faults() map[string]fault {
 		},
 		"two containers of a Pod have a port of the same name": {
 			breakIt: func(t *testing.T, i *installed) func() {
-				i.eventOf(t, "Pod", i.pod, listenersv1alpha1.ReasonDuplicatePortName, "http is 80, not 81")
-				return func() {
-					if err := i.DeleteAllOf(t.Context(), &corev1.Event{}, client.InNamespace(i.namespace)); err != nil {
-						t.Error(err)
-					}
-				}
+				pod := i.newPod("twice", i.claim.Name)
+				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
+					Name: "sidecar", Image: "main", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 81}},
+				})
+				return i.pending(t, pod, "")
 			},
-			kind: "Pod", name: "web-0", text: "http is 80, not 81",
+			kind: "Pod", name: "twice", text: "http",
 		},
 		"the authorities are damaged": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				i.eventOf(t, "ListenerOperator", i.config, operatorv1alpha1.ReasonCertificateAuthorityDamaged, "the Secret is damaged")
-				return func() {
-					if err := i.DeleteAllOf(t.Context(), &corev1.Event{}, client.InNamespace(i.namespace)); err != nil {
-						t.Error(err)
-					}
-				}
+				return func() { i.forgetEvents(t) }
 			},
 			kind: "Secret", name: names.CertificateAuthoritySecret, text: "the Secret is damaged",
 		},
 		"a request for a certificate was denied": {
 			breakIt: func(t *testing.T, i *installed) func() {
-				s := newUnpublished(t, i.world)
+				s, unpublish := i.secured(t)
 				denied := newCondition(certificatesv1.PodCertificateRequestConditionTypeDenied, metav1.ConditionTrue, "InvalidUserConfig")
 				request := s.request(t, certificatesv1.PodCertificateRequestStatus{Conditions: []metav1.Condition{denied}})
 				return func() {
 					i.remove(t, request)
-					i.remove(t, s.pod)
+					unpublish()
 				}
 			},
-			kind: "PodCertificateRequest", text: "denied: 1, first that of Pod secured: message of InvalidUserConfig",
+			kind: "PodCertificateRequest", text: "denied: message of InvalidUserConfig",
 		},
 		"an agent is not registered": {
 			breakIt: func(t *testing.T, i *installed) func() {
@@ -518,7 +543,7 @@ func faults() map[string]fault {
 				}
 				set(corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: longAgo()})
 				// A Pod that waits for the node is a consequence.
-				repair := i.pending(t, i.newPod("stuck", i.claim.Name), "0/2 nodes are available: 1 node(s) had untolerated taint(s).")
+				repair := i.pending(t, i.newPod("stuck", i.claim.Name), "0/2 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, 1 node(s) had untolerated taint(s).")
 				return func() {
 					repair()
 					set()
@@ -582,25 +607,15 @@ func faults() map[string]fault {
 			},
 			kind: "ListenerClass", name: "narrow", text: "0 of 2 ports are left in spec.nodePorts.range (30070-30071); Listeners that wait for one: 1",
 		},
-		"a quota forbids the Listener of a claim": {
-			breakIt: func(t *testing.T, i *installed) func() {
-				pvc := i.newClaim("refused", map[string]string{names.AnnotationListenerClass: i.class.Name})
-				pvc.Spec.VolumeName = i.volume.Name // it is bound
-				i.create(t, pvc)
-				i.eventOf(t, "PersistentVolumeClaim", pvc, listenersv1alpha1.ReasonQuotaExceeded, "exceeded quota: addresses")
-				i.eventOf(t, "PersistentVolumeClaim", i.claim, listenersv1alpha1.ReasonQuotaExceeded, "exceeded quota: addresses") // it has its Listener now
-				return func() { i.remove(t, pvc) }
-			},
-			kind: "PersistentVolumeClaim", name: "refused", text: "exceeded quota: addresses",
-		},
 		"a quota forbids the PodListeners of a Pod": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				pod := i.newPod("refused", i.claim.Name)
-				i.create(t, pod)
+				pod.Spec.NodeName = i.node.Name
+				repair := i.pending(t, pod, "")
 				i.eventOf(t, "Pod", pod, listenersv1alpha1.ReasonQuotaExceeded, "exceeded quota: addresses")
-				return func() { i.remove(t, pod) }
+				return repair
 			},
-			kind: "Pod", name: "refused", text: "exceeded quota: addresses",
+			kind: "PodListeners", text: "exceeded quota: addresses",
 		},
 		"a Pod started with another address": {
 			breakIt: func(t *testing.T, i *installed) func() {
@@ -614,7 +629,7 @@ func faults() map[string]fault {
 				patch(`{"listener":[{"address":"203.0.113.6","addressType":"IP","ports":{"http":31337}}]}`)
 				return func() { patch("null") }
 			},
-			kind: "Pod", name: "web-0", text: "started with other addresses",
+			kind: "PodListeners", text: "the Pod started with 203.0.113.6:31337",
 		},
 		"a quota forbids the Service of a Listener": {
 			breakIt: func(t *testing.T, i *installed) func() {
@@ -628,26 +643,29 @@ func faults() map[string]fault {
 				waiting.LastTransitionTime = longAgo()
 				return i.says(t, waiting)
 			},
-			kind: "Listener", name: "web", text: "message of WaitingForLoadBalancer",
+			kind: "Service", name: "web", text: "message of WaitingForLoadBalancer",
 		},
 		"the class of a Listener was deleted": {
 			breakIt: func(t *testing.T, i *installed) func() { return i.recreate(t, i.class) },
-			kind:    "Listener", name: "web", text: `ListenerClass "class-shop" does not exist`,
+			kind:    "ListenerClass", name: "class-shop", text: "does not exist",
 		},
 		"a Pod waits for the node of its volume": {
 			breakIt: func(t *testing.T, i *installed) func() {
-				return i.pending(t, i.newPod("stuck", i.claim.Name), "0/2 nodes are available: 1 node(s) were unschedulable.")
+				return i.pending(t, i.newPod("stuck", i.claim.Name), pinned)
 			},
-			kind: "Pod", name: "stuck", text: "its volume is pinned to node node-shop: 0/2 nodes are available",
+			kind: "PersistentVolume", text: "is pinned to node node-shop, and Pod stuck cannot be scheduled: 0/2 nodes are available",
 		},
 		"a Pod waits for the node of its volume, and the operator says so": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				pod := i.newPod("stuck", i.claim.Name)
-				repair := i.pending(t, pod, "0/2 nodes are available: 1 node(s) were unschedulable.")
-				i.eventOf(t, "Pod", pod, listenersv1alpha1.ReasonPinnedToNode, "node node-shop is cordoned")
-				return repair
+				repair := i.pending(t, pod, pinned)
+				i.eventOf(t, "PersistentVolumeClaim", i.claim, listenersv1alpha1.ReasonPinnedToNode, "node node-shop is cordoned")
+				return func() {
+					repair()
+					i.forgetEvents(t)
+				}
 			},
-			kind: "Pod", name: "stuck", text: "node node-shop is cordoned",
+			kind: "PersistentVolume", text: "node node-shop is cordoned",
 		},
 		"a Pod cannot be scheduled": {
 			breakIt: func(t *testing.T, i *installed) func() {
@@ -668,7 +686,7 @@ func faults() map[string]fault {
 				i.kubernetesSays(t, pod, "FailedBinding", "ephemeral_volume", "exceeded quota: addresses")
 				return repair
 			},
-			kind: "Pod", name: "refused", text: "exceeded quota: addresses",
+			kind: "PersistentVolumeClaim", name: "refused-listener", text: "exceeded quota: addresses",
 		},
 		"a Pod waits for the operator": {
 			breakIt: func(t *testing.T, i *installed) func() {
@@ -676,7 +694,7 @@ func faults() map[string]fault {
 				pod.Spec.NodeName = i.node.Name
 				return i.pending(t, pod, "")
 			},
-			kind: "Pod", name: "bound", text: "the operator has not written its addresses",
+			kind: "PodListeners", text: "does not exist, although Pod bound is bound to node",
 		},
 		"a policy rejects what the operator writes for a Pod": {
 			breakIt: func(t *testing.T, i *installed) func() {
@@ -686,19 +704,19 @@ func faults() map[string]fault {
 				i.kubernetesSays(t, pod, listenersv1alpha1.ReasonRequestRejected, names.EventReporter, "no labels here")
 				return repair
 			},
-			kind: "Pod", name: "rejected", text: "no labels here",
+			kind: "PodListeners", text: "no labels here",
 		},
 		"a Pod waits for an address": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				return i.starting(t, nil, listenersv1alpha1.ReasonWaitingForAddress, names.EventReporter, "no Pod of the Listener has a host port")
 			},
-			kind: "Pod", name: "bound", text: "no Pod of the Listener has a host port",
+			kind: "PodListeners", text: "no Pod of the Listener has a host port",
 		},
 		"a volume cannot be mounted": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				return i.starting(t, addresses(), "FailedMount", "kubelet", `MountVolume.SetUp failed for volume "listener" : disk full`)
 			},
-			kind: "Pod", name: "bound", text: "disk full",
+			kind: "Volume", name: "listener", text: "disk full",
 		},
 		"a volume is pinned to a node that is out of service": {
 			breakIt: func(t *testing.T, i *installed) func() {
@@ -771,8 +789,8 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		problem(t, "ServiceAccount", "use securitycontextconstraints")
 	})
 	t.Run("requests for certificates that wait", func(t *testing.T) {
-		s := newUnpublished(t, i.world)
-		defer i.remove(t, s.pod)
+		s, unpublish := i.secured(t)
+		defer unpublish()
 		request := s.request(t, certificatesv1.PodCertificateRequestStatus{})
 		defer i.remove(t, request)
 		s.event(t, s.pod, listenersv1alpha1.ReasonCertificateWaiting, "volume x has no address yet")
@@ -792,17 +810,13 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		}
 		found := at(time.Now().Add(2 * time.Minute))
 		if len(found) != 1 || found[0].Kind != "PodCertificateRequest" || found[0].Namespace != i.namespace || !found[0].ForUsers ||
-			!strings.Contains(found[0].Message, "1, first that of Pod secured: volume x has no address yet") ||
+			!strings.Contains(found[0].Message, "volume x has no address yet") ||
 			!strings.Contains(found[0].Remedy, "kubectl listener why pod/secured --namespace shop") {
 			t.Errorf("two minutes later: %+v", found)
 		}
 		// An authority that was damaged, but has signed since.
 		i.eventOf(t, "ListenerOperator", i.config, operatorv1alpha1.ReasonCertificateAuthorityDamaged, "the Secret is damaged")
-		defer func() {
-			if err := i.DeleteAllOf(t.Context(), &corev1.Event{}, client.InNamespace(i.namespace)); err != nil {
-				t.Error(err)
-			}
-		}()
+		defer i.forgetEvents(t)
 		if found := at(time.Now().Add(2 * time.Minute)); len(found) != 1 || found[0].Kind != "Secret" {
 			t.Errorf("without an authority: %+v", found)
 		}
@@ -857,11 +871,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		other := i.newPod("without-listener", i.claim.Name)
 		other.Spec.Volumes, other.Spec.Containers[0].VolumeMounts = nil, nil
 		defer i.pending(t, other, "0/2 nodes are available: 2 Insufficient cpu.")()
-		pulling := i.newPod("mounted", i.claim.Name)
-		pulling.Spec.NodeName = i.node.Name
-		defer i.pending(t, pulling, "")()
-		pulling.Status.Conditions = append(pulling.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue})
-		i.updateStatus(t, pulling)
+		defer i.starting(t, addresses(), "Pulling", "kubelet", "pulling image")()
 		deleted := i.newClaim("deleted", map[string]string{names.AnnotationListenerClass: "absent"})
 		i.create(t, deleted)
 		i.beginToDelete(t, deleted)
@@ -937,7 +947,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		})
 		i.update(t, i.endpoints)
 		out, err := run(t, apiserver.PlainConfig(t), "doctor")
-		if err != nil || !strings.Contains(out, "sends clients to 1 of 2 Pods that are not ready") || strings.Contains(out, "have their addresses") {
+		if err != nil || !strings.Contains(out, "1 of 2 Pods ready, and clients are also sent to the others") || strings.Contains(out, "have their addresses") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
 		owners := i.listener.OwnerReferences
@@ -948,7 +958,8 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		}
 		i.listener.OwnerReferences = owners
 		i.update(t, i.listener)
-		i.endpoints.Endpoints = i.endpoints.Endpoints[1:]
+		i.endpoints.Endpoints = i.endpoints.Endpoints[:1]
+		i.endpoints.Endpoints[0].Conditions.Ready = ptr.To(false)
 		i.update(t, i.endpoints)
 		if out, err := run(t, apiserver.PlainConfig(t), "doctor"); err != nil || !strings.Contains(out, "have their addresses") {
 			t.Errorf("a single Pod that is not ready: error %v, output:\n%s", err, out)
@@ -979,7 +990,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 	t.Run("a user who may not read whether node agents are registered", func(t *testing.T) {
 		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "support"}, Rules: []rbacv1.PolicyRule{
 			{Verbs: []string{"get", "list"}, Resources: []string{"*"}, APIGroups: []string{
-				"", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apps", "certificates.k8s.io", "discovery.k8s.io", listenersv1alpha1.GroupVersion.Group, operatorv1alpha1.GroupVersion.Group,
+				"", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apps", "certificates.k8s.io", "discovery.k8s.io", "networking.k8s.io", listenersv1alpha1.GroupVersion.Group, operatorv1alpha1.GroupVersion.Group,
 			}},
 			{Verbs: []string{"get", "list"}, APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csidrivers", "storageclasses"}},
 			{Verbs: []string{"create"}, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}},

@@ -58,6 +58,9 @@ func TestCommandsEndWithTheFirstError(t *testing.T) {
 		for n := int64(1); n <= requests.Load(); n++ {
 			config, seen := failing(t, n)
 			out, err := run(t, config, args...)
+			if seen.Load() < n {
+				break // an object of another test, which is deleted now, needed one more
+			}
 			if err == nil || !strings.Contains(err.Error(), "the server") || out != "" {
 				t.Errorf("%v, request %d fails: error %v, output %q", command, n, err, out)
 			}

@@ -308,7 +308,7 @@ func TestMapSaysWhatItMayNotRead(t *testing.T) {
 	for _, b := range picture.Boxes {
 		states[b.Kind] = b.State
 	}
-	if want := map[string]string{"Address": "", "Way": "Unknown", "Listener": "OK", "Pod": "OK", "Node": "Unknown"}; !maps.Equal(states, want) {
+	if want := map[string]string{"Address": "", "Exposure": "Unknown", "Listener": "OK", "Pod": "OK", "Node": "Unknown"}; !maps.Equal(states, want) {
 		t.Errorf("the boxes are %v, want %v", states, want)
 	}
 }

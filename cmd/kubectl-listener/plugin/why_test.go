@@ -106,7 +106,7 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 				pvc.Spec.StorageClassName = &w.namespace
 				w.create(t, pvc)
 			},
-			from: "claim/other", kind: "PersistentVolumeClaim", text: "that of another driver, disks.example.com",
+			from: "claim/other", kind: "PersistentVolumeClaim", text: "belongs to another driver, disks.example.com",
 		},
 		"a claim names a Listener without a class": {
 			breakIt: func(t *testing.T, w *world) {
@@ -330,7 +330,7 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 				w.service.OwnerReferences = nil
 				w.update(t, w.service)
 			},
-			kind: "Service", reason: listenersv1alpha1.ReasonForeignService, text: "not that of the Listener",
+			kind: "Service", reason: listenersv1alpha1.ReasonForeignService, text: "belongs to another owner than the Listener",
 		},
 		"the Pod is no endpoint": {
 			breakIt: func(t *testing.T, w *world) {
@@ -685,7 +685,7 @@ func TestWhyNamesWhyAPodIsPending(t *testing.T) {
 }
 
 // allRight is the end of what why says if it has seen every step, and each is right. It cannot see programs.
-const allRight = "\nNo step is wrong. Whether a program responds, this does not show; try it from where the clients are: kubectl listener connect pod/web-0 --namespace "
+const allRight = "\nNo step is wrong. This command does not test whether the program responds. Run, from where the clients are: kubectl listener connect pod/web-0 --namespace "
 
 func TestWhySaysThatNoStepIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -857,7 +857,7 @@ func TestWhySaysWhatTheUserMayNotRead(t *testing.T) {
 			unknown = append(unknown, f.Kind)
 		}
 	}
-	if want := []string{"Node", "PersistentVolume", "ListenerClass", "Service", "PodListeners"}; err != nil || !slices.Equal(unknown, want) {
+	if want := []string{"Node", "CSINode", "PersistentVolume", "ListenerClass", "Service", "PodListeners"}; err != nil || !slices.Equal(unknown, want) {
 		t.Errorf("error %v, unknown %q, want %q", err, unknown, want)
 	}
 	out, err = run(t, config, "why", "web-0", "-n", w.namespace)

@@ -25,6 +25,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/ca"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -130,7 +131,7 @@ func (o *bindingOptions) bind(ctx context.Context, x *check.Examination, object 
 		"type": serviceType, "host": host, "port": port, "uri": serviceType + "://" + net.JoinHostPort(host, port),
 	}}
 	secret.APIVersion, secret.Kind, secret.Name = "v1", "Secret", object.GetName()+"-binding"
-	if slices.ContainsFunc(b.pods, func(pod corev1.Pod) bool { return check.MountsCertificate(&pod) }) {
+	if slices.ContainsFunc(b.pods, func(pod corev1.Pod) bool { return walk.MountsCertificate(&pod) }) {
 		if secret.StringData[names.CertificateAuthorityKey], err = ca.Certificates(ctx, x.Client, object.GetNamespace()); err != nil {
 			return nil, nil, err
 		}

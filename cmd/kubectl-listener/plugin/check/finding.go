@@ -8,7 +8,15 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/listener-operator/listener-operator/api/reasons"
+)
+
+// Remedies that are no matter of a reason.
+const (
+	RemedyOperator = "The operator does this within a moment. If it does not, an administrator finds out why: kubectl listener doctor"
+	RemedyTemplate = reasons.Template
 )
 
 // State is what is known about an object.
@@ -38,6 +46,10 @@ type Finding struct {
 
 	// symptom states that the cause may be another finding.
 	symptom bool
+	// aside states that the finding concerns a Pod beside its listener volumes.
+	aside bool
+	// since is when it began, or zero if that is not known.
+	since time.Time
 }
 
 // Object returns the kind and the name of the object.
@@ -97,15 +109,35 @@ func (r *Report) AddAll(findings []Finding, kind, format string) {
 }
 
 // Conclude sets Problem.
-func (r *Report) Conclude() {
+func (r *Report) Conclude() { r.Problem = r.cause(func(*Finding) bool { return true }) }
+
+// cause returns the first finding that is wrong, and not the consequence of another one, among those that match.
+func (r *Report) cause(matches func(*Finding) bool) *Finding {
 	for _, symptoms := range []bool{false, true} {
 		for i := range r.Findings {
-			if f := &r.Findings[i]; r.Problem == nil && f.State == Failed && f.symptom == symptoms {
-				r.Problem = f
+			if f := &r.Findings[i]; f.State == Failed && f.symptom == symptoms && matches(f) {
+				return f
 			}
 		}
 	}
+	return nil
 }
+
+// settled is how long something may wait before it is reported: most of what waits is just being created.
+const settled = 30 * time.Second
+
+// Lasting returns the problem, without what concerns Pods beside their listener volumes. It is nil if the problem may
+// still end by itself, because it began a moment ago.
+func (r *Report) Lasting() *Finding {
+	f := r.cause(func(f *Finding) bool { return !f.aside })
+	if f != nil && r.Young(f.since) {
+		return nil
+	}
+	return f
+}
+
+// Young reports whether something began a moment ago.
+func (r *Report) Young(since time.Time) bool { return r.Now().Sub(since) < settled }
 
 // AllClear returns what is known if no finding is wrong: that nothing is, only if everything was seen and is right.
 func (r *Report) AllClear() string {
@@ -178,5 +210,20 @@ func (f Finding) Unreadable() Finding {
 // Because returns the finding of what may be the consequence of another one.
 func (f Finding) Because() Finding {
 	f.symptom = true
+	return f
+}
+
+// Aside returns the finding of what concerns a Pod beside its listener volumes.
+func (f Finding) Aside() Finding {
+	f.aside = true
+	return f
+}
+
+// IsAside reports whether the finding concerns a Pod beside its listener volumes.
+func (f *Finding) IsAside() bool { return f.aside }
+
+// Since returns the finding with the time at which it began.
+func (f Finding) Since(since metav1.Time) Finding {
+	f.since = since.Time
 	return f
 }

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/listener-operator/listener-operator/internal/index"
 )
 
 // Presence is whether an object exists.
@@ -107,22 +104,6 @@ func (x *Examination) LastEvent(ctx context.Context, o client.Object, matches fu
 	return last
 }
 
-// LastEvents returns the last event of a reporter with a reason about each object of the cluster. If the user may not
-// read events, it reports that.
-func (x *Examination) LastEvents(ctx context.Context, reason, reporter string) map[types.UID]*corev1.Event {
-	var list corev1.EventList
-	x.FollowAll(ctx, Finding{Kind: "Event"}, &list, client.MatchingFields{"reason": reason})
-	events := map[types.UID]*corev1.Event{}
-	for i := range list.Items {
-		e := &list.Items[i]
-		last := events[e.InvolvedObject.UID]
-		if cmp.Or(e.ReportingController, e.Source.Component) == reporter && (last == nil || EventTime(e).After(EventTime(last))) {
-			events[e.InvolvedObject.UID] = e
-		}
-	}
-	return events
-}
-
 // EventTime returns when an event last happened.
 func EventTime(e *corev1.Event) time.Time {
 	times := []time.Time{e.CreationTimestamp.Time, e.EventTime.Time, e.LastTimestamp.Time}
@@ -130,18 +111,6 @@ func EventTime(e *corev1.Event) time.Time {
 		times = append(times, e.Series.LastObservedTime.Time)
 	}
 	return slices.MaxFunc(times, time.Time.Compare)
-}
-
-// Pods returns the Pods that mount a claim. It does not change the list, which may be that of a cache.
-func (x *Examination) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (pods []corev1.Pod) {
-	var list corev1.PodList
-	x.List(ctx, &list, client.InNamespace(pvc.Namespace))
-	for i := range list.Items {
-		if slices.Contains(index.PodClaims(&list.Items[i]), pvc.Name) {
-			pods = append(pods, list.Items[i])
-		}
-	}
-	return pods
 }
 
 // Condition returns a condition, or an empty one.

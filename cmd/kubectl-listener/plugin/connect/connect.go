@@ -25,6 +25,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
@@ -146,7 +147,7 @@ func targets(ctx context.Context, x *check.Examination, o client.Object) (all []
 	case *corev1.Pod, *listenersv1alpha1.Listener:
 		return []client.Object{o}
 	}
-	pods, _ := x.PodsOfWorkload(ctx, o)
+	pods, _ := (&walk.Walk{Examination: x}).PodsOfWorkload(ctx, o)
 	for i := range pods {
 		all = append(all, &pods[i])
 	}
@@ -171,38 +172,27 @@ func (e *endpoint) remedy(ctx context.Context, x *check.Examination, c cause) st
 	case unresolved:
 		return remedyForName(ctx, x, e.object, e.listener)
 	default:
-		return remedyForSilence(ctx, x, e.object, e.listener)
+		return remedyForSilence(ctx, x, e.object)
 	}
 }
 
-// remedyForSilence returns what to do if nothing responds at the addresses of a Listener, or "" if neither it, nor the
-// nodes of its Pods, nor NetworkPolicies explain that.
-func remedyForSilence(ctx context.Context, x *check.Examination, o client.Object, listener *listenersv1alpha1.Listener) string {
-	ready := check.Condition(ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Conditions, listenersv1alpha1.ListenerReady)
-	if slices.Contains([]string{listenersv1alpha1.ReasonNodesNotReady, listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonReserved,
-		listenersv1alpha1.ReasonNodesWithoutPods}, ready.Reason) {
-		return fmt.Sprintf("Listener %s says %s: %s. See why: %s", client.ObjectKeyFromObject(listener), ready.Reason, ready.Message, why(o))
-	}
-	pods := podsOf(ctx, x, o, listener)
-	for i := range pods {
-		node := &corev1.Node{}
-		if x.Get(ctx, types.NamespacedName{Name: pods[i].Spec.NodeName}, node) == check.Present && !claim.NodeReady(node) {
-			return fmt.Sprintf("Node %s of Pod %s is not ready, so nothing responds at its addresses: docs/lost-nodes.md", node.Name, pods[i].Name)
+// remedyForSilence returns what to do if nothing responds at the addresses of an object: what is wrong on their path,
+// or "" if nothing is.
+func remedyForSilence(ctx context.Context, x *check.Examination, o client.Object) string {
+	path := &check.Examination{Client: x.Client}
+	walk.Examine(ctx, path, o)
+	x.Err = cmp.Or(x.Err, path.Err)
+	path.Conclude()
+	f := path.Problem
+	for i := range path.Findings {
+		if w := &path.Findings[i]; f == nil && w.State == check.Warning && slices.Contains([]string{"NetworkPolicy", "Listener"}, w.Kind) {
+			f = w
 		}
 	}
-	policies := x.Policies(ctx, o.GetNamespace())
-	service := x.Service(ctx, client.ObjectKeyFromObject(listener))
-	for i := range pods {
-		if selecting := check.Selecting(policies, &pods[i]); len(selecting) > 0 && !check.AdmitAll(selecting, &pods[i], service) {
-			var all []string
-			for j := range selecting {
-				all = append(all, client.ObjectKeyFromObject(&selecting[j]).String())
-			}
-			return fmt.Sprintf("NetworkPolicy %s selects Pod %s, and may deny you: docs/network-policies.md. Otherwise, a firewall may drop the packets.",
-				strings.Join(all, ", "), pods[i].Name)
-		}
+	if f == nil {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("%s: %s. See why: %s", f.Object(), f.Text(), why(o))
 }
 
 // remedyForRefusal returns what to do if a machine says that nothing listens at an endpoint: Kubernetes may send
@@ -211,7 +201,7 @@ func remedyForRefusal(ctx context.Context, x *check.Examination, e *endpoint) st
 	const refusal = "The machine responds, and nothing listens there. "
 	pods := podsOf(ctx, x, e.object, e.listener)
 	notReady := func(pod corev1.Pod) bool { return !claim.PodReady(&pod) }
-	service := x.Service(ctx, client.ObjectKeyFromObject(e.listener))
+	service := (&walk.Walk{Examination: x}).Service(ctx, client.ObjectKeyFromObject(e.listener))
 	if len(pods) == 0 || service == nil || slices.ContainsFunc(pods, notReady) {
 		return refusal + "See whether its Pods are ready: " + why(e.object)
 	}
@@ -230,12 +220,12 @@ func podsOf(ctx context.Context, x *check.Examination, o client.Object, listener
 	if pod, ok := o.(*corev1.Pod); ok {
 		return []corev1.Pod{*pod}
 	}
-	return x.PodsOf(ctx, listener)
+	return (&walk.Walk{Examination: x}).PodsOf(ctx, listener)
 }
 
 // remedyForName returns what to do if the name of a Listener cannot be resolved, if it leads to Pods, or "".
 func remedyForName(ctx context.Context, x *check.Examination, o client.Object, listener *listenersv1alpha1.Listener) string {
-	service := x.Service(ctx, client.ObjectKeyFromObject(listener))
+	service := (&walk.Walk{Examination: x}).Service(ctx, client.ObjectKeyFromObject(listener))
 	if service == nil || !exposure.IsHeadless(service) {
 		return ""
 	}

@@ -14,6 +14,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
 )
 
 // NewCommand returns the command.
@@ -27,17 +28,12 @@ func NewCommand(e *command.Environment) *cobra.Command {
 The command checks the CustomResourceDefinitions, the operator's Deployment and its configuration, the objects that the
 operator installs (admission policies, CSIDriver, StorageClass, DaemonSet, on OpenShift the SecurityContextConstraints),
 the nodes and the node agent of each, the permissions of operator and node agents, the classes, their ranges of ports,
-and the load balancers, node ports and ports of Gateways that no Pod has mounted for a week, volumes that are pinned to
-lost nodes, claims without a volume, claims and Pods that a ResourceQuota keeps waiting, Pods that started with other
-addresses, Listeners that are not accepted or not ready, or whose class does not exist, Pods with a listener volume that
-cannot be scheduled or mount it, requests for certificates that wait for more than a minute or were denied, a damaged
-Secret of the certificate authorities (from what the operator says), and Listeners of several Pods whose clients are
-sent to Pods that are not ready. What waits for less than half a minute may still become ready, and is left out. The
-command prints what is as it should be, and then what is wrong and what to do: first what an administrator has to do,
-then what users have to, at most ten of each.
-
-It does not look at the containers, images and probes of Pods, at the NetworkPolicies that select them, or at workloads
-that cannot create their Pods. kubectl listener why examines a Pod or a workload.
+the load balancers, node ports and ports of Gateways that no Pod has mounted for a week, and the authorities of
+certificates. Then it follows the path of every claim, every Listener and every Pod with a listener volume, as kubectl
+listener why does, and reports each cause once. It leaves out what began less than half a minute ago, and what concerns
+Pods beside their listener volumes, such as their containers and probes: use kubectl listener why. The command prints
+what is as it should be, and then what is wrong and what to do: first what an administrator has to do, then what users
+have to, at most ten of each.
 
 It needs the permissions of a cluster administrator. What you may not read is marked with ?. With --from, it reads what
 kubectl listener gather wrote, as it was then; what was not gathered is marked with ?.`,
@@ -68,6 +64,9 @@ const allClear = "The installation is in order, and the Listeners have their add
 
 // Examine examines an installation. Addresses that no Pod has mounted for so many days are reported as unused.
 func Examine(ctx context.Context, x *check.Examination, unusedDays uint16) {
+	if x.Gathered.IsZero() {
+		x.Client = source.List(x.Client)
+	}
 	(&doctor{Examination: x, unusedDays: unusedDays}).examine(ctx)
 }
 
@@ -103,8 +102,8 @@ type doctor struct {
 // examine runs all checks. A later one may use what an earlier one found.
 func (d *doctor) examine(ctx context.Context) {
 	for _, examine := range []func(context.Context){
-		d.definitions, d.observe, d.operator, d.configuration, d.components, d.agents, d.permissions, d.examineClasses, d.ranges, d.unused, d.pins,
-		d.examineClaims, d.quotas, d.duplicatePorts, d.examineListeners, d.waitingPods, d.certificates, d.outdated, d.endpoints,
+		d.definitions, d.observe, d.operator, d.configuration, d.components, d.agents, d.permissions, d.examineClasses, d.ranges, d.unused,
+		d.certificates, d.walks,
 	} {
 		examine(ctx)
 	}

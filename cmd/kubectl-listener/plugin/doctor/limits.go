@@ -5,14 +5,11 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
-	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/portallocator"
 )
 
@@ -73,44 +70,5 @@ func rangeFinding(f check.Finding, numbers utilnet.PortRange, field, reason stri
 		return f.Warning(reason, text)
 	default:
 		return f.OK("%s", text)
-	}
-}
-
-// duplicatePorts checks for Pods of which a port is not exposed, because another container has one of the same name.
-// Events may be outdated.
-func (d *doctor) duplicatePorts(ctx context.Context) {
-	if !d.served {
-		return
-	}
-	for _, e := range d.LastEvents(ctx, listenersv1alpha1.ReasonDuplicatePortName, names.EventReporter) {
-		of, pod := &e.InvolvedObject, &corev1.Pod{}
-		if of.Kind == "Pod" && d.Get(ctx, types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, pod) == check.Present && pod.UID == of.UID {
-			d.Add(check.Finding{Kind: of.Kind, Namespace: of.Namespace, Name: of.Name, ForUsers: true}.FailedBy(e.Reason, e.Message))
-		}
-	}
-}
-
-// quotas checks for claims and Pods that lack an object which a ResourceQuota does not permit. Events may be outdated.
-func (d *doctor) quotas(ctx context.Context) {
-	if !d.served {
-		return
-	}
-	for _, e := range d.LastEvents(ctx, listenersv1alpha1.ReasonQuotaExceeded, names.EventReporter) {
-		of := &e.InvolvedObject
-		f := check.Finding{Kind: of.Kind, Namespace: of.Namespace, Name: of.Name, ForUsers: true}
-		var owner, needed client.Object
-		name := of.Name
-		switch of.Kind {
-		case "PersistentVolumeClaim":
-			owner, needed = &corev1.PersistentVolumeClaim{}, &listenersv1alpha1.Listener{}
-		case "Pod":
-			owner, needed, name = &corev1.Pod{}, &listenersv1alpha1.PodListeners{}, listenersv1alpha1.PodListenersName(of.UID)
-		default: // a Listener has a condition
-			continue
-		}
-		if d.Get(ctx, types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, owner) == check.Present && owner.GetUID() == of.UID &&
-			d.Get(ctx, types.NamespacedName{Namespace: of.Namespace, Name: name}, needed) == check.Missing {
-			d.Add(f.FailedBy(e.Reason, e.Message))
-		}
 	}
 }

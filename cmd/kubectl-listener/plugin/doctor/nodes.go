@@ -131,7 +131,7 @@ func (d *doctor) mountsByNode() map[string]*mounts {
 // notReadyForLong reports whether a node is not ready, and that is not the case since a moment ago only.
 func (d *doctor) notReadyForLong(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && !d.young(c.LastTransitionTime)
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && !d.Young(c.LastTransitionTime.Time)
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
@@ -75,7 +76,7 @@ func (d *doctor) claimsUnusedSince() map[types.NamespacedName]time.Time {
 	for i := range d.claims.Items {
 		pvc := &d.claims.Items[i]
 		selector, err := claim.ParseSelector(pvc.Annotations)
-		if err != nil || !check.RequestsListener(pvc) {
+		if err != nil || !walk.RequestsListener(pvc) {
 			continue
 		}
 		key := types.NamespacedName{Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}

@@ -28,8 +28,8 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/gathered"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
@@ -112,7 +112,7 @@ func (g *gatherer) isOwn(o *unstructured.Unstructured) bool {
 
 // claim remembers a claim for a listener volume. All claims are kept: each may be missing in a Pod.
 func (g *gatherer) claim(o *unstructured.Unstructured) bool {
-	if pvc, err := typed[corev1.PersistentVolumeClaim](o); err != nil || check.RequestsListener(pvc) {
+	if pvc, err := typed[corev1.PersistentVolumeClaim](o); err != nil || walk.RequestsListener(pvc) {
 		g.claims.Insert(client.ObjectKeyFromObject(o))
 	}
 	return true
@@ -146,11 +146,7 @@ func (g *gatherer) pod(o *unstructured.Unstructured) bool {
 		}
 	}
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-		if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
-			template := v.Ephemeral.VolumeClaimTemplate
-			return check.RequestsListener(&corev1.PersistentVolumeClaim{ObjectMeta: template.ObjectMeta, Spec: template.Spec})
-		}
-		return v.CSI != nil && v.CSI.Driver == names.Driver || g.claims.Has(types.NamespacedName{Namespace: pod.Namespace, Name: index.ClaimName(pod, &v)})
+		return walk.IsEphemeral(&v) || v.CSI != nil && v.CSI.Driver == names.Driver || g.claims.Has(types.NamespacedName{Namespace: pod.Namespace, Name: index.ClaimName(pod, &v)})
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 	components "github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -138,7 +139,7 @@ func (m *migration) compareClaims(ctx context.Context) {
 	var findings []check.Finding
 	for i := range claims.Items {
 		pvc := &claims.Items[i]
-		if !check.RequestsListener(pvc) {
+		if !walk.RequestsListener(pvc) {
 			continue
 		}
 		f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name, State: check.OK}

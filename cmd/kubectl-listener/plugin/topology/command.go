@@ -1,5 +1,5 @@
 // Package topology has the command `kubectl listener map`, a page with a picture of nodes, Pods, Listeners and their
-// addresses. The page is served to the user alone, and only reads. What is wrong has the words of package why.
+// addresses. The page is served to the user alone, and only reads. What is wrong has the words of package walk.
 package topology
 
 import (
@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
 )
 
 // outputSVG is the value of the flag --output for a file.
@@ -63,7 +64,7 @@ With --output svg, the command writes the picture as it is now, and ends.`,
 			}
 			ctx, stop := context.WithCancel(logr.NewContext(cmd.Context(), logr.Discard()))
 			defer stop()
-			s := newServer(newLive(ctx, c, namespace), title)
+			s := newServer(source.Watch(ctx, c, namespace), title)
 			if err := s.observe(ctx); err != nil {
 				return err
 			}

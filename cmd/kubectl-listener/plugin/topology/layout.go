@@ -85,7 +85,7 @@ type column struct {
 }
 
 var columns = map[string]column{
-	"Address": {"ADDRESS", margin, 250, 24}, "Way": {"EXPOSED BY", 306, 136, 13}, "Listener": {"LISTENER", 478, 268, 25},
+	"Address": {"ADDRESS", margin, 250, 24}, "Exposure": {"EXPOSED BY", 306, 136, 13}, "Listener": {"LISTENER", 478, 268, 25},
 	"Pod": {"", 810, 268, 25}, "Node": {"PODS ON NODES", 798, 292, 27},
 }
 
@@ -227,8 +227,8 @@ func (p *picture) addListeners(boxes map[string]*box, listeners []placed, y int)
 	})
 	for _, l := range listeners {
 		b := p.add("Listener", l.subject, l.key.Name, cmp.Or(l.class, "no class"), y)
-		way := p.add("Way", subject{kind: "Way", key: l.key, says: l.exposed}, l.way, "", y)
-		way.Opens = b.ID
+		exposure := p.add("Exposure", subject{kind: "Exposure", key: l.key, says: l.exposed}, l.exposure, "", y)
+		exposure.Opens = b.ID
 		var addresses []*box
 		height := 0
 		for i := range max(1, len(l.addresses)) {
@@ -237,14 +237,14 @@ func (p *picture) addListeners(boxes map[string]*box, listeners []placed, y int)
 		}
 		block := max(b.H, height-gap)
 		y = max(y, middle(l)-block/2)
-		b.Y, way.Y = y+(block-b.H)/2, y+(block-way.H)/2
+		b.Y, exposure.Y = y+(block-b.H)/2, y+(block-exposure.H)/2
 		at := y + (block-height+gap)/2
 		for _, a := range addresses {
 			a.Y = at
 			at += a.H + gap
-			p.connect(a, way)
+			p.connect(a, exposure)
 		}
-		p.connect(way, b)
+		p.connect(exposure, b)
 		boxes[b.ID] = b
 		y += block + gap
 	}
@@ -298,7 +298,7 @@ func (p *picture) newBox(kind string, s subject, name, note string, at int) *box
 		indent += markWidth
 	}
 	add("name", shorten(name, c.letters))
-	b.Label = cmp.Or(map[string]string{"Way": "Exposed by"}[kind], kind) + " " + name
+	b.Label = cmp.Or(map[string]string{"Exposure": "Exposed by"}[kind], kind) + " " + name
 	if note != "" {
 		add("note", shorten(note, c.letters+7))
 		b.Label += ", " + note
@@ -307,7 +307,7 @@ func (p *picture) newBox(kind string, s subject, name, note string, at int) *box
 	if words != "" {
 		b.Label += ": " + words
 	}
-	if s.says.State != check.OK && kind != "Way" {
+	if s.says.State != check.OK && kind != "Exposure" {
 		for _, l := range wrap(words, c.letters+7) {
 			add("words", l)
 		}

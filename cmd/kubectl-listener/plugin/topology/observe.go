@@ -17,7 +17,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
-	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/why"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
@@ -53,8 +53,8 @@ func (s *subject) id() string { return s.kind + "/" + s.key.String() }
 type listener struct {
 	subject
 	class string
-	// way is how the Listener is exposed, and exposed what is known about the objects that expose it.
-	way       string
+	// exposure is how the Listener is exposed, and exposed what is known about the objects that expose it.
+	exposure  string
 	exposed   check.Finding
 	addresses []listenersv1alpha1.IngressAddress
 }
@@ -114,7 +114,7 @@ func observe(ctx context.Context, c client.Client, namespace string) (*graph, er
 // examine finds out what `why` says about an object.
 func (s *subject) examine(ctx context.Context, c client.Client) {
 	x := &check.Examination{Client: c}
-	why.Examine(ctx, x, s.object)
+	walk.Examine(ctx, x, s.object)
 	x.Conclude()
 	s.report = &x.Report
 	switch {
@@ -136,15 +136,15 @@ func newListener(ctx context.Context, c client.Client, l *listenersv1alpha1.List
 	result.exposed = worst(result.report.Findings, func(kind string) bool {
 		return !slices.Contains([]string{"Listener", "Endpoints", "PersistentVolume", "Pod", "PodListeners", "NetworkPolicy", "Node", "Volume"}, kind)
 	})
-	result.way = "?"
+	result.exposure = "?"
 	var class listenersv1alpha1.ListenerClass
 	if c.Get(ctx, types.NamespacedName{Name: l.Class()}, &class) == nil {
-		result.way = string(class.Spec.ServiceType)
+		result.exposure = string(class.Spec.ServiceType)
 		if backend := backends.All().Of(&class); !backend.PlainService {
-			result.way = backend.Name
+			result.exposure = backend.Name
 		}
 	}
-	result.also = []string{result.class, result.way}
+	result.also = []string{result.class, result.exposure}
 	for _, a := range result.addresses {
 		result.also = append(result.also, a.Address)
 	}
@@ -162,7 +162,7 @@ func newPod(ctx context.Context, x *check.Examination, p *corev1.Pod, published 
 		name := result.volumes[volume.Name].ListenerName
 		if pvc := (&corev1.PersistentVolumeClaim{}); name == "" {
 			key := types.NamespacedName{Namespace: p.Namespace, Name: index.ClaimName(p, volume)}
-			if key.Name == "" || x.Get(ctx, key, pvc) != check.Present || !check.RequestsListener(pvc) {
+			if key.Name == "" || x.Get(ctx, key, pvc) != check.Present || !walk.RequestsListener(pvc) {
 				continue
 			}
 			selector, _ := claim.ParseSelector(pvc.Annotations)

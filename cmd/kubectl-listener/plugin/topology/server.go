@@ -21,6 +21,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/connect"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
 )
 
 //go:embed page
@@ -28,8 +29,8 @@ var page embed.FS
 
 // server serves the page.
 type server struct {
-	live  *live
-	title string
+	source *source.Source
+	title  string
 	// prefix is the path of the page, with a secret: other users of this machine can connect, too.
 	prefix string
 
@@ -39,8 +40,8 @@ type server struct {
 	changed chan struct{}
 }
 
-func newServer(l *live, title string) *server {
-	return &server{live: l, title: title, prefix: "/" + rand.Text() + "/", changed: make(chan struct{})}
+func newServer(from *source.Source, title string) *server {
+	return &server{source: from, title: title, prefix: "/" + rand.Text() + "/", changed: make(chan struct{})}
 }
 
 // run serves the page until the context ends.
@@ -69,7 +70,7 @@ func (s *server) follow(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.live.changed:
+		case <-s.source.Changed:
 		}
 		started := time.Now()
 		if err := s.observe(ctx); err != nil && ctx.Err() == nil {
@@ -87,11 +88,11 @@ func (s *server) follow(ctx context.Context) {
 
 // observe reads the graph.
 func (s *server) observe(ctx context.Context) error {
-	g, err := observe(ctx, s.live, s.live.namespace)
+	g, err := observe(ctx, s.source, s.source.Namespace)
 	if err != nil {
 		return err
 	}
-	forbidden, interrupted := s.live.unreadable()
+	forbidden, interrupted := s.source.Unreadable()
 	if len(forbidden) > 0 {
 		g.notes = append(g.notes, "You may not list and watch: "+strings.Join(forbidden, ", ")+".")
 	}
@@ -236,7 +237,7 @@ func (s *server) connect(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "It does not exist any more.", http.StatusNotFound)
 		return
 	}
-	x := &check.Examination{Client: s.live}
+	x := &check.Examination{Client: s.source}
 	connect.Try(r.Context(), x, found.object, connect.Options{Timeout: connect.DefaultTimeout})
 	if x.Err != nil {
 		respond(w, say(check.Finding{Kind: found.kind, Name: found.key.Name, State: check.Unknown, Message: x.Err.Error()}))

@@ -179,7 +179,7 @@ function next(b, key) {
   if (key === "ArrowUp") return rows[at - 1];
   if (key === "Home") return rows[0];
   if (key === "End") return rows.at(-1);
-  const right = key === "ArrowRight", order = ["Address", "Way", "Listener", "Pod", "Node"];
+  const right = key === "ArrowRight", order = ["Address", "Exposure", "Listener", "Pod", "Node"];
   const ids = new Set(picture.edges.filter(e => (right ? e.from : e.to) === b.id).map(e => right ? e.to : e.from));
   const linked = picture.boxes.filter(x => ids.has(x.id));
   const kind = order[order.indexOf(b.kind) + (right ? 1 : -1)];

@@ -1,4 +1,4 @@
-package why
+package walk
 
 import (
 	"cmp"
@@ -14,20 +14,21 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
-	certificates "github.com/listener-operator/listener-operator/internal/certificate"
+	certificatenames "github.com/listener-operator/listener-operator/internal/certificate"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // certificates follows the requests of the kubelet for certificates for the addresses of a Pod. A Pod without such
 // volumes has none.
-func (w *walk) certificates(ctx context.Context, pod *corev1.Pod) {
-	if !check.MountsCertificate(pod) || pod.Spec.NodeName == "" {
+func (w *Walk) certificates(ctx context.Context, pod *corev1.Pod) {
+	if !MountsCertificate(pod) || pod.Spec.NodeName == "" {
 		return
 	}
 	f := check.Finding{Kind: "PodCertificateRequest", Namespace: pod.Namespace}
@@ -42,11 +43,11 @@ func (w *walk) certificates(ctx context.Context, pod *corev1.Pod) {
 	slices.SortFunc(requests, func(a, b certificatesv1.PodCertificateRequest) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	describe := check.Describe("pod", pod)
+	describe := Describe("pod", pod)
 	switch {
 	case len(requests) == 0 && pod.Status.Phase != corev1.PodRunning:
 		w.Add(f.Failed("", fmt.Sprintf("the kubelet of node %s has requested no certificate for Pod %s", pod.Spec.NodeName, pod.Name),
-			"See the events of the Pod: "+describe).Because())
+			"See the events of the Pod: "+describe).Because().Since(waitsSince(pod)))
 	case len(requests) == 0:
 		w.Add(f.OK("none is left of Pod %s: Kubernetes deletes them after a while; see the certificate with kubectl listener connect --tls", pod.Name))
 	default:
@@ -54,8 +55,17 @@ func (w *walk) certificates(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
+// MountsCertificate reports whether a Pod mounts a certificate for its addresses.
+func MountsCertificate(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
+			return s.PodCertificate != nil && s.PodCertificate.SignerName == names.Signer
+		})
+	})
+}
+
 // requestFinding returns what became of a request for a certificate of a Pod.
-func (w *walk) requestFinding(ctx context.Context, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest, describe string) check.Finding {
+func (w *Walk) requestFinding(ctx context.Context, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest, describe string) check.Finding {
 	f := check.Finding{Kind: "PodCertificateRequest", Namespace: request.Namespace, Name: request.Name}
 	if len(request.Status.Conditions) == 0 {
 		message := fmt.Sprintf("no certificate is issued yet for Pod %s", pod.Name)
@@ -63,7 +73,7 @@ func (w *walk) requestFinding(ctx context.Context, pod *corev1.Pod, request *cer
 		if event != nil {
 			message = event.Message
 		}
-		return f.FailedBy(listenersv1alpha1.ReasonCertificateWaiting, message).Because()
+		return f.FailedBy(listenersv1alpha1.ReasonCertificateWaiting, message).Because().Since(request.CreationTimestamp)
 	}
 	condition := request.Status.Conditions[0]
 	if condition.Type != certificatesv1.PodCertificateRequestConditionTypeIssued {
@@ -74,7 +84,7 @@ func (w *walk) requestFinding(ctx context.Context, pod *corev1.Pod, request *cer
 }
 
 // issuedFinding returns whether a certificate that was issued is valid now, and for all addresses that it is meant for.
-func (w *walk) issuedFinding(ctx context.Context, f check.Finding, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest, describe string) check.Finding {
+func (w *Walk) issuedFinding(ctx context.Context, f check.Finding, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest, describe string) check.Finding {
 	block, _ := pem.Decode([]byte(request.Status.CertificateChain))
 	if block == nil {
 		return f.Failed("", "has no certificate", check.RemedyOperator)
@@ -96,10 +106,10 @@ func (w *walk) issuedFinding(ctx context.Context, f check.Finding, pod *corev1.P
 }
 
 // missing returns an address of the Pod that its certificate is not for, or "".
-func (w *walk) missing(ctx context.Context, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest, certificate *x509.Certificate) string {
+func (w *Walk) missing(ctx context.Context, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest, certificate *x509.Certificate) string {
 	addresses := &listenersv1alpha1.PodListeners{}
 	w.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}, addresses)
-	only := certificates.List(request.Spec.UnverifiedUserAnnotations[names.AnnotationCertificateVolumes])
+	only := certificatenames.List(request.Spec.UnverifiedUserAnnotations[names.AnnotationCertificateVolumes])
 	for _, volume := range slices.Sorted(maps.Keys(addresses.Spec.Listeners)) {
 		if len(only) > 0 && !only.Has(volume) {
 			continue
@@ -111,4 +121,62 @@ func (w *walk) missing(ctx context.Context, pod *corev1.Pod, request *certificat
 		}
 	}
 	return ""
+}
+
+// certManager follows the Certificate of a Listener. One without the label has none.
+func (w *Walk) certManager(ctx context.Context, listener *listenersv1alpha1.Listener) {
+	label, ok := listener.Labels[names.LabelCertificate]
+	if !ok {
+		return
+	}
+	f := check.Finding{Kind: "Certificate", Namespace: listener.Namespace, Name: label + names.CertificateSuffix}
+	certificate := &unstructured.Unstructured{}
+	certificate.SetGroupVersionKind(names.KindCertificate)
+	if w.Follow(ctx, f, certificate) == check.Forbidden {
+		return
+	}
+	missing := absent(listener, certificate)
+	ready, message := certificateReady(certificate)
+	switch {
+	case len(missing) == 0 && certificate.GetUID() == "":
+		w.Add(f.Failed("", "does not exist, because the Listener has no address", "Find out why, above").Because())
+	case len(missing) > 0:
+		text := "is not for the address " + strings.Join(missing, ", ")
+		if event := w.LastEvent(ctx, listener, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonNotInCertificate }); event != nil {
+			text = event.Message
+		}
+		w.Add(f.FailedBy(listenersv1alpha1.ReasonNotInCertificate, text))
+	case !ready:
+		w.Add(f.Failed("", "cert-manager has not issued it: "+message,
+			fmt.Sprintf("See kubectl describe certificate %s --namespace %s, and its CertificateRequests", f.Name, f.Namespace)))
+	default:
+		w.Add(f.OK("issued, for the addresses of the Listener; Pods mount the Secret %s", f.Name))
+	}
+}
+
+// absent returns the addresses of a Listener that its Certificate is not for.
+func absent(listener *listenersv1alpha1.Listener, certificate *unstructured.Unstructured) []string {
+	if listener.Status == nil {
+		return nil
+	}
+	subjects := certificatenames.SubjectNames(certificate)
+	var missing []string
+	for _, a := range listener.Status.IngressAddresses {
+		if !slices.Contains(subjects, strings.ToLower(a.Address)) {
+			missing = append(missing, a.Address)
+		}
+	}
+	return missing
+}
+
+// certificateReady reports whether cert-manager says that a Certificate is issued, and for what it is now.
+func certificateReady(certificate *unstructured.Unstructured) (ready bool, message string) {
+	conditions, _, _ := unstructured.NestedSlice(certificate.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c, _ := c.(map[string]any); c["type"] == "Ready" {
+			message, _ = c["message"].(string)
+			return c["status"] == "True", message
+		}
+	}
+	return false, "it has not looked at it"
 }

@@ -1,4 +1,4 @@
-package why
+package walk
 
 import (
 	"strings"
@@ -52,7 +52,7 @@ func TestStatesOfPods(t *testing.T) {
 		}, check.Failed, "ReadinessGatesNotReady", `runs on node node-1, and is not ready: corresponding condition of pod readiness gate "a/b" does not exist.`},
 		"a scheduler that does not exist": {func(pod *corev1.Pod) {
 			pod.Spec.NodeName, pod.Spec.SchedulerName = "", "none"
-		}, check.Failed, "", `is not bound to a node yet, for which it has a scheduler of its own, "none"`},
+		}, check.Failed, "", `is not bound to a node yet by its own scheduler, "none"`},
 		"a container starts":             {func(pod *corev1.Pod) { pod.Status.ContainerStatuses = waiting("ContainerCreating") }, check.OK, "", "runs on node node-1"},
 		"a container waits for others":   {func(pod *corev1.Pod) { pod.Status.ContainerStatuses = waiting("PodInitializing") }, check.OK, "", "runs on node node-1"},
 		"an init container cannot start": {func(pod *corev1.Pod) { pod.Status.InitContainerStatuses = waiting("ErrImagePull") }, check.Failed, "ErrImagePull", "container main does not run on node node-1: "},

@@ -1,9 +1,11 @@
-package check
+package walk
 
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -12,23 +14,37 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// Policies returns the NetworkPolicies of a namespace. If the user may not list them, it reports that.
-func (x *Examination) Policies(ctx context.Context, namespace string) []networkingv1.NetworkPolicy {
-	var list networkingv1.NetworkPolicyList
-	x.FollowAll(ctx, Finding{Kind: "NetworkPolicy", Namespace: namespace}, &list, client.InNamespace(namespace))
-	return list.Items
+// policies follows the NetworkPolicies that select a Pod, each of which may deny the clients of a Listener.
+func (w *Walk) policies(ctx context.Context, pod *corev1.Pod, listener string) {
+	policies := Selecting(w.Policies(ctx, pod.Namespace), pod)
+	if len(policies) == 0 {
+		return
+	}
+	admitted := AdmitAll(policies, pod, w.Service(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: listener}))
+	for i := range policies {
+		f := check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace, Name: policies[i].Name}
+		switch restricts := exposure.IsClientPolicy(&policies[i]); {
+		case restricts && admitted:
+			w.Add(f.Warning("", "restricts clients in vain, because other policies admit every client: docs/network-policies.md"))
+		case restricts:
+			w.Add(f.OK("selects Pod %s; of the clients outside, it admits only %s, by allowedClients", pod.Name, strings.Join(admittedRanges(&policies[i]), ", ")))
+		case admitted:
+			w.Add(f.OK("selects Pod %s; every client is admitted to the ports of Listener %s", pod.Name, listener))
+		default:
+			w.Add(f.Warning("", fmt.Sprintf("selects Pod %s; clients outside may be denied by it: docs/network-policies.md", pod.Name)))
+		}
+	}
 }
 
-// Service returns a Service, or nil if it does not exist or the user may not read it.
-func (x *Examination) Service(ctx context.Context, key types.NamespacedName) *corev1.Service {
-	service := &corev1.Service{}
-	if x.Get(ctx, key, service) != Present {
-		return nil
-	}
-	return service
+// Policies returns the NetworkPolicies of a namespace. If the user may not list them, it reports that.
+func (w *Walk) Policies(ctx context.Context, namespace string) []networkingv1.NetworkPolicy {
+	var list networkingv1.NetworkPolicyList
+	w.FollowAll(ctx, check.Finding{Kind: "NetworkPolicy", Namespace: namespace}, &list, client.InNamespace(namespace))
+	return list.Items
 }
 
 // Selecting returns those of the NetworkPolicies of a Pod's namespace that decide which clients reach the Pod.
@@ -83,4 +99,16 @@ func coversTarget(p *networkingv1.NetworkPolicyPort, pod *corev1.Pod, target int
 	default:
 		return exposure.ContainerPort(pod, *p.Port, protocol) == number
 	}
+}
+
+// admittedRanges returns the ranges of addresses that a NetworkPolicy admits by its first rule.
+func admittedRanges(policy *networkingv1.NetworkPolicy) (ranges []string) {
+	for _, rule := range policy.Spec.Ingress[:min(len(policy.Spec.Ingress), 1)] {
+		for _, from := range rule.From {
+			if from.IPBlock != nil {
+				ranges = append(ranges, from.IPBlock.CIDR)
+			}
+		}
+	}
+	return ranges
 }

@@ -1,0 +1,411 @@
+// Package source has what commands read that look at many objects: each kind is listed once, and then read from
+// memory. It must not change an object, nor let what the user may not read look as if it did not exist.
+package source
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// Source is a client that reads from memory. It lists the objects of a kind when one of them is read for the first
+// time, and may watch them from then on. What the user may not list is forbidden, as it is for any client. The objects
+// that it returns must not be changed.
+type Source struct {
+	client.Client
+	// Namespace is the namespace whose objects are read, or "" for all.
+	Namespace string
+	// Changed receives a value after a change.
+	Changed chan struct{}
+	// watch begins to watch the objects of a kind, for as long as the command runs. Nil means that they are listed.
+	watch func(kind, *objects)
+
+	mu    sync.Mutex
+	kinds map[kind]*objects
+}
+
+// List returns a source that lists the objects of all namespaces.
+func List(c client.Client) *Source { return &Source{Client: c, kinds: map[kind]*objects{}} }
+
+// Watch returns a source that watches the objects of a namespace, or of all if that is "", until the context ends.
+func Watch(ctx context.Context, c client.WithWatch, namespace string) *Source {
+	s := &Source{Client: c, Namespace: namespace, Changed: make(chan struct{}, 1), kinds: map[kind]*objects{}}
+	s.watch = func(k kind, all *objects) {
+		go cache.NewReflectorWithOptions(s.watchOf(c, k, all), nil, all, cache.ReflectorOptions{Logger: ptr.To(logr.Discard())}).RunWithContext(ctx)
+	}
+	return s
+}
+
+// kind identifies the objects of a watch.
+type kind struct {
+	schema.GroupVersionKind
+	namespace string
+	metadata  bool
+}
+
+// Get implements client.Reader. If the objects of a kind are neither listed nor watched, it requests the object alone.
+func (s *Source) Get(ctx context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	k, err := s.kindOf(o, key.Namespace)
+	if err != nil {
+		return err
+	}
+	if s.watch == nil && !s.knows(k) {
+		return s.Client.Get(ctx, key, o)
+	}
+	all, err := s.of(ctx, k)
+	if err != nil {
+		return err
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	found, exists := all.byKey[key]
+	if !exists {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: fmt.Sprintf("%T", o)}, key.Name)
+	}
+	reflect.ValueOf(o).Elem().Set(reflect.ValueOf(found).Elem())
+	return nil
+}
+
+// List implements client.Reader, in the order of the API server. It also requests what is selected by name alone.
+func (s *Source) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	o := (&client.ListOptions{}).ApplyOptions(options)
+	k, err := s.kindOf(list, o.Namespace)
+	if err != nil {
+		return err
+	}
+	if s.watch == nil && !s.knows(k) && selectsName(o) {
+		return s.Client.List(ctx, list, o)
+	}
+	all, err := s.of(ctx, k)
+	if err != nil {
+		return err
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if o.LabelSelector == nil && o.FieldSelector == nil {
+		return all.copyTo(list, o.Namespace)
+	}
+	return meta.SetList(list, all.selected(o))
+}
+
+// selectsName reports whether a list is of the objects with one name.
+func selectsName(o *client.ListOptions) bool {
+	if o.FieldSelector == nil {
+		return false
+	}
+	_, byName := o.FieldSelector.RequiresExactMatch("metadata.name")
+	return byName
+}
+
+// fieldsOf returns the fields that commands select objects by.
+func fieldsOf(o client.Object) fields.Set {
+	set := fields.Set{"metadata.name": o.GetName()}
+	switch o := o.(type) {
+	case *corev1.Event:
+		set["involvedObject.uid"] = string(o.InvolvedObject.UID)
+	case *corev1.Pod:
+		set["spec.nodeName"] = o.Spec.NodeName
+	}
+	return set
+}
+
+// kindOf returns the kind of an object or a list, with the namespace whose objects are read.
+func (s *Source) kindOf(o runtime.Object, namespace string) (kind, error) {
+	gvk, err := apiutil.GVKForObject(o, s.Scheme())
+	if err != nil {
+		return kind{}, err
+	}
+	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	mapping, err := s.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return kind{}, err
+	}
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot || s.Namespace == "" {
+		namespace = ""
+	}
+	k := kind{GroupVersionKind: gvk, namespace: namespace}
+	switch o.(type) {
+	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
+		k.metadata = true
+	}
+	return k, nil
+}
+
+// knows reports whether the objects of a kind were read before.
+func (s *Source) knows(k kind) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kinds[k] != nil
+}
+
+// of returns the objects of a kind, after they were listed.
+func (s *Source) of(ctx context.Context, k kind) (*objects, error) {
+	s.mu.Lock()
+	all := s.kinds[k]
+	if all == nil {
+		all = &objects{changed: s.Changed, byKey: map[client.ObjectKey]client.Object{}, known: make(chan struct{})}
+		s.kinds[k] = all
+		if s.watch != nil {
+			s.watch(k, all)
+		} else {
+			s.list(ctx, k, all)
+		}
+	}
+	s.mu.Unlock()
+	select {
+	case <-all.known:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.listed && !apierrors.IsForbidden(all.err) {
+		return all, nil
+	}
+	return all, all.err
+}
+
+// newList returns an empty list of a kind.
+func (s *Source) newList(k kind) client.ObjectList {
+	if list, err := s.Scheme().New(k.GroupVersion().WithKind(k.Kind + "List")); err == nil && !k.metadata {
+		return list.(client.ObjectList)
+	}
+	if !k.metadata {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(k.GroupVersionKind)
+		return list
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(k.GroupVersionKind)
+	return list
+}
+
+// list lists the objects of a kind. An error is known as that of the objects.
+func (s *Source) list(ctx context.Context, k kind, all *objects) {
+	list := s.newList(k)
+	err := s.Client.List(ctx, list, client.InNamespace(k.namespace))
+	var items []any
+	_ = meta.EachListItem(list, func(o runtime.Object) error { // it is a list
+		items = append(items, o)
+		return nil
+	})
+	if err != nil {
+		all.end(err)
+		return
+	}
+	_ = all.Replace(items, "") // it returns no error
+}
+
+// watchOf returns the requests that list and watch the objects of a kind. Their errors are those of the objects.
+func (s *Source) watchOf(c client.WithWatch, k kind, all *objects) cache.ListerWatcher {
+	return listWatch{&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list := s.newList(k)
+			err := c.List(ctx, list, client.InNamespace(k.namespace), &client.ListOptions{Raw: &o})
+			if err != nil {
+				all.end(err)
+			}
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := c.Watch(ctx, s.newList(k), client.InNamespace(k.namespace), &client.ListOptions{Raw: &o})
+			all.end(err)
+			return w, err
+		},
+	}}
+}
+
+// listWatch lists before it watches: not every API server has lists in watches, and an error would be that of the list.
+type listWatch struct{ *cache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is what package watchlist asks.
+func (listWatch) IsWatchListSemanticsUnSupported() bool { return true }
+
+// Unreadable returns the kinds that the user may not read, and the error of a watch that was interrupted, or nil.
+func (s *Source) Unreadable() (forbidden []string, interrupted error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, all := range s.kinds {
+		all.mu.Lock()
+		err := all.err
+		all.mu.Unlock()
+		switch {
+		case apierrors.IsForbidden(err):
+			forbidden = append(forbidden, k.Kind)
+		case err != nil:
+			interrupted = err
+		}
+	}
+	slices.Sort(forbidden)
+	return slices.Compact(forbidden), interrupted
+}
+
+// objects are the objects of a kind. They implement cache.ReflectorStore.
+type objects struct {
+	changed chan<- struct{}
+	// known is closed when the first request has its response.
+	known chan struct{}
+
+	mu     sync.Mutex
+	listed bool
+	// err is the error of the last request.
+	err    error
+	byKey  map[client.ObjectKey]client.Object
+	sorted []client.Object // or nil after a change
+	// items are those of the lists of namespaces since the last change, and fields the objects by a field's value.
+	items  map[string]reflect.Value
+	fields map[string]map[string][]client.Object
+}
+
+// copyTo sets the items of a list to all objects of a namespace. Who examines a thousand Listeners lists all Pods a
+// thousand times. The objects are locked.
+func (a *objects) copyTo(list client.ObjectList, namespace string) error {
+	pointer, err := meta.GetItemsPtr(list)
+	if err != nil {
+		return err
+	}
+	items := reflect.ValueOf(pointer).Elem()
+	if known, ok := a.items[namespace]; ok {
+		items.Set(known)
+		return nil
+	}
+	all := a.list(namespace)
+	objects := make([]runtime.Object, 0, len(all))
+	for _, o := range all {
+		objects = append(objects, o)
+	}
+	if err := meta.SetList(list, objects); err != nil {
+		return err
+	}
+	a.items[namespace] = reflect.ValueOf(items.Interface()) // which the caller cannot replace
+	return nil
+}
+
+// list returns the objects of a namespace, or all if that is "", sorted by namespace and name. The objects are locked.
+func (a *objects) list(namespace string) []client.Object {
+	if a.sorted == nil {
+		a.sorted = slices.SortedFunc(maps.Values(a.byKey), func(x, y client.Object) int {
+			return cmp.Or(cmp.Compare(x.GetNamespace(), y.GetNamespace()), cmp.Compare(x.GetName(), y.GetName()))
+		})
+	}
+	if namespace == "" {
+		return a.sorted
+	}
+	byNamespace := func(o client.Object, n string) int { return cmp.Compare(o.GetNamespace(), n) }
+	begin, _ := slices.BinarySearchFunc(a.sorted, namespace, byNamespace)
+	end, _ := slices.BinarySearchFunc(a.sorted, namespace+"\x00", byNamespace)
+	return a.sorted[begin:end]
+}
+
+// selected returns the objects that the options of a list select. The objects are locked.
+func (a *objects) selected(o *client.ListOptions) (matching []runtime.Object) {
+	candidates := a.list(o.Namespace)
+	if o.FieldSelector != nil {
+		if required := o.FieldSelector.Requirements(); len(required) == 1 {
+			candidates = a.having(required[0].Field, required[0].Value)
+		}
+	}
+	for _, object := range candidates {
+		if (o.Namespace == "" || o.Namespace == object.GetNamespace()) && (o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(object.GetLabels()))) &&
+			(o.FieldSelector == nil || o.FieldSelector.Matches(fieldsOf(object))) {
+			matching = append(matching, object)
+		}
+	}
+	return matching
+}
+
+// having returns the objects with the value of a field. The objects are locked.
+func (a *objects) having(field, value string) []client.Object {
+	if a.fields[field] == nil {
+		byValue := map[string][]client.Object{}
+		for _, o := range a.list("") {
+			byValue[fieldsOf(o)[field]] = append(byValue[fieldsOf(o)[field]], o)
+		}
+		a.fields[field] = byValue
+	}
+	return a.fields[field][value]
+}
+
+// change changes the objects, and reports that.
+func (a *objects) change(f func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f()
+	a.sorted, a.items, a.fields = nil, map[string]reflect.Value{}, map[string]map[string][]client.Object{}
+	select {
+	case <-a.known:
+	default: // a reader waits for this first change
+		close(a.known)
+		return
+	}
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+// end records the result of a request.
+func (a *objects) end(err error) {
+	a.mu.Lock()
+	news := (err == nil) != (a.err == nil) && (err != nil || a.listed)
+	a.mu.Unlock()
+	if news {
+		a.change(func() { a.err = err })
+	}
+}
+
+func (a *objects) set(o any) error {
+	object := o.(client.Object)
+	object.SetManagedFields(nil)
+	a.change(func() { a.byKey[client.ObjectKeyFromObject(object)] = object })
+	return nil
+}
+
+// Add implements cache.ReflectorStore.
+func (a *objects) Add(o any) error { return a.set(o) }
+
+// Update implements cache.ReflectorStore.
+func (a *objects) Update(o any) error { return a.set(o) }
+
+// Delete implements cache.ReflectorStore.
+func (a *objects) Delete(o any) error {
+	a.change(func() { delete(a.byKey, client.ObjectKeyFromObject(o.(client.Object))) })
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (a *objects) Replace(all []any, _ string) error {
+	a.change(func() {
+		a.listed, a.err, a.byKey = true, nil, map[client.ObjectKey]client.Object{}
+		for _, o := range all {
+			object := o.(client.Object)
+			object.SetManagedFields(nil)
+			a.byKey[client.ObjectKeyFromObject(object)] = object
+		}
+	})
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (a *objects) Resync() error { return nil }

@@ -1,0 +1,235 @@
+package walk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/api/reasons"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// fromClaim follows a claim, and the Pods that mount it.
+func (w *Walk) fromClaim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) {
+	if !RequestsListener(pvc) {
+		f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
+		w.Add(f.FailedBy(listenersv1alpha1.ReasonInvalidClaim, "is not for a listener volume"+claim.DidYouMean(pvc)))
+		return
+	}
+	w.claim(ctx, pvc, nil)
+	if pvc.Spec.VolumeName == "" {
+		return
+	}
+	for _, pod := range w.Pods(ctx, pvc) {
+		w.podAddresses(ctx, &pod, func(claim, _ string) bool { return claim == pvc.Name })
+	}
+}
+
+// RequestsListener reports whether a claim is for a listener volume, or was meant to be.
+func RequestsListener(pvc *corev1.PersistentVolumeClaim) bool {
+	if claim.IsListenerClaim(pvc) || pvc.Spec.StorageClassName != nil && *pvc.Spec.StorageClassName == names.Driver {
+		return true
+	}
+	selector, _ := claim.ParseSelector(pvc.Annotations)
+	mistaken, _ := claim.ParseSelector(pvc.Labels)
+	return selector != claim.Selector{} || mistaken != claim.Selector{}
+}
+
+// IsEphemeral reports whether a volume gets a claim for a listener volume from its template.
+func IsEphemeral(v *corev1.Volume) bool {
+	if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
+		return false
+	}
+	template := v.Ephemeral.VolumeClaimTemplate
+	return RequestsListener(&corev1.PersistentVolumeClaim{ObjectMeta: template.ObjectMeta, Spec: template.Spec})
+}
+
+// claim follows a claim. pod is the Pod that it was reached from, or nil.
+func (w *Walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod) {
+	f := w.Claim(ctx, pvc)
+	w.Add(f)
+	if pvc.Spec.VolumeName == "" || f.State == check.Failed {
+		return
+	}
+	if selector := w.volume(ctx, pvc); selector != (claim.Selector{}) {
+		missing := check.Finding{Kind: "Listener", Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
+		switch {
+		case selector.Class != "" && !w.bound(ctx, pvc, pod):
+			missing = missing.Warning("", "does not exist yet: the operator creates it when a Pod that mounts the claim is bound to a node")
+		case selector.Class != "":
+			missing = missing.Failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does", check.RemedyOperator)
+			missing = w.Said(ctx, pvc, missing)
+		default:
+			missing = missing.FailedBy(listenersv1alpha1.ReasonListenerNotFound, "does not exist")
+		}
+		if listener := (&listenersv1alpha1.Listener{}); w.Require(ctx, listener, missing) {
+			w.listener(ctx, listener, pod)
+		}
+	}
+	if pod != nil {
+		w.podAddresses(ctx, pod, func(claim, _ string) bool { return claim == pvc.Name })
+	}
+}
+
+// bound reports whether a Pod that mounts a claim is bound to a node. pod is one of them, or nil.
+func (w *Walk) bound(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
+	if pod != nil {
+		return pod.Spec.NodeName != ""
+	}
+	return slices.ContainsFunc(w.Pods(ctx, pvc), func(p corev1.Pod) bool { return p.Spec.NodeName != "" })
+}
+
+// addAbsentClaim reports a claim that does not exist, unless it is certain that it would not be a listener claim.
+func (w *Walk) addAbsentClaim(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, name string, found check.Presence) {
+	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pod.Namespace, Name: name}
+	missing := fmt.Sprintf("does not exist, and volume %q of Pod %s needs it", volume.Name, pod.Name)
+	absent := f.Failed("", missing, "Create the claim, or name another one in the Pod.")
+	if volume.Ephemeral != nil {
+		if !IsEphemeral(volume) {
+			return
+		}
+		absent.Remedy = "Kubernetes creates the claim of an ephemeral volume. If it does not, look at the events: " + Describe("pod", pod)
+		if event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool {
+			return e.Reason == reasons.FailedBinding || e.Reason == reasons.FailedCreate
+		}); event != nil {
+			absent = f.FailedBy(event.Reason, event.Message)
+		}
+	}
+	if found == check.Forbidden {
+		w.Add(f.Unreadable())
+		return
+	}
+	w.Add(absent)
+}
+
+// Claim returns whether a claim has its volume, or why not.
+func (w *Walk) Claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) check.Finding {
+	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
+	switch {
+	case pvc.DeletionTimestamp != nil:
+		return f.Failed("", "is being deleted", "Wait until the Pods that mount it have ended; Kubernetes then deletes it.").Since(*pvc.DeletionTimestamp)
+	case pvc.Status.Phase == corev1.ClaimLost:
+		return w.said(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonVolumeNotRestored },
+			f.FailedBy(reasons.ClaimLost, fmt.Sprintf("PersistentVolume %s was deleted", pvc.Spec.VolumeName)))
+	case pvc.Spec.VolumeName != "":
+		return f.OK("has PersistentVolume %s", pvc.Spec.VolumeName)
+	}
+	if problem := w.storageProblem(ctx, f, pvc); problem.State != "" {
+		return problem
+	}
+	selector, err := claim.ParseSelector(pvc.Annotations)
+	if err != nil {
+		problem := err.Error()
+		if errors.Is(err, claim.ErrNoSelector) {
+			problem += claim.DidYouMean(pvc)
+		}
+		return f.FailedBy(listenersv1alpha1.ReasonInvalidClaim, problem)
+	}
+	if problem := claim.ListenerNameProblem(selector.ListenerName(pvc.Name)); problem != "" {
+		return f.FailedBy(listenersv1alpha1.ReasonInvalidName, problem)
+	}
+	if problem := w.selectorProblem(ctx, f, pvc, selector); problem.State != "" {
+		return problem
+	}
+	return w.Said(ctx, pvc, f.Failed("", "has no volume, and the operator says nothing about it", check.RemedyOperator))
+}
+
+// storageProblem returns what keeps the operator from provisioning a claim at all, or an empty finding.
+func (w *Walk) storageProblem(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim) check.Finding {
+	if pvc.Annotations[names.AnnotationProvisioner] == names.Driver {
+		return check.Finding{}
+	}
+	remedy := "Create the claim again with storageClassName: " + names.Driver + ". "
+	if metav1.GetControllerOf(pvc) != nil { // of an ephemeral volume, the Pod
+		remedy = "Create the Pod again with storageClassName: " + names.Driver + " in volumeClaimTemplate of the volume."
+	} else {
+		remedy += check.RemedyTemplate
+	}
+	name := ptr.Deref(pvc.Spec.StorageClassName, "")
+	if name == "" {
+		return f.Failed("", "names no StorageClass", remedy)
+	}
+	var class storagev1.StorageClass
+	switch found := w.Get(ctx, types.NamespacedName{Name: name}, &class); {
+	case found == check.Forbidden || class.Provisioner == names.Driver:
+		return check.Finding{}
+	case found == check.Present:
+		return f.Failed("", fmt.Sprintf("its StorageClass %s belongs to another driver, %s", name, class.Provisioner), remedy)
+	case name == names.Driver:
+		remedy = "The operator installs the StorageClass. Find out why it has not: kubectl listener doctor"
+	}
+	return f.Failed("", fmt.Sprintf("its StorageClass %s does not exist", name), remedy)
+}
+
+// selectorProblem returns what is wrong with the Listener or the class that a claim names, or an empty finding.
+func (w *Walk) selectorProblem(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, selector claim.Selector) check.Finding {
+	class := selector.Class
+	if selector.Listener != "" {
+		var listener listenersv1alpha1.Listener
+		key := types.NamespacedName{Namespace: pvc.Namespace, Name: selector.Listener}
+		switch found := w.Get(ctx, key, &listener); {
+		case found == check.Forbidden:
+			return check.Finding{}
+		case found == check.Missing:
+			return f.FailedBy(listenersv1alpha1.ReasonListenerNotFound, fmt.Sprintf("Listener %s does not exist", key))
+		case listener.Class() == "":
+			return f.FailedBy(listenersv1alpha1.ReasonClassNotSet, fmt.Sprintf("Listener %s has no spec.className", key))
+		case listener.Status != nil && len(listener.Status.IngressAddresses) > 0:
+			return check.Finding{} // its addresses work without the class
+		}
+		class = listener.Class()
+	}
+	if w.Get(ctx, types.NamespacedName{Name: class}, &listenersv1alpha1.ListenerClass{}) != check.Missing {
+		return check.Finding{}
+	}
+	problem := f.FailedBy(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", class))
+	if selector.Class != "" {
+		problem.Remedy += " " + check.RemedyTemplate
+	}
+	return problem
+}
+
+// Said returns what the operator says last about a claim, or otherwise the finding.
+func (w *Walk) Said(ctx context.Context, pvc *corev1.PersistentVolumeClaim, otherwise check.Finding) check.Finding {
+	return w.said(ctx, pvc, func(e *corev1.Event) bool { return e.ReportingController == names.EventReporter }, otherwise)
+}
+
+// Refused returns what the operator says about the quota or the policy that refuses an object of a Pod, or otherwise
+// the finding.
+func (w *Walk) Refused(ctx context.Context, pod *corev1.Pod, otherwise check.Finding) check.Finding {
+	return w.said(ctx, pod, func(e *corev1.Event) bool {
+		return e.Reason == listenersv1alpha1.ReasonQuotaExceeded || e.Reason == listenersv1alpha1.ReasonRequestRejected
+	}, otherwise)
+}
+
+// said returns what the last event that matches says about an object, or otherwise the finding.
+func (w *Walk) said(ctx context.Context, o client.Object, matches func(*corev1.Event) bool, otherwise check.Finding) check.Finding {
+	if event := w.LastEvent(ctx, o, matches); event != nil {
+		return otherwise.FailedBy(event.Reason, event.Message)
+	}
+	return otherwise
+}
+
+// Pods returns the Pods that mount a claim. It does not change the list, which may be that of a cache.
+func (w *Walk) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (pods []corev1.Pod) {
+	var list corev1.PodList
+	w.List(ctx, &list, client.InNamespace(pvc.Namespace))
+	for i := range list.Items {
+		if slices.Contains(index.PodClaims(&list.Items[i]), pvc.Name) {
+			pods = append(pods, list.Items[i])
+		}
+	}
+	return pods
+}

@@ -1,0 +1,180 @@
+package walk
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+)
+
+// endpoints follows the endpoints of a Service. pod is the Pod that should be among them, or nil, and so is class if it
+// could not be read.
+func (w *Walk) endpoints(
+	ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass, service *corev1.Service, pod *corev1.Pod,
+) {
+	var endpoints discoveryv1.EndpointSliceList
+	f := check.Finding{Kind: "Endpoints", Namespace: service.Namespace, Name: service.Name}
+	if w.FollowAll(ctx, f, &endpoints, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name}) == check.Forbidden {
+		return
+	}
+	all, serving, included := CountEndpoints(endpoints.Items, pod)
+	ready, known := serving, true
+	if service.Spec.PublishNotReadyAddresses { // then every endpoint counts as ready
+		ready, known = w.readyPods(ctx, service.Namespace, endpoints.Items, all)
+		ready = min(ready, serving)
+	}
+	switch {
+	case !known:
+		w.Add(f.OK("%d published", all))
+	case all == 0 && condition(listener, listenersv1alpha1.ListenerReady).Reason == listenersv1alpha1.ReasonReserved:
+		w.Add(f.Warning(listenersv1alpha1.ReasonReserved, "there are none, because no Pod mounts the Listener"))
+	case all == 0:
+		w.Add(w.noEndpoints(ctx, f, listener, pod).Aside())
+	case serving == 0:
+		w.Add(noneReady(f, all, NotReadyRemedy(listener, class)))
+	case pod != nil && !included && pod.Status.PodIP != "":
+		w.Add(w.noEndpoint(f, listener, pod))
+	case service.Spec.PublishNotReadyAddresses:
+		w.Add(publishedFinding(f, ready, all, OnlyReadyRemedy(listener, class)))
+	default:
+		w.Add(f.OK("%d of %d ready", ready, all))
+	}
+}
+
+// noneReady returns that clients are sent to no Pod. remedy says what sends them to Pods that are not ready.
+func noneReady(f check.Finding, all int, remedy string) check.Finding {
+	f = f.Failed("", fmt.Sprintf("none of %d Pods is ready", all), fmt.Sprintf(
+		"Find out why the Pods are not ready: kubectl describe pods --namespace %s. If they should receive traffic nevertheless, %s.", f.Namespace, remedy)).Because()
+	if all == 1 {
+		return f.Aside()
+	}
+	return f
+}
+
+// publishedFinding returns the state of a Service to all of whose Pods clients are sent, ready or not. remedy says what
+// sends them to the ready ones only.
+func publishedFinding(f check.Finding, ready, all int, remedy string) check.Finding {
+	text := fmt.Sprintf("%d of %d published, %d of %d Pods ready", all, all, ready, all)
+	switch {
+	case ready == all:
+		return f.OK("%s", text)
+	case all == 1:
+		return f.Warning("", text).Aside()
+	default:
+		return f.Warning("", text+", and clients are also sent to the others; unless they need that, "+remedy)
+	}
+}
+
+// readyPods returns how many of all endpoints are Pods that are ready, and whether the user may know that. Kubernetes
+// takes the readiness from the Pods of a node that does not respond.
+func (w *Walk) readyPods(ctx context.Context, namespace string, endpointSlices []discoveryv1.EndpointSlice, all int) (ready int, known bool) {
+	var pods corev1.PodList
+	if w.FollowAll(ctx, check.Finding{Kind: "Pod", Namespace: namespace}, &pods, client.InNamespace(namespace)) == check.Forbidden {
+		return 0, false
+	}
+	published, unready := sets.New[types.UID](), 0
+	for i := range endpointSlices {
+		for _, e := range endpointSlices[i].Endpoints {
+			published.Insert(ptr.Deref(e.TargetRef, corev1.ObjectReference{}).UID)
+		}
+	}
+	for i := range pods.Items {
+		ready := check.PodCondition(&pods.Items[i], corev1.PodReady)
+		if published.Has(pods.Items[i].UID) && ready != nil && ready.Status != corev1.ConditionTrue {
+			unready++
+		}
+	}
+	return all - unready, true
+}
+
+// noEndpoints returns why a Service has no endpoints. pod is the Pod that should be one of them, or nil.
+func (w *Walk) noEndpoints(ctx context.Context, f check.Finding, listener *listenersv1alpha1.Listener, pod *corev1.Pod) check.Finding {
+	if pods := w.PodsOf(ctx, listener); pod == nil && len(pods) > 0 {
+		pod = &pods[0]
+	}
+	switch {
+	case pod == nil:
+		return f.Failed("", "no Pod belongs to the Service", startPod).Because()
+	case pod.DeletionTimestamp != nil:
+		return f.Warning("", fmt.Sprintf("no Pod belongs to the Service, because Pod %s is being deleted", pod.Name))
+	case pod.Status.PodIP == "" || claim.PodFinished(pod):
+		return f.Failed("", fmt.Sprintf("no Pod belongs to the Service, because Pod %s does not run", pod.Name),
+			"See why: "+Describe("pod", pod)).Because()
+	default:
+		return w.noEndpoint(f, listener, pod).Because()
+	}
+}
+
+// startPod is what to do about a Listener that no Pod mounts.
+const startPod = "Start a Pod that mounts the Listener, or see why it has not started: kubectl listener why POD"
+
+// noEndpoint returns that a Pod, which has an address, is no endpoint of a Service.
+func (w *Walk) noEndpoint(f check.Finding, listener *listenersv1alpha1.Listener, pod *corev1.Pod) check.Finding {
+	message := fmt.Sprintf("Pod %s is not among them", pod.Name)
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return f.Warning("", message+", because it is being deleted").Aside()
+	case len(listener.Spec.ExtraPodSelectorLabels) > 0:
+		return f.FailedBy(listenersv1alpha1.ReasonNoMatchingPods, message).Aside()
+	default:
+		return f.Failed("", message, fmt.Sprintf("Kubernetes adds it within a moment. If it does not, compare the selector of the Service with the labels of the Pod: "+
+			"kubectl get service %s --namespace %s --output wide", f.Name, f.Namespace)).Since(waitsSince(pod))
+	}
+}
+
+// CountEndpoints returns the number of Pods in endpoint slices, how many of them are ready, and whether pod is one of
+// them. A Pod of two IP families is in two slices.
+func CountEndpoints(endpointSlices []discoveryv1.EndpointSlice, pod *corev1.Pod) (all, ready int, included bool) {
+	known := sets.New[string]()
+	for i := range endpointSlices {
+		for _, e := range endpointSlices[i].Endpoints {
+			id := e.Addresses[0]
+			if e.TargetRef != nil {
+				id = string(e.TargetRef.UID)
+				included = included || pod != nil && e.TargetRef.UID == pod.UID
+			}
+			if known.Has(id) {
+				continue
+			}
+			known.Insert(id)
+			all++
+			if ptr.Deref(e.Conditions.Ready, true) {
+				ready++
+			}
+		}
+	}
+	return all, ready, included
+}
+
+// OnlyReadyRemedy returns what lets a Listener that several Pods share send clients to ready Pods only. class is nil if
+// it could not be read.
+func OnlyReadyRemedy(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) string {
+	switch {
+	case claim.OwnsListener(listener):
+		return "the Listener belongs to a claim that is meant for a single Pod; create a Listener that the Pods share: docs/listeners.md#one-address-for-several-pods"
+	case !listener.PublishesNotReady(), class != nil && exposure.OnlyReady(class, listener):
+		return fmt.Sprintf("remove spec.publishNotReadyAddresses from objectOverrides of the Listener, or from serviceOverrides of ListenerClass %s", listener.Class())
+	default:
+		return fmt.Sprintf("set publishNotReadyAddresses: false in the Listener; an administrator can set notReadyAddressPolicy: PerPodOnly in ListenerClass %s, for all "+
+			"Listeners that Pods share", listener.Class())
+	}
+}
+
+// NotReadyRemedy returns what lets a Listener send clients to Pods that are not ready. class is nil if it could not be
+// read.
+func NotReadyRemedy(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) string {
+	if class != nil && exposure.OnlyReady(class, listener) {
+		return fmt.Sprintf("override spec.publishNotReadyAddresses in objectOverrides of the Listener, because ListenerClass %s has notReadyAddressPolicy: PerPodOnly", class.Name)
+	}
+	return "set spec.publishNotReadyAddresses of the Listener"
+}

@@ -1,0 +1,143 @@
+package walk
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/api/reasons"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/columns"
+	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// fromListener follows a Listener, the volumes that have reservations for it, and the Pods that mount them.
+func (w *Walk) fromListener(ctx context.Context, listener *listenersv1alpha1.Listener) {
+	w.listener(ctx, listener, nil)
+	var volumes corev1.PersistentVolumeList
+	w.List(ctx, &volumes, client.MatchingLabels{names.LabelListenerNamespace: listener.Namespace, names.LabelListenerName: listener.Name})
+	for i := range volumes.Items {
+		pv := &volumes.Items[i]
+		if claim.IsListenerVolume(pv) && pv.Spec.ClaimRef != nil {
+			w.pin(ctx, pv)
+		}
+	}
+	w.unboundPods(ctx, listener)
+	pods := w.PodsOf(ctx, listener)
+	for i := range pods {
+		w.podAddresses(ctx, &pods[i], func(_, name string) bool { return name == listener.Name })
+	}
+}
+
+// unboundPods follows the Pods that are going to mount a Listener when they are bound to a node, and their claims.
+func (w *Walk) unboundPods(ctx context.Context, listener *listenersv1alpha1.Listener) {
+	var claims corev1.PersistentVolumeClaimList
+	w.List(ctx, &claims, client.InNamespace(listener.Namespace))
+	for i := range claims.Items {
+		pvc := &claims.Items[i]
+		if selector, err := claim.ParseSelector(pvc.Annotations); err != nil || !RequestsListener(pvc) || selector.ListenerName(pvc.Name) != listener.Name {
+			continue
+		}
+		for _, pod := range w.Pods(ctx, pvc) {
+			if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && !claim.PodFinished(&pod) {
+				w.Add(w.Claim(ctx, pvc))
+				w.pod(ctx, &pod)
+			}
+		}
+	}
+}
+
+// PodsOf returns the Pods that mount a Listener, as far as the user may list them.
+func (w *Walk) PodsOf(ctx context.Context, listener *listenersv1alpha1.Listener) []corev1.Pod {
+	var pods corev1.PodList
+	w.List(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)})
+	return pods.Items
+}
+
+// listener follows a Listener, its class, and the objects that expose it. pod is the Pod that it was reached from, or
+// nil.
+func (w *Walk) listener(ctx context.Context, listener *listenersv1alpha1.Listener, pod *corev1.Pod) {
+	w.Add(listenerFinding(listener))
+	class := w.class(ctx, listener)
+	service := w.service(ctx, listener)
+	w.advertised(listener)
+	if class != nil {
+		w.exposures(ctx, listener, class)
+	}
+	if service != nil {
+		w.endpoints(ctx, listener, class, service, pod)
+	}
+	w.certManager(ctx, listener)
+}
+
+// condition returns a condition of a Listener, or an empty one.
+func condition(listener *listenersv1alpha1.Listener, kind string) metav1.Condition {
+	return check.Condition(ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Conditions, kind)
+}
+
+// listenerFinding returns what the operator says about a Listener.
+func listenerFinding(listener *listenersv1alpha1.Listener) check.Finding {
+	f := check.Finding{Kind: "Listener", Namespace: listener.Namespace, Name: listener.Name}
+	accepted, ready := condition(listener, listenersv1alpha1.ListenerAccepted), condition(listener, listenersv1alpha1.ListenerReady)
+	switch notReady := f.FailedBy(ready.Reason, ready.Message).Since(ready.LastTransitionTime); {
+	case listener.DeletionTimestamp != nil:
+		return f.FailedBy(listenersv1alpha1.ReasonListenerTerminating, "is being deleted").Since(*listener.DeletionTimestamp)
+	case listener.Status == nil || listener.Status.ObservedGeneration < listener.Generation || accepted.Type == "" || ready.Type == "":
+		return f.Failed("", "the operator has not looked at it since it was changed", check.RemedyOperator).Since(listener.CreationTimestamp)
+	case accepted.Status != metav1.ConditionTrue:
+		return f.FailedBy(accepted.Reason, accepted.Message)
+	case ready.Status != metav1.ConditionTrue && len(reasons.Of(ready.Reason).Causes) > 0:
+		return notReady.Because()
+	case ready.Status != metav1.ConditionTrue:
+		return notReady
+	case reasons.Of(ready.Reason).Severity == reasons.Error:
+		return f.FailedBy(ready.Reason, ready.Message) // the operator has waited
+	default:
+		return readyFinding(f, listener, accepted, ready)
+	}
+}
+
+// readyFinding returns what the operator says about a Listener that is ready. What users alone can correct is wrong
+// although the Listener is exposed.
+func readyFinding(f check.Finding, listener *listenersv1alpha1.Listener, accepted, ready metav1.Condition) check.Finding {
+	switch why := reasons.Of(accepted.Reason); {
+	case why.Severity == reasons.Error && why.Actor == reasons.User:
+		return f.FailedBy(accepted.Reason, accepted.Message)
+	case ready.Reason != listenersv1alpha1.ReasonAddressesAssigned:
+		return f.Warning(ready.Reason, ready.Message)
+	case accepted.Reason != listenersv1alpha1.ReasonAccepted:
+		return f.Warning(accepted.Reason, accepted.Message)
+	default:
+		return f.OK("%s", columns.Address(listener.Status.IngressAddresses))
+	}
+}
+
+// okUnless returns that an object is as it should be, unless the Listener says that it waits for it.
+func okUnless(f check.Finding, listener *listenersv1alpha1.Listener, format string, args ...any) check.Finding {
+	ready := condition(listener, listenersv1alpha1.ListenerReady)
+	if ready.Status == metav1.ConditionFalse && slices.Contains(reasons.Of(ready.Reason).Causes, f.Kind) {
+		return f.FailedBy(ready.Reason, ready.Message).Since(ready.LastTransitionTime)
+	}
+	return f.OK(format, args...)
+}
+
+// advertised names the addresses that are advertised for a Listener, and where they have to lead. Nothing shows whether
+// they do.
+func (w *Walk) advertised(listener *listenersv1alpha1.Listener) {
+	for _, f := range advertise.Forwards(listener) {
+		var targets []string
+		for _, t := range f.Targets {
+			targets = append(targets, t.String())
+		}
+		w.Add(check.Finding{Kind: "Address", Name: f.HostPort()}.Warning("", fmt.Sprintf("is advertised for port %s: what is there, which the operator does not know, "+
+			"has to forward to %s", f.Name, columns.Names(targets))))
+	}
+}

@@ -1,0 +1,75 @@
+package walk
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/listener-operator/listener-operator/api/reasons"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// nodeState is what is known about the node of a Pod.
+type nodeState int
+
+const (
+	inOrder nodeState = iota // as far as it was seen
+	// notResponding means that nothing is known about what is on the node.
+	notResponding
+	// withoutAgent means that volumes are neither mounted nor unmounted, and files do not change.
+	withoutAgent
+)
+
+// node follows a node: Kubernetes keeps the Pods of one that does not respond, and the addresses stay published.
+func (w *Walk) node(ctx context.Context, name string) nodeState {
+	node := &corev1.Node{}
+	f := check.Finding{Kind: "Node", Name: name}
+	switch found := w.Follow(ctx, f, node); {
+	case found == check.Missing:
+		w.Add(f.FailedBy(listenersv1alpha1.ReasonNodesMissing, "does not exist").Because()) // a volume may be pinned to it
+		return notResponding
+	case found != check.Present:
+		return w.agent(ctx, name)
+	case !claim.NodeReady(node):
+		w.Add(nodeFinding(node))
+		return notResponding
+	default:
+		w.Add(nodeFinding(node))
+		return w.agent(ctx, name)
+	}
+}
+
+// nodeFinding returns whether a node is ready.
+func nodeFinding(node *corev1.Node) check.Finding {
+	f := check.Finding{Kind: "Node", Name: node.Name}
+	if claim.NodeReady(node) {
+		return f.OK("is ready")
+	}
+	f = f.FailedBy(listenersv1alpha1.ReasonNodesNotReady, "is not ready, so its addresses may not respond")
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			f = f.Since(c.LastTransitionTime)
+		}
+	}
+	return f
+}
+
+// agent follows the node agent of a node: a driver that is not registered with the kubelet cannot mount volumes.
+func (w *Walk) agent(ctx context.Context, node string) nodeState {
+	var csiNode storagev1.CSINode
+	f := check.Finding{Kind: "Node", Name: node}
+	switch found := w.Follow(ctx, check.Finding{Kind: "CSINode", Name: node}, &csiNode); {
+	case found == check.Forbidden:
+	case !slices.ContainsFunc(csiNode.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == names.Driver }):
+		w.Add(f.FailedBy(reasons.NoNodeAgent, "no node agent is registered with its kubelet"))
+		return withoutAgent
+	default:
+		w.Add(f.OK("has a node agent"))
+	}
+	return inOrder
+}

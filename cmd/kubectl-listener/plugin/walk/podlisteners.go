@@ -1,0 +1,77 @@
+package walk
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/columns"
+	"github.com/listener-operator/listener-operator/internal/index"
+)
+
+// podAddresses follows the addresses of those volumes of a Pod whose claim or Listener matches: into its PodListeners,
+// and into the files.
+func (w *Walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(claim, listener string) bool) {
+	node := w.pod(ctx, pod)
+	if pod.Spec.NodeName == "" || claim.PodFinished(pod) {
+		return // it has no addresses of its own
+	}
+	addresses := &listenersv1alpha1.PodListeners{}
+	f := check.Finding{Kind: "PodListeners", Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
+	f = f.Since(waitsSince(pod))
+	missing := f.Failed("", fmt.Sprintf("does not exist, although Pod %s is bound to node %s", pod.Name, pod.Spec.NodeName), check.RemedyOperator)
+	if !w.Require(ctx, addresses, w.Refused(ctx, pod, missing)) {
+		return
+	}
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		entry, known := addresses.Spec.Listeners[volume.Name]
+		switch {
+		case !matches(index.ClaimName(pod, volume), entry.ListenerName):
+		case !known:
+			w.Add(f.Failed("", fmt.Sprintf("has no entry for volume %q", volume.Name), check.RemedyOperator))
+		case len(entry.IngressAddresses) == 0:
+			waiting := f.FailedBy(listenersv1alpha1.ReasonWaitingForAddress, fmt.Sprintf("volume %q has no address yet", volume.Name)).Because()
+			w.Add(w.said(ctx, pod, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonWaitingForAddress }, waiting))
+		default:
+			w.Add(w.notRestarted(ctx, pod, addressFinding(f, &addresses.Spec, volume.Name, pod)))
+			w.policies(ctx, pod, entry.ListenerName)
+			w.files(ctx, pod, volume.Name, node)
+		}
+	}
+}
+
+// addressFinding returns the address of a volume. If it has changed since the Pod started, the program may have another
+// one than its files; if the class restarts the Pod, something keeps it from doing so.
+func addressFinding(f check.Finding, spec *listenersv1alpha1.PodListenersSpec, volume string, pod *corev1.Pod) check.Finding {
+	now, start := columns.Address(spec.Listeners[volume].IngressAddresses), columns.Address(spec.StartAddresses[volume])
+	outdated := fmt.Sprintf("volume %q: %s, but the Pod started with %s", volume, now, start)
+	switch {
+	case slices.Contains(spec.NeedsRestart(), volume):
+		return f.Failed(listenersv1alpha1.ReasonPodsOutdated, outdated, "Its class restarts the Pods of a controller one after the other. "+
+			"See the events of all of them for what keeps it from doing so: kubectl events --namespace "+pod.Namespace+" --types Warning")
+	case slices.Contains(spec.Outdated(), volume):
+		return f.Failed(listenersv1alpha1.ReasonPodsOutdated, outdated, "Restart the Pod, unless its program follows the files of the volume: docs/address-changes.md")
+	default:
+		return f.OK("volume %q: %s", volume, now)
+	}
+}
+
+// notRestarted adds to the finding of a Pod that its class restarts what the operator says about that.
+func (w *Walk) notRestarted(ctx context.Context, pod *corev1.Pod, f check.Finding) check.Finding {
+	if f.State != check.Failed {
+		return f
+	}
+	event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool {
+		return slices.Contains([]string{listenersv1alpha1.ReasonEvictionRefused, listenersv1alpha1.ReasonEvictionDelayed, listenersv1alpha1.ReasonNotEvicted}, e.Reason)
+	})
+	if event == nil {
+		return f
+	}
+	return f.FailedBy(event.Reason, f.Message+"; the operator says: "+event.Message)
+}

@@ -1,0 +1,119 @@
+package walk
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+)
+
+// service follows the Service of a Listener, and returns it, or nil.
+func (w *Walk) service(ctx context.Context, listener *listenersv1alpha1.Listener) *corev1.Service {
+	service := &corev1.Service{}
+	f := check.Finding{Kind: "Service", Namespace: listener.Namespace, Name: listener.Name}
+	if !w.Require(ctx, service, f.Failed("", "does not exist", check.RemedyOperator).Because().Since(listener.CreationTimestamp)) {
+		return nil
+	}
+	if !metav1.IsControlledBy(service, listener) {
+		w.Add(f.FailedBy(listenersv1alpha1.ReasonForeignService, "belongs to another owner than the Listener"))
+		return nil
+	}
+	kind := string(service.Spec.Type)
+	if exposure.IsHeadless(service) {
+		kind += ", headless"
+	}
+	w.Add(okUnless(f, listener, "%s, %s", kind, portsOf(service)))
+	return service
+}
+
+// Service returns a Service, or nil if it does not exist or the user may not read it.
+func (w *Walk) Service(ctx context.Context, key types.NamespacedName) *corev1.Service {
+	service := &corev1.Service{}
+	if w.Get(ctx, key, service) != check.Present {
+		return nil
+	}
+	return service
+}
+
+// portsOf describes the ports of a Service, sorted by name.
+func portsOf(service *corev1.Service) string {
+	var ports []string
+	for _, p := range service.Spec.Ports {
+		text := fmt.Sprintf("%s %d", p.Name, p.Port)
+		if p.NodePort != 0 {
+			text += fmt.Sprintf(":%d", p.NodePort)
+		}
+		ports = append(ports, text+"/"+string(p.Protocol))
+	}
+	slices.Sort(ports)
+	return strings.Join(ports, ", ")
+}
+
+// exposures follows the objects that expose a Listener beside its Service: its Routes, its Ingresses, or its routes of
+// the Gateway API, and their Gateways.
+func (w *Walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) {
+	backend := backends.All().Of(class)
+	w.ingressClass(ctx, listener, class)
+	for _, kind := range backend.KindsFor(class) {
+		if kind != backend.Reads {
+			w.generated(ctx, listener, kind)
+		}
+	}
+	if backend.Reads == nil {
+		return
+	}
+	for _, reference := range backend.References(class, nil) {
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(backend.Reads.GroupVersionKind)
+		f := check.Finding{Kind: backend.Reads.Kind, Namespace: reference.Namespace, Name: reference.Name}
+		if w.Require(ctx, object, f.Failed("", "does not exist, and class "+class.Name+" names it", "Create it, or name another one in the class.")) {
+			w.Add(okUnless(f, listener, "exists"))
+		}
+	}
+}
+
+// ingressClass reports that the IngressClass of a Listener that waits for an Ingress controller does not exist. Some
+// controllers need none, and users may seldom read them.
+func (w *Walk) ingressClass(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) {
+	if class.Spec.Ingress == nil || condition(listener, listenersv1alpha1.ListenerReady).Reason != listenersv1alpha1.ReasonWaitingForIngress {
+		return
+	}
+	f := check.Finding{Kind: "IngressClass", Name: class.Spec.Ingress.ClassName}
+	if w.Get(ctx, types.NamespacedName{Name: f.Name}, &networkingv1.IngressClass{}) == check.Missing {
+		w.Add(f.Failed("", "does not exist, and class "+class.Name+" names it", "Create it, and see whether its controller runs, or name another one in the class: docs/ingress.md"))
+	}
+}
+
+// generated follows the objects of a kind that the operator generates for a Listener.
+func (w *Walk) generated(ctx context.Context, listener *listenersv1alpha1.Listener, kind *exposure.Kind) {
+	f := check.Finding{Kind: kind.Kind, Namespace: listener.Namespace}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.GroupVersionKind)
+	served, err := w.Client.RESTMapper().RESTMapping(kind.GroupKind(), append([]string{kind.Version}, kind.OtherVersions...)...)
+	if err == nil {
+		list.SetGroupVersionKind(served.GroupVersionKind)
+	}
+	if w.FollowAll(ctx, f, list, client.InNamespace(listener.Namespace)) == check.Forbidden {
+		return
+	}
+	for i := range list.Items {
+		if metav1.IsControlledBy(&list.Items[i], listener) {
+			f.Name = list.Items[i].Name
+			w.Add(okUnless(f, listener, "exists"))
+		}
+	}
+	if f.Name == "" {
+		w.Add(f.Failed("", "none belongs to Listener "+listener.Name, check.RemedyOperator).Because().Since(listener.CreationTimestamp))
+	}
+}

@@ -1,0 +1,189 @@
+package walk
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/listener-operator/listener-operator/api/reasons"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// volume follows the volume of a claim, and returns what it was provisioned for.
+func (w *Walk) volume(ctx context.Context, pvc *corev1.PersistentVolumeClaim) claim.Selector {
+	requested, problem := claim.ParseSelector(pvc.Annotations)
+	pv := &corev1.PersistentVolume{}
+	f := check.Finding{Kind: "PersistentVolume", Name: pvc.Spec.VolumeName}
+	if !w.Require(ctx, pv, f.Failed(listenersv1alpha1.ReasonVolumeNotRestored, "does not exist", check.RemedyOperator)) {
+		return requested
+	}
+	if !claim.IsBoundTo(pv, pvc) {
+		w.Add(f.Failed("", "is not a listener volume of this claim", "Create the claim again without spec.volumeName."))
+		return requested
+	}
+	if pv.DeletionTimestamp != nil {
+		w.Add(f.Warning("", "is being deleted, which ends when its claim is deleted"))
+	}
+	provisioned, err := claim.VolumeSelector(pv)
+	if err != nil {
+		provisioned = requested
+	}
+	if problem == nil && requested != provisioned {
+		w.Add(f.FailedBy(listenersv1alpha1.ReasonSelectorChanged, fmt.Sprintf(
+			"was provisioned for %s, and the annotation of the claim now names %s, which has no effect", describe(provisioned), describe(requested))))
+	}
+	w.pin(ctx, pv)
+	return provisioned
+}
+
+func describe(s claim.Selector) string {
+	if s.Class != "" {
+		return "class " + s.Class
+	}
+	return "Listener " + s.Listener
+}
+
+// pin follows the node affinity of the volume of a claim.
+func (w *Walk) pin(ctx context.Context, pv *corev1.PersistentVolume) {
+	f := check.Finding{Kind: "PersistentVolume", Name: pv.Name}
+	pinned := index.PinnedNodes(pv)
+	if len(pinned) == 0 {
+		w.Add(f.OK("is not pinned to a node"))
+		return
+	}
+	node := &corev1.Node{}
+	switch found := w.Get(ctx, types.NamespacedName{Name: pinned[0]}, node); {
+	case found == check.Forbidden:
+		w.Add(f.OK("is pinned to node %s", pinned[0]))
+	case found == check.Missing:
+		w.Add(w.announced(ctx, Pin(pv, pinned[0], nil), pv))
+	case claim.NodeLost(node):
+		w.Add(w.announced(ctx, Pin(pv, pinned[0], node), pv))
+	default:
+		w.Add(w.stuck(ctx, f.OK("is pinned to node %s", strings.Join(pinned, ", ")), pv.Spec.ClaimRef, node))
+	}
+}
+
+// Pin returns whether the node that the volume of a claim is pinned to is lost. node is nil if it does not exist.
+func Pin(pv *corev1.PersistentVolume, name string, node *corev1.Node) check.Finding {
+	f := check.Finding{Kind: "PersistentVolume", Name: pv.Name}
+	if !claim.NodeLost(node) {
+		return f.OK("is pinned to node %s", name)
+	}
+	what := "does not exist"
+	if node != nil {
+		what = "is out of service"
+	}
+	message := fmt.Sprintf("of claim %s/%s is pinned to node %s, which %s", pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name, name, what)
+	if since := pv.Annotations[names.AnnotationLostSince]; since != "" {
+		message += ", since " + since
+	}
+	f = f.FailedBy(listenersv1alpha1.ReasonNodeLost, message, OfClaim(pv.Spec.ClaimRef)...)
+	if node != nil && claim.NodeReady(node) {
+		f.Message += ", although it is ready"
+		f.Remedy = fmt.Sprintf("If the machine works again, remove the taint, or no Pod starts there: kubectl taint node %s %s-", name, corev1.TaintNodeOutOfService)
+	}
+	return f
+}
+
+// OfClaim returns the placeholders of remedies that name a claim.
+func OfClaim(claim *corev1.ObjectReference) []string {
+	return []string{"{claim}", claim.Name, "{namespace}", claim.Namespace}
+}
+
+// announced adds to the finding of a volume on a lost node what the operator says, such as when it is going to release
+// the volume.
+func (w *Walk) announced(ctx context.Context, f check.Finding, pv *corev1.PersistentVolume) check.Finding {
+	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: pv.Spec.ClaimRef.Namespace, UID: pv.Spec.ClaimRef.UID}}
+	event := w.LastEvent(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonNodeLost })
+	if event != nil {
+		f.Message += "; the operator says: " + event.Message
+	}
+	return f
+}
+
+// stuck follows the Pods that wait for the node of a pinned volume, which may not respond. f is the finding if no Pod
+// does.
+func (w *Walk) stuck(ctx context.Context, f check.Finding, owner *corev1.ObjectReference, node *corev1.Node) check.Finding {
+	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name, UID: owner.UID}}
+	for _, pod := range w.Pods(ctx, pvc) {
+		scheduled := check.PodCondition(&pod, corev1.PodScheduled)
+		if scheduled == nil || scheduled.Status != corev1.ConditionFalse || scheduled.Reason != corev1.PodReasonUnschedulable || awaitsClaims(scheduled) ||
+			!concernsVolumes.MatchString(scheduled.Message) {
+			continue
+		}
+		message := fmt.Sprintf("%s, and Pod %s cannot be scheduled: %s", f.Message, pod.Name, scheduled.Message)
+		if event := w.LastEvent(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonPinnedToNode }); event != nil {
+			message = event.Message
+		}
+		f = f.FailedBy(listenersv1alpha1.ReasonPinnedToNode, message, OfClaim(owner)...).Since(waitsSince(&pod))
+		if !claim.NodeReady(node) {
+			w.Add(nodeFinding(node))
+			return f.Because()
+		}
+		return f
+	}
+	return f
+}
+
+// awaitsClaims reports whether a Pod cannot be scheduled, whatever the nodes are, before its claims have volumes.
+func awaitsClaims(scheduled *corev1.PodCondition) bool {
+	return strings.Contains(scheduled.Message, "unbound immediate PersistentVolumeClaims")
+}
+
+// files follows the addresses of a volume into the Pod. The kubelet starts no container before the volume has its
+// files.
+func (w *Walk) files(ctx context.Context, pod *corev1.Pod, volume string, node nodeState) {
+	f := check.Finding{Kind: "Volume", Name: volume}
+	switch {
+	case node == notResponding:
+		return
+	case pod.Status.Phase == corev1.PodRunning && node == withoutAgent:
+		w.Add(f.Warning("", fmt.Sprintf("the files in Pod %s stay as they are until a node agent runs on its node", pod.Name)))
+		return
+	case pod.Status.Phase == corev1.PodRunning:
+		w.Add(mountFinding(f, pod, volume))
+		return
+	}
+	event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool {
+		return e.Reason == reasons.FailedMount && strings.Contains(e.Message, fmt.Sprintf("%q", volume))
+	})
+	if event == nil {
+		w.Add(f.Warning("", fmt.Sprintf("Pod %s does not run yet, so the files may not be there", pod.Name)))
+		return
+	}
+	w.Add(f.FailedBy(reasons.FailedMount, event.Message, "{node}", pod.Spec.NodeName).Since(waitsSince(pod)))
+}
+
+// mountFinding returns whether the containers of a Pod that runs see the files of a volume. Kubernetes mounts it for
+// the Pod in any case, and one of its files or directories for a container that names it only once.
+func mountFinding(f check.Finding, pod *corev1.Pod, volume string) check.Finding {
+	var containers, parts []string
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, m := range c.VolumeMounts {
+			if m.Name == volume {
+				containers = append(containers, c.Name)
+				if m.SubPath != "" || m.SubPathExpr != "" {
+					parts = append(parts, c.Name)
+				}
+			}
+		}
+	}
+	switch {
+	case len(containers) == 0:
+		return f.Warning("", fmt.Sprintf("no container of Pod %s mounts it, so no program sees its files: add it to volumeMounts", pod.Name))
+	case len(parts) > 0:
+		return f.Warning("", fmt.Sprintf("container %s of Pod %s mounts it with subPath, where files do not follow changes of the address: mount the whole volume", parts[0], pod.Name))
+	default:
+		return f.OK("has its files in Pod %s", pod.Name)
+	}
+}
