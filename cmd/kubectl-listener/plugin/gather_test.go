@@ -23,6 +23,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -203,6 +204,15 @@ func TestGatherLeavesSecretsInTheCluster(t *testing.T) {
 			t.Errorf("%s lacks %q:\n%s", name, want, found[name])
 		}
 	}
+}
+
+// ownDeployment returns a Deployment with the name of this operator's.
+func ownDeployment(namespace string) *appsv1.Deployment {
+	labels := map[string]string{"app": "x"}
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Operator}, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Image: "x"}}}},
+	}}
 }
 
 // TestGatherTakesWhatOLMHasAboutTheOperator: of both generations, also under another name of the package, but nothing

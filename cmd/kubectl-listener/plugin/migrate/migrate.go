@@ -1,135 +1,249 @@
-// Package migrate has the command `kubectl listener migrate`, which plans the move from Stackable's listener operator.
+// Package migrate has the command `kubectl listener migrate`, which finds what the move from Stackable's listener
+// operator changes in a cluster. docs/moving-over.md has the steps.
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
+	components "github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/stackable"
 )
 
 // NewCommand returns the command.
 func NewCommand(e *command.Environment) *cobra.Command {
-	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Plan the move from Stackable's listener operator to this one",
-		Long: `Plan the move from Stackable's listener operator to this one, and the way back.
+		Short: "Find what would change if this operator replaced Stackable's",
+		Long: `Find what would change if this operator replaced Stackable's listener operator.
 
-The command shows what there is of the other operator, whether Helm or the Operator Lifecycle Manager installed it, its
-settings and which of them are carried over, and each Listener, class and claim that this operator treats differently.
-Then it prints the steps in their order, with commands for this cluster. The exit status is 1 if something should be
-decided before.
+The command compares the settings of the other operator with those of this one, and shows each Listener, class and claim
+that this operator treats differently. The exit status is 1 if something blocks the move. The command only reads; the
+steps are in docs/moving-over.md.
 
-The command only reads, with or without --dry-run: the steps are for an administrator to take, because each of them can
-be checked before the next one.
+It needs the permissions of a cluster administrator. What you may not read is marked with ?.`,
+		Example: `  # What would change?
+  kubectl listener migrate
 
-It needs the permissions of a cluster administrator. What you may not read is marked with ?.
-docs/moving-over.md has the whole procedure.`,
-		Example: `  # What would change, and which are the steps?
-  kubectl listener migrate --dry-run
-
-  # Only what needs a decision, for programs
-  kubectl listener migrate --dry-run --output json | jq '.findings[] | select(.state == "Failed")'`,
+  # Only what blocks the move, for programs
+  kubectl listener migrate --output json | jq '.findings[] | select(.state == "Failed")'`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !dryRun {
-				return errors.New("--dry-run=false: the command changes nothing; run it without the flag, and take the steps that it prints")
-			}
-			x, err := e.Examination()
-			if err != nil {
-				return err
-			}
-			result := (&migration{Examination: x, missing: map[string]any{}}).plan(cmd.Context())
-			return e.Print(x, result, func() { result.write(e.Out) })
-		},
+		RunE: e.Examine(write, func(ctx context.Context, x *check.Examination, _ []string) error {
+			(&migration{Examination: x}).compare(ctx)
+			return nil
+		}),
 	}
 	e.AddOutputFlag(cmd)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", true, "Change nothing. There is no other mode.")
 	return cmd
 }
 
-// plan is the result of migrate. Its JSON is part of the output.
-type plan struct {
-	*check.Report
-	// Steps are the steps of the move. Empty if there is nothing to move.
-	Steps []step `json:"steps"`
-	// Rollback are the steps back. Empty if there is nothing to move.
-	Rollback []step `json:"rollback"`
+func write(out io.Writer, r *check.Report) {
+	command.WriteChecksOr(out, r, "Nothing blocks the move. The steps: docs/moving-over.md")
 }
 
-// step is something to do.
-type step struct {
-	Title string `json:"title"`
-	// Commands may be empty.
-	Commands []string `json:"commands,omitempty"`
-}
-
-// migration plans a move. The fields are what was found.
+// migration compares two operators. The fields are what was found.
 type migration struct {
 	*check.Examination
-	other other
-	// installed is set if this operator is. config is nil if it does not exist or cannot be read.
-	installed bool
-	config    *operatorv1alpha1.ListenerOperator
+	other     other
 	classes   []listenersv1alpha1.ListenerClass
 	listeners []listenersv1alpha1.Listener
-	// webhook is set if definitions refer to the conversion webhook of the other operator.
-	webhook bool
-	// missing are settings of the other operator that this one neither finds nor has, as an object with these fields.
-	missing map[string]any
 }
 
-// plan observes the cluster, compares, and decides on the steps. A later part uses what an earlier one found.
-func (m *migration) plan(ctx context.Context) *plan {
-	for _, part := range []func(context.Context){
-		m.observeOther, m.observeOwn, m.observeListeners, m.compareDefinitions, m.compareStorage, m.compareSettings, m.compareClasses,
-		m.compareListeners, m.compareClaims,
-	} {
-		part(ctx)
-	}
-	result := &plan{Report: &m.Report, Steps: m.steps(), Rollback: []step{}}
-	if len(result.Steps) > 0 {
-		result.Rollback = m.rollback()
-	}
-	return result
+// other is what there is of Stackable's listener operator.
+type other struct {
+	stackable.Installation
+	// preset and clusterDomain are its settings, or empty if they are unknown. Each has a default.
+	preset, clusterDomain string
+	// agents is the Pod template of its node driver, or empty if it is unknown.
+	agents corev1.PodSpec
 }
 
-// observeListeners reads classes and Listeners. A cluster that does not serve them has none.
-func (m *migration) observeListeners(ctx context.Context) {
+// compare observes the cluster, and compares. A later part uses what an earlier one found.
+func (m *migration) compare(ctx context.Context) {
 	var classes listenersv1alpha1.ListenerClassList
 	var listeners listenersv1alpha1.ListenerList
 	m.FollowAll(ctx, check.Finding{Kind: "ListenerClass"}, &classes)
 	m.FollowAll(ctx, check.Finding{Kind: "Listener"}, &listeners)
 	m.classes, m.listeners = classes.Items, listeners.Items
-}
-
-func (p *plan) write(out io.Writer) {
-	command.WriteChecksOr(out, p.Report, "Nothing needs a decision.")
-	if len(p.Steps) == 0 {
-		fmt.Fprintln(out, "There is nothing to move. docs/moving-over.md has the way back to the other operator.")
+	for _, part := range []func(context.Context){m.observeOther, m.compareSettings, m.compareClasses, m.compareListeners, m.compareClaims} {
+		part(ctx)
 	}
-	writeSteps(out, "In this order", p.Steps)
-	writeSteps(out, "And back", p.Rollback)
 }
 
-func writeSteps(out io.Writer, title string, steps []step) {
-	if len(steps) == 0 {
+// observeOther finds the other operator by its Pods.
+func (m *migration) observeOther(ctx context.Context) {
+	var pods corev1.PodList
+	found := m.FollowAll(ctx, check.Finding{Kind: "Pod"}, &pods)
+	m.Readable(check.Finding{Kind: "SubjectAccessReview"}, m.Request("looking for Stackable's listener operator", func() (err error) {
+		m.other.Installation, err = stackable.Among(ctx, m.Client, pods.Items, time.Now())
+		return err
+	}))
+	for _, w := range m.other.Workloads {
+		m.observeWorkload(ctx, w)
+	}
+	if found == check.Present && len(m.other.Workloads) == 0 {
+		m.Add(check.Finding{Kind: "Deployment"}.OK("Stackable's listener operator does not run"))
+	}
+}
+
+// observeWorkload reads a Deployment or a DaemonSet of the other operator.
+func (m *migration) observeWorkload(ctx context.Context, w stackable.Workload) {
+	f := check.Finding{Kind: w.Kind, Namespace: w.Namespace, Name: w.Name}
+	var o client.Object
+	var template *corev1.PodSpec
+	switch w.Kind {
+	case "Deployment":
+		deployment := &appsv1.Deployment{}
+		o, template = deployment, &deployment.Spec.Template.Spec
+	case "DaemonSet":
+		daemonSet := &appsv1.DaemonSet{}
+		o, template = daemonSet, &daemonSet.Spec.Template.Spec
+	default:
+		m.Add(f.Warning("", "runs Stackable's listener operator"))
 		return
 	}
-	fmt.Fprintf(out, "\n%s:\n", title)
-	for i, s := range steps {
-		fmt.Fprintf(out, "\n%d. %s\n", i+1, command.Printable(s.Title))
-		for _, c := range s.Commands {
-			fmt.Fprintf(out, "     %s\n", command.Printable(c))
+	if m.Follow(ctx, f, o) == check.Forbidden {
+		return
+	}
+	if w.Kind == "DaemonSet" {
+		m.other.agents = *template
+	}
+	for _, c := range template.Containers {
+		for _, v := range c.Env {
+			switch v.Name { // contract: takeover
+			case "LISTENER_CLASS_PRESET":
+				m.other.preset = v.Value
+			case "KUBERNETES_CLUSTER_DOMAIN":
+				m.other.clusterDomain = v.Value
+			}
 		}
 	}
+	m.Add(f.OK("runs Stackable's listener operator, and has to be uninstalled"))
+}
+
+// placement returns which settings of the other operator restrict the nodes that its agents run on, for a message.
+func (o *other) placement() string {
+	var set []string
+	if len(o.agents.NodeSelector) > 0 {
+		set = append(set, "nodeSelector "+labels.FormatLabels(o.agents.NodeSelector))
+	}
+	if o.agents.Affinity != nil {
+		set = append(set, "affinity")
+	}
+	return strings.Join(set, ", ")
+}
+
+// compareSettings compares the settings of the other operator with the configuration of this one or, as long as there
+// is none, with what it finds when it starts for the first time.
+func (m *migration) compareSettings(ctx context.Context) {
+	if len(m.other.Workloads) == 0 {
+		return
+	}
+	config := &operatorv1alpha1.ListenerOperator{}
+	configured := m.Get(ctx, types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}, config) == check.Present
+	// Which domain the resolver of a Pod has, is not known here: a setting that names another one than the default is
+	// carried over, even if the resolver has it, too.
+	desired := stackable.Settings(m.classes, m.listeners, "")
+	if configured {
+		desired = config.Spec
+	}
+	f := check.Finding{Kind: "ListenerOperator", Name: operatorv1alpha1.ListenerOperatorName}
+	for _, setting := range []struct{ path, other, carried string }{
+		{"spec.preset", m.other.preset, string(cmp.Or(desired.Preset, operatorv1alpha1.PresetEphemeralNodes))},
+		{"spec.clusterDomain", m.other.clusterDomain, (&operatorv1alpha1.ListenerOperator{Spec: desired}).ClusterDomain("")},
+		{"spec.nodeAgent.kubeletDir", m.other.KubeletDir, cmp.Or(desired.NodeAgent.KubeletDir, components.DefaultKubeletDir)},
+	} {
+		switch {
+		case setting.other == "":
+		case setting.other == setting.carried && configured:
+			m.Add(f.OK("%s is %s, as in the other operator", setting.path, setting.other))
+		case setting.other == setting.carried:
+			m.Add(f.OK("%s will be %s, as in the other operator", setting.path, setting.other))
+		default:
+			m.Add(f.Warning("", fmt.Sprintf("%s is %s in the other operator, and would be %s: set it before the move", setting.path, setting.other, setting.carried)))
+		}
+	}
+	if restricted := m.other.placement(); restricted != "" {
+		m.Add(f.Warning("", "agents run on all nodes, whatever their taints; the agents of the other operator have "+restricted+", which you can set in spec.nodeAgent"))
+	}
+}
+
+// compareClasses finds the classes that go with the other operator's Helm release, and what of a class is ignored.
+func (m *migration) compareClasses(context.Context) {
+	for i := range m.classes {
+		class := &m.classes[i]
+		f, release := check.Finding{Kind: "ListenerClass", Name: class.Name}, class.Annotations["meta.helm.sh/release-name"]
+		switch ignored := exposure.UnknownOverrides(class); {
+		case release != "" && class.Annotations["helm.sh/resource-policy"] != "keep":
+			m.Add(f.Warning("", "is deleted with the Helm release "+release+", so save it first"))
+		case len(ignored) > 0:
+			m.Add(f.Warning(listenersv1alpha1.ReasonSettingsIgnored, strings.Join(ignored, "; ")))
+		default:
+			m.Add(f.OK("stays as it is"))
+		}
+	}
+}
+
+// compareListeners finds the Listeners that this operator does not accept.
+func (m *migration) compareListeners(context.Context) {
+	classes := map[string]*listenersv1alpha1.ListenerClass{}
+	for i := range m.classes {
+		classes[m.classes[i].Name] = &m.classes[i]
+	}
+	var findings []check.Finding
+	for i := range m.listeners {
+		l := &m.listeners[i]
+		f := check.Finding{Kind: "Listener", Namespace: l.Namespace, Name: l.Name, State: check.OK}
+		if class := classes[l.Class()]; class == nil {
+			f = f.Warning("", fmt.Sprintf("its class %q does not exist, so it keeps the addresses that it has", l.Class()))
+		} else if _, refusal := exposure.Service(class, l); refusal != nil {
+			f = f.FailedBy(refusal.Reason, refusal.Message)
+			f.Remedy += " Until then, its Service and its addresses stay as they are."
+		}
+		findings = append(findings, f)
+	}
+	m.AddAll(findings, "Listeners", "%d keep their Services, node ports and addresses")
+}
+
+// compareClaims finds the claims that this operator treats differently.
+func (m *migration) compareClaims(ctx context.Context) {
+	var claims corev1.PersistentVolumeClaimList
+	m.FollowAll(ctx, check.Finding{Kind: "PersistentVolumeClaim"}, &claims)
+	var findings []check.Finding
+	for i := range claims.Items {
+		pvc := &claims.Items[i]
+		if !walk.RequestsListener(pvc) {
+			continue
+		}
+		f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name, State: check.OK}
+		switch _, err := claim.ParseSelector(pvc.Annotations); {
+		case !errors.Is(err, claim.ErrBothSelectors):
+		case pvc.Spec.VolumeName == "":
+			f = f.Failed(listenersv1alpha1.ReasonInvalidClaim, err.Error(), "Create the claim again, with one of the two annotations.")
+		default:
+			f = f.Warning(listenersv1alpha1.ReasonInvalidClaim, "has two annotations that contradict each other, and works because it has its volume; a new claim of the same template would not")
+		}
+		findings = append(findings, f)
+	}
+	m.AddAll(findings, "PersistentVolumeClaims", "%d keep their volumes")
 }
