@@ -100,16 +100,16 @@ func (o *getOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x, err := o.Examination()
-	if err != nil {
-		return err
-	}
-	listeners, err := o.observe(ctx, x.Client, which)
-	if err != nil {
-		return err
-	}
 	if o.watch {
-		return o.follow(ctx, x.Client, which, listeners)
+		return o.follow(ctx, which)
+	}
+	c, err := o.Client()
+	if err != nil {
+		return err
+	}
+	listeners, err := o.observe(ctx, c, which)
+	if err != nil {
+		return err
 	}
 	for _, name := range o.names {
 		if !slices.ContainsFunc(listeners, func(l listenerAddresses) bool { return l.Name == name }) {
