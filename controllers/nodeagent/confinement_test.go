@@ -676,7 +676,7 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 		}}
 		service, refusal := exposure.Service(restricted, listener)
 		g.Expect(refusal).To(BeNil())
-		policy := exposure.ClientPolicy(&exposure.Listener{Listener: listener, Class: restricted}, service, exposure.OtherPolicies{})
+		policy := exposure.ClientPolicy(&exposure.Listener{Listener: listener, Class: restricted}, service, exposure.ReadPolicies(listener, nil, nil))
 		_, err = services.Apply(t.Context(), policy, appliedPolicy)
 		g.Expect(err).NotTo(HaveOccurred())
 		appliedPolicy = policy

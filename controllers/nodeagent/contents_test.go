@@ -332,7 +332,7 @@ func ofListeners(t *testing.T, namespace string) []written {
 		"ListenerSet": {"spec.listeners[].name", "spec.listeners[].port", "spec.parentRef.name", "spec.parentRef.namespace"},
 		"TLSRoute":    hosts, "HTTPRoute": hosts, "TCPRoute": slices.Concat(hosts[2:]), "UDPRoute": slices.Concat(hosts[2:]),
 	}
-	generated := append([]*unstructured.Unstructured{untyped(t, service), exposure.ClientPolicy(l, service, exposure.OtherPolicies{})}, gatewayRoutes(t, listener)...)
+	generated := append([]*unstructured.Unstructured{untyped(t, service), exposure.ClientPolicy(l, service, exposure.ReadPolicies(listener, nil, nil))}, gatewayRoutes(t, listener)...)
 	for _, backend := range []*exposure.Backend{route.Backend(), ingress.Backend()} {
 		desired, refusal := backend.Objects(l, exposure.Others{})
 		if refusal != nil {
