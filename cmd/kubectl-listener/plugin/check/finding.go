@@ -1,5 +1,4 @@
-// Package check has what is known about objects: findings, reports of them, the requests by which commands find out,
-// and what to do about the reasons that the operator reports.
+// Package check has findings about objects, reports of them, and the requests by which commands find out.
 package check
 
 import (
@@ -13,11 +12,8 @@ import (
 	"github.com/listener-operator/listener-operator/api/reasons"
 )
 
-// Remedies that are no matter of a reason.
-const (
-	RemedyOperator = "The operator does this within a moment. If it does not, an administrator finds out why: kubectl listener doctor"
-	RemedyTemplate = reasons.Template
-)
+// RemedyOperator is what to do about what the operator does by itself.
+const RemedyOperator = "The operator does this within a moment. If it does not, an administrator finds out why: kubectl listener doctor"
 
 // State is what is known about an object.
 type State string

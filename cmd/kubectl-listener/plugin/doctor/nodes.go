@@ -18,6 +18,7 @@ import (
 	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 	components "github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
@@ -137,12 +138,11 @@ func (d *doctor) notReadyForLong(node *corev1.Node) bool {
 
 // notReadyFinding returns that a node is not ready. m is nil if no Pod there has a listener volume.
 func notReadyFinding(node *corev1.Node, m *mounts) check.Finding {
-	message := "is not ready, so its addresses may not respond"
+	f := walk.NodeFinding(node)
 	if m != nil {
-		message += fmt.Sprintf("; Listeners that Pods there mount: %d", len(m.listeners))
+		f.Message += fmt.Sprintf("; Listeners that Pods there mount: %d", len(m.listeners))
 	}
-	return check.Finding{Kind: "Node", Name: node.Name}.Failed(listenersv1alpha1.ReasonNodesNotReady, message,
-		fmt.Sprintf("See why: kubectl describe node %s. If the machine is gone, follow docs/lost-nodes.md.", node.Name))
+	return f
 }
 
 // inUse reports whether one of the Pods with listener volumes on a node has not finished. PodListeners outlast that.

@@ -155,7 +155,7 @@ func (w *Walk) storageProblem(ctx context.Context, f check.Finding, pvc *corev1.
 	if metav1.GetControllerOf(pvc) != nil { // of an ephemeral volume, the Pod
 		remedy = "Create the Pod again with storageClassName: " + names.Driver + " in volumeClaimTemplate of the volume."
 	} else {
-		remedy += check.RemedyTemplate
+		remedy += reasons.Template
 	}
 	name := ptr.Deref(pvc.Spec.StorageClassName, "")
 	if name == "" {
@@ -196,7 +196,7 @@ func (w *Walk) selectorProblem(ctx context.Context, f check.Finding, pvc *corev1
 	}
 	problem := f.FailedBy(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", class))
 	if selector.Class != "" {
-		problem.Remedy += " " + check.RemedyTemplate
+		problem.Remedy += " " + reasons.Template
 	}
 	return problem
 }

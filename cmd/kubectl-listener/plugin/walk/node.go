@@ -36,16 +36,16 @@ func (w *Walk) node(ctx context.Context, name string) nodeState {
 	case found != check.Present:
 		return w.agent(ctx, name)
 	case !claim.NodeReady(node):
-		w.Add(nodeFinding(node))
+		w.Add(NodeFinding(node))
 		return notResponding
 	default:
-		w.Add(nodeFinding(node))
+		w.Add(NodeFinding(node))
 		return w.agent(ctx, name)
 	}
 }
 
-// nodeFinding returns whether a node is ready.
-func nodeFinding(node *corev1.Node) check.Finding {
+// NodeFinding returns whether a node is ready.
+func NodeFinding(node *corev1.Node) check.Finding {
 	f := check.Finding{Kind: "Node", Name: node.Name}
 	if claim.NodeReady(node) {
 		return f.OK("is ready")
