@@ -27,7 +27,8 @@ type waitlist struct {
 
 // wait is what a Listener waits for, and the number of the wait, in the order in which they began.
 type wait struct {
-	thing string
+	listener types.NamespacedName
+	thing    string
 	// own are things that no other Listener can have in place of this one.
 	own    []string
 	number uint64
@@ -38,7 +39,7 @@ func newWaitlist() *waitlist { return &waitlist{freed: make(chan event.GenericEv
 // add makes a Listener wait for a thing, in place of any other. Add it before looking whether others have the thing, so
 // that no change is missed.
 func (w *waitlist) add(listener types.NamespacedName, thing string, own ...string) {
-	w.things.Store(listener, wait{thing, own, w.waits.Add(1)})
+	w.things.Store(listener, wait{listener, thing, own, w.waits.Add(1)})
 }
 
 // remove makes a Listener wait for nothing.
@@ -68,17 +69,15 @@ func (w *waitlist) matching(matches func(wait) bool) (requests []reconcile.Reque
 
 // first returns a request for each thing, for the Listener that has waited longest for it.
 func (w *waitlist) first() (requests []reconcile.Request) {
-	longest := map[string]uint64{}
-	all := map[uint64]types.NamespacedName{}
-	for listener, waits := range w.things.Range {
+	longest := map[string]wait{}
+	for _, waits := range w.things.Range {
 		this := waits.(wait)
-		if number, ok := longest[this.thing]; !ok || this.number < number {
-			longest[this.thing] = this.number
+		if other, ok := longest[this.thing]; !ok || this.number < other.number {
+			longest[this.thing] = this
 		}
-		all[this.number] = listener.(types.NamespacedName)
 	}
-	for _, number := range longest {
-		requests = append(requests, reconcile.Request{NamespacedName: all[number]})
+	for _, waits := range longest {
+		requests = append(requests, reconcile.Request{NamespacedName: waits.listener})
 	}
 	return requests
 }

@@ -59,17 +59,10 @@ func AllocateClusterIPs(class *listenersv1alpha1.ListenerClass, desired *corev1a
 }
 
 // ClusterIPDemand identifies what the desired Service needs: if no cluster IPs are left for one Service, there are none
-// for any other with the same demand. It is empty if the class cannot meet it, whatever others have.
+// for any other with the same demand, apart from those that it publishes. No Service has three families.
 func ClusterIPDemand(class *listenersv1alpha1.ListenerClass, desired *corev1ac.ServiceApplyConfiguration) string {
-	ranges := class.ClusterIPRanges()
-	families := clusterIPFamilies(ranges, desired)
-	for _, family := range families {
-		if !slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return familyOf(r.Addr()) == family }) {
-			return ""
-		}
-	}
-	slices.Sort(families)
-	return fmt.Sprint(class.Name, slices.Compact(families))
+	families := clusterIPFamilies(class.ClusterIPRanges(), desired)
+	return fmt.Sprint(class.Name, min(len(families), 3), slices.Contains(families, corev1.IPv4Protocol), slices.Contains(families, corev1.IPv6Protocol))
 }
 
 // clusterIPFamilies returns the IP families of the desired Service. The first one is that of the first range, unless

@@ -35,10 +35,11 @@ func (b routes) choose(l *exposure.Listener, others exposure.Others, ports []str
 	published := func(port string, number int32) bool {
 		return slices.ContainsFunc(l.Status.TargetAddresses(), func(a listenersv1alpha1.IngressAddress) bool { return a.Ports[port] == number })
 	}
-	candidates := b.candidates(l, others)
+	claims := claimsOf(others)
+	candidates := b.candidates(l, others, claims)
 	chosen, byPort := map[section]bool{}, map[string]section{}
 	for _, port := range ports {
-		if kept, ok := b.kept(l, others, port, candidates); ok && !chosen[kept] {
+		if kept, ok := b.kept(l, others, claims, port, candidates); ok && !chosen[kept] {
 			byPort[port], chosen[kept] = kept, true
 		}
 	}
@@ -61,7 +62,7 @@ func (b routes) choose(l *exposure.Listener, others exposure.Others, ports []str
 
 // candidates returns the listeners of the class's Gateways that have a protocol of the routes, in the order of the
 // class and of the Gateways.
-func (b routes) candidates(l *exposure.Listener, others exposure.Others) []candidate {
+func (b routes) candidates(l *exposure.Listener, others exposure.Others, claims claims) []candidate {
 	var candidates []candidate
 	for _, parent := range l.Class.Spec.Gateway.ParentRefs {
 		name := gatewayName{Namespace: parent.Namespace, Name: parent.Name}
@@ -77,7 +78,7 @@ func (b routes) candidates(l *exposure.Listener, others exposure.Others) []candi
 			if !b.speaks(listener) || !inClass || slices.ContainsFunc(candidates, same) {
 				continue
 			}
-			switch other := b.holder(others, gateway, listener, nil); {
+			switch other := claims.holder(others, gateway, listener, nil); {
 			case !allows(gateway, listener, l.Namespace, l.NamespaceLabels):
 				c.problem = fmt.Sprintf("its allowedRoutes do not allow namespace %s", l.Namespace)
 			case other != nil:
@@ -135,21 +136,52 @@ func publishedBy(others exposure.Others, gateway *gatewayv1.Gateway) map[endpoin
 	return published
 }
 
-// holder returns another route with a listener of a Gateway as its parent, which allows it, or nil. If own is given, it
-// considers only routes that are older: the Gateway API gives them precedence.
-func (b routes) holder(others exposure.Others, gateway *gatewayv1.Gateway, listener *gatewayv1.Listener, own exposure.Object) exposure.Object {
-	key := gatewayName{Namespace: gateway.Namespace, Name: gateway.Name}
+// claims are the oldest of the other routes with each parent, by their namespaces, which a Gateway allows or not. So
+// the routes of a namespace cost no time for each listener of a Gateway.
+type claims map[claim]map[string]exposure.Object
+
+// claim is a parent of a route. An empty name is any listener of the Gateway, and port 0 one at any port.
+type claim struct {
+	section
+	port int32
+}
+
+func claimsOf(others exposure.Others) claims {
+	all := claims{}
 	for _, other := range others.Objects {
-		if own != nil && !older(other, own) || !allows(gateway, listener, other.GetNamespace(), others.Namespaces[other.GetNamespace()]) {
-			continue
-		}
+		namespace := other.GetNamespace()
 		for _, parent := range routeOf(other).parents {
-			if name, ok := gatewayOf(other.GetNamespace(), parent); ok && name == key && selects(parent, listener) {
-				return other
+			gateway, ok := gatewayOf(namespace, parent)
+			c := claim{section{gateway, string(ptr.Deref(parent.SectionName, ""))}, ptr.Deref(parent.Port, 0)}
+			if first := all[c][namespace]; !ok || first != nil && !older(other, first) {
+				continue
+			}
+			if all[c] == nil {
+				all[c] = map[string]exposure.Object{}
+			}
+			all[c][namespace] = other
+		}
+	}
+	return all
+}
+
+// holder returns the oldest other route with a listener of a Gateway as its parent, which allows it, or nil. If own is
+// given, it considers only routes that are older: the Gateway API gives them precedence.
+func (all claims) holder(others exposure.Others, gateway *gatewayv1.Gateway, listener *gatewayv1.Listener, own exposure.Object) exposure.Object {
+	first, key := own, gatewayName{Namespace: gateway.Namespace, Name: gateway.Name}
+	for _, name := range []string{"", string(listener.Name)} {
+		for _, port := range []gatewayv1.PortNumber{0, listener.Port} {
+			for namespace, other := range all[claim{section{key, name}, port}] {
+				if (first == nil || older(other, first)) && allows(gateway, listener, namespace, others.Namespaces[namespace]) {
+					first = other
+				}
 			}
 		}
 	}
-	return nil
+	if first == own {
+		return nil
+	}
+	return first
 }
 
 // older reports whether a route takes precedence over another one.
@@ -161,7 +193,7 @@ func older(a, b exposure.Object) bool {
 // kept returns the listener of a Gateway that a port's route has. It keeps one that no longer exists, or that no longer
 // allows the namespace, because it may return. ok is false if there is none, if the class no longer refers to it, if it
 // has another protocol now, or if it belongs to an older route.
-func (b routes) kept(l *exposure.Listener, others exposure.Others, port string, candidates []candidate) (_ section, ok bool) {
+func (b routes) kept(l *exposure.Listener, others exposure.Others, claims claims, port string, candidates []candidate) (_ section, ok bool) {
 	existing, exists := b.Find(l, port)
 	if !exists {
 		return section{}, false
@@ -184,7 +216,7 @@ func (b routes) kept(l *exposure.Listener, others exposure.Others, port string, 
 		return s, true
 	}
 	usable := slices.ContainsFunc(candidates, func(c candidate) bool { return c.section == s })
-	return s, usable && b.holder(others, &gateway, &gateway.Spec.Listeners[i], existing) == nil
+	return s, usable && claims.holder(others, &gateway, &gateway.Spec.Listeners[i], existing) == nil
 }
 
 // noneFree returns the refusal of a Listener for whose port no listener of a Gateway is free.
