@@ -12,7 +12,7 @@ import (
 // TestPortsOfPodsCostLinearTime: authors of Pods choose how many ports their containers declare.
 func TestPortsOfPodsCostLinearTime(t *testing.T) {
 	growth.CheckLinear(t, map[string]growth.Work{
-		"ports of a Service and of the Pods behind it": {Size: 100, Do: func(n int) {
+		"Pod: ports, and those of the Service": {Size: 100, Do: func(n int) {
 			service, pod := &corev1.Service{}, &corev1.Pod{Spec: corev1.PodSpec{Containers: make([]corev1.Container, 1)}}
 			for i := range n {
 				service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint("p", i), Port: int32(i + 1)}) //nolint:gosec // few

@@ -3,6 +3,7 @@ package backends_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -28,56 +29,56 @@ const maxGatewayListeners = 64
 // works are what tenants write, each with the work that it makes.
 func works() map[string]growth.Work {
 	works := map[string]growth.Work{
-		"ports of a Listener": service(512, func(l *listenersv1alpha1.Listener, n int) {
+		"Listener: ports": service(512, func(l *listenersv1alpha1.Listener, n int) {
 			l.Spec.Ports = nil
 			for i := range n {
 				l.Spec.Ports = append(l.Spec.Ports, listenersv1alpha1.ListenerPort{Name: fmt.Sprint("p", i), Port: int32(i + 1)})
 			}
 		}),
-		"ports of a Listener with one name": service(512, func(l *listenersv1alpha1.Listener, n int) {
+		"Listener: ports with one name": service(512, func(l *listenersv1alpha1.Listener, n int) {
 			l.Spec.Ports = nil
 			for i := range n {
 				l.Spec.Ports = append(l.Spec.Ports, listenersv1alpha1.ListenerPort{Name: "web", Port: int32(i + 1)})
 			}
 		}),
-		"labels of a Listener": service(64, func(l *listenersv1alpha1.Listener, n int) { l.Labels = values(n) }),
-		"labels that Pods must have": service(32, func(l *listenersv1alpha1.Listener, n int) {
+		"Listener: labels": service(64, func(l *listenersv1alpha1.Listener, n int) { l.Labels = values(n) }),
+		"Listener: labels that Pods must have": service(32, func(l *listenersv1alpha1.Listener, n int) {
 			l.Spec.ExtraPodSelectorLabels = values(n)
 		}),
-		"invalid labels that Pods must have": service(32, func(l *listenersv1alpha1.Listener, n int) {
+		"Listener: invalid labels that Pods must have": service(32, func(l *listenersv1alpha1.Listener, n int) {
 			l.Spec.ExtraPodSelectorLabels = map[string]string{}
 			for key := range values(n) {
 				l.Spec.ExtraPodSelectorLabels[key+" "] = key
 			}
 		}),
-		"overrides of other objects": service(512, func(l *listenersv1alpha1.Listener, n int) {
+		"Listener: overrides of other objects": service(512, func(l *listenersv1alpha1.Listener, n int) {
 			for range n {
 				l.Spec.ObjectOverrides = append(l.Spec.ObjectOverrides, runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web"}}`)})
 			}
 		}),
-		"overrides of the Service": service(8, func(l *listenersv1alpha1.Listener, n int) {
+		"Listener: overrides of the Service": service(8, func(l *listenersv1alpha1.Listener, n int) {
 			for i := range n {
 				override(l, map[string]any{"metadata": map[string]any{"annotations": map[string]any{fmt.Sprint("a", i): "b"}}})
 			}
 		}),
-		"annotations in an override": service(1000, func(l *listenersv1alpha1.Listener, n int) {
+		"Listener: annotations in an override": service(1000, func(l *listenersv1alpha1.Listener, n int) {
 			override(l, map[string]any{"metadata": map[string]any{"annotations": values(n)}})
 		}),
-		"ports in an override": service(500, func(l *listenersv1alpha1.Listener, n int) {
+		"Listener: ports in an override": service(500, func(l *listenersv1alpha1.Listener, n int) {
 			ports := make([]any, n)
 			for i := range ports {
 				ports[i] = map[string]any{"name": fmt.Sprint("p", i), "port": i + 100}
 			}
 			override(l, map[string]any{"spec": map[string]any{"ports": ports}})
 		}),
-		"finalizers in an override": service(64, func(l *listenersv1alpha1.Listener, n int) {
+		"Listener: finalizers in an override": service(64, func(l *listenersv1alpha1.Listener, n int) {
 			finalizers := make([]any, n)
 			for i := range finalizers {
 				finalizers[i] = fmt.Sprint("example.com/", i)
 			}
 			override(l, map[string]any{"metadata": map[string]any{"finalizers": finalizers}})
 		}),
-		"node ports of a range": {Size: 256, Do: func(n int) {
+		"Listener: node ports of a range": {Size: 256, Do: func(n int) {
 			l := listener(listenersv1alpha1.ListenerClassSpec{}, n)
 			desired := corev1ac.Service(l.Name, l.Namespace).WithSpec(corev1ac.ServiceSpec().WithType(corev1.ServiceTypeNodePort))
 			for _, p := range l.Spec.Ports {
@@ -86,7 +87,7 @@ func works() map[string]growth.Work {
 			numbers, _ := exposure.AllocateNodePorts(desired, nil, nil, utilnet.PortRange{Base: 30000, Size: 2768}, func(int32) bool { return false })
 			exposure.LostNodePorts(exposure.WithNodePorts(desired, numbers), nil, numbers)
 		}},
-		"ports whose target is their node port": {Size: 32, Do: func(n int) {
+		"Service: ports whose target is their node port": {Size: 32, Do: func(n int) {
 			l := listener(listenersv1alpha1.ListenerClassSpec{NodePorts: &listenersv1alpha1.NodePorts{Target: listenersv1alpha1.NodePortTargetSame}}, n)
 			l.Class.Spec.ServiceType = listenersv1alpha1.ServiceTypeNodePort
 			for i := range l.Service.Spec.Ports {
@@ -94,15 +95,15 @@ func works() map[string]growth.Work {
 			}
 			backends.All().Of(l.Class).Addresses(l, exposure.Placement{})
 		}},
-		"ports of a Pod": {Size: 1000, Do: func(n int) {
+		"Pod: ports": {Size: 1000, Do: func(n int) {
 			claim.PodPorts(pod(n, "p%d"))
 			claim.DuplicatePorts(pod(n, "p%d"))
 		}},
-		"ports of a Pod with one name": {Size: 1000, Do: func(n int) {
+		"Pod: ports with one name": {Size: 1000, Do: func(n int) {
 			claim.PodPorts(pod(n, "web%.0d"))
 			claim.DuplicatePorts(pod(n, "web%.0d"))
 		}},
-		"ports that a claim lists": {Size: 1000, Do: func(n int) {
+		"PersistentVolumeClaim: ports that it lists": {Size: 1000, Do: func(n int) {
 			listed := make([]string, n)
 			for i := range listed {
 				listed[i] = fmt.Sprint("p", 2*i) // every other port, and as many that do not exist
@@ -110,8 +111,9 @@ func works() map[string]growth.Work {
 			claim.Ports(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{names.AnnotationPorts: strings.Join(listed, ",")}}}, pod(n, "p%d"))
 		}},
 	}
+	maps.Copy(works, kinds())
 	for name, spec := range classes() {
-		works["ports of a "+name] = growth.Work{Size: maxGatewayListeners / 2, Do: func(n int) {
+		works[name+": ports"] = growth.Work{Size: maxGatewayListeners / 2, Do: func(n int) {
 			l := listener(spec, n)
 			backend := backends.All().Of(l.Class)
 			if backend.Objects != nil {
@@ -148,10 +150,10 @@ func service(size int, change func(l *listenersv1alpha1.Listener, n int)) growth
 func classes() map[string]listenersv1alpha1.ListenerClassSpec {
 	const template = "{port}.{listener}.{namespace}.example.com"
 	specs := map[string]listenersv1alpha1.ListenerClassSpec{
-		"Service":   {},
-		"Route":     {Route: &listenersv1alpha1.RouteExposure{HostTemplate: template}},
-		"Ingress":   {Ingress: &listenersv1alpha1.IngressExposure{HostTemplate: template}},
-		"host port": {HostPort: &listenersv1alpha1.HostPortExposure{}},
+		"Service of a class": {},
+		"Route":              {Route: &listenersv1alpha1.RouteExposure{HostTemplate: template}},
+		"Ingress":            {Ingress: &listenersv1alpha1.IngressExposure{HostTemplate: template}},
+		"host port":          {HostPort: &listenersv1alpha1.HostPortExposure{}},
 	}
 	for _, kind := range []listenersv1alpha1.GatewayRouteKind{
 		listenersv1alpha1.GatewayRouteKindTLS, listenersv1alpha1.GatewayRouteKindHTTP, listenersv1alpha1.GatewayRouteKindTCP,

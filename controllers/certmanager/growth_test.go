@@ -1,0 +1,39 @@
+package certmanager
+
+import (
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/growth"
+)
+
+// TestCertificatesCostLinearTime: editors of a namespace choose how many Listeners a Certificate has, and can write one
+// in its place.
+func TestCertificatesCostLinearTime(t *testing.T) {
+	growth.CheckLinear(t, map[string]growth.Work{
+		"Certificate: Listeners, and names that it has": {Size: 1000, Do: func(n int) { // more than a Certificate may have
+			observed, settings := newCertificate(), &listenersv1alpha1.Certificates{}
+			var members []member
+			var observedNames []any
+			for i := range n {
+				address := fmt.Sprintf("web-%d.example.com", i)
+				observedNames = append(observedNames, address)
+				members = append(members, member{&listenersv1alpha1.Listener{
+					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i)},
+					Status:     &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: address}}},
+				}, settings})
+			}
+			members[n-1].listener.Status = nil
+			observed.SetLabels(map[string]string{names.LabelManagedBy: names.Operator})
+			observed.Object["spec"] = map[string]any{"dnsNames": observedNames}
+			if _, err := trim(observed); err != nil {
+				panic(err)
+			}
+			newPlan(members, observed)
+		}},
+	}, ".", "github.com/listener-operator/listener-operator/internal/certificate")
+}
