@@ -137,6 +137,12 @@ func TestCertificatesFollowTheAddressesOfListeners(t *testing.T) {
 	w.Expect(w.Patch(t.Context(), second, client.MergeFrom(before))).To(Succeed())
 	w.Eventually(w.certificate("web-listener-tls")).Should(Equal([]string{"192.0.2.3"}))
 	w.Eventually(w.certificate("other-listener-tls")).Should(Equal([]string{"192.0.2.2"}))
+
+	// A Listener without an address keeps nothing of the former one, which may be that of others now.
+	w.publish(first)
+	w.Eventually(w.certificate("web-listener-tls")).Should(BeNil())
+	w.publish(first, "192.0.2.4")
+	w.Eventually(w.certificate("web-listener-tls")).Should(Equal([]string{"192.0.2.4"}))
 	w.Expect(w.Delete(t.Context(), first)).To(Succeed())
 	w.Eventually(w.certificate("web-listener-tls")).Should(BeNil())
 

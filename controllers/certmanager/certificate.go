@@ -29,8 +29,7 @@ type member struct {
 
 // plan is what a Certificate should be.
 type plan struct {
-	// settings are those of the class, or nil while no Listener has both an address and a class with settings. The
-	// Certificate then stays as it is.
+	// settings are those of the class, or nil while no Listener has both an address and a class with settings.
 	settings *listenersv1alpha1.Certificates
 	// dnsNames and ips are the addresses of the Listeners, in order, each once.
 	dnsNames, ips []string
@@ -39,25 +38,20 @@ type plan struct {
 }
 
 // newPlan plans a Certificate of the members, which it sorts: the oldest decides about the issuer, and about who is
-// left out. observed is the Certificate as it is, or nil.
-//
-// A name that is not published any more stays as long as a Listener has no address at all, so that no certificate is
-// issued without the address of a Listener that is about to get its own back.
-func newPlan(members []member, observed *unstructured.Unstructured) plan {
+// left out. An address counts while a Listener publishes it, and no longer: it may be that of others then.
+func newPlan(members []member) plan {
 	slices.SortFunc(members, func(a, b member) int {
 		return cmp.Or(a.listener.CreationTimestamp.Compare(b.listener.CreationTimestamp.Time), cmp.Compare(a.listener.Name, b.listener.Name))
 	})
 	p := plan{problems: map[int]string{}}
 	all := sets.New[string]()
 	var first *listenersv1alpha1.Listener
-	incomplete := false
 	for i, m := range members {
 		addresses := addressesOf(m.listener)
 		switch {
 		case m.settings == nil:
 			p.problems[i] = fmt.Sprintf("ListenerClass %s does not exist, or has no certificates: use another class, or remove the label", m.listener.Class())
 		case len(addresses) == 0:
-			incomplete = true
 		case p.settings != nil && !reflect.DeepEqual(p.settings, m.settings):
 			p.problems[i] = fmt.Sprintf("Listener %s has the same label, but its ListenerClass %s has other certificates than ListenerClass %s: use labels with different values",
 				first.Name, first.Class(), m.listener.Class())
@@ -70,9 +64,6 @@ func newPlan(members []member, observed *unstructured.Unstructured) plan {
 			all.Insert(addresses...)
 		}
 	}
-	if incomplete && observed != nil {
-		all.Insert(certificate.SubjectNames(observed)...)
-	}
 	for _, a := range sets.List(all) {
 		if _, err := netip.ParseAddr(a); err == nil {
 			p.ips = append(p.ips, a)
@@ -81,6 +72,15 @@ func newPlan(members []member, observed *unstructured.Unstructured) plan {
 		}
 	}
 	return p
+}
+
+// outdated reports whether a Certificate, which may be nil, has an address that none of the members publishes.
+func outdated(observed *unstructured.Unstructured, members []member) bool {
+	published := sets.New[string]()
+	for _, m := range members {
+		published.Insert(addressesOf(m.listener)...)
+	}
+	return observed != nil && !published.HasAll(certificate.SubjectNames(observed)...)
 }
 
 // addressesOf returns the published addresses of a Listener that a certificate can be for.

@@ -42,12 +42,8 @@ func many(n int) (addresses []string) {
 }
 
 func TestPlan(t *testing.T) {
-	observed := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"dnsNames": []any{"old.example"}, "ipAddresses": []any{"192.0.2.9"},
-	}}}
 	for name, test := range map[string]struct {
 		members  []member
-		observed *unstructured.Unstructured
 		issuer   string
 		dnsNames []string
 		ips      []string
@@ -63,12 +59,8 @@ func TestPlan(t *testing.T) {
 			members: []member{listener("a", 1, issuer("x"), "fe80::1%eth0", "not a name", "192.0.2.1")}, issuer: "x", ips: []string{"192.0.2.1"},
 		},
 		"no address yet": {members: []member{listener("a", 1, issuer("x"))}},
-		"former addresses go": {
-			members: []member{listener("a", 1, issuer("x"), "192.0.2.1")}, observed: observed, issuer: "x", ips: []string{"192.0.2.1"},
-		},
-		"former addresses stay while a Listener has none": {
-			members:  []member{listener("a", 1, issuer("x"), "192.0.2.1"), listener("b", 1, issuer("x"))},
-			observed: observed, issuer: "x", dnsNames: []string{"old.example"}, ips: []string{"192.0.2.1", "192.0.2.9"},
+		"nothing of a Listener that has no address": {
+			members: []member{listener("a", 1, issuer("x"), "192.0.2.1"), listener("b", 1, issuer("x"))}, issuer: "x", ips: []string{"192.0.2.1"},
 		},
 		"a class without certificates": {
 			members: []member{listener("a", 2, nil, "192.0.2.1"), listener("b", 1, issuer("x"), "192.0.2.2")},
@@ -94,7 +86,7 @@ func TestPlan(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPlan(test.members, test.observed)
+			p := newPlan(test.members)
 			got := ""
 			if p.settings != nil {
 				got = p.settings.IssuerRef.Name
@@ -111,5 +103,24 @@ func TestPlan(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// A Certificate that no class describes any more stays while its addresses are those of Listeners.
+func TestOutdated(t *testing.T) {
+	observed := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"dnsNames": []any{"a.example"}, "ipAddresses": []any{"192.0.2.1"}}}}
+	for name, test := range map[string]struct {
+		observed *unstructured.Unstructured
+		members  []member
+		want     bool
+	}{
+		"all addresses are published":      {observed, []member{listener("a", 1, nil, "192.0.2.1", "192.0.2.2"), listener("b", 1, nil, "A.example")}, false},
+		"an address is not published":      {observed, []member{listener("a", 1, nil, "192.0.2.1")}, true},
+		"there is no Certificate":          {nil, []member{listener("a", 1, nil, "192.0.2.1")}, false},
+		"no Listener publishes an address": {observed, []member{listener("a", 1, issuer("x"))}, true},
+	} {
+		if got := outdated(test.observed, test.members); got != test.want {
+			t.Errorf("%s: got %t", name, got)
+		}
 	}
 }

@@ -88,10 +88,15 @@ func (r *Reconciler) bringTo(ctx context.Context, req reconcile.Request, members
 	return map[int]string{}, err
 }
 
-// apply applies the Certificate of the members. What the API server rejects is a problem of all.
+// apply applies the Certificate of the members. While none of them has both an address and a class with settings, the
+// Certificate stays as it is, unless it has an address that is not theirs any more, for which cert-manager would renew
+// it. What the API server rejects is a problem of all.
 func (r *Reconciler) apply(ctx context.Context, key types.NamespacedName, members []member, observed *unstructured.Unstructured) (problems map[int]string, _ error) {
-	p := newPlan(members, observed)
-	if p.settings == nil {
+	p := newPlan(members)
+	switch {
+	case p.settings == nil && outdated(observed, members):
+		return p.problems, r.Applier.Delete(ctx, observed)
+	case p.settings == nil:
 		return p.problems, nil
 	}
 	owner, err := lookup.ConfigurationCRD(ctx, r.APIReader) // with which the Certificate ends
