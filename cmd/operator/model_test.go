@@ -435,6 +435,10 @@ func (m *model) podViolation(w *world) string {
 		if by := claim.Annotations[names.AnnotationListenerName]; by != "" {
 			l = w.listeners[by]
 		}
+		got := w.podListeners[listenersv1alpha1.PodListenersName(pod.UID)]
+		if l == nil && got != nil && len(got.Spec.Listeners["listener"].IngressAddresses) > 0 {
+			return "Pod " + name + " has addresses of a Listener that does not exist"
+		}
 		if l == nil || w.classes[l.Class()] == nil || m.foreign[l.Name] != "" || w.nodes[pod.Spec.NodeName] == "" {
 			continue // the last addresses stay, if there were any
 		}
@@ -444,7 +448,6 @@ func (m *model) podViolation(w *world) string {
 				Address: w.nodes[pod.Spec.NodeName], AddressType: listenersv1alpha1.AddressTypeIP, Ports: l.Status.NodePorts,
 			}}
 		}
-		got := w.podListeners[listenersv1alpha1.PodListenersName(pod.UID)]
 		if got == nil {
 			return "Pod " + name + " has no PodListeners"
 		}

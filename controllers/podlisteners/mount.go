@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -71,11 +73,12 @@ func (m *mount) reservation(node string, leaving, mounting, published bool) (*co
 // reported: half of what the node agent waits for an object that does not exist.
 const newListener = 5 * time.Second
 
-// entry returns the desired entry of the volume. It has the addresses of the previous entry while new ones are unknown.
+// entry returns the desired entry of the volume. It has the addresses of the previous entry while new ones are unknown,
+// as far as the Listener still has them.
 func (m *mount) entry(pod *corev1.Pod, node *corev1.Node, previous listenersv1alpha1.PodListener) listenersv1alpha1.PodListener {
 	entry := listenersv1alpha1.PodListener{
 		Scope:                cmp.Or(previous.Scope, listenersv1alpha1.ListenerScopeCluster),
-		IngressAddresses:     previous.IngressAddresses,
+		IngressAddresses:     held(previous.IngressAddresses, m.listener, node),
 		PersistentVolumeName: m.pv.Name,
 		ListenerName:         m.listenerName(),
 	}
@@ -97,6 +100,22 @@ func (m *mount) entry(pod *corev1.Pod, node *corev1.Node, previous listenersv1al
 		entry.IngressAddresses = addresses
 	}
 	return entry
+}
+
+// held returns those of the addresses that a Listener publishes, or that the node of the Pod has. Another Listener may
+// have the others by now. Either object may be nil. The status of a Listener that is being deleted is not updated.
+func held(addresses []listenersv1alpha1.IngressAddress, listener *listenersv1alpha1.Listener, node *corev1.Node) []listenersv1alpha1.IngressAddress {
+	if listener == nil || listener.Status == nil || listener.DeletionTimestamp != nil {
+		return nil
+	}
+	has := sets.New[string]()
+	for _, a := range listener.Status.IngressAddresses {
+		has.Insert(a.Address)
+	}
+	for _, a := range ptr.Deref(node, corev1.Node{}).Status.Addresses {
+		has.Insert(a.Address)
+	}
+	return slices.DeleteFunc(slices.Clone(addresses), func(a listenersv1alpha1.IngressAddress) bool { return !has.Has(a.Address) })
 }
 
 // advertised returns what the Listener has published in place of addresses that lead to the Pod alone, if it advertises
@@ -187,7 +206,7 @@ func (m *mount) ownAddresses(pod *corev1.Pod, node *corev1.Node) *exposure.Expos
 
 // statusCurrent reports whether the status of the Listener is that of its current generation.
 func (m *mount) statusCurrent() bool {
-	return m.listener != nil && m.listener.Status != nil && m.listener.Status.ObservedGeneration == m.listener.Generation
+	return m.listener != nil && m.listener.Status != nil && m.listener.Status.ObservedGeneration == m.listener.Generation && m.listener.DeletionTimestamp == nil
 }
 
 // actionMount is the action of a Pod's events.
@@ -223,13 +242,13 @@ func (m *mount) waitReason(pod *corev1.Pod, node *corev1.Node) (action, text str
 	return actionMount, "" // the Listener advertises an address for the Pod as soon as it knows of the Pod
 }
 
-// deletedListener returns what it means that the Listener of a volume that has addresses does not exist any more, or
-// "". That of a class-based claim is created again.
-func (m *mount) deletedListener() string {
-	if m.listener != nil || m.selector.Class != "" {
+// deletedListener returns what it means that the Listener of a volume of a running Pod does not exist any more, or "".
+// That of a class-based claim is created again.
+func (m *mount) deletedListener(pod *corev1.Pod) string {
+	if m.listener != nil || m.selector.Class != "" || pod.Status.Phase != corev1.PodRunning {
 		return ""
 	}
-	return fmt.Sprintf("Listener %s/%s was deleted, and its Service with it; volume %q keeps the last addresses, which do not work any more; create the Listener again",
+	return fmt.Sprintf("Listener %s/%s was deleted, and its Service with it; the files of volume %q keep the last addresses, which do not work any more; create the Listener again",
 		m.claim.Namespace, m.listenerName(), m.volume)
 }
 

@@ -4,7 +4,7 @@
 // sets the Pod up. The node agent only reads the object.
 //
 // It must never keep an object that does not match its Pod. Of one that does, it keeps addresses only while the Pod's
-// claims, Listeners and classes are not known well enough to compute others.
+// Listeners and classes are not known well enough to compute others, and only those that the Listener still has.
 package podlisteners
 
 import (
@@ -284,14 +284,15 @@ func (r *Reconciler) create(ctx context.Context, desired *listenersv1alpha1.PodL
 }
 
 // entries returns the desired entries of all listener volumes of a Pod, and emits events about missing addresses. Those
-// whose claims or PersistentVolumes were not observed keep their entries. wait is how long addresses may be missing
-// without a reason, and previousIn until a Pod that has none since a time gets those of a previous exposure, or 0.
+// whose claims or PersistentVolumes were not observed have none. wait is how long addresses may be missing without a
+// reason, and previousIn until a Pod that has none since a time gets those of a previous exposure, or 0.
 func (r *Reconciler) entries(
 	observed map[string]listenersv1alpha1.PodListener, since metav1.Time, pod *corev1.Pod, node *corev1.Node, mounts []*mount,
 ) (desired map[string]listenersv1alpha1.PodListener, wait, previousIn time.Duration) {
 	desired = map[string]listenersv1alpha1.PodListener{}
 	for i := range pod.Spec.Volumes {
 		if entry, ok := observed[pod.Spec.Volumes[i].Name]; ok {
+			entry.IngressAddresses = nil
 			desired[pod.Spec.Volumes[i].Name] = entry
 		}
 	}
@@ -308,7 +309,9 @@ func (r *Reconciler) entries(
 		desired[m.volume] = entry
 		if len(entry.IngressAddresses) > 0 {
 			r.emitEvent(pod, m, listenersv1alpha1.ReasonWaitingForAddress, actionMount, "")
-			r.emitEvent(pod, m, listenersv1alpha1.ReasonListenerNotFound, actionMount, m.deletedListener())
+			r.emitEvent(pod, m, listenersv1alpha1.ReasonListenerNotFound, actionMount, "")
+		} else if text := m.deletedListener(pod); text != "" {
+			r.emitEvent(pod, m, listenersv1alpha1.ReasonListenerNotFound, actionMount, text)
 		} else if action, text := m.waitReason(pod, node); text != "" {
 			r.emitEvent(pod, m, listenersv1alpha1.ReasonWaitingForAddress, action,
 				fmt.Sprintf("Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), text))

@@ -266,6 +266,7 @@ func TestPodGetsTheAddressOfItsNode(t *testing.T) {
 func TestEntriesOfPodListeners(t *testing.T) {
 	lb := []listenersv1alpha1.IngressAddress{{Address: "lb.example", AddressType: "Hostname", Ports: map[string]int32{"http": 8080}}}
 	old := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", IngressAddresses: lb, PersistentVolumeName: "pvc-1", ListenerName: "web"}}
+	none := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web"}}
 	for name, tc := range map[string]struct {
 		change func(*world)
 		want   map[string]listenersv1alpha1.PodListener
@@ -333,7 +334,7 @@ func TestEntriesOfPodListeners(t *testing.T) {
 			map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", PersistentVolumeName: "pvc-1", ListenerName: "web"}},
 		},
 		"the previous addresses while none are advertised for the node": {
-			func(w *world) { w.advertise(); w.publishedBefore(old) },
+			func(w *world) { w.advertise(); w.publishedBefore(old); w.listener.Status.IngressAddresses = lb },
 			map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: lb, PersistentVolumeName: "pvc-1", ListenerName: "web"}},
 		},
 		"no address of other Pods for a Pod without host ports": {
@@ -347,12 +348,37 @@ func TestEntriesOfPodListeners(t *testing.T) {
 			},
 		},
 		"the previous addresses while the status of the Listener is outdated": {
-			func(w *world) { w.listener.Generation++; w.publishedBefore(old) },
+			func(w *world) {
+				w.listener.Generation++
+				w.publishedBefore(old)
+				w.listener.Status.IngressAddresses = lb
+			},
 			old,
 		},
 		"the previous addresses while the class does not exist": {
-			func(w *world) { w.class = nil; w.publishedBefore(old) },
+			func(w *world) { w.class = nil; w.publishedBefore(old); w.listener.Status.IngressAddresses = lb },
 			old,
+		},
+		"no address that the Listener has no more, while its class does not exist": {
+			func(w *world) { w.class = nil; w.publishedBefore(old) },
+			none,
+		},
+		"no address of a Listener that was deleted": {
+			func(w *world) { w.listener = nil; w.publishedBefore(old) },
+			none,
+		},
+		"no address of a Listener that is being deleted, whose status does not change any more": {
+			func(w *world) {
+				w.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer
+				w.listener.Status.NodePorts, w.listener.Status.IngressAddresses = nil, lb
+				w.listener.DeletionTimestamp, w.listener.Finalizers = ptr.To(metav1.Now()), []string{"example.com/tenant"}
+				w.publishedBefore(old)
+			},
+			none,
+		},
+		"no address of an earlier Listener of the name": {
+			func(w *world) { w.listener.Status = nil; w.publishedBefore(old) },
+			none,
 		},
 		"the addresses in the status for a new Pod while the class does not exist": {
 			func(w *world) {
@@ -449,14 +475,14 @@ func TestEntriesOfPodListeners(t *testing.T) {
 			},
 		},
 		"the previous addresses while the Node does not exist": {
-			func(w *world) { w.node = nil; w.publishedBefore(old) },
+			func(w *world) { w.node = nil; w.publishedBefore(old); w.listener.Status.IngressAddresses = lb },
 			map[string]listenersv1alpha1.PodListener{
 				"listener": {Scope: "Node", IngressAddresses: lb, PersistentVolumeName: "pvc-1", ListenerName: "web"},
 			},
 		},
-		"the previous addresses while the claim does not exist": {
-			func(w *world) { w.pvc = nil; w.publishedBefore(old) },
-			old,
+		"no address while the claim does not exist": {
+			func(w *world) { w.pvc = nil; w.publishedBefore(old); w.listener.Status.IngressAddresses = lb },
+			none,
 		},
 		"no entry for a volume that the Pod does not have": {
 			func(w *world) {
@@ -1444,9 +1470,9 @@ func TestSilentMistakesGetAnEvent(t *testing.T) {
 		}, "Mount: the annotations were changed after PersistentVolume pvc-1 was provisioned, which has no effect: the volume still uses " +
 			"listeners.stackable.tech/listener-name: web; to use another class or Listener, delete the claim and create it again"},
 		"the Listener that a Pod mounts is deleted": {func(w *world) {
-			w.listener = nil
+			w.listener, w.pod.Status.Phase = nil, corev1.PodRunning
 			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr}})
-		}, `Mount: Listener shop/web was deleted, and its Service with it; volume "listener" keeps the last addresses, which do not work any more; create the Listener again`},
+		}, `Mount: Listener shop/web was deleted, and its Service with it; the files of volume "listener" keep the last addresses, which do not work any more; create the Listener again`},
 		"two containers share the name of a port": {func(w *world) {
 			w.classBased()
 			w.pod.Spec.Containers = append(w.pod.Spec.Containers, corev1.Container{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 9090}}})
