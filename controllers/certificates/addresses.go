@@ -29,8 +29,9 @@ type addresses struct {
 }
 
 // addressesOf returns the addresses that the operator has published for the listener volumes of a Pod, or for those
-// that the order names. Only PodListeners count, which only the operator can write. Where several Pods share a
-// Listener, the certificate is for the addresses of all of them: nodes forward to any.
+// that the order names. Only PodListeners count, which only the operator can write, and only while their Listener
+// exists: its addresses may be those of others soon after. Where several Pods share a Listener, the certificate is for
+// the addresses of all of them: nodes forward to any.
 func (s *Signer) addressesOf(ctx context.Context, pod *corev1.Pod, o order) (addresses, error) {
 	volumes, result, err := s.volumes(ctx, pod, o.volumes)
 	if err != nil || result.denied != nil || result.waiting != "" {
@@ -49,6 +50,13 @@ func (s *Signer) addressesOf(ctx context.Context, pod *corev1.Pod, o order) (add
 		}
 		if !known || len(entry.IngressAddresses) == 0 {
 			return addresses{waiting: fmt.Sprintf("volume %q has no address yet", volume)}, nil
+		}
+		listener, err := lookup.Get(ctx, s.Client, types.NamespacedName{Namespace: pod.Namespace, Name: entry.ListenerName}, &listenersv1alpha1.Listener{})
+		switch {
+		case err != nil:
+			return addresses{}, err
+		case listener == nil || listener.Status == nil || listener.DeletionTimestamp != nil:
+			return addresses{waiting: fmt.Sprintf("Listener %s of volume %q was deleted", entry.ListenerName, volume)}, nil
 		}
 		first = append(first, entry.IngressAddresses...)
 		listeners.Insert(entry.ListenerName)

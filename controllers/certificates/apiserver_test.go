@@ -120,12 +120,27 @@ func (w *world) claim(name, provisioner, volume string) {
 	})
 }
 
-// publish publishes addresses of a Pod by volume, each of the Listener whose name is before the colon.
+// listen creates a Listener, with a status.
+func (w *world) listen(name string) *listenersv1alpha1.Listener {
+	w.Helper()
+	l := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
+	w.create(l)
+	before := l.DeepCopy()
+	l.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{}}
+	w.Expect(w.Status().Patch(w.Context(), l, client.MergeFrom(before))).To(Succeed())
+	return l
+}
+
+// publish publishes addresses of a Pod by volume, each of the Listener whose name is before the colon, which it creates
+// unless it exists.
 func (w *world) publish(pod *corev1.Pod, byVolume map[string]string) {
 	w.Helper()
 	o := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, pod.Spec.NodeName)
 	for volume, value := range byVolume {
 		listener, list, _ := strings.Cut(value, ":")
+		if apierrors.IsNotFound(w.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: listener}, &listenersv1alpha1.Listener{})) {
+			w.listen(listener)
+		}
 		entry := listenersv1alpha1.PodListener{Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: listener}
 		for a := range strings.FieldsSeq(list) {
 			entry.IngressAddresses = append(entry.IngressAddresses, listenersv1alpha1.IngressAddress{
@@ -347,6 +362,29 @@ func TestAPodOfTheSameNameGetsNothingOfItsPredecessor(t *testing.T) {
 	w.Expect(w.verify(c, w.namespace, "203.0.113.8")).To(Succeed())
 	w.Expect(c.IPAddresses).To(HaveLen(1))
 	w.Expect(w.decided(early).Reason).To(Equal(listenersv1alpha1.ReasonPodDeleted))
+}
+
+// TestAddressesOfADeletedListenerGetNoCertificate: they may be those of others. Another Listener of the name does not
+// change that, until the Pod has its addresses.
+func TestAddressesOfADeletedListenerGetNoCertificate(t *testing.T) {
+	w := newWorld(t)
+	l := w.listen("web-0")
+	pod := w.pod("web-0", "own@"+names.Driver)
+	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
+	w.Expect(w.Delete(t.Context(), l)).To(Succeed())
+	w.start(clock.RealClock{})
+	waits := func(pod *corev1.Pod) {
+		t.Helper()
+		request := w.request(pod, names.Signer, nil)
+		w.Eventually(w.waiting).WithTimeout(apiserver.Timeout).Should(HaveKeyWithValue(pod.Name, ContainSubstring(`Listener web-0 of volume "own" was deleted`)))
+		w.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(request), request)).To(Succeed())
+		w.Expect(request.Status.Conditions).To(BeEmpty())
+	}
+	waits(pod)
+	w.create(&listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web-0"}})
+	same := w.pod("web-1", "own@"+names.Driver)
+	w.publish(same, map[string]string{"own": "web-0:203.0.113.7"})
+	waits(same)
 }
 
 // TestTheEndOfANamespaceIsNoError, and nothing is left of it.
