@@ -3,6 +3,7 @@ package listener
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -33,10 +34,22 @@ type exclusive struct {
 	planning sync.Mutex
 
 	mu sync.Mutex
-	// known are the objects of Listeners as they are being written, were last written, or read. Deleted ones are nil.
-	known map[exclusiveObject]exposure.Object
+	// known are the objects of Listeners as they are being written, were last written, or read.
+	known map[exclusiveObject]knownObject
 	// before is what was known of those that are being written.
-	before map[exclusiveObject]exposure.Object
+	before map[exclusiveObject]knownObject
+}
+
+// knownObject is an object of a Listener, or nil if it was deleted. What other clients change of one that is as planned
+// does not count: nobody gets what another Listener has by that.
+type knownObject struct {
+	exposure.Object
+	planned bool
+}
+
+// standsFor reports whether an object that was read counts as the known one.
+func (k knownObject) standsFor(o exposure.Object) bool {
+	return k.planned && k.Object != nil && k.GetUID() == o.GetUID()
 }
 
 // exclusiveObject identifies an object of any of the kinds.
@@ -52,7 +65,7 @@ func exclusiveKey(desired exposure.Desired) exclusiveObject {
 func newExclusive(reader client.Reader, list backends.List, k *kinds) *exclusive {
 	return &exclusive{
 		client: reader, backends: list, kinds: k, waiting: newWaitlist(),
-		known: map[exclusiveObject]exposure.Object{}, before: map[exclusiveObject]exposure.Object{},
+		known: map[exclusiveObject]knownObject{}, before: map[exclusiveObject]knownObject{},
 	}
 }
 
@@ -65,7 +78,7 @@ func (x *exclusive) plan(ctx context.Context, s *snapshot, p *plan) error {
 	if err != nil {
 		return err
 	}
-	if p.addObjects(s, others); p.objectsRefusal != nil {
+	if p.addObjects(x.asPlanned(s), others); p.objectsRefusal != nil {
 		return nil
 	}
 	x.mu.Lock()
@@ -79,13 +92,28 @@ func (x *exclusive) plan(ctx context.Context, s *snapshot, p *plan) error {
 		if before := s.objects[s.backend.Name][nameOf(desired)]; before != nil {
 			planned.SetUID(before.GetUID())
 			planned.SetCreationTimestamp(before.GetCreationTimestamp())
-			planned.SetGeneration(before.GetGeneration() + 1)
 		}
 		key := exclusiveKey(desired)
-		x.before[key], x.known[key] = x.known[key], planned
+		x.before[key], x.known[key] = x.known[key], knownObject{planned, true}
 	}
 	x.waiting.remove(s.key())
 	return nil
+}
+
+// asPlanned returns a snapshot with the objects of the backend as they were planned last, if they were.
+func (x *exclusive) asPlanned(s *snapshot) *snapshot {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	planned, objects := *s, maps.Clone(s.objects[s.backend.Name])
+	for name, o := range objects {
+		key := exclusiveObject{s.backend.Generated(name.kind).GroupKind(), client.ObjectKeyFromObject(o)}
+		if known := x.known[key]; known.standsFor(o) {
+			objects[name] = known.Object
+		}
+	}
+	planned.objects = maps.Clone(s.objects)
+	planned.objects[s.backend.Name] = objects
+	return &planned
 }
 
 // written records an object that was written, or nil if it was deleted.
@@ -97,16 +125,17 @@ func (x *exclusive) written(kind *exposure.Kind, key types.NamespacedName, o exp
 	defer x.mu.Unlock()
 	object := exclusiveObject{kind.GroupKind(), key}
 	delete(x.before, object)
-	x.known[object] = o
+	x.known[object] = knownObject{o, true}
 }
 
-// restore ends the reservation of an object that was not written. It reports whether there was one.
-func (x *exclusive) restore(key exclusiveObject) bool {
+// restore ends the reservation of an object that was not written: it is as planned, or what it was before. It reports
+// whether there was one.
+func (x *exclusive) restore(key exclusiveObject, asPlanned bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	before, reserved := x.before[key]
-	if reserved {
-		delete(x.before, key)
+	delete(x.before, key)
+	if reserved && !asPlanned {
 		x.known[key] = before
 	}
 	return reserved
@@ -168,22 +197,22 @@ func (x *exclusive) all(ctx context.Context, kind *exposure.Kind) map[exclusiveO
 	objects := map[exclusiveObject]exposure.Object{}
 	for _, object := range x.kinds.readable(ctx, kind) {
 		key := exclusiveObject{kind.GroupKind(), client.ObjectKeyFromObject(object)}
-		if known := x.known[key]; known != nil && known.GetUID() == object.GetUID() && known.GetGeneration() > object.GetGeneration() {
+		if x.known[key].standsFor(object) {
 			continue
 		}
 		delete(x.known, key)
 		objects[key] = object
 		if controllingListener(object) != nil {
-			x.known[key] = object
+			x.known[key] = knownObject{object, false}
 		}
 	}
 	for key, known := range x.known {
 		switch {
 		case key.kind != kind.GroupKind(), objects[key] != nil:
-		case known == nil, x.orphaned(ctx, known):
+		case known.Object == nil, x.orphaned(ctx, known):
 			delete(x.known, key)
 		default:
-			objects[key] = known
+			objects[key] = known.Object
 		}
 	}
 	return objects

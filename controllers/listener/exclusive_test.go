@@ -3,8 +3,11 @@ package listener
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
@@ -121,5 +124,92 @@ func TestAListenerKeepsThePortsThatItPublishes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAListenerKeepsWhatAnotherClientGivesToAnOlderOne: neither gets anything by the change, which is reverted, also
+// before addresses are published, and if the operator has written nothing since its start.
+func TestAListenerKeepsWhatAnotherClientGivesToAnOlderOne(t *testing.T) {
+	const first = "a-first" // and so the older one: both are created at the same time
+	for _, tc := range []struct {
+		portRange string
+		change    func(t *testing.T, c client.Client) error
+		held      func(t *testing.T, c client.Client, listener string) string
+	}{
+		{"", func(t *testing.T, c client.Client) error {
+			route := &gatewayv1.TCPRoute{}
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: first + "-http"}, route); err != nil {
+				return err
+			}
+			route.Spec.ParentRefs[0].SectionName = ptr.To[gatewayv1.SectionName]("second")
+			return c.Update(t.Context(), route)
+		}, func(t *testing.T, c client.Client, listener string) string {
+			route := &gatewayv1.TCPRoute{}
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: listener + "-http"}, route); err != nil {
+				t.Fatal(err)
+			}
+			return string(*route.Spec.ParentRefs[0].SectionName)
+		}},
+		{"9002-9009", func(t *testing.T, c client.Client) error {
+			set := &gatewayv1.ListenerSet{}
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: first + "-tcp"}, set); err != nil {
+				return err
+			}
+			set.Spec.Listeners[0].Port = 9003
+			return c.Update(t.Context(), set)
+		}, func(t *testing.T, c client.Client, listener string) string {
+			set := &gatewayv1.ListenerSet{}
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: listener + "-tcp"}, set); err != nil {
+				t.Fatal(err)
+			}
+			return strconv.Itoa(int(set.Spec.Listeners[0].Port))
+		}},
+	} {
+		for _, restarted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("range %s, restarted %t", tc.portRange, restarted), func(t *testing.T) {
+				gateway := newGateway(gatewayv1.TCPProtocolType)
+				second := gateway.Spec.Listeners[0]
+				second.Name, second.Port = "second", 9001
+				gateway.Spec.Listeners = append(gateway.Spec.Listeners, second)
+				gateway.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{From: ptr.To(gatewayv1.NamespacesFromAll)}}
+				s := newState(listenersv1alpha1.ServiceTypeClusterIP).with(gateway)
+				s.class.Spec.Gateway = &listenersv1alpha1.GatewayExposure{
+					Kind: listenersv1alpha1.GatewayRouteKindTCP, ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}}, PortRange: tc.portRange,
+				}
+				older := s.listener.DeepCopy()
+				older.Name, older.UID = first, "first-uid"
+				c := fakeclient.NewWithBackends(t, s.backends, interceptor.Funcs{}, s.with(older).objects()...)
+				r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
+				reconcile := func(listeners ...string) map[string]string {
+					t.Helper()
+					held := map[string]string{}
+					for _, name := range listeners {
+						l := &listenersv1alpha1.Listener{}
+						if err := c.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: name}, l); err != nil {
+							t.Fatal(err)
+						}
+						if _, err := r.Reconcile(t.Context(), l); err != nil {
+							t.Fatal(err)
+						}
+						held[name] = tc.held(t, c, name)
+					}
+					return held
+				}
+				want := reconcile(first, key.Name)
+				if restarted {
+					r = newReconciler(s.backends, c, events.NewFakeRecorder(100))
+					reconcile(first, key.Name)
+				}
+				if err := tc.change(t, c); err != nil {
+					t.Fatal(err)
+				}
+				if got := tc.held(t, c, first); got != want[key.Name] {
+					t.Fatalf("the older Listener was given %s, want %s", got, want[key.Name])
+				}
+				if diff := cmp.Diff(want, reconcile(key.Name, first)); diff != "" {
+					t.Errorf("what the Listeners have (-want +got):\n%s", diff)
+				}
+			})
+		}
 	}
 }

@@ -46,13 +46,13 @@ func (w *objectWriter) apply(ctx context.Context, s *snapshot, p *plan, o *outco
 	w.release(s, p, !o.applied)
 }
 
-// release ends the reservations of planned objects that were not written, and lets others have them if they may.
-func (w *objectWriter) release(s *snapshot, p *plan, othersMayHave bool) {
+// release ends the reservations of planned objects that were not written. If that failed, others may have them.
+func (w *objectWriter) release(s *snapshot, p *plan, failed bool) {
 	released := false
 	for _, desired := range p.objects {
-		released = w.exclusive.restore(exclusiveKey(desired)) || released
+		released = w.exclusive.restore(exclusiveKey(desired), !failed) || released
 	}
-	if released && othersMayHave {
+	if released && failed {
 		w.exclusive.waiting.notify()
 	}
 }
