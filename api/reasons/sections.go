@@ -510,8 +510,8 @@ var certificates = []Reason{
 	},
 	{
 		Name: listenersv1alpha1.ReasonForeignConfigMap, On: []string{"ConfigMap"}, Severity: Error, Actor: User,
-		Meaning: "A ConfigMap has the name of the one with the authorities of the namespace, and the operator has not created it, so the authorities are not published there.",
-		Remedy:  "Rename or delete the ConfigMap, so that the authorities of the namespace can be published there.",
+		Meaning: "The operator cannot write the authorities of the namespace into this ConfigMap, because it is immutable.",
+		Remedy:  "Delete the ConfigMap. The operator creates it again.",
 	},
 	{
 		Name: operatorv1alpha1.ReasonCertificateAuthorityDamaged, On: []string{"ListenerOperator", "Secret"}, Severity: Error, Actor: Administrator,

@@ -602,15 +602,59 @@ func TestADamagedSecretIsReported(t *testing.T) {
 	w.issued(request)
 }
 
-// TestAForeignConfigMapIsKept although its name is that of the operator's.
-func TestAForeignConfigMapIsKept(t *testing.T) {
+// TestTheConfigMapOfANamespaceIsTheOperators, whoever has created or changed it, and whatever labels it has.
+func TestTheConfigMapOfANamespaceIsTheOperators(t *testing.T) {
 	w := newWorld(t)
-	w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: names.CertificateAuthorityConfigMap}, Data: map[string]string{"a": "b"}})
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: names.CertificateAuthorityConfigMap}}
+	foreign := cm.DeepCopy()
+	foreign.Data = map[string]string{names.CertificateAuthorityKey: "of others", "other": "x"}
+	w.create(foreign)
 	w.start(clock.RealClock{})
 	pod := w.pod("web-0", "own@"+names.Driver)
 	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
+	c := w.issued(w.request(pod, names.Signer, nil))
+	w.Expect(w.verify(c, w.namespace, "203.0.113.7")).To(Succeed())
+	w.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(cm), cm)).To(Succeed())
+	published := cm.Data
+	w.Expect(published).To(HaveLen(1))
+
+	for what, change := range map[string]func(){
+		"without its label": func() {
+			cm.Labels, cm.OwnerReferences, cm.Immutable, cm.Data = map[string]string{names.LabelManagedBy: "tenant"}, nil, ptr.To(false), map[string]string{names.CertificateAuthorityKey: "of others"}
+		},
+		"with another key": func() { cm.Data = map[string]string{names.CertificateAuthorityKey: "of others", "other": "x"} },
+		"as binary data": func() {
+			cm.Data, cm.BinaryData = nil, map[string][]byte{names.CertificateAuthorityKey: []byte("of others")}
+		},
+	} {
+		w.Eventually(func() error {
+			w.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(cm), cm)).To(Succeed())
+			change()
+			return w.Update(t.Context(), cm)
+		}).Should(Succeed(), what)
+		w.Eventually(func(g Gomega) {
+			g.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(cm), cm)).To(Succeed())
+			g.Expect(cm.Data).To(Equal(published))
+			g.Expect(cm.BinaryData).To(BeEmpty())
+			g.Expect(cm.Immutable).To(BeNil())
+		}).WithTimeout(apiserver.Timeout).Should(Succeed(), what)
+	}
+
+	cm.Data, cm.Immutable = map[string]string{names.CertificateAuthorityKey: "of others"}, ptr.To(true)
+	w.Expect(w.Update(t.Context(), cm)).To(Succeed())
+	w.Eventually(func() ([]string, error) {
+		var all corev1.EventList
+		err := w.List(t.Context(), &all, client.InNamespace(w.namespace))
+		var texts []string
+		for _, e := range all.Items {
+			texts = append(texts, e.Reason+" "+e.Message)
+		}
+		return texts, err
+	}).WithTimeout(apiserver.Timeout).Should(ContainElement(And(HavePrefix(listenersv1alpha1.ReasonForeignConfigMap), ContainSubstring("Delete this ConfigMap"))))
 	w.issued(w.request(pod, names.Signer, nil))
-	cm := &corev1.ConfigMap{}
-	w.Expect(w.Get(w.Context(), types.NamespacedName{Namespace: w.namespace, Name: names.CertificateAuthorityConfigMap}, cm)).To(Succeed())
-	w.Expect(cm.Data).To(Equal(map[string]string{"a": "b"}))
+	w.Expect(w.Delete(t.Context(), cm)).To(Succeed())
+	w.Eventually(func(g Gomega) string {
+		configMap, _ := w.bundles(g, w.namespace)
+		return configMap
+	}).WithTimeout(apiserver.Timeout).Should(Equal(published[names.CertificateAuthorityKey]))
 }

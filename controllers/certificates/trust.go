@@ -3,10 +3,12 @@ package certificates
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -16,6 +18,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/lookup"
+	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
@@ -51,7 +54,6 @@ func (t *Trust) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	case err != nil || bundle == nil && configMap == nil:
 		return reconcile.Result{}, err
 	case namespace != nil && namespace.DeletionTimestamp == nil:
-		t.reportForeign(configMap)
 		err = t.publish(ctx, namespace)
 		if errors.Is(err, errNoAuthority) {
 			err = nil // the namespace is enqueued when there is one
@@ -89,14 +91,6 @@ func (t *Trust) publish(ctx context.Context, namespace *metav1.PartialObjectMeta
 	return errors.Join(err, t.applyConfigMap(ctx, namespace.Name, certificates, configMap))
 }
 
-// reportForeign emits an event of a ConfigMap that the operator has not created. There may be none.
-func (t *Trust) reportForeign(configMap *corev1.ConfigMap) {
-	if configMap != nil && !names.IsOwn(configMap) {
-		t.Events.Eventf(configMap, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonForeignConfigMap, action,
-			"The listener operator does not publish its certificates here, because it has not created this ConfigMap: delete or rename it")
-	}
-}
-
 // metadata returns the metadata of what is published, which ends with the operator's CRDs. The namespace is empty for
 // what has none.
 func (t *Trust) metadata(ctx context.Context, namespace, name string) (metav1.ObjectMeta, error) {
@@ -122,18 +116,32 @@ func (t *Trust) applyBundle(ctx context.Context, namespace, certificates string,
 	}, observed)
 }
 
-// applyConfigMap applies the ConfigMap of a namespace, unless the operator has not created the one of this name.
+// applyConfigMap makes the ConfigMap of a namespace what the operator publishes. Its name is the operator's, as that of
+// kube-root-ca.crt is Kubernetes': whoever may write ConfigMaps may write this one, and its labels, too.
 func (t *Trust) applyConfigMap(ctx context.Context, namespace, certificates string, observed *corev1.ConfigMap) error {
 	data := map[string]string{names.CertificateAuthorityKey: certificates}
-	switch {
-	case observed != nil && !names.IsOwn(observed): // Reconcile reports it
-		return nil
-	case observed != nil && maps.Equal(observed.Data, data):
+	if observed != nil && maps.Equal(observed.Data, data) && len(observed.BinaryData) == 0 {
 		return nil
 	}
-	desired, err := t.metadata(ctx, namespace, names.CertificateAuthorityConfigMap)
-	if err != nil {
-		return err
+	if observed == nil {
+		metadata, err := t.metadata(ctx, namespace, names.CertificateAuthorityConfigMap)
+		if err != nil {
+			return err
+		}
+		desired := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metadata, Data: data}
+		return applied(ctx, t.Applier, desired, observed)
 	}
-	return applied(ctx, t.Applier, &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: desired, Data: data}, observed)
+	desired := observed.DeepCopy()
+	desired.Data, desired.BinaryData, desired.Immutable = data, nil, nil
+	patch := client.MergeFromWithOptions(observed, client.MergeFromWithOptimisticLock{})
+	err := t.Client.Patch(ctx, desired, patch, client.FieldOwner(names.FieldManagerOperator))
+	if apierrors.IsInvalid(err) { // it is immutable
+		t.Events.Eventf(observed, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonForeignConfigMap, action,
+			"%s", message.Printable("Delete this ConfigMap, in which the listener operator cannot publish its certificates: "+err.Error(), message.MaxEvent))
+		return nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing ConfigMap %s/%s: %w", namespace, desired.Name, err)
+	}
+	return nil
 }

@@ -312,7 +312,7 @@ func attacks(namespace string) map[string]attack {
 	all["a Secret that others copy"] = attack{verb: "apply", want: "no annotations but its own", manifest: authorities + `, annotations: {example.com/copy: "true"}}, type: Opaque}`}
 	create("a ConfigMap", `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NAMESPACE, name: x}}`, "its own names")
 	caOfOthers := `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NAMESPACE, name: listener-ca.crt}}`
-	patch("a ConfigMap of its name that it did not create", caOfOthers, `{metadata: {labels: {app.kubernetes.io/managed-by: listener-operator}}, data: {ca.crt: x}}`, "no ConfigMaps but those")
+	patch("a ConfigMap with something else than certificates", caOfOthers, `{metadata: {labels: {app.kubernetes.io/managed-by: listener-operator}}, data: {other: x}}`, "no ConfigMaps but those")
 	bundle := `{apiVersion: certificates.k8s.io/v1, kind: ClusterTrustBundle, metadata: {name: NAMESPACE}}`
 	create("a ClusterTrustBundle without a signer", `{apiVersion: certificates.k8s.io/v1, kind: ClusterTrustBundle, metadata: {name: NAMESPACE-x}, spec: {trustBundle: "`+strings.ReplaceAll(bundleOf("x"), "\n", "\\n")+`"}}`, "no ClusterTrustBundles but those")
 	patch("a ClusterTrustBundle of others", bundle, `{metadata: {labels: {app.kubernetes.io/name: listener-operator}}}`, "no ClusterTrustBundles but those")

@@ -100,10 +100,7 @@ func TestBindingHasTheAuthoritiesOfServersWithCertificates(t *testing.T) {
 	if _, err := authorities("pod/secured"); err == nil || !strings.Contains(err.Error(), "has no certificate authority") {
 		t.Errorf("without an authority: %v", err)
 	}
-	w.create(t, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: names.CertificateAuthorityConfigMap},
-		Data:       map[string]string{names.CertificateAuthorityKey: string(s.authority.PEM())},
-	})
+	s.trust(t)
 	for object, want := range map[string]string{"pod/secured": string(s.authority.PEM()), "pod/web-0": "", "listener/web": ""} {
 		if got, err := authorities(object); err != nil || got != want {
 			t.Errorf("%s: %q, %v", object, got, err)

@@ -20,6 +20,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -71,6 +72,21 @@ func newUnpublished(t *testing.T, w *world) *secured {
 	s.pod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
 	w.updateStatus(t, s.pod)
 	return s
+}
+
+// trust publishes the authority of the namespace as the operator does, and, where tenants can write, one of their own.
+func (s *secured) trust(t *testing.T) {
+	t.Helper()
+	s.create(t, &certificatesv1.ClusterTrustBundle{
+		ObjectMeta: metav1.ObjectMeta{Name: names.TrustBundlePrefix + s.namespace},
+		Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: names.Signer, TrustBundle: string(s.authority.PEM())},
+	})
+	s.create(t, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: names.CertificateAuthorityConfigMap},
+		Data: map[string]string{names.CertificateAuthorityKey: string(pem.EncodeToMemory(&pem.Block{
+			Type: "CERTIFICATE", Bytes: s.selfSigned(t, "127.0.0.1").Certificate[0],
+		}))},
+	})
 }
 
 // request creates a request for a certificate of the Pod, with this status.
@@ -236,12 +252,14 @@ func TestConnectVerifiesCertificates(t *testing.T) {
 	if _, err := connect("--tls"); err == nil || !strings.Contains(err.Error(), "or name the authority of the servers by --ca-file") {
 		t.Errorf("without an authority: %v", err)
 	}
-	w.create(t, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: names.CertificateAuthorityConfigMap},
-		Data:       map[string]string{names.CertificateAuthorityKey: string(s.authority.PEM())},
-	})
+	s.trust(t)
 	if out, err := run(t, apiserver.Config(t), "ca", "-n", w.namespace); err != nil || out != string(s.authority.PEM()) {
 		t.Errorf("ca: %q, %v", out, err)
+	}
+	config := rest.CopyConfig(apiserver.Config(t))
+	config.Impersonate.UserName = "tenant"
+	if out, err := run(t, config, "ca", "-n", w.namespace); err == nil || out != "" || !strings.Contains(err.Error(), "ask an administrator for the output of: kubectl listener ca --namespace "+w.namespace) {
+		t.Errorf("ca of a user who may not read it: %q, %v", out, err)
 	}
 	for name, tc := range map[string]struct {
 		port  int32

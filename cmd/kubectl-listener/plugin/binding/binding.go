@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -132,8 +133,14 @@ func (o *bindingOptions) bind(ctx context.Context, x *check.Examination, object 
 	}}
 	secret.APIVersion, secret.Kind, secret.Name = "v1", "Secret", object.GetName()+"-binding"
 	if slices.ContainsFunc(b.pods, func(pod corev1.Pod) bool { return walk.MountsCertificate(&pod) }) {
-		if secret.StringData[names.CertificateAuthorityKey], err = ca.Certificates(ctx, x.Client, object.GetNamespace()); err != nil {
+		authorities, err := ca.Certificates(ctx, x.Client, object.GetNamespace())
+		switch {
+		case apierrors.IsForbidden(err):
+			b.notes = append(b.notes, "ca.crt is left out: "+err.Error())
+		case err != nil:
 			return nil, nil, err
+		default:
+			secret.StringData[names.CertificateAuthorityKey] = authorities
 		}
 	}
 	return secret, b.notes, nil

@@ -6,12 +6,14 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
-	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -23,8 +25,9 @@ func NewCommand(e *command.Environment) *cobra.Command {
 		Long: `Print the certificates that clients of a namespace have to trust, in PEM.
 
 Each namespace has a certificate authority of its own, which issues the certificates for the addresses of its Pods.
-While an authority is being replaced, there are several certificates: trust all of them. They are public, and the same
-as those in the ConfigMap ` + names.CertificateAuthorityConfigMap + ` of the namespace.
+While an authority is being replaced, there are several certificates: trust all of them. They are public. The command
+reads them from the ClusterTrustBundle of the namespace, which its users cannot change, as they can the ConfigMap
+` + names.CertificateAuthorityConfigMap + `.
 
 docs/tls.md has the whole procedure.`,
 		Example: `  # What clients of the brokers have to trust
@@ -51,15 +54,24 @@ docs/tls.md has the whole procedure.`,
 	}
 }
 
-// Certificates returns the certificates that clients of a namespace have to trust, in PEM.
+// Certificates returns the certificates that clients of a namespace have to trust, in PEM. They are those of an object
+// that only administrators and the operator can write.
 func Certificates(ctx context.Context, c client.Client, namespace string) (string, error) {
-	key := types.NamespacedName{Namespace: namespace, Name: names.CertificateAuthorityConfigMap}
-	configMap, err := lookup.Get(ctx, c, key, &corev1.ConfigMap{})
+	bundle := &certificatesv1.ClusterTrustBundle{}
+	err := c.Get(ctx, types.NamespacedName{Name: names.TrustBundlePrefix + namespace}, bundle)
 	switch {
+	case apierrors.IsForbidden(err):
+		return "", fmt.Errorf("you may not read ClusterTrustBundles, so ask an administrator for the output of: kubectl listener ca --namespace %s. The ConfigMap %s of the namespace "+
+			"is no substitute, because whoever may write ConfigMaps there can change it: %w", namespace, names.CertificateAuthorityConfigMap, err)
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return "", fmt.Errorf("namespace %s has no certificate authority: it gets one when the first certificate for one of its Pods is issued, which needs Kubernetes 1.37; see docs/tls.md", namespace)
 	case err != nil:
-		return "", err
-	case configMap == nil || configMap.Data[names.CertificateAuthorityKey] == "":
-		return "", fmt.Errorf("namespace %s has no certificate authority: it gets one when the first certificate for one of its Pods is issued; see docs/tls.md", namespace)
+		return "", fmt.Errorf("reading the ClusterTrustBundle of namespace %s: %w", namespace, err)
 	}
-	return configMap.Data[names.CertificateAuthorityKey], nil
+	certificates, err := cert.ParseCertsPEM([]byte(bundle.Spec.TrustBundle))
+	if err != nil {
+		return "", fmt.Errorf("reading ClusterTrustBundle %s: %w", bundle.Name, err)
+	}
+	encoded, err := cert.EncodeCertificates(certificates...)
+	return string(encoded), err
 }

@@ -1,7 +1,6 @@
 package connect
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/ca"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // trusted returns the authorities of a file or, without one, of a namespace.
@@ -36,7 +34,7 @@ func trusted(ctx context.Context, c client.Client, namespace, file string) (*x50
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(certificates) {
-		return nil, fmt.Errorf("%s has no certificate in PEM", cmp.Or(file, "ConfigMap "+names.CertificateAuthorityConfigMap))
+		return nil, fmt.Errorf("%s has no certificate in PEM", file)
 	}
 	return pool, nil
 }
