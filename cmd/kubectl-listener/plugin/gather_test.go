@@ -123,17 +123,20 @@ func TestGatherLeavesSecretsInTheCluster(t *testing.T) {
 	w.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "config"}, Data: map[string]string{"password": stubborn}})
 	pod := w.newPod("secretive", w.claim.Name)
 	annotations := map[string]string{
-		"example.com/anything": stubborn, "sidecar.istio.kubernetes.io/token": stubborn, "config.kubernetes.io/x": "Bearer " + stubborn,
-		"kubectl.kubernetes.io/last-applied-configuration": stubborn, "config.kubernetes.io/origin": "visible-origin",
+		"example.com/anything": stubborn, "config.kubernetes.io/origin": "postgres://user:" + stubborn + "@db/shop", "commons.stackable.tech/dsn": stubborn,
+		"kubectl.kubernetes.io/last-applied-configuration": stubborn, "plain": stubborn, names.AnnotationPorts: "visible-port",
 	}
 	pod.Annotations = annotations
+	volume := w.volume.DeepCopy() // it has annotations that were removed from its claim later
+	volume.ObjectMeta, volume.Spec.CSI.VolumeAttributes = metav1.ObjectMeta{Name: "secretive-" + w.namespace}, annotations
+	w.create(t, volume)
 	main := &pod.Spec.Containers[0]
 	main.Command, main.Args = []string{"sh", stubborn}, []string{"--password=" + stubborn}
 	main.Env = []corev1.EnvVar{{Name: "LITERAL_NAME", Value: stubborn}, {Name: "REFERENCE", ValueFrom: &corev1.EnvVarSource{
 		SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "password"}, Key: "password"},
 	}}}
 	main.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
-		Path: "/", Port: intstr.FromInt32(80), HTTPHeaders: []corev1.HTTPHeader{{Name: "Authorization", Value: stubborn}},
+		Path: "/healthz?token=" + stubborn, Port: intstr.FromInt32(80), HTTPHeaders: []corev1.HTTPHeader{{Name: "Authorization", Value: stubborn}},
 	}}}
 	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "inline", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
 		Driver: "example.com", VolumeAttributes: map[string]string{"password": stubborn},
@@ -189,7 +192,8 @@ func TestGatherLeavesSecretsInTheCluster(t *testing.T) {
 	for name, want := range map[string]string{
 		namespace + "/core/pods/secretive.yaml":                                      "LITERAL_NAME",
 		namespace + "/core/pods/web-0.yaml":                                          "nodeName: " + w.node.Name,
-		namespace + "/listeners.stackable.tech/listeners/web.yaml":                   "visible-origin",
+		namespace + "/listeners.stackable.tech/listeners/web.yaml":                   "visible-port",
+		"cluster-scoped-resources/core/persistentvolumes/" + volume.Name + ".yaml":   "visible-port",
 		namespace + "/route.openshift.io/routes/web-http.yaml":                       "web.example",
 		namespace + "/core/services/web.yaml":                                        "nodePort",
 		"cluster-scoped-resources/core/nodes/" + w.node.Name + ".yaml":               "kind: Node",

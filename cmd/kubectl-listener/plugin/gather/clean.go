@@ -1,35 +1,33 @@
 package gather
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // removed replaces what may be secret, so that readers see that there is something.
 const removed = "(removed)"
 
-var (
-	// known are the domains of annotations whose meaning is known not to be secret.
-	known = []string{"kubernetes.io", "k8s.io", "openshift.io", "stackable.tech", "listener-operator.dev", "metallb.io", "metallb.universe.tf"}
-	// secretKey and secretValue are what nevertheless looks like a secret.
-	secretKey   = regexp.MustCompile(`(?i)secret|token|passw|credential|auth|private|cert|snippet|apikey|api-key`)
-	secretValue = regexp.MustCompile(`(?i)eyJ[a-z0-9_-]{8}|bearer |-----BEGIN|passw|secret|token`)
-)
+// known are the domains of annotations, and other annotations, whose values are kept: those that the operator and the
+// plugin write or read. Anybody may write anything into others.
+var known = []string{names.Driver, "listener-operator.dev", names.AnnotationProvisioner, names.AnnotationHostname}
 
 // fields are the fields that are removed wherever they are in an object of any kind: the value of an environment
-// variable, what a container said when it ended, the key of a Route, what an InstallPlan creates, of which a Secret may
-// be a part, and the parameters of a driver's StorageClass. Of a Pod of users, so is what it runs, and what it gives to
-// drivers.
+// variable, what a container said when it ended, what a probe requests, the key of a Route, what an InstallPlan
+// creates, which may include a Secret, and the parameters of a driver's StorageClass. From a Pod of users, what it runs
+// is removed, too.
 var fields = map[string][]string{
 	"env":        {"value"},
 	"terminated": {"message"},
+	"httpGet":    {"path"},
 	"tls":        {"key", "certificate", "caCertificate", "destinationCACertificate"},
 	"resource":   {"manifest"},
 	"":           {"parameters", "httpHeaders"},
-	"users' Pod": {"parameters", "httpHeaders", "command", "args", "exec", "volumeAttributes", "options"},
+	"users' Pod": {"parameters", "httpHeaders", "command", "args", "exec", "options"},
 }
 
 // clean removes from an object what is of no use to readers, and what may be secret.
@@ -62,7 +60,7 @@ func cleanFields(value any, everywhere []string, below string) {
 				delete(value, name)
 			case below != "" && slices.Contains(fields[below], name):
 				value[name] = removed
-			case name == "annotations" || strings.HasSuffix(name, "Annotations"):
+			case name == "annotations" || strings.HasSuffix(name, "Annotations"), name == "volumeAttributes": // those of a claim
 				cleanAnnotations(field)
 			default:
 				cleanFields(field, everywhere, name)
@@ -75,10 +73,8 @@ func cleanFields(value any, everywhere []string, below string) {
 func cleanAnnotations(value any) {
 	annotations, _ := value.(map[string]any)
 	delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
-	for key, value := range annotations {
-		domain, name, _ := strings.Cut(key, "/")
-		isKnown := slices.ContainsFunc(known, func(k string) bool { return domain == k || strings.HasSuffix(domain, "."+k) })
-		if text, ok := value.(string); ok && (!isKnown || secretKey.MatchString(name) || secretValue.MatchString(text)) {
+	for key := range annotations {
+		if domain, _, _ := strings.Cut(key, "/"); !slices.Contains(known, domain) && !slices.Contains(known, key) {
 			annotations[key] = removed
 		}
 	}
