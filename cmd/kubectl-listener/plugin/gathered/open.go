@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,16 +19,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 )
 
 // Open returns a client of what was gathered in a directory, or in an archive, and its index. The objects may be below
 // another directory, as those of `oc adm must-gather` are.
 func Open(name string, scheme *runtime.Scheme) (client.Client, Index, error) {
 	r := &reader{scheme: scheme, objects: map[schema.GroupKind]objects{}}
-	files, err := read(name)
+	files, limit, err := read(name)
 	if err == nil {
-		err = r.load(files)
+		err = r.load(files, &decoder{limit})
 	}
 	if err != nil {
 		return nil, Index{}, fmt.Errorf("reading %s: %w", name, err)
@@ -35,7 +36,7 @@ func Open(name string, scheme *runtime.Scheme) (client.Client, Index, error) {
 }
 
 // load reads the files.
-func (r *reader) load(files map[string][]byte) error {
+func (r *reader) load(files map[string][]byte, d *decoder) error {
 	var roots []string
 	for name := range files {
 		if path.Base(name) == IndexFile {
@@ -47,10 +48,11 @@ func (r *reader) load(files map[string][]byte) error {
 	}
 	var resources []*restmapper.APIGroupResources
 	for name, into := range map[string]any{IndexFile: &r.index, ResourcesFile: &resources} {
-		if err := yaml.Unmarshal(files[path.Join(roots[0], name)], into); err != nil {
+		if err := d.unmarshal(files[path.Join(roots[0], name)], into); err != nil {
 			return fmt.Errorf("parsing %s: %w", name, err)
 		}
 	}
+	resources = slices.DeleteFunc(resources, func(group *restmapper.APIGroupResources) bool { return group == nil })
 	if r.index.Time.IsZero() {
 		return fmt.Errorf("%s has no time", IndexFile)
 	}
@@ -61,8 +63,8 @@ func (r *reader) load(files map[string][]byte) error {
 			if !strings.HasPrefix(name, path.Join(roots[0], dir)+"/") {
 				continue
 			}
-			if err := r.add(content); err != nil {
-				return fmt.Errorf("parsing %s: %w", name, err)
+			if err := r.add(content, d); err != nil {
+				return fmt.Errorf("parsing %q: %w", name, err)
 			}
 			count++
 		}
@@ -74,13 +76,9 @@ func (r *reader) load(files map[string][]byte) error {
 }
 
 // add adds the object in a file.
-func (r *reader) add(content []byte) error {
-	content, err := yaml.YAMLToJSON(content)
-	if err != nil {
-		return err
-	}
+func (r *reader) add(content []byte, d *decoder) error {
 	o := &unstructured.Unstructured{}
-	if err := o.UnmarshalJSON(content); err != nil {
+	if err := d.unmarshal(content, o); err != nil {
 		return err
 	}
 	kind := o.GroupVersionKind().GroupKind()
@@ -91,16 +89,21 @@ func (r *reader) add(content []byte) error {
 	return nil
 }
 
-// read returns the YAML files of a directory or an archive.
-func read(name string) (map[string][]byte, error) {
+// read returns the YAML files of a directory or an archive, and the most that their content may need in memory. That
+// of an archive grows with its size, because any content can be packed into a small one.
+func read(name string) (files map[string][]byte, limit int64, _ error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	files, left := map[string][]byte{}, int64(MaxSize)
+	limit = math.MaxInt64
+	if !info.IsDir() {
+		limit = 4<<20 + 100*info.Size()
+	}
+	files, left := map[string][]byte{}, min(limit, MaxSize)
 	add := func(name string, size int64, file io.Reader) error {
 		if left -= size; left < 0 {
-			return fmt.Errorf("it has more than %d bytes", MaxSize)
+			return tooLarge(min(limit, MaxSize))
 		}
 		if path.Ext(name) != ".yaml" {
 			return nil
@@ -110,14 +113,14 @@ func read(name string) (map[string][]byte, error) {
 		return err
 	}
 	if info.IsDir() {
-		return files, readDir(os.DirFS(name), add)
+		return files, limit, readDir(os.DirFS(name), add)
 	}
 	file, err := os.Open(name) //nolint:gosec // G304: the user names it
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer file.Close()
-	return files, readArchive(file, add)
+	return files, limit, readArchive(file, add)
 }
 
 func readDir(dir fs.FS, add func(name string, size int64, file io.Reader) error) error {
