@@ -33,7 +33,8 @@ func TestCertificatesCostLinearTime(t *testing.T) {
 			if _, err := trim(observed); err != nil {
 				panic(err)
 			}
-			newPlan(members, observed)
+			newPlan(members)
+			outdated(observed, members)
 		}},
 	}, ".", "github.com/listener-operator/listener-operator/internal/certificate")
 }
