@@ -202,6 +202,10 @@ test-bgp: ## Let all nodes announce a range of cluster IPs to a router by BGP, a
 test-faults: ## Let parts of a cluster fail under load, and write the table in docs/reliability.md; about half an hour.
 	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestFaultsUnderLoad$$|^TestASharedAddress' ./e2e -faults all -faults.report
 
+.PHONY: test-floods
+test-floods: ## Measure how long a tenant waits while another one floods the operator and the node agents; about ten minutes.
+	go -C test test -tags e2e -count 1 -timeout 40m -v -run '^TestFloodsOfATenant' ./e2e -floods
+
 .PHONY: test-renewals
 test-renewals: ## Wait until the kubelet has renewed certificates after the change of an address and of all authorities; up to an hour.
 	go -C test test -tags e2e -count 1 -timeout 90m -v -run '^TestCertificatesAreRenewed$$' ./e2e -renewals
