@@ -66,10 +66,10 @@ func (r *reader) readPolicies(ctx context.Context, s *snapshot) error {
 
 // checkClients returns why clients cannot be restricted as they have to be, or nil.
 func checkClients(s *snapshot, p *plan) *exposure.Refusal {
-	if refusal := exposure.CheckClients(p.service, s.class, s.listener); refusal != nil {
+	if refusal := s.backend.CheckClients(s.forBackend(s.backend, s.present, p.service), p.service); refusal != nil {
 		return refusal
 	}
-	if len(s.class.Spec.AllowedClients)+len(s.listener.Spec.AllowedClients) == 0 || !exposure.RestrictsPods(s.class, p.service) {
+	if len(s.class.Spec.AllowedClients)+len(s.listener.Spec.AllowedClients) == 0 || !s.backend.RestrictsPods(p.service) {
 		return nil
 	}
 	if s.foreignPolicy != nil {
@@ -127,7 +127,7 @@ func (w *policyWriter) removeUnplanned(ctx context.Context, s *snapshot, p *plan
 // plannedPolicy returns the NetworkPolicy for the Service as it is applied now, or nil.
 func plannedPolicy(s *snapshot, p *plan, o *outcome) *unstructured.Unstructured {
 	service, _ := withTargetPorts(s, o.service, p.serviceNow)
-	return exposure.ClientPolicy(s.forBackend(s.backend, o.present, p.service), service, s.otherPolicies)
+	return s.backend.ClientPolicy(s.forBackend(s.backend, o.present, p.service), service, s.otherPolicies)
 }
 
 // policyToListeners maps the NetworkPolicy of a Listener to this one, and to others of the same Pods; and any other

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 )
 
@@ -52,7 +52,7 @@ func (u *unusedListeners) setListener(ctx context.Context, listener *listenersv1
 	if err != nil || class == nil {
 		return
 	}
-	if holds := exposure.Scarce(class); holds != "" {
+	if holds := backends.All().Of(class).ScarceOf(class); holds != "" {
 		u.unused[key] = unused{class.Name, holds, listener.Status.UnusedSince.Time}
 	}
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/certificate"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/exposure/gateway"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
@@ -676,7 +677,7 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 		}}
 		service, refusal := exposure.Service(restricted, listener)
 		g.Expect(refusal).To(BeNil())
-		policy := exposure.ClientPolicy(&exposure.Listener{Listener: listener, Class: restricted}, service, exposure.ReadPolicies(listener, nil, nil))
+		policy := backends.All().Of(restricted).ClientPolicy(&exposure.Listener{Listener: listener, Class: restricted}, service, exposure.ReadPolicies(listener, nil, nil))
 		_, err = services.Apply(t.Context(), policy, appliedPolicy)
 		g.Expect(err).NotTo(HaveOccurred())
 		appliedPolicy = policy

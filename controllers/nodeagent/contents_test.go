@@ -40,6 +40,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/exposure/ingress"
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
 	"github.com/listener-operator/listener-operator/internal/index"
@@ -332,7 +333,7 @@ func ofListeners(t *testing.T, namespace string) []written {
 		"ListenerSet": {"spec.listeners[].name", "spec.listeners[].port", "spec.parentRef.name", "spec.parentRef.namespace"},
 		"TLSRoute":    hosts, "HTTPRoute": hosts, "TCPRoute": slices.Concat(hosts[2:]), "UDPRoute": slices.Concat(hosts[2:]),
 	}
-	generated := append([]*unstructured.Unstructured{untyped(t, service), exposure.ClientPolicy(l, service, exposure.ReadPolicies(listener, nil, nil))}, gatewayRoutes(t, listener)...)
+	generated := append([]*unstructured.Unstructured{untyped(t, service), backends.All().Of(l.Class).ClientPolicy(l, service, exposure.ReadPolicies(listener, nil, nil))}, gatewayRoutes(t, listener)...)
 	for _, backend := range []*exposure.Backend{route.Backend(), ingress.Backend()} {
 		desired, refusal := backend.Objects(l, exposure.Others{})
 		if refusal != nil {

@@ -2,6 +2,7 @@ package exposure
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +48,40 @@ type Backend struct {
 	// PodAddresses returns the addresses that lead to a Pod of the Listener, which is bound to the node. If nil, they
 	// follow from the status of the Listener: its addresses or, with node ports, that of the node.
 	PodAddresses func(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass, pod *corev1.Pod, node *corev1.Node) *Exposed
+	// Clients is how the backend restricts clients to the allowed ones.
+	Clients Clients
+	// Scarce is what each Listener takes from others in addition to what its Service does, or "".
+	Scarce string
+}
+
+// Clients is how a backend restricts the clients of a Listener to ranges of addresses.
+type Clients struct {
+	// Problem returns why the Service with all overrides would not restrict them, and what to do about it, or "". If nil,
+	// the backend cannot restrict clients.
+	Problem func(l *Listener, service *corev1ac.ServiceApplyConfiguration, ranges []netip.Prefix) string
+	// ByPolicy reports whether a NetworkPolicy for the Pods restricts them, because Pods see the addresses of clients. If
+	// nil, none does.
+	ByPolicy func(service *corev1ac.ServiceApplyConfiguration) bool
+	// Ports returns the ports of the Pods that clients are led to. If nil, they are the target ports of the Service.
+	Ports func(l *Listener) []listenersv1alpha1.ListenerPort
+}
+
+// RestrictsPods reports whether a NetworkPolicy has to restrict the clients of a Listener with the Service.
+func (b *Backend) RestrictsPods(service *corev1ac.ServiceApplyConfiguration) bool {
+	return b.Clients.ByPolicy != nil && b.Clients.ByPolicy(service)
+}
+
+// ScarceOf returns what each Listener of a class takes from others: that of the backend, LoadBalancer, which often has a
+// price, or NodePort. It is "" if the addresses cost nothing.
+func (b *Backend) ScarceOf(class *listenersv1alpha1.ListenerClass) string {
+	switch {
+	case b.Scarce != "":
+		return b.Scarce
+	case class.Spec.ServiceType == listenersv1alpha1.ServiceTypeClusterIP:
+		return ""
+	default:
+		return string(class.Spec.ServiceType)
+	}
 }
 
 // Kinds returns the kinds that the backend generates or reads.

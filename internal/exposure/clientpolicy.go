@@ -39,17 +39,17 @@ type podPort struct {
 // ports, apart from those that the policies of other Listeners of these Pods restrict, and Pods to all ports: only
 // clients outside are restricted. If any other policy selects a Pod, it admits neither: then nobody expects these ports
 // to be open, and policies only add to each other.
-func ClientPolicy(l *Listener, service *corev1ac.ServiceApplyConfiguration, others OtherPolicies) *unstructured.Unstructured {
+func (b *Backend) ClientPolicy(l *Listener, service *corev1ac.ServiceApplyConfiguration, others OtherPolicies) *unstructured.Unstructured {
 	clients, refusal := AllowedClients(l.Class, l.Listener)
-	if refusal != nil || len(clients) == 0 || !RestrictsPods(l.Class, service) {
+	if refusal != nil || len(clients) == 0 || !b.RestrictsPods(service) {
 		return nil
 	}
-	restricted := restrictedPorts(l, service)
+	restricted := b.restrictedPorts(l, service)
 	if restricted.Len() == 0 {
 		return nil
 	}
 	var from []any
-	for _, cidr := range formatClients(clients) {
+	for _, cidr := range FormatClients(clients) {
 		from = append(from, map[string]any{"ipBlock": map[string]any{"cidr": cidr}})
 	}
 	rules := []any{nil}
@@ -69,18 +69,11 @@ func ClientPolicy(l *Listener, service *corev1ac.ServiceApplyConfiguration, othe
 	})
 }
 
-// RestrictsPods reports whether a NetworkPolicy has to restrict the clients of a Service of the class: no load balancer
-// and no router does, and Pods see the addresses of clients.
-func RestrictsPods(class *listenersv1alpha1.ListenerClass, service *corev1ac.ServiceApplyConfiguration) bool {
-	return class.Spec.HostPort != nil || class.Spec.Pod != nil || ptr.Deref(service.Spec.Type, "") == corev1.ServiceTypeNodePort &&
-		ptr.Deref(service.Spec.ExternalTrafficPolicy, "") == corev1.ServiceExternalTrafficPolicyLocal
-}
-
 // restrictedPorts returns the ports of the Pods that clients of the Listener are led to, as far as they are known.
-func restrictedPorts(l *Listener, service *corev1ac.ServiceApplyConfiguration) sets.Set[podPort] {
+func (b *Backend) restrictedPorts(l *Listener, service *corev1ac.ServiceApplyConfiguration) sets.Set[podPort] {
 	ports := sets.New[podPort]()
-	if l.Class.Spec.HostPort != nil {
-		for _, p := range ExposedPorts(l.Class, l.Listener) {
+	if b.Clients.Ports != nil {
+		for _, p := range b.Clients.Ports(l) {
 			ports.Insert(podPort{cmp.Or(ptr.Deref(p.Protocol, ""), corev1.ProtocolTCP), p.Port})
 		}
 		return ports

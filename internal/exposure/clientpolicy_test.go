@@ -15,6 +15,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
@@ -29,7 +30,7 @@ func policyFor(t *testing.T, l *exposure.Listener, pods []*corev1.Pod, others ..
 	if l.Class.TargetsNodePorts() {
 		service = exposure.WithTargetPorts(service, l.Service)
 	}
-	return exposure.ClientPolicy(l, service, exposure.ReadPolicies(l.Listener, pods, others))
+	return backends.All().Of(l.Class).ClientPolicy(l, service, exposure.ReadPolicies(l.Listener, pods, others))
 }
 
 // typedPolicy returns a policy as the API server has it.

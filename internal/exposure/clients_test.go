@@ -11,6 +11,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 )
 
 // cidrs returns ranges of addresses.
@@ -96,13 +97,13 @@ func TestClientsThatCannotBeRestrictedAreRefused(t *testing.T) {
 			serviceType: clusterIP, class: func(class *listenersv1alpha1.ListenerClass) {
 				class.Spec.Ingress = &listenersv1alpha1.IngressExposure{}
 			},
-			want: "configure the Ingress controller",
+			want: "configure the proxy",
 		},
 		"Gateways": {
 			serviceType: clusterIP, class: func(class *listenersv1alpha1.ListenerClass) {
-				class.Spec.Gateway = &listenersv1alpha1.GatewayExposure{}
+				class.Spec.Gateway = &listenersv1alpha1.GatewayExposure{Kind: listenersv1alpha1.GatewayRouteKindTLS}
 			},
-			want: "or the Gateway",
+			want: "configure the proxy",
 		},
 		"Routes with the annotation": {
 			serviceType: clusterIP, class: func(class *listenersv1alpha1.ListenerClass) {
@@ -162,7 +163,7 @@ func TestClientsThatCannotBeRestrictedAreRefused(t *testing.T) {
 			if refusal != nil {
 				t.Fatal(refusal)
 			}
-			if refusal := exposure.CheckClients(unrestricted, class, listener); refusal != nil {
+			if refusal := backends.All().Of(class).CheckClients(&exposure.Listener{Listener: listener, Class: class}, unrestricted); refusal != nil {
 				t.Errorf("without allowedClients: %v", refusal)
 			}
 			for where, set := range map[string]func([]listenersv1alpha1.CIDR){
@@ -176,7 +177,7 @@ func TestClientsThatCannotBeRestrictedAreRefused(t *testing.T) {
 				if refusal != nil {
 					t.Fatal(refusal)
 				}
-				switch refusal = exposure.CheckClients(service, class, listener); {
+				switch refusal = backends.All().Of(class).CheckClients(&exposure.Listener{Listener: listener, Class: class}, service); {
 				case tc.want == "" && refusal != nil:
 					t.Errorf("%s: %v", where, refusal)
 				case tc.want == "":

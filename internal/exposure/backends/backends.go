@@ -3,7 +3,8 @@
 // To add a backend, write a package beside this one that returns an exposure.Backend, add it to All, and add the field
 // by which a ListenerClass asks for it to package listenersv1alpha1. Package perport does most of the work of a backend
 // that generates an object for each port. The kinds that a backend generates or reads are registered, discovered and
-// watched. The operator's role has to allow the requests for them (config/rbac/operator.yaml).
+// watched. What it generates needs rules in config/rbac/operator.yaml, a policy that states its content in
+// controllers/nodeagent/installation/confinement, a sample in config/samples and a page in docs.
 package backends
 
 import (

@@ -63,8 +63,13 @@ func Backend(kind listenersv1alpha1.GatewayRouteKind) *exposure.Backend {
 	if kind == listenersv1alpha1.GatewayRouteKindUDP {
 		b.Protocol = corev1.ProtocolUDP
 	}
+	scarce := ""
+	if b.ownPort {
+		scarce = "GatewayPort"
+	}
 	return &exposure.Backend{
 		Name:      b.Kind,
+		Scarce:    scarce,
 		Exposes:   b.Exposes,
 		Generates: b.generates(),
 		Objects:   b.objects,

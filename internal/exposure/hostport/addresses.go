@@ -45,7 +45,7 @@ func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	case e.Message != "":
 		e.Reason = listenersv1alpha1.ReasonNoHostPorts
 	case leftOut != "":
-		e.Reason, e.Message = listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + leftOut
+		e.Reason, e.Message = listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: "+leftOut
 	default:
 		e.Reason = listenersv1alpha1.ReasonWaitingForPods
 		e.Message = "no Pod mounts a volume of this Listener yet; its addresses are those of the nodes of these Pods, with their host ports"

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -26,6 +27,10 @@ func Backend() *exposure.Backend {
 		Exposes:   func(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.Pod != nil },
 		Addresses: addresses,
 		Headless:  true,
+		Clients: exposure.Clients{
+			ByPolicy: func(*corev1ac.ServiceApplyConfiguration) bool { return true },
+			Problem:  exposure.PodsProblem,
+		},
 	}
 }
 

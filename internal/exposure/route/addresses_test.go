@@ -48,12 +48,12 @@ func TestAddressesAreTheAdmittedHosts(t *testing.T) {
 		no  = corev1.ConditionFalse
 	)
 	for name, tc := range map[string]struct {
-		class       *listenersv1alpha1.RouteExposure // nil means that the class no longer has spec.route
-		ports       []corev1.ServicePort
-		routes      []exposure.Object
-		want        []listenersv1alpha1.IngressAddress
-		reason      string
-		message     string
+		class   *listenersv1alpha1.RouteExposure // nil means that the class no longer has spec.route
+		ports   []corev1.ServicePort
+		routes  []exposure.Object
+		want    []listenersv1alpha1.IngressAddress
+		reason  string
+		message string
 	}{
 		"admitted": {
 			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", reported("default", "a.example.com", yes))},
@@ -106,7 +106,7 @@ func TestAddressesAreTheAdmittedHosts(t *testing.T) {
 		},
 		"admitted for what is no host": {
 			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", reported("default", "a.example.com\n192.0.2.1", yes))},
-			reason: listenersv1alpha1.ReasonRouteNotAdmitted,
+			reason:  listenersv1alpha1.ReasonRouteNotAdmitted,
 			message: `Route shop/broker-kafka is admitted by router "default" for "a.example.com\n192.0.2.1", which is not a host name`,
 		},
 		"admitted without a host": {
@@ -122,12 +122,12 @@ func TestAddressesAreTheAdmittedHosts(t *testing.T) {
 		},
 		"its Secret is rejected": {
 			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{withSecret(newRoute("kafka", reported("a", "a.example.com", no, "ExternalCertificateValidationFailed", "words")))},
-			reason: listenersv1alpha1.ReasonRouteNotAdmitted,
+			reason:  listenersv1alpha1.ReasonRouteNotAdmitted,
 			message: `rejected by router "a": ExternalCertificateValidationFailed: words; create the Secret that the class names`,
 		},
 		"the content of its Secret is rejected": {
 			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{withSecret(newRoute("kafka", reported("a", "a.example.com", no, "ExtendedValidationFailed", "words")))},
-			reason: listenersv1alpha1.ReasonRouteNotAdmitted,
+			reason:  listenersv1alpha1.ReasonRouteNotAdmitted,
 			message: `rejected by router "a": ExtendedValidationFailed: words; correct the certificate and the key in the Secret`,
 		},
 		"one port admitted, one rejected, one not supported by Routes": {

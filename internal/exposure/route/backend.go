@@ -38,6 +38,7 @@ func Backend() *exposure.Backend {
 		}},
 		Objects:   objects,
 		Addresses: addresses,
+		Clients:   exposure.Clients{Problem: clientsProblem},
 	}
 }
 

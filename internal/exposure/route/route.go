@@ -55,7 +55,7 @@ func nameOf(l *exposure.Listener, port string) string {
 func desiredRoute(l *exposure.Listener, port string, hosts host.Hosts) exposure.Desired {
 	class, hostOfPort := l.Class.Spec.Route, hosts.ByPort[port]
 	annotations := hosts.Annotations(class.Annotations)
-	maps.Copy(annotations, exposure.RouteClients(l))
+	maps.Copy(annotations, clientsOf(l))
 	spec := map[string]any{
 		"to":   map[string]any{"kind": "Service", "name": l.Service.Name},
 		"port": map[string]any{"targetPort": port},

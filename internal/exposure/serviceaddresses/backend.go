@@ -22,6 +22,7 @@ func Backend() *exposure.Backend {
 		NodeScoped: func(class *listenersv1alpha1.ListenerClass) bool {
 			return class.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort
 		},
+		Clients: clients,
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 )
 
 // UnusedDays is after how many days without a Pod a Listener is reported, unless the user says otherwise.
@@ -56,7 +56,7 @@ func (d *doctor) unused(context.Context) {
 	var findings []check.Finding
 	for i := range d.classes.Items {
 		class := &d.classes.Items[i]
-		holds, f := exposure.Scarce(class), check.Finding{Kind: "ListenerClass", Name: class.Name}
+		holds, f := backends.All().Of(class).ScarceOf(class), check.Finding{Kind: "ListenerClass", Name: class.Name}
 		switch all := byClass[class.Name]; {
 		case holds == "":
 		case len(all) == 0:
