@@ -105,8 +105,9 @@ type OtherPolicies struct {
 const (
 	// maxSelector is how many labels and values the selector of a policy may have.
 	maxSelector = 64
-	// maxComparisons is how many labels and values of policies are compared with Pods.
-	maxComparisons = 1 << 20
+	// maxComparisons is how many labels and values of policies are compared with Pods. To parse one takes as long as to
+	// compare it with so many Pods.
+	maxComparisons, parsing = 1 << 20, 10
 )
 
 // ReadPolicies reads the NetworkPolicies of a namespace but that of the Listener. pods are the Pods that mount it.
@@ -115,7 +116,7 @@ func ReadPolicies(listener *listenersv1alpha1.Listener, pods []*corev1.Pod, othe
 	pods = append(slices.Clone(pods), next)
 	comparisons := 0
 	for _, policy := range others {
-		comparisons += len(pods) * (1 + selectorSize(policy.Spec.PodSelector))
+		comparisons += (parsing + len(pods)) * (1 + selectorSize(policy.Spec.PodSelector))
 	}
 	if comparisons > maxComparisons {
 		return OtherPolicies{}

@@ -151,7 +151,7 @@ func TestManyPoliciesAreTakenForPoliciesThatSelectThePods(t *testing.T) {
 		policies, pods int
 		want           bool
 	}{
-		"few": {1024, 511, true}, "many policies": {1025, 511, false}, "many Pods": {1024, 512, false},
+		"few": {1024, 501, true}, "many policies": {1025, 501, false}, "many Pods": {1024, 502, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := typedPolicy(t, policyFor(t, restricted(nodePort), slices.Repeat([]*corev1.Pod{mountingPod(nil)}, tc.pods),
