@@ -229,7 +229,7 @@ func readPolicies(policies []*networkingv1.NetworkPolicy, pods []*corev1.Pod) {
 	if refusal != nil {
 		panic(refusal)
 	}
-	exposure.ClientPolicy(l, service, exposure.ReadPolicies(l.Listener, pods, policies))
+	backends.All().Of(l.Class).ClientPolicy(l, service, exposure.ReadPolicies(l.Listener, pods, policies))
 }
 
 // cached returns an object as the operator's cache keeps it.
