@@ -82,8 +82,8 @@ func (w *waitlist) first() (requests []reconcile.Request) {
 	return requests
 }
 
-// attempt makes a Listener wait for nothing while it is reconciled. Unless it waits for the same thing again after that,
-// done has the source request others: it was perhaps the one that was requested when the thing became free.
+// attempt makes a Listener wait for nothing while it is reconciled. Unless it waits for the same thing afterwards, done
+// has the source request others: perhaps it was the one that was requested when the thing became free.
 func (w *waitlist) attempt(listener types.NamespacedName) (done func()) {
 	before, waited := w.things.LoadAndDelete(listener)
 	return func() {

@@ -56,11 +56,11 @@ type Backend struct {
 
 // Clients is how a backend restricts the clients of a Listener to ranges of addresses.
 type Clients struct {
-	// Problem returns why the Service with all overrides would not restrict them, and what to do about it, or "". If nil,
-	// the backend cannot restrict clients.
+	// Problem returns why the Service with all overrides would not restrict them, and what to do about it, or "". If
+	// nil, the backend cannot restrict clients.
 	Problem func(l *Listener, service *corev1ac.ServiceApplyConfiguration, ranges []netip.Prefix) string
-	// ByPolicy reports whether a NetworkPolicy for the Pods restricts them, because Pods see the addresses of clients. If
-	// nil, none does.
+	// ByPolicy reports whether a NetworkPolicy for the Pods restricts them, because Pods see the addresses of clients.
+	// If nil, none does.
 	ByPolicy func(service *corev1ac.ServiceApplyConfiguration) bool
 	// Ports returns the ports of the Pods that clients are led to. If nil, they are the target ports of the Service.
 	Ports func(l *Listener) []listenersv1alpha1.ListenerPort
@@ -71,8 +71,8 @@ func (b *Backend) RestrictsPods(service *corev1ac.ServiceApplyConfiguration) boo
 	return b.Clients.ByPolicy != nil && b.Clients.ByPolicy(service)
 }
 
-// ScarceOf returns what each Listener of a class takes from others: that of the backend, LoadBalancer, which often has a
-// price, or NodePort. It is "" if the addresses cost nothing.
+// ScarceOf returns what each Listener of a class takes from others: that of the backend, LoadBalancer, which often has
+// a price, or NodePort. It is "" if the addresses cost nothing.
 func (b *Backend) ScarceOf(class *listenersv1alpha1.ListenerClass) string {
 	switch {
 	case b.Scarce != "":

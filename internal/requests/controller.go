@@ -123,7 +123,7 @@ func Requeue(mgr manager.Manager, controller string, inner reconcile.Reconciler)
 	})
 }
 
-// slow is how long a request may take until an event says so. Most take milliseconds, and a webhook may take ten seconds.
+// slow is how long a request may take until an event says so. Most take milliseconds, a webhook may take ten seconds.
 const slow = 15 * time.Second
 
 // reportSlow emits an event on the namespace of a request. The recorder counts those that follow, for some minutes.

@@ -10,8 +10,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// clientAnnotations are those by which OpenShift's router restricts the clients of a Route: the current one, and the one
-// that earlier routers know.
+// clientAnnotations are those by which OpenShift's router restricts the clients of a Route: the current one, and the
+// one that earlier routers know.
 func clientAnnotations() []string {
 	return []string{"haproxy.router.openshift.io/ip_allowlist", "haproxy.router.openshift.io/ip_whitelist"}
 }

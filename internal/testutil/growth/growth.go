@@ -17,9 +17,9 @@ import (
 // maxGrowth is how much the work may grow in proportion to the input: a sort of n entries takes n*log(n) comparisons.
 const maxGrowth = 1.25
 
-// Work is what is done with an input of a size n. Its name begins with the kind of the objects that are the input, as in
-// "Pod: volumes and ports". Of two things of which there are n, such as Pods and policies, the input is the sum: what
-// one tenant writes must not be compared with all that another one writes, each with each.
+// Work is what is done with an input of a size n. Its name begins with the kind of the objects that are the input, as
+// in "Pod: volumes and ports". If there are n of two things, such as Pods and policies, the input is the sum: what one
+// tenant writes must not be compared with all that another one writes, each with each.
 type Work struct {
 	// Size is the smaller n that is tried. The other one is twice as large.
 	Size int
