@@ -41,7 +41,7 @@ func (s *Signer) addressesOf(ctx context.Context, pod *corev1.Pod, o order) (add
 	if err != nil {
 		return addresses{}, err
 	}
-	var first, others []listenersv1alpha1.IngressAddress
+	var first []listenersv1alpha1.IngressAddress
 	listeners := sets.New[string]()
 	for _, volume := range volumes {
 		entry, known := listenersv1alpha1.PodListener{}, false
@@ -61,29 +61,24 @@ func (s *Signer) addressesOf(ctx context.Context, pod *corev1.Pod, o order) (add
 		first = append(first, entry.IngressAddresses...)
 		listeners.Insert(entry.ListenerName)
 	}
-	for _, listener := range sets.List(listeners) {
-		shared, err := s.sharedAddresses(ctx, pod.Namespace, listener)
-		if err != nil {
-			return addresses{}, err
-		}
-		others = append(others, shared...)
-	}
-	return addresses{names: certificate.NamesOf(first, others)}, nil
+	shared, err := s.sharedAddresses(ctx, pod.Namespace, listeners)
+	return addresses{names: certificate.NamesOf(first, shared)}, err
 }
 
-// sharedAddresses returns the addresses of all Pods that mount a Listener.
-func (s *Signer) sharedAddresses(ctx context.Context, namespace, listener string) ([]listenersv1alpha1.IngressAddress, error) {
-	var all listenersv1alpha1.PodListenersList
-	err := s.Client.List(ctx, &all, client.InNamespace(namespace), client.MatchingFields{index.PodListenersByListener: listener})
-	if err != nil {
-		return nil, fmt.Errorf("listing the PodListeners of Listener %s/%s: %w", namespace, listener, err)
-	}
-	slices.SortFunc(all.Items, func(a, b listenersv1alpha1.PodListeners) int { return cmp.Compare(a.Name, b.Name) })
-	var shared []listenersv1alpha1.IngressAddress
-	for i := range all.Items {
-		for _, entry := range all.Items[i].Spec.Listeners {
-			if entry.ListenerName == listener {
-				shared = append(shared, entry.IngressAddresses...)
+// sharedAddresses returns the addresses of all Pods that mount one of the Listeners.
+func (s *Signer) sharedAddresses(ctx context.Context, namespace string, listeners sets.Set[string]) (shared []listenersv1alpha1.IngressAddress, _ error) {
+	for _, listener := range sets.List(listeners) {
+		var all listenersv1alpha1.PodListenersList
+		err := s.Client.List(ctx, &all, client.InNamespace(namespace), client.MatchingFields{index.PodListenersByListener: listener}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			return nil, fmt.Errorf("listing the PodListeners of Listener %s/%s: %w", namespace, listener, err)
+		}
+		slices.SortFunc(all.Items, func(a, b listenersv1alpha1.PodListeners) int { return cmp.Compare(a.Name, b.Name) })
+		for i := range all.Items {
+			for _, entry := range all.Items[i].Spec.Listeners {
+				if entry.ListenerName == listener {
+					shared = append(shared, entry.IngressAddresses...)
+				}
 			}
 		}
 	}

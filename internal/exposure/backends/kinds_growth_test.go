@@ -129,7 +129,7 @@ func kinds() map[string]growth.Work {
 			})
 		}},
 		"TCPRoute: routes of others at ports of a Gateway": {Size: 32, Do: func(n int) {
-			besideRoutes(gatewayv1.TCPProtocolType, n, func(parent *gatewayv1.ParentReference, i int) { parent.Port = ptr.To(gatewayv1.PortNumber(i + 1000)) })
+			besideRoutes(gatewayv1.TCPProtocolType, n, func(parent *gatewayv1.ParentReference, i int) { parent.Port = ptr.To(gatewayv1.PortNumber(i + 1000)) }) //nolint:gosec // few
 		}},
 		"UDPRoute: routes of others at a Gateway": {Size: 32, Do: func(n int) {
 			besideRoutes(gatewayv1.UDPProtocolType, n, func(*gatewayv1.ParentReference, int) {})
@@ -141,7 +141,7 @@ func kinds() map[string]growth.Work {
 				set := &gatewayv1.ListenerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: fmt.Sprint("set-", i)}}
 				set.Spec.ParentRef = gatewayv1.ParentGatewayReference{Namespace: ptr.To[gatewayv1.Namespace]("infra"), Name: "edge"}
 				for j := range n {
-					set.Spec.Listeners = append(set.Spec.Listeners, gatewayv1.ListenerEntry{Port: gatewayv1.PortNumber(i*n + j + 1)})
+					set.Spec.Listeners = append(set.Spec.Listeners, gatewayv1.ListenerEntry{Port: gatewayv1.PortNumber(i*n + j + 1)}) //nolint:gosec // few
 				}
 				others.Objects = append(others.Objects, set)
 			}
