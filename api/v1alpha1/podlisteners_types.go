@@ -93,6 +93,37 @@ func (s *PodListenersSpec) NeedsRestart() []string {
 	return slices.DeleteFunc(s.Outdated(), func(volume string) bool { return !slices.Contains(s.RestartOnChange, volume) })
 }
 
+// Limits of what a Pod has in its PodListeners. With them, the node agent needs little memory for all Pods of a node.
+const (
+	// MaxVolumes is the number of listener volumes.
+	MaxVolumes = 16
+	// MaxAddressBytes is the memory that all addresses need, as estimated: enough for three addresses with the 1,024
+	// ports that a class can permit.
+	MaxAddressBytes = 256 << 10
+)
+
+// Limit removes the volumes that exceed the limits, and returns their names. order has the names of all volumes, the
+// ones that are kept first.
+func (s *PodListenersSpec) Limit(order []string) []string {
+	kept, total := 0, 0
+	return slices.DeleteFunc(slices.Clone(order), func(volume string) bool {
+		entry, ok := s.Listeners[volume]
+		size := 0
+		for i := range entry.IngressAddresses {
+			size += 512 + len(entry.IngressAddresses[i].Address)
+			for port := range entry.IngressAddresses[i].Ports {
+				size += 64 + len(port)
+			}
+		}
+		if !ok || kept < MaxVolumes && total+size <= MaxAddressBytes {
+			kept, total = kept+1, total+size
+			return true
+		}
+		delete(s.Listeners, volume)
+		return false
+	})
+}
+
 // PodListeners reports the addresses at which clients reach one Pod. Its name is "pod-" followed by the UID of the Pod.
 // The operator creates it when the Pod is bound to a node, and an admission policy keeps others from writing it.
 //

@@ -95,10 +95,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // reconcile compares a PodListeners with its Pod. Either is nil if it does not exist. A new object is needed when the
-// kubelet is going to mount the volumes of the Pod, or has mounted them. wait is when to look again, or 0.
+// kubelet is going to mount the volumes of the Pod, or has mounted them, and none when the Pod has finished. wait is
+// when to look again, or 0.
 func (r *Reconciler) reconcile(ctx context.Context, existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) (wait time.Duration, _ error) {
 	switch {
-	case pod == nil || !mountsClaims(pod):
+	case pod == nil || !mountsClaims(pod) || claim.PodFinished(pod):
 		return 0, r.delete(ctx, existing)
 	case existing != nil && pod.Spec.NodeName != "":
 		switch {
@@ -115,7 +116,7 @@ func (r *Reconciler) reconcile(ctx context.Context, existing *listenersv1alpha1.
 			existing = nil
 		}
 		return r.publish(ctx, existing, pod)
-	case pod.DeletionTimestamp != nil || claim.PodFinished(pod):
+	case pod.DeletionTimestamp != nil:
 		return 0, nil
 	case pod.Spec.NodeName == "":
 		return r.remindScheduler(ctx, pod)
@@ -201,6 +202,7 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 	}
 	var previousIn time.Duration
 	desired.Spec.Listeners, wait, previousIn = r.entries(observed, since, pod, node, mounts)
+	r.limit(pod, &desired.Spec)
 	recordStart(&desired.Spec, mounts)
 	desired.Spec.Summary = columns.Volumes(&desired.Spec)
 	switch {
@@ -218,6 +220,24 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 		err = errors.Join(err, m.overQuota) // for the retry
 	}
 	return wait, err
+}
+
+// limit removes what exceeds the limits of a Pod, and emits a warning about it.
+func (r *Reconciler) limit(pod *corev1.Pod, spec *listenersv1alpha1.PodListenersSpec) {
+	var volumes []string
+	for i := range pod.Spec.Volumes {
+		volumes = append(volumes, pod.Spec.Volumes[i].Name)
+	}
+	text := ""
+	if removed := spec.Limit(volumes); len(removed) > 0 {
+		text = fmt.Sprintf("Volume %q and %d others of Pod %s/%s get no addresses: a Pod has at most %d listener volumes, and %d KiB of addresses and ports in them; "+
+			"use fewer volumes, or Listeners with fewer ports", removed[0], len(removed)-1, pod.Namespace, pod.Name, listenersv1alpha1.MaxVolumes,
+			listenersv1alpha1.MaxAddressBytes>>10)
+	}
+	why := cause{reason: listenersv1alpha1.ReasonWaitingForAddress}
+	if r.warnings.Due(listenersv1alpha1.PodListenersName(pod.UID), why, text, r.Clock.Now()) {
+		r.Events.Eventf(pod, nil, corev1.EventTypeWarning, why.reason, actionMount+"Limit", "%s", message.Printable(text, message.MaxEvent))
+	}
 }
 
 // reportOwnQuota emits a warning on a Pod whose PodListeners a ResourceQuota does not permit. err is the result of its

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/predicates"
@@ -42,7 +43,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 
 // podToMountChanged passes Pods with claims when they are added to the cache, because earlier changes of other objects
 // were not mapped to them; when they are bound to a node; when the label of a mounted Listener is changed or removed;
-// and when they are being deleted, because a mount may wait. A new label is that of the reconciler itself.
+// when they finish; and when they are being deleted, because a mount may wait. A new label is that of the reconciler
+// itself.
 func podToMountChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },
@@ -51,7 +53,7 @@ func podToMountChanged() predicate.Predicate {
 			mounted := maps.Clone(before.Labels)
 			maps.DeleteFunc(mounted, func(key, _ string) bool { return !strings.HasPrefix(key, names.PodMountLabelPrefix) })
 			return mountsClaims(after) && (before.Spec.NodeName != after.Spec.NodeName ||
-				(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+				(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || claim.PodFinished(before) != claim.PodFinished(after) ||
 				len(missingEntries(after.Labels, mounted)) > 0)
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },

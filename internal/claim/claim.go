@@ -154,8 +154,8 @@ func EphemeralPod(claim *corev1.PersistentVolumeClaim) *metav1.OwnerReference {
 	return nil
 }
 
-// PodFinished reports whether a Pod has run to its end, which is final. A finished Pod mounts nothing, although it and
-// its PodListeners exist.
+// PodFinished reports whether a Pod has run to its end, which is final. A finished Pod mounts nothing, although it
+// exists, and has no PodListeners.
 func PodFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -54,4 +55,13 @@ func (w *Watch) Receive(o *listenersv1alpha1.PodListeners) error {
 // Sync updates the volumes of the Pod of an object.
 func (s *Syncer) Sync(ctx context.Context, o *listenersv1alpha1.PodListeners) error {
 	return s.sync(ctx, cache.MetaObjectToName(o))
+}
+
+// List lists all objects of the node.
+func (w *Watch) List(ctx context.Context) (*listenersv1alpha1.PodListenersList, error) {
+	list, err := w.list(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return list.(*listenersv1alpha1.PodListenersList), nil
 }

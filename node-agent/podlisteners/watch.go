@@ -7,8 +7,11 @@ package podlisteners
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -36,6 +40,9 @@ const (
 	objectTimeout = 10 * time.Second
 	// lagTimeout is how long an object that exists may take to arrive by the watch.
 	lagTimeout = 5 * time.Second
+	// maxWaiting is how many mounts of a Pod wait for addresses. Each needs memory, and a Pod may have any number of
+	// volumes. The kubelet repeats others.
+	maxWaiting = 4
 )
 
 // Watch is a cache of the PodListeners objects of one node.
@@ -79,6 +86,7 @@ func NewWatch(cfg *rest.Config, node string) (*Watch, error) {
 		return nil, err
 	}
 	listWatch := cache.NewListWatchFromClient(w.client, resource, "", w.selector)
+	listWatch.ListWithContextFunc = w.list
 	start := listWatch.WatchFuncWithContext
 	listWatch.WatchFuncWithContext = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 		if w.stale.Swap(false) {
@@ -105,6 +113,41 @@ func NewWatch(cfg *rest.Config, node string) (*Watch, error) {
 	return w, nil
 }
 
+// list lists objects from an API server that cannot send them one by one as a watch, such as that of Kubernetes 1.33.
+// It decodes one at a time, because all of them may exceed the agent's memory until they are trimmed.
+func (w *Watch) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	options.FieldSelector = w.selector.String()
+	body, err := w.client.Get().Resource(resource).VersionedParams(&options, metav1.ParameterCodec).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	list, decoder := &listenersv1alpha1.PodListenersList{}, json.NewDecoder(body)
+	_, err = decoder.Token() // {
+	for err == nil && decoder.More() {
+		var field json.Token
+		switch field, err = decoder.Token(); field {
+		case "metadata":
+			err = decoder.Decode(&list.ListMeta)
+		case "items":
+			_, err = decoder.Token() // [
+			for err == nil && decoder.More() {
+				var o listenersv1alpha1.PodListeners
+				err = decoder.Decode(&o)
+				_, _ = trim(&o)
+				list.Items = append(list.Items, o)
+			}
+			_, _ = decoder.Token() // ]
+		default:
+			err = decoder.Decode(&json.RawMessage{})
+		}
+	}
+	if _, end := decoder.Token(); errors.Join(err, end) != nil {
+		return nil, fmt.Errorf("reading the list of PodListeners: %w", errors.Join(err, end))
+	}
+	return list, nil
+}
+
 // Run lists and watches until ctx is done. It is called once.
 func (w *Watch) Run(ctx context.Context) { w.informer.RunWithContext(ctx) }
 
@@ -121,8 +164,9 @@ func (w *Watch) Metrics() prometheus.Collector { return w.relists }
 
 // Addresses waits until the addresses of one of a Pod's volumes, identified by its PersistentVolume's name, are known,
 // and returns them, at least one. It returns an error that wraps ErrNoAddress and says what is missing if ctx is done,
-// in which case the error also wraps that of ctx; if the Pod has no PodListeners object for ten seconds; or if the
-// object is deleted: the operator deletes it when the Pod is deleted, to end the wait.
+// in which case the error also wraps that of ctx; if the Pod has no PodListeners object for ten seconds; if four
+// others of its volumes wait; or if the object is deleted: the operator deletes it when the Pod is deleted, to end the
+// wait.
 //
 // After the ten seconds it asks the API server itself for the object. If the watch does not show what exists for
 // another five, the watch is not to be trusted, and all objects are listed again.
@@ -136,6 +180,9 @@ func (w *Watch) Addresses(ctx context.Context, pod Pod, volume string) ([]listen
 		object := w.get(pod.key())
 		if addresses := addressesOf(object, volume); len(addresses) > 0 {
 			return addresses, nil
+		}
+		if wait.others >= maxWaiting {
+			return nil, fmt.Errorf("volume %s of Pod %s has %w: %d other volumes of the Pod wait for theirs", volume, pod, ErrNoAddress, wait.others)
 		}
 		if wait.deleted.Load() {
 			return nil, fmt.Errorf("volume %s of Pod %s has %w: PodListeners %s was deleted, which happens when the Pod is deleted", volume, pod, ErrNoAddress,
@@ -250,6 +297,8 @@ type waiter struct {
 	changed chan struct{}
 	// deleted is set when the object was deleted, even if it was recreated since.
 	deleted atomic.Bool
+	// others is how many calls waited for the object before.
+	others int
 }
 
 // subscribe returns a waiter for the object of this name, and the function that removes it.
@@ -260,6 +309,7 @@ func (w *Watch) subscribe(key cache.ObjectName) (*waiter, func()) {
 	if w.waiters[key] == nil {
 		w.waiters[key] = map[*waiter]struct{}{}
 	}
+	subscribed.others = len(w.waiters[key])
 	w.waiters[key][subscribed] = struct{}{}
 	return subscribed, func() {
 		w.mu.Lock()
@@ -302,10 +352,13 @@ func (w *Watch) deleted(object any) {
 	}
 }
 
-// trim removes the fields that this package does not read.
+// trim removes the fields that this package does not read, and volumes beyond the limits, which the operator does not
+// write.
 func trim(object any) (any, error) {
 	if o, ok := object.(*listenersv1alpha1.PodListeners); ok {
-		o.ManagedFields, o.Annotations, o.Labels = nil, nil, nil
+		o.ObjectMeta = metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, ResourceVersion: o.ResourceVersion}
+		o.Spec = listenersv1alpha1.PodListenersSpec{Listeners: o.Spec.Listeners}
+		o.Spec.Limit(slices.Sorted(maps.Keys(o.Spec.Listeners)))
 	}
 	return object, nil
 }
