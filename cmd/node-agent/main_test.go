@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -24,7 +25,16 @@ import (
 
 const podUID = "0b7b1c1e-5d0f-4c59-9ad2-3f1f3a6f8a55"
 
-func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+func TestMain(m *testing.M) {
+	if url := os.Getenv(agentVariable); url != "" {
+		if err := runAlone(url); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(apiserver.Run(m))
+}
 
 func TestOptions(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -75,8 +85,8 @@ type kubelet struct {
 	stop    func()
 }
 
-// startAgent runs the agent, with a root directory of a kubelet, until stop is called.
-func startAgent(t *testing.T) *kubelet {
+// newKubelet returns a kubelet that no agent has found yet.
+func newKubelet(t *testing.T) *kubelet {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "k") //nolint:usetesting // t.TempDir is too long a path for a socket
 	if err != nil {
@@ -88,10 +98,16 @@ func startAgent(t *testing.T) *kubelet {
 			t.Fatal(err)
 		}
 	}
-	k := &kubelet{t: t, dir: dir, health: freeAddress(t), stopped: make(chan error, 1)}
+	return &kubelet{t: t, dir: dir, health: freeAddress(t), stopped: make(chan error, 1)}
+}
+
+// startAgent runs the agent, with a root directory of a kubelet, until stop is called.
+func startAgent(t *testing.T) *kubelet {
+	t.Helper()
+	k := newKubelet(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	k.stop = cancel
-	options := Options{NodeName: "node-1", KubeletDir: dir, HealthProbeBindAddress: k.health}
+	options := Options{NodeName: "node-1", KubeletDir: k.dir, HealthProbeBindAddress: k.health}
 	config := apiserver.Config(t)
 	go func() { k.stopped <- run(ctx, config, options) }()
 	return k
@@ -144,6 +160,17 @@ func (k *kubelet) ready() int {
 	}
 	defer response.Body.Close() //nolint:errcheck // not read
 	return response.StatusCode
+}
+
+// get returns what the agent serves at a path, or "".
+func (k *kubelet) get(path string) string {
+	response, err := http.Get("http://" + k.health + path) //nolint:noctx // a test's own server
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	body, _ := io.ReadAll(response.Body)
+	return string(body)
 }
 
 func TestVolumeIsPublishedAndUnpublished(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	registrationv1 "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -25,6 +26,16 @@ var ErrStopping = errors.New("the node agent is stopping")
 
 // gracePeriod is how long RPCs may run after their contexts were canceled.
 const gracePeriod = 5 * time.Second
+
+// Limits of what the kubelet's requests need, each of which has a connection of its own: it may send thousands at once.
+const (
+	// maxConnections is the number of connections to a socket. Others wait.
+	maxConnections = 640
+	// maxRequest is the size of a request in bytes. It has the annotations of a claim, commonly a few KiB.
+	maxRequest = 32 << 10
+	// buffer is the size of the buffers of a connection in bytes.
+	buffer = 4 << 10
+)
 
 // Options configure Run.
 type Options struct {
@@ -83,7 +94,10 @@ func Run(ctx context.Context, options Options) error {
 	health.metrics = observed.handler()
 
 	// The metrics see the codes that the kubelet gets.
-	driverServer := grpc.NewServer(grpc.ChainUnaryInterceptor(observed.intercept, interceptor(ctx)))
+	driverServer := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(observed.intercept, interceptor(ctx)),
+		grpc.MaxRecvMsgSize(maxRequest), grpc.ReadBufferSize(buffer), grpc.WriteBufferSize(buffer),
+	)
 	csi.RegisterIdentityServer(driverServer, options.Identity)
 	csi.RegisterNodeServer(driverServer, options.Node)
 	group.Go(func() error { return serve(ctx, driverServer, driver) })
@@ -108,7 +122,7 @@ func serve(ctx context.Context, server *grpc.Server, socket *socket) error {
 		server.GracefulStop()
 	})
 	defer stopping()
-	if err := server.Serve(socket); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	if err := server.Serve(netutil.LimitListener(socket, maxConnections)); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serving %s: %w", socket.path, err)
 	}
 	return nil
