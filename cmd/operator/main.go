@@ -95,6 +95,7 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50) // trades CPU time for memory, most of which is the cache
 	}
+	debug.SetMemoryLimit(debug.SetMemoryLimit(-1) / 10 * 9) // GOMEMLIMIT is that of the container, and Go does not count all
 	if err := run(ctrl.SetupSignalHandler(), options); err != nil {
 		ctrl.Log.Error(err, "Stopping")
 		os.Exit(1)
