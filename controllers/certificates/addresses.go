@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -44,11 +45,8 @@ func (s *Signer) addressesOf(ctx context.Context, pod *corev1.Pod, o order) (add
 	var first []listenersv1alpha1.IngressAddress
 	listeners := sets.New[string]()
 	for _, volume := range volumes {
-		entry, known := listenersv1alpha1.PodListener{}, false
-		if own != nil {
-			entry, known = own.Spec.Listeners[volume]
-		}
-		if !known || len(entry.IngressAddresses) == 0 {
+		entry := ptr.Deref(own, listenersv1alpha1.PodListeners{}).Spec.Listeners[volume]
+		if len(entry.IngressAddresses) == 0 {
 			return addresses{waiting: fmt.Sprintf("volume %q has no address yet", volume)}, nil
 		}
 		listener, err := lookup.Get(ctx, s.Client, types.NamespacedName{Namespace: pod.Namespace, Name: entry.ListenerName}, &listenersv1alpha1.Listener{})
