@@ -125,8 +125,7 @@ func (w *Watch) list(ctx context.Context, options metav1.ListOptions) (runtime.O
 	list, decoder := &listenersv1alpha1.PodListenersList{}, json.NewDecoder(body)
 	_, err = decoder.Token() // {
 	for err == nil && decoder.More() {
-		var field json.Token
-		switch field, err = decoder.Token(); field {
+		switch field, _ := decoder.Token(); field { // after an error, Decode fails
 		case "metadata":
 			err = decoder.Decode(&list.ListMeta)
 		case "items":
