@@ -29,8 +29,9 @@ const gracePeriod = 5 * time.Second
 
 // Limits of what the kubelet's requests need, each of which has a connection of its own: it may send thousands at once.
 const (
-	// maxConnections is the number of connections to a socket. Others wait.
-	maxConnections = 640
+	// maxConnections is the number of connections to a socket. Others wait. It is enough for the mounts that wait on a
+	// node with 250 Pods, so that these do not delay those of others.
+	maxConnections = 1024
 	// maxRequest is the size of a request in bytes. It has the annotations of a claim, commonly a few KiB.
 	maxRequest = 32 << 10
 	// buffer is the size of the buffers of a connection in bytes.
