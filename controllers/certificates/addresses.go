@@ -1,10 +1,8 @@
 package certificates
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/certificate"
@@ -30,9 +27,9 @@ type addresses struct {
 }
 
 // addressesOf returns the addresses that the operator has published for the listener volumes of a Pod, or for those
-// that the order names. Only PodListeners count, which only the operator can write, and only while their Listener
-// exists: its addresses may be those of others soon after. Where several Pods share a Listener, the certificate is for
-// the addresses of all of them: nodes forward to any.
+// that the order names. Only PodListeners and the status of Listeners count, which only the operator can write, and only
+// while the Listeners exist: others may have their addresses soon after. Where several Pods share a Listener, the
+// certificate is for the addresses of all of them: nodes forward to any.
 func (s *Signer) addressesOf(ctx context.Context, pod *corev1.Pod, o order) (addresses, error) {
 	volumes, result, err := s.volumes(ctx, pod, o.volumes)
 	if err != nil || result.denied != nil || result.waiting != "" {
@@ -42,45 +39,27 @@ func (s *Signer) addressesOf(ctx context.Context, pod *corev1.Pod, o order) (add
 	if err != nil {
 		return addresses{}, err
 	}
-	var first []listenersv1alpha1.IngressAddress
+	var first, others []listenersv1alpha1.IngressAddress
 	listeners := sets.New[string]()
 	for _, volume := range volumes {
 		entry := ptr.Deref(own, listenersv1alpha1.PodListeners{}).Spec.Listeners[volume]
 		if len(entry.IngressAddresses) == 0 {
 			return addresses{waiting: fmt.Sprintf("volume %q has no address yet", volume)}, nil
 		}
-		listener, err := lookup.Get(ctx, s.Client, types.NamespacedName{Namespace: pod.Namespace, Name: entry.ListenerName}, &listenersv1alpha1.Listener{})
+		first = append(first, entry.IngressAddresses...)
+		listeners.Insert(entry.ListenerName)
+	}
+	for _, name := range sets.List(listeners) {
+		listener, err := lookup.Get(ctx, s.Client, types.NamespacedName{Namespace: pod.Namespace, Name: name}, &listenersv1alpha1.Listener{})
 		switch {
 		case err != nil:
 			return addresses{}, err
 		case listener == nil || listener.Status == nil || listener.DeletionTimestamp != nil:
-			return addresses{waiting: fmt.Sprintf("Listener %s of volume %q was deleted", entry.ListenerName, volume)}, nil
+			return addresses{waiting: "Listener " + name + " was deleted"}, nil
 		}
-		first = append(first, entry.IngressAddresses...)
-		listeners.Insert(entry.ListenerName)
+		others = append(others, listener.Status.IngressAddresses...)
 	}
-	shared, err := s.sharedAddresses(ctx, pod.Namespace, listeners)
-	return addresses{names: certificate.NamesOf(first, shared)}, err
-}
-
-// sharedAddresses returns the addresses of all Pods that mount one of the Listeners.
-func (s *Signer) sharedAddresses(ctx context.Context, namespace string, listeners sets.Set[string]) (shared []listenersv1alpha1.IngressAddress, _ error) {
-	for _, listener := range sets.List(listeners) {
-		var all listenersv1alpha1.PodListenersList
-		err := s.Client.List(ctx, &all, client.InNamespace(namespace), client.MatchingFields{index.PodListenersByListener: listener}, client.UnsafeDisableDeepCopy)
-		if err != nil {
-			return nil, fmt.Errorf("listing the PodListeners of Listener %s/%s: %w", namespace, listener, err)
-		}
-		slices.SortFunc(all.Items, func(a, b listenersv1alpha1.PodListeners) int { return cmp.Compare(a.Name, b.Name) })
-		for i := range all.Items {
-			for _, entry := range all.Items[i].Spec.Listeners {
-				if entry.ListenerName == listener {
-					shared = append(shared, entry.IngressAddresses...)
-				}
-			}
-		}
-	}
-	return shared, nil
+	return addresses{names: certificate.NamesOf(first, others)}, nil
 }
 
 // volumes returns the names of the listener volumes of a Pod, or of the selected ones. What is no listener volume is

@@ -138,8 +138,9 @@ func (w *world) publish(pod *corev1.Pod, byVolume map[string]string) {
 	o := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, pod.Spec.NodeName)
 	for volume, value := range byVolume {
 		listener, list, _ := strings.Cut(value, ":")
-		if apierrors.IsNotFound(w.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: listener}, &listenersv1alpha1.Listener{})) {
-			w.listen(listener)
+		l := &listenersv1alpha1.Listener{}
+		if apierrors.IsNotFound(w.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: listener}, l)) {
+			l = w.listen(listener)
 		}
 		entry := listenersv1alpha1.PodListener{Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: listener}
 		for a := range strings.FieldsSeq(list) {
@@ -148,6 +149,9 @@ func (w *world) publish(pod *corev1.Pod, byVolume map[string]string) {
 			})
 		}
 		o.Spec.Listeners[volume] = entry
+		before := l.DeepCopy()
+		l.Status.IngressAddresses = append(l.Status.IngressAddresses, entry.IngressAddresses...)
+		w.Expect(w.Status().Patch(w.Context(), l, client.MergeFrom(before))).To(Succeed())
 	}
 	w.create(o)
 }
@@ -376,14 +380,15 @@ func TestAddressesOfADeletedListenerGetNoCertificate(t *testing.T) {
 	waits := func(pod *corev1.Pod) {
 		t.Helper()
 		request := w.request(pod, names.Signer, nil)
-		w.Eventually(w.waiting).WithTimeout(apiserver.Timeout).Should(HaveKeyWithValue(pod.Name, ContainSubstring(`Listener web-0 of volume "own" was deleted`)))
+		w.Eventually(w.waiting).WithTimeout(apiserver.Timeout).Should(HaveKeyWithValue(pod.Name, ContainSubstring("Listener web-0 was deleted")))
 		w.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(request), request)).To(Succeed())
 		w.Expect(request.Status.Conditions).To(BeEmpty())
 	}
 	waits(pod)
-	w.create(&listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web-0"}})
 	same := w.pod("web-1", "own@"+names.Driver)
 	w.publish(same, map[string]string{"own": "web-0:203.0.113.7"})
+	w.Expect(w.Delete(t.Context(), &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web-0"}})).To(Succeed())
+	w.create(&listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web-0"}})
 	waits(same)
 }
 

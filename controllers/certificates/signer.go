@@ -1,8 +1,8 @@
 // Package certificates is the signer of certificates for the addresses of Pods (KEP-4317). The kubelet requests such a
 // certificate for a volume of a Pod, with a private key that never leaves the node.
 //
-// It must never issue a certificate for anything but what PodListeners of the same namespace publish, nor touch a
-// request of another signer. It must never log a key, nor keep a request waiting that can be decided.
+// It must never issue a certificate for anything but what PodListeners and Listeners of the same namespace publish, nor
+// touch a request of another signer. It must never log a key, nor keep a request waiting that can be decided.
 package certificates
 
 import (

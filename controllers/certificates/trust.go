@@ -135,12 +135,11 @@ func (t *Trust) applyConfigMap(ctx context.Context, namespace, certificates stri
 	desired.Data, desired.BinaryData, desired.Immutable = data, nil, nil
 	patch := client.MergeFromWithOptions(observed, client.MergeFromWithOptimisticLock{})
 	err := t.Client.Patch(ctx, desired, patch, client.FieldOwner(names.FieldManagerOperator))
-	if apierrors.IsInvalid(err) { // it is immutable
+	switch {
+	case apierrors.IsInvalid(err): // it is immutable
 		t.Events.Eventf(observed, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonForeignConfigMap, action,
 			"%s", message.Printable("Delete this ConfigMap, in which the listener operator cannot publish its certificates: "+err.Error(), message.MaxEvent))
-		return nil
-	}
-	if client.IgnoreNotFound(err) != nil {
+	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("writing ConfigMap %s/%s: %w", namespace, desired.Name, err)
 	}
 	return nil

@@ -3,7 +3,6 @@ package listener
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"sync"
 
@@ -34,22 +33,11 @@ type exclusive struct {
 	planning sync.Mutex
 
 	mu sync.Mutex
-	// known are the objects of Listeners as they are being written, were last written, or read.
-	known map[exclusiveObject]knownObject
+	// known are the objects of Listeners as they are planned, or were read. Deleted ones are nil. The planned ones have
+	// no time of creation, and so take precedence: what other clients write into them does not count.
+	known map[exclusiveObject]exposure.Object
 	// before is what was known of those that are being written.
-	before map[exclusiveObject]knownObject
-}
-
-// knownObject is an object of a Listener, or nil if it was deleted. What other clients change of one that is as planned
-// does not count: nobody gets what another Listener has by that.
-type knownObject struct {
-	exposure.Object
-	planned bool
-}
-
-// standsFor reports whether an object that was read counts as the known one.
-func (k knownObject) standsFor(o exposure.Object) bool {
-	return k.planned && k.Object != nil && k.GetUID() == o.GetUID()
+	before map[exclusiveObject]exposure.Object
 }
 
 // exclusiveObject identifies an object of any of the kinds.
@@ -65,7 +53,7 @@ func exclusiveKey(desired exposure.Desired) exclusiveObject {
 func newExclusive(reader client.Reader, list backends.List, k *kinds) *exclusive {
 	return &exclusive{
 		client: reader, backends: list, kinds: k, waiting: newWaitlist(),
-		known: map[exclusiveObject]knownObject{}, before: map[exclusiveObject]knownObject{},
+		known: map[exclusiveObject]exposure.Object{}, before: map[exclusiveObject]exposure.Object{},
 	}
 }
 
@@ -78,7 +66,7 @@ func (x *exclusive) plan(ctx context.Context, s *snapshot, p *plan) error {
 	if err != nil {
 		return err
 	}
-	if p.addObjects(x.asPlanned(s), others); p.objectsRefusal != nil {
+	if p.addObjects(s, others); p.objectsRefusal != nil {
 		return nil
 	}
 	x.mu.Lock()
@@ -88,32 +76,14 @@ func (x *exclusive) plan(ctx context.Context, s *snapshot, p *plan) error {
 		if err != nil {
 			return err
 		}
-		planned.SetCreationTimestamp(metav1.Now())
 		if before := s.objects[s.backend.Name][nameOf(desired)]; before != nil {
 			planned.SetUID(before.GetUID())
-			planned.SetCreationTimestamp(before.GetCreationTimestamp())
 		}
 		key := exclusiveKey(desired)
-		x.before[key], x.known[key] = x.known[key], knownObject{planned, true}
+		x.before[key], x.known[key] = x.known[key], planned
 	}
 	x.waiting.remove(s.key())
 	return nil
-}
-
-// asPlanned returns a snapshot with the objects of the backend as they were planned last, if they were.
-func (x *exclusive) asPlanned(s *snapshot) *snapshot {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	planned, objects := *s, maps.Clone(s.objects[s.backend.Name])
-	for name, o := range objects {
-		key := exclusiveObject{s.backend.Generated(name.kind).GroupKind(), client.ObjectKeyFromObject(o)}
-		if known := x.known[key]; known.standsFor(o) {
-			objects[name] = known.Object
-		}
-	}
-	planned.objects = maps.Clone(s.objects)
-	planned.objects[s.backend.Name] = objects
-	return &planned
 }
 
 // written records an object that was written, or nil if it was deleted.
@@ -125,7 +95,11 @@ func (x *exclusive) written(kind *exposure.Kind, key types.NamespacedName, o exp
 	defer x.mu.Unlock()
 	object := exclusiveObject{kind.GroupKind(), key}
 	delete(x.before, object)
-	x.known[object] = knownObject{o, true}
+	if o != nil {
+		o = o.DeepCopyObject().(exposure.Object)
+		o.SetCreationTimestamp(metav1.Time{})
+	}
+	x.known[object] = o
 }
 
 // restore ends the reservation of an object that was not written: it is as planned, or what it was before. It reports
@@ -197,22 +171,22 @@ func (x *exclusive) all(ctx context.Context, kind *exposure.Kind) map[exclusiveO
 	objects := map[exclusiveObject]exposure.Object{}
 	for _, object := range x.kinds.readable(ctx, kind) {
 		key := exclusiveObject{kind.GroupKind(), client.ObjectKeyFromObject(object)}
-		if x.known[key].standsFor(object) {
+		if known := x.known[key]; known != nil && known.GetUID() == object.GetUID() && known.GetCreationTimestamp().Time.IsZero() {
 			continue
 		}
 		delete(x.known, key)
 		objects[key] = object
 		if controllingListener(object) != nil {
-			x.known[key] = knownObject{object, false}
+			x.known[key] = object
 		}
 	}
 	for key, known := range x.known {
 		switch {
 		case key.kind != kind.GroupKind(), objects[key] != nil:
-		case known.Object == nil, x.orphaned(ctx, known):
+		case known == nil, x.orphaned(ctx, known):
 			delete(x.known, key)
 		default:
-			objects[key] = known.Object
+			objects[key] = known
 		}
 	}
 	return objects

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
@@ -130,39 +131,31 @@ func TestAListenerKeepsThePortsThatItPublishes(t *testing.T) {
 // TestAListenerKeepsWhatAnotherClientGivesToAnOlderOne: neither gets anything by the change, which is reverted, also
 // before addresses are published, and if the operator has written nothing since its start.
 func TestAListenerKeepsWhatAnotherClientGivesToAnOlderOne(t *testing.T) {
-	const first = "a-first" // and so the older one: both are created at the same time
+	get := func(t *testing.T, c client.Client, o client.Object, name string) {
+		t.Helper()
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: name}, o); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, tc := range []struct {
-		portRange string
-		change    func(t *testing.T, c client.Client) error
-		held      func(t *testing.T, c client.Client, listener string) string
+		portRange, suffix string
+		empty             func() client.Object
+		// held returns what an object has, and gives it what the younger one has if give is true.
+		held func(o client.Object, give bool) string
 	}{
-		{"", func(t *testing.T, c client.Client) error {
-			route := &gatewayv1.TCPRoute{}
-			if err := c.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: first + "-http"}, route); err != nil {
-				return err
+		{"", "-http", func() client.Object { return &gatewayv1.TCPRoute{} }, func(o client.Object, give bool) string {
+			parent := &o.(*gatewayv1.TCPRoute).Spec.ParentRefs[0]
+			if give {
+				parent.SectionName = ptr.To[gatewayv1.SectionName]("second")
 			}
-			route.Spec.ParentRefs[0].SectionName = ptr.To[gatewayv1.SectionName]("second")
-			return c.Update(t.Context(), route)
-		}, func(t *testing.T, c client.Client, listener string) string {
-			route := &gatewayv1.TCPRoute{}
-			if err := c.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: listener + "-http"}, route); err != nil {
-				t.Fatal(err)
-			}
-			return string(*route.Spec.ParentRefs[0].SectionName)
+			return string(*parent.SectionName)
 		}},
-		{"9002-9009", func(t *testing.T, c client.Client) error {
-			set := &gatewayv1.ListenerSet{}
-			if err := c.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: first + "-tcp"}, set); err != nil {
-				return err
+		{"9002-9009", "-tcp", func() client.Object { return &gatewayv1.ListenerSet{} }, func(o client.Object, give bool) string {
+			entry := &o.(*gatewayv1.ListenerSet).Spec.Listeners[0]
+			if give {
+				entry.Port = 9003
 			}
-			set.Spec.Listeners[0].Port = 9003
-			return c.Update(t.Context(), set)
-		}, func(t *testing.T, c client.Client, listener string) string {
-			set := &gatewayv1.ListenerSet{}
-			if err := c.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: listener + "-tcp"}, set); err != nil {
-				t.Fatal(err)
-			}
-			return strconv.Itoa(int(set.Spec.Listeners[0].Port))
+			return strconv.Itoa(int(entry.Port))
 		}},
 	} {
 		for _, restarted := range []bool{false, true} {
@@ -177,36 +170,46 @@ func TestAListenerKeepsWhatAnotherClientGivesToAnOlderOne(t *testing.T) {
 					Kind: listenersv1alpha1.GatewayRouteKindTCP, ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}}, PortRange: tc.portRange,
 				}
 				older := s.listener.DeepCopy()
-				older.Name, older.UID = first, "first-uid"
+				older.Name, older.UID = "older", "older-uid"
 				c := fakeclient.NewWithBackends(t, s.backends, interceptor.Funcs{}, s.with(older).objects()...)
-				r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
+				var r *Reconciler
 				reconcile := func(listeners ...string) map[string]string {
 					t.Helper()
-					held := map[string]string{}
+					has := map[string]string{}
 					for _, name := range listeners {
-						l := &listenersv1alpha1.Listener{}
-						if err := c.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: name}, l); err != nil {
-							t.Fatal(err)
-						}
+						l, o := &listenersv1alpha1.Listener{}, tc.empty()
+						get(t, c, l, name)
 						if _, err := r.Reconcile(t.Context(), l); err != nil {
 							t.Fatal(err)
 						}
-						held[name] = tc.held(t, c, name)
+						get(t, c, o, name+tc.suffix)
+						has[name] = tc.held(o, false)
 					}
-					return held
+					return has
 				}
-				want := reconcile(first, key.Name)
+				r = newReconciler(s.backends, c, events.NewFakeRecorder(100))
+				want := reconcile(older.Name, key.Name)
+				for i, name := range []string{older.Name, key.Name} { // the API server of the test does not
+					o := tc.empty()
+					get(t, c, o, name+tc.suffix)
+					o.SetCreationTimestamp(metav1.Unix(int64(i+1), 0))
+					if err := c.Update(t.Context(), o); err != nil {
+						t.Fatal(err)
+					}
+				}
 				if restarted {
 					r = newReconciler(s.backends, c, events.NewFakeRecorder(100))
-					reconcile(first, key.Name)
 				}
-				if err := tc.change(t, c); err != nil {
+				reconcile(older.Name, key.Name)
+				changed := tc.empty()
+				get(t, c, changed, older.Name+tc.suffix)
+				if tc.held(changed, true) != want[key.Name] {
+					t.Fatalf("the younger Listener has %s", want[key.Name])
+				}
+				if err := c.Update(t.Context(), changed); err != nil {
 					t.Fatal(err)
 				}
-				if got := tc.held(t, c, first); got != want[key.Name] {
-					t.Fatalf("the older Listener was given %s, want %s", got, want[key.Name])
-				}
-				if diff := cmp.Diff(want, reconcile(key.Name, first)); diff != "" {
+				if diff := cmp.Diff(want, reconcile(key.Name, older.Name)); diff != "" {
 					t.Errorf("what the Listeners have (-want +got):\n%s", diff)
 				}
 			})

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -78,7 +77,7 @@ const newListener = 5 * time.Second
 func (m *mount) entry(pod *corev1.Pod, node *corev1.Node, previous listenersv1alpha1.PodListener) listenersv1alpha1.PodListener {
 	entry := listenersv1alpha1.PodListener{
 		Scope:                cmp.Or(previous.Scope, listenersv1alpha1.ListenerScopeCluster),
-		IngressAddresses:     held(previous.IngressAddresses, m.listener, node),
+		IngressAddresses:     m.held(previous.IngressAddresses),
 		PersistentVolumeName: m.pv.Name,
 		ListenerName:         m.listenerName(),
 	}
@@ -102,20 +101,17 @@ func (m *mount) entry(pod *corev1.Pod, node *corev1.Node, previous listenersv1al
 	return entry
 }
 
-// held returns those of the addresses that a Listener publishes, or that the node of the Pod has. Another Listener may
-// have the others by now. Either object may be nil. The status of a Listener that is being deleted is not updated.
-func held(addresses []listenersv1alpha1.IngressAddress, listener *listenersv1alpha1.Listener, node *corev1.Node) []listenersv1alpha1.IngressAddress {
-	if listener == nil || listener.Status == nil || listener.DeletionTimestamp != nil {
+// held returns those of the addresses that the Listener publishes. Another one may have the others by now. The status
+// of a Listener that is being deleted is not updated.
+func (m *mount) held(addresses []listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
+	if m.listener == nil || m.listener.Status == nil || m.listener.DeletionTimestamp != nil {
 		return nil
 	}
-	has := sets.New[string]()
-	for _, a := range listener.Status.IngressAddresses {
-		has.Insert(a.Address)
+	published := sets.New[string]()
+	for _, a := range m.listener.Status.IngressAddresses {
+		published.Insert(a.Address)
 	}
-	for _, a := range ptr.Deref(node, corev1.Node{}).Status.Addresses {
-		has.Insert(a.Address)
-	}
-	return slices.DeleteFunc(slices.Clone(addresses), func(a listenersv1alpha1.IngressAddress) bool { return !has.Has(a.Address) })
+	return slices.DeleteFunc(slices.Clone(addresses), func(a listenersv1alpha1.IngressAddress) bool { return !published.Has(a.Address) })
 }
 
 // advertised returns what the Listener has published in place of addresses that lead to the Pod alone, if it advertises

@@ -466,6 +466,7 @@ func TestEntriesOfPodListeners(t *testing.T) {
 		"the previous addresses while the node advertises an invalid one": {
 			func(w *world) {
 				w.node.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "198.51.100"}
+				w.listener.Status.IngressAddresses = nodeAddr
 				w.publishedBefore(map[string]listenersv1alpha1.PodListener{
 					"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
 				})

@@ -258,7 +258,7 @@ func TestConnectVerifiesCertificates(t *testing.T) {
 	}
 	config := rest.CopyConfig(apiserver.Config(t))
 	config.Impersonate.UserName = "tenant"
-	if out, err := run(t, config, "ca", "-n", w.namespace); err == nil || out != "" || !strings.Contains(err.Error(), "ask an administrator for the output of: kubectl listener ca --namespace "+w.namespace) {
+	if out, err := run(t, config, "ca", "-n", w.namespace); err == nil || out != "" || !strings.Contains(err.Error(), "ask an administrator for the output of kubectl listener ca --namespace "+w.namespace) {
 		t.Errorf("ca of a user who may not read it: %q, %v", out, err)
 	}
 	for name, tc := range map[string]struct {

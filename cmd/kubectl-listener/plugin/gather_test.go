@@ -478,7 +478,7 @@ func TestAnArchiveOfAStrangerIsOnlyRead(t *testing.T) {
 	if err := errors.Join(tar.NewWriter(zipped).WriteHeader(header), zipped.Close(), os.WriteFile(outside, large.Bytes(), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := run(t, offline, "doctor", "--from", outside); err == nil || !strings.Contains(err.Error(), "it has more than") {
+	if _, err := run(t, offline, "doctor", "--from", outside); err == nil || !strings.Contains(err.Error(), "it has more content than is read") {
 		t.Errorf("a large file: error %v", err)
 	}
 }

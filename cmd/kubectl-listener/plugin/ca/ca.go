@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -57,20 +58,20 @@ docs/tls.md has the whole procedure.`,
 // Certificates returns the certificates that clients of a namespace have to trust, in PEM. They are those of an object
 // that only administrators and the operator can write.
 func Certificates(ctx context.Context, c client.Client, namespace string) (string, error) {
-	bundle := &certificatesv1.ClusterTrustBundle{}
-	err := c.Get(ctx, types.NamespacedName{Name: names.TrustBundlePrefix + namespace}, bundle)
+	key := types.NamespacedName{Name: names.TrustBundlePrefix + namespace}
+	bundle, err := lookup.Get(ctx, c, key, &certificatesv1.ClusterTrustBundle{})
 	switch {
 	case apierrors.IsForbidden(err):
-		return "", fmt.Errorf("you may not read ClusterTrustBundles, so ask an administrator for the output of: kubectl listener ca --namespace %s. The ConfigMap %s of the namespace "+
-			"is no substitute, because whoever may write ConfigMaps there can change it: %w", namespace, names.CertificateAuthorityConfigMap, err)
-	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-		return "", fmt.Errorf("namespace %s has no certificate authority: it gets one when the first certificate for one of its Pods is issued, which needs Kubernetes 1.37; see docs/tls.md", namespace)
+		return "", fmt.Errorf("ask an administrator for the output of kubectl listener ca --namespace %s, because whoever may write ConfigMaps there can change the ConfigMap %s: %w",
+			namespace, names.CertificateAuthorityConfigMap, err)
+	case err == nil && bundle == nil, meta.IsNoMatchError(err):
+		return "", fmt.Errorf("namespace %s has no certificate authority: it gets one when the first certificate for one of its Pods is issued; see docs/tls.md", namespace)
 	case err != nil:
-		return "", fmt.Errorf("reading the ClusterTrustBundle of namespace %s: %w", namespace, err)
+		return "", err
 	}
 	certificates, err := cert.ParseCertsPEM([]byte(bundle.Spec.TrustBundle))
 	if err != nil {
-		return "", fmt.Errorf("reading ClusterTrustBundle %s: %w", bundle.Name, err)
+		return "", fmt.Errorf("reading ClusterTrustBundle %s: %w", key.Name, err)
 	}
 	encoded, err := cert.EncodeCertificates(certificates...)
 	return string(encoded), err

@@ -33,6 +33,8 @@ type reader struct {
 	scheme        *runtime.Scheme
 	mapper        meta.RESTMapper
 	objects       map[schema.GroupKind]objects
+	// left is what may still be decoded, in bytes.
+	left int64
 }
 
 func (r *reader) Scheme() *runtime.Scheme     { return r.scheme }

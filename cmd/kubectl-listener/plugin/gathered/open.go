@@ -3,6 +3,7 @@ package gathered
 import (
 	"archive/tar"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,13 +23,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// maxFile is the most that is read of a file, in bytes: more than the API server accepts of an object.
+const maxFile = 6 << 20
+
+var errTooLarge = errors.New("it has more content than is read")
+
 // Open returns a client of what was gathered in a directory, or in an archive, and its index. The objects may be below
 // another directory, as those of `oc adm must-gather` are.
 func Open(name string, scheme *runtime.Scheme) (client.Client, Index, error) {
 	r := &reader{scheme: scheme, objects: map[schema.GroupKind]objects{}}
-	files, limit, err := read(name)
+	files, err := r.read(name)
 	if err == nil {
-		err = r.load(files, &decoder{limit})
+		err = r.load(files)
 	}
 	if err != nil {
 		return nil, Index{}, fmt.Errorf("reading %s: %w", name, err)
@@ -36,7 +43,7 @@ func Open(name string, scheme *runtime.Scheme) (client.Client, Index, error) {
 }
 
 // load reads the files.
-func (r *reader) load(files map[string][]byte, d *decoder) error {
+func (r *reader) load(files map[string][]byte) error {
 	var roots []string
 	for name := range files {
 		if path.Base(name) == IndexFile {
@@ -48,7 +55,7 @@ func (r *reader) load(files map[string][]byte, d *decoder) error {
 	}
 	var resources []*restmapper.APIGroupResources
 	for name, into := range map[string]any{IndexFile: &r.index, ResourcesFile: &resources} {
-		if err := d.unmarshal(files[path.Join(roots[0], name)], into); err != nil {
+		if err := r.unmarshal(files[path.Join(roots[0], name)], into); err != nil {
 			return fmt.Errorf("parsing %s: %w", name, err)
 		}
 	}
@@ -63,7 +70,7 @@ func (r *reader) load(files map[string][]byte, d *decoder) error {
 			if !strings.HasPrefix(name, path.Join(roots[0], dir)+"/") {
 				continue
 			}
-			if err := r.add(content, d); err != nil {
+			if err := r.add(content); err != nil {
 				return fmt.Errorf("parsing %q: %w", name, err)
 			}
 			count++
@@ -76,9 +83,9 @@ func (r *reader) load(files map[string][]byte, d *decoder) error {
 }
 
 // add adds the object in a file.
-func (r *reader) add(content []byte, d *decoder) error {
+func (r *reader) add(content []byte) error {
 	o := &unstructured.Unstructured{}
-	if err := d.unmarshal(content, o); err != nil {
+	if err := r.unmarshal(content, o); err != nil {
 		return err
 	}
 	kind := o.GroupVersionKind().GroupKind()
@@ -89,23 +96,57 @@ func (r *reader) add(content []byte, d *decoder) error {
 	return nil
 }
 
-// read returns the YAML files of a directory or an archive, and the most that their content may need in memory. That
-// of an archive grows with its size, because any content can be packed into a small one.
-func read(name string) (files map[string][]byte, limit int64, _ error) {
+// unmarshal decodes a file, unless what has been decoded so far needs too much memory. gather writes no aliases, a few
+// of which stand for any amount.
+func (r *reader) unmarshal(content []byte, into any) error {
+	var document yaml.Node
+	if err := yaml.Unmarshal(content, &document); err != nil {
+		return err
+	}
+	if err := r.count(&document); err != nil {
+		return err
+	}
+	var value any
+	if err := document.Decode(&value); err != nil {
+		return err
+	}
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(encoded, into)
+}
+
+// count counts a node, and those below.
+func (r *reader) count(n *yaml.Node) error {
+	if r.left -= 16 + int64(len(n.Value)); r.left < 0 || n.Kind == yaml.AliasNode {
+		return errTooLarge
+	}
+	for _, child := range n.Content {
+		if err := r.count(child); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read returns the YAML files of a directory or an archive. The size of an archive limits that of its content, because
+// anything can be packed into a small one.
+func (r *reader) read(name string) (map[string][]byte, error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	limit = math.MaxInt64
-	if !info.IsDir() {
-		limit = 4<<20 + 100*info.Size()
+	if r.left = math.MaxInt64; !info.IsDir() {
+		r.left = 4<<20 + 100*info.Size()
 	}
-	files, left := map[string][]byte{}, min(limit, MaxSize)
+	files, left := map[string][]byte{}, min(r.left, MaxSize)
 	add := func(name string, size int64, file io.Reader) error {
-		if left -= size; left < 0 {
-			return tooLarge(min(limit, MaxSize))
+		isYAML := path.Ext(name) == ".yaml"
+		if left -= size; left < 0 || isYAML && size > maxFile {
+			return errTooLarge
 		}
-		if path.Ext(name) != ".yaml" {
+		if !isYAML {
 			return nil
 		}
 		content, err := io.ReadAll(io.LimitReader(file, size))
@@ -113,14 +154,14 @@ func read(name string) (files map[string][]byte, limit int64, _ error) {
 		return err
 	}
 	if info.IsDir() {
-		return files, limit, readDir(os.DirFS(name), add)
+		return files, readDir(os.DirFS(name), add)
 	}
 	file, err := os.Open(name) //nolint:gosec // G304: the user names it
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer file.Close()
-	return files, limit, readArchive(file, add)
+	return files, readArchive(file, add)
 }
 
 func readDir(dir fs.FS, add func(name string, size int64, file io.Reader) error) error {

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -25,9 +26,7 @@ func pack(t *testing.T, files map[string]string) string {
 	zipped := gzip.NewWriter(&packed)
 	archive := tar.NewWriter(zipped)
 	all := map[string]string{gathered.IndexFile: "{time: 2026-11-01T10:00:00Z, objects: 1}", gathered.ResourcesFile: "[]"}
-	for name, content := range files {
-		all[name] = content
-	}
+	maps.Copy(all, files)
 	for name, content := range all {
 		err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(content))})
 		_, writeErr := io.WriteString(archive, content)
