@@ -333,7 +333,11 @@ func ofListeners(t *testing.T, namespace string) []written {
 		"ListenerSet": {"spec.listeners[].name", "spec.listeners[].port", "spec.parentRef.name", "spec.parentRef.namespace"},
 		"TLSRoute":    hosts, "HTTPRoute": hosts, "TCPRoute": slices.Concat(hosts[2:]), "UDPRoute": slices.Concat(hosts[2:]),
 	}
-	generated := append([]*unstructured.Unstructured{untyped(t, service), backends.All().Of(l.Class).ClientPolicy(l, service, exposure.ReadPolicies(listener, nil, nil))}, gatewayRoutes(t, listener)...)
+	plain := *l // Routes restrict clients by annotations
+	plain.Class = class.DeepCopy()
+	plain.Class.Spec.Route, plain.Class.Spec.Ingress = nil, nil
+	policy := backends.All().Of(plain.Class).ClientPolicy(&plain, service, exposure.ReadPolicies(listener, nil, nil))
+	generated := append([]*unstructured.Unstructured{untyped(t, service), policy}, gatewayRoutes(t, listener)...)
 	for _, backend := range []*exposure.Backend{route.Backend(), ingress.Backend()} {
 		desired, refusal := backend.Objects(l, exposure.Others{})
 		if refusal != nil {
