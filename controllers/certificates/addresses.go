@@ -27,8 +27,8 @@ type addresses struct {
 }
 
 // addressesOf returns the addresses that the operator has published for the listener volumes of a Pod, or for those
-// that the order names. Only PodListeners and the status of Listeners count, which only the operator can write, and only
-// while the Listeners exist: others may have their addresses soon after. Where several Pods share a Listener, the
+// that the order names. Only PodListeners and the status of Listeners count, which only the operator can write, and
+// only while the Listeners exist: others may have their addresses soon after. Where several Pods share a Listener, the
 // certificate is for the addresses of all of them: nodes forward to any.
 func (s *Signer) addressesOf(ctx context.Context, pod *corev1.Pod, o order) (addresses, error) {
 	volumes, result, err := s.volumes(ctx, pod, o.volumes)
