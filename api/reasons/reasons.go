@@ -16,7 +16,7 @@ const (
 	Waiting Severity = "Waiting"
 	// Warning means that a part does not work, or will not in the future.
 	Warning Severity = "Warning"
-	// Error means that something does not work until somebody acts.
+	// Error means that something does not work until a person acts.
 	Error Severity = "Error"
 )
 

@@ -2,6 +2,7 @@ package v1alpha1_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,7 @@ func TestVolumesBeyondTheLimitsAreRemoved(t *testing.T) {
 		"in this order":              {map[string][]listenersv1alpha1.IngressAddress{"a": full, "b": full}, []string{"b", "a"}, []string{"a"}},
 		"too large alone":            {map[string][]listenersv1alpha1.IngressAddress{"a": large, "b": small}, []string{"a", "b"}, []string{"a"}},
 		"no listener volume":         {map[string][]listenersv1alpha1.IngressAddress{"b": small}, []string{"other", "b"}, nil},
+		"many other volumes":         {map[string][]listenersv1alpha1.IngressAddress{"b": small}, append(slices.Clone(order), "b"), nil},
 		"many":                       {many, order, []string{"v01", "v00"}},
 		"waiting volumes count, too": {map[string][]listenersv1alpha1.IngressAddress{"a": nil, "b": full}, []string{"a", "b"}, nil},
 	} {

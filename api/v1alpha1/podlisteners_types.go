@@ -115,12 +115,15 @@ func (s *PodListenersSpec) Limit(order []string) []string {
 				size += 64 + len(port)
 			}
 		}
-		if !ok || kept < MaxVolumes && total+size <= MaxAddressBytes {
+		switch {
+		case !ok: // it is no listener volume
+		case kept < MaxVolumes && total+size <= MaxAddressBytes:
 			kept, total = kept+1, total+size
-			return true
+		default:
+			delete(s.Listeners, volume)
+			return false
 		}
-		delete(s.Listeners, volume)
-		return false
+		return true
 	})
 }
 
