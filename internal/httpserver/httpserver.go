@@ -19,6 +19,8 @@ import (
 const (
 	// maxConnections is the number of open connections of a listener. The kubelet and Prometheus need one each.
 	maxConnections = 64
+	// maxRate is the number of connections that an IP address may open within a second. TLS handshakes need much CPU.
+	maxRate = 20
 	// maxHeader is the size of a request's header in bytes, to which net/http adds 4 KiB. A token has about one KiB.
 	maxHeader = 8 << 10
 	// readTimeout is how long a request may take to arrive, and so may a TLS handshake.
@@ -37,9 +39,9 @@ func New(handler http.Handler) *http.Server {
 	}
 }
 
-// Listen listens on a TCP address. When there are too many connections, the listener closes the oldest one of the IP
-// address that has the most. So a client with few connections keeps them, however many others open. The listener is of
-// no use after an error.
+// Listen listens on a TCP address. The listener closes at once what exceeds the rate of an IP address. When there are
+// too many connections, it closes the oldest one of the IP address that has the most. So a client with few connections
+// keeps them, however many others open. The listener is of no use after an error.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	return &listener{Listener: l}, err
@@ -50,16 +52,27 @@ type listener struct {
 
 	mu   sync.Mutex
 	open []*connection // the oldest first
+
+	// second is when connections were accepted last, in seconds since 1970, and opened their number by IP address.
+	second int64
+	opened map[string]int
 }
 
 // Accept implements net.Listener. It does not wait until there are fewer connections, which clients could prevent.
 func (l *listener) Accept() (net.Conn, error) {
-	accepted, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	var c *connection
+	for c == nil {
+		accepted, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		host, _, _ := net.SplitHostPort(accepted.RemoteAddr().String())
+		if l.tooFast(host) {
+			_ = accepted.Close()
+			continue
+		}
+		c = &connection{Conn: accepted, listener: l, host: host}
 	}
-	host, _, _ := net.SplitHostPort(accepted.RemoteAddr().String())
-	c := &connection{Conn: accepted, listener: l, host: host}
 	l.mu.Lock()
 	l.open = append(l.open, c)
 	excess := l.excess()
@@ -68,6 +81,15 @@ func (l *listener) Accept() (net.Conn, error) {
 		_ = excess.Close()
 	}
 	return c, nil
+}
+
+// tooFast counts a connection of an IP address, and reports whether there are too many within this second.
+func (l *listener) tooFast(host string) bool {
+	if now := time.Now().Unix(); now != l.second {
+		l.second, l.opened = now, map[string]int{}
+	}
+	l.opened[host]++
+	return l.opened[host] > maxRate
 }
 
 // excess returns the connection to close, or nil.

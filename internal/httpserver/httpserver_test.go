@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/listener-operator/listener-operator/internal/httpserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/flood"
@@ -54,8 +55,8 @@ func TestAClientWithFewConnectionsKeepsThem(t *testing.T) {
 	address := serve(t)
 	prometheus := dial(t, net.IPv4(127, 0, 0, 2), address)
 	var hostile []net.Conn
-	for range 2 * connections {
-		hostile = append(hostile, dial(t, net.IPv4(127, 0, 0, 3), address))
+	for i := range 2 * connections {
+		hostile = append(hostile, dial(t, net.IPv4(127, 0, 1, byte(i%16)), address))
 	}
 	if status, err := ask(hostile[len(hostile)-1]); err != nil || status != "HTTP/1.1 204 No Content" {
 		t.Errorf("the last connection got %q, %v", status, err) // and so all connections were accepted
@@ -63,13 +64,35 @@ func TestAClientWithFewConnectionsKeepsThem(t *testing.T) {
 	if status, err := ask(prometheus); err != nil || status != "HTTP/1.1 204 No Content" {
 		t.Errorf("the connection of another address got %q, %v", status, err)
 	}
-	open := 0
-	for _, connection := range hostile {
+	if open := answered(hostile); open != connections-1 {
+		t.Errorf("the addresses with %d connections still have %d of them, want %d", len(hostile), open, connections-1)
+	}
+}
+
+// answered returns how many connections still get a response.
+func answered(connections []net.Conn) (count int) {
+	for _, connection := range connections {
 		if _, err := ask(connection); err == nil {
-			open++
+			count++
 		}
 	}
-	if open != connections-1 {
-		t.Errorf("the address with %d connections still has %d of them, want %d", len(hostile), open, connections-1)
+	return count
+}
+
+func TestAnAddressOpensFewConnectionsInASecond(t *testing.T) {
+	const rate = 20
+	address, start := serve(t), time.Now()
+	var hostile []net.Conn
+	for range 3 * rate {
+		hostile = append(hostile, dial(t, net.IPv4(127, 0, 1, 1), address))
+	}
+	dialled := time.Now()
+	prometheus := dial(t, net.IPv4(127, 0, 0, 2), address)
+	if status, err := ask(prometheus); err != nil || status != "HTTP/1.1 204 No Content" {
+		t.Errorf("the connection of another address got %q, %v", status, err) // and so all connections were accepted
+	}
+	seconds := int(time.Now().Unix() - start.Unix() + 1)
+	if open := answered(hostile); open < rate || open > seconds*rate {
+		t.Errorf("%d connections, opened within %s, have %d responses, want at most %d in each of %d seconds", len(hostile), dialled.Sub(start), open, rate, seconds)
 	}
 }

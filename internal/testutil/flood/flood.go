@@ -24,7 +24,7 @@ const (
 	maxGrowth = 24 << 20
 )
 
-// Check fails the test if a flood of connections from four addresses makes the process, in which the server at the
+// Check fails the test if a flood of connections from 16 addresses makes the process, in which the server at the
 // address runs, use much memory, or if a client with another address does not get the wanted status of a URL meanwhile.
 func Check(t *testing.T, address, url string, want int) {
 	t.Helper()
@@ -32,7 +32,7 @@ func Check(t *testing.T, address, url string, want int) {
 	var sent sync.WaitGroup
 	header := append([]byte("GET / HTTP/1.1\r\nHost: localhost\r\nX: "), bytes.Repeat([]byte("a"), headerBytes)...)
 	for i := range connections {
-		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i%4))}}
+		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i%16))}}
 		connection, err := dialer.DialContext(t.Context(), "tcp", address)
 		if err != nil {
 			t.Fatal(err)
