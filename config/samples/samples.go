@@ -20,5 +20,5 @@ func ListenerClass() string { return listenerClass }
 // Listener returns a Listener that several Pods share.
 func Listener() string { return listener }
 
-// StatefulSet returns Pods with an address for each, and one that they share.
+// StatefulSet returns Pods with an address for each, and a shared one.
 func StatefulSet() string { return statefulSet }
