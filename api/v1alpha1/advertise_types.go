@@ -32,9 +32,9 @@ type Advertise struct {
 	// addressTemplate is the address that is published: an IP address, or a template of a host name or IP address with
 	// the placeholders {listener}, {namespace}, {className}, {podName}, {podIndex}, {port}, which is the name of the
 	// port, and {hash}, which stands for 16 digits that depend on the namespace and the name of the Listener.
-	// {nodeName} is the name of the node, where the addresses are those of nodes, and {address} is the address that
-	// would be published otherwise. {podName} and {podIndex} require a Listener of a PersistentVolumeClaim that belongs
-	// to a single Pod. Names that users choose must not lead to the address of another namespace: a template with
+	// {nodeName} is the name of the node, if the address is a node's, and {address} is the address that would be
+	// published otherwise. {podName} and {podIndex} require a Listener of a PersistentVolumeClaim that belongs to a
+	// single Pod. Names that users choose must not lead to the address of another namespace: a template with
 	// {listener}, {podName}, {port} or {namespace} contains {namespace} as the only placeholder between two dots, or a
 	// part between two dots ends with {hash}. All namespaces that may use the class share any other address. Defaults
 	// to {address}.
@@ -58,15 +58,15 @@ type Target struct {
 	AddressType AddressType `json:"addressType"`
 	// ports are the port numbers at this address, by the names of the Listener's ports.
 	Ports map[string]int32 `json:"ports"`
-	// nodeName is the name of the node that has the address. Empty if the address is not that of a node.
+	// nodeName is the name of the node that has the address. Empty if the address is not a node's.
 	// +optional
 	NodeName string `json:"nodeName,omitempty"`
 	// advertised is the address that is published, with the numbers of the same ports there.
 	Advertised IngressAddress `json:"advertised"`
 }
 
-// TargetAddresses returns the addresses that lead to the Pods: those of targets, or else ingressAddresses. A nil status
-// has none.
+// TargetAddresses returns the addresses that lead to the Pods: targets, or else ingressAddresses. A nil status has
+// none.
 func (s *ListenerStatus) TargetAddresses() []IngressAddress {
 	if s == nil {
 		return nil
@@ -81,7 +81,7 @@ func (s *ListenerStatus) TargetAddresses() []IngressAddress {
 	return addresses
 }
 
-// PortProtocol returns the protocol of the port with this name. Of several ports, the last one counts. One that only
+// PortProtocol returns the protocol of the port with this name. Of several ports, the last one counts. A port that only
 // overrides add has TCP.
 func (l *Listener) PortProtocol(name string) corev1.Protocol {
 	protocol := corev1.ProtocolTCP

@@ -19,7 +19,7 @@ func TestInvalidClusterIPsAreRejectedWithTheCause(t *testing.T) {
 		"none":                   {spec: with(ip, "[]"), want: "spec.clusterIPs.cidrs"},
 		"too many":               {spec: with(ip, "[10.0.0.0/24, 10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24, 10.0.4.0/24, 10.0.5.0/24, 10.0.6.0/24, 10.0.7.0/24, 10.0.8.0/24]"), want: "Too many"},
 		"an address":             {spec: with(ip, "[10.97.0.1]"), want: "must be a range of IP addresses"},
-		"an address of a range":  {spec: with(ip, "[10.97.0.1/24]"), want: "the first address of each range must be that of its prefix"},
+		"an address of a range":  {spec: with(ip, "[10.97.0.1/24]"), want: "each range must begin with the first address of its prefix"},
 		"host names":             {spec: with("serviceType: ClusterIP", "[10.97.0.0/24]"), want: "clusterIPs needs preferredAddressType IP"},
 		"node ports":             {spec: with("serviceType: NodePort, preferredAddressType: IP", "[10.97.0.0/24]"), want: "clusterIPs needs serviceType ClusterIP"},
 		"a load balancer":        {spec: with("serviceType: LoadBalancer, preferredAddressType: IP", "[10.97.0.0/24]"), want: "clusterIPs needs serviceType ClusterIP"},

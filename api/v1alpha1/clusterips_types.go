@@ -11,7 +11,7 @@ type ClusterIPs struct {
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:XValidation:rule="self.all(c, cidr(c) == cidr(c).masked())",message="the first address of each range must be that of its prefix, such as 10.120.0.0/24 instead of 10.120.0.1/24"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, cidr(c) == cidr(c).masked())",message="each range must begin with the first address of its prefix, such as 10.120.0.0/24 instead of 10.120.0.1/24"
 	CIDRs []CIDR `json:"cidrs"`
 }
 

@@ -51,13 +51,13 @@ type GatewayParent struct {
 type GatewayExposure struct {
 	// kind is the kind of the routes. With TLSRoute and HTTPRoute, each route has a host, and all share the ports of
 	// the Gateway: clients send the host name in the TLS connection (SNI), or in the HTTP request. With TCPRoute and
-	// UDPRoute, each route has a listener of the Gateway for itself, and the address is that of the Gateway with the
-	// port of this listener.
+	// UDPRoute, each route has its own listener of the Gateway, and the address is the Gateway's, with the port of this
+	// listener.
 	Kind GatewayRouteKind `json:"kind"`
 
 	// parentRefs are the Gateways that serve the routes. With TLSRoute and HTTPRoute, each of them serves every route.
 	// With TCPRoute and UDPRoute, each route gets one listener of one of them that no other route has, and keeps it.
-	// With portRange, the routes of a Listener get ports of one of them, the first one that has enough.
+	// With portRange, a Listener gets all its ports from the first Gateway that has enough.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16

@@ -112,7 +112,8 @@ const (
 	ReasonInvalidRelease    = "InvalidRelease"
 )
 
-// Reasons of events on PersistentVolumeClaims that cannot be provisioned yet, in addition to those of ListenerAccepted.
+// Reasons of events on PersistentVolumeClaims that cannot be provisioned yet, in addition to the reasons of
+// ListenerAccepted.
 const (
 	ReasonInvalidClaim         = "InvalidClaim"
 	ReasonListenerNotFound     = "ListenerNotFound"
@@ -149,7 +150,7 @@ const (
 	ReasonSelectorChanged = "SelectorChanged"
 )
 
-// Reasons of events on Listeners, in addition to those of the conditions.
+// Reasons of events on Listeners, in addition to the reasons of the conditions.
 const (
 	ReasonForeignPortsRemoved = "ForeignPortsRemoved"
 	ReasonNodePortsChanged    = "NodePortsChanged"
@@ -225,8 +226,8 @@ type ListenerSpec struct {
 	PublishNotReadyAddresses *bool `json:"publishNotReadyAddresses,omitempty"`
 
 	// allowedClients are the ranges of addresses whose clients may reach the Listener from outside the cluster. Each
-	// must be within one of those of the ListenerClass, if that has any. If they cannot be enforced with the class, the
-	// Listener is not accepted. If absent, those of the ListenerClass apply.
+	// must be within a range of the ListenerClass, if that has any. If they cannot be enforced with the class, the
+	// Listener is not accepted. If absent, the ranges of the ListenerClass apply.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -253,12 +254,12 @@ type ListenerSummary struct {
 	Address string `json:"address,omitempty"`
 
 	// reason is why the Listener is in its state: the reason of the condition Accepted while that is false, and
-	// otherwise that of the condition Ready.
+	// otherwise the reason of the condition Ready.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
 	// nodes are the names of the nodes whose addresses these are, for example "node-1,node-2 +3". Empty if the
-	// addresses are not those of nodes.
+	// addresses do not belong to nodes.
 	// +optional
 	Nodes string `json:"nodes,omitempty"`
 }
@@ -289,8 +290,8 @@ type ListenerStatus struct {
 	// +listType=atomic
 	Targets []Target `json:"targets,omitempty"`
 
-	// nodePorts are the node ports of the Service, by the names of the Listener's ports. Set only if the addresses are
-	// those of nodes, or lead to nodes.
+	// nodePorts are the node ports of the Service, by the names of the Listener's ports. Set only if the addresses
+	// belong or lead to nodes.
 	// +optional
 	// +nullable
 	NodePorts map[string]int32 `json:"nodePorts,omitempty"`

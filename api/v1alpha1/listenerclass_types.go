@@ -164,8 +164,8 @@ type NotReadyAddressPolicy string
 const (
 	// NotReadyAddressPolicyAsRequested leaves it to each Listener.
 	NotReadyAddressPolicyAsRequested NotReadyAddressPolicy = "AsRequested"
-	// NotReadyAddressPolicyPerPodOnly permits it to the Listeners of class-based claims only, each of which has a Pod
-	// of its own. Several Pods can share any other Listener.
+	// NotReadyAddressPolicyPerPodOnly permits it only to Listeners of class-based claims, because each has a Pod of its
+	// own. Several Pods can share any other Listener.
 	NotReadyAddressPolicyPerPodOnly NotReadyAddressPolicy = "PerPodOnly"
 )
 
@@ -209,7 +209,7 @@ type LoadBalancerSharing struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.pod) || !has(self.preferredAddressType) || self.preferredAddressType != 'IP'",message="pod contradicts preferredAddressType IP: a Pod has its files before it has an IP address; remove preferredAddressType"
 // +kubebuilder:validation:XValidation:rule="!has(self.pinning) || self.serviceType == 'NodePort' || has(self.hostPort)",message="pinning needs serviceType NodePort, or hostPort: other addresses do not depend on a node"
 // +kubebuilder:validation:XValidation:rule="!has(self.pinning) || !has(self.pinnedNodePorts) || !self.pinnedNodePorts || self.pinning.policy == 'Required'",message="pinnedNodePorts: true means pinning.policy Required, which contradicts the policy Preferred: remove pinnedNodePorts"
-// +kubebuilder:validation:XValidation:rule="!has(self.nodeAddresses) || self.serviceType == 'NodePort' || has(self.hostPort)",message="nodeAddresses needs serviceType NodePort, or hostPort: other addresses are not those of nodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodeAddresses) || self.serviceType == 'NodePort' || has(self.hostPort)",message="nodeAddresses needs serviceType NodePort, or hostPort: other addresses do not belong to nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodeAddresses) || !has(self.nodeAddresses.types) || !has(self.preferredAddressType) || self.preferredAddressType == 'HostnameConservative'",message="nodeAddresses.types and preferredAddressType both decide which address of a node is published: remove preferredAddressType"
 // +kubebuilder:validation:XValidation:rule="!has(self.ipFamilies) || size(self.ipFamilies) < 2 || has(self.ipFamilyPolicy) && self.ipFamilyPolicy != 'SingleStack'",message="two ipFamilies need ipFamilyPolicy PreferDualStack or RequireDualStack"
 // +kubebuilder:validation:XValidation:rule="!has(self.ports) || !has(self.route) || !has(self.route.ports)",message="ports and route.ports both list the ports that are exposed: remove route.ports"
@@ -220,10 +220,10 @@ type LoadBalancerSharing struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.clusterIPs) || !has(self.ipFamilyPolicy) || self.ipFamilyPolicy == 'SingleStack' || self.clusterIPs.cidrs.exists(c, c.contains(':')) && self.clusterIPs.cidrs.exists(c, !c.contains(':'))",message="with two IP families, clusterIPs.cidrs needs a range of each"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || self.serviceType == 'NodePort'",message="nodePorts needs serviceType NodePort: other Services are not reached at node ports"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || has(self.nodePorts.range) || has(self.nodePorts.target)",message="nodePorts has no effect without range or target: set one of them, or remove nodePorts"
-// +kubebuilder:validation:XValidation:rule="!has(self.hostname) || self.serviceType != 'NodePort'",message="hostname needs serviceType LoadBalancer or ClusterIP: the address of a Pod behind node ports is that of its node"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostname) || self.serviceType != 'NodePort'",message="hostname needs serviceType LoadBalancer or ClusterIP: the address of a Pod behind node ports is its node's"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostname) || !(has(self.route) || has(self.ingress) || has(self.gateway) || has(self.hostPort))",message="hostname names the addresses of the Service, which are not published with route, ingress, gateway or hostPort: remove hostname"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostname) || !has(self.serviceAnnotationTemplates) || !('external-dns.alpha.kubernetes.io/hostname' in self.serviceAnnotationTemplates)",message="hostname and serviceAnnotationTemplates both set the annotation external-dns.alpha.kubernetes.io/hostname: remove it from serviceAnnotationTemplates"
-// +kubebuilder:validation:XValidation:rule="!has(self.advertise) || !has(self.advertise.addressTemplate) || !self.advertise.addressTemplate.contains('{nodeName}') || self.serviceType == 'NodePort' || has(self.hostPort)",message="{nodeName} in advertise.addressTemplate needs serviceType NodePort, or hostPort: other addresses are not those of nodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.advertise) || !has(self.advertise.addressTemplate) || !self.advertise.addressTemplate.contains('{nodeName}') || self.serviceType == 'NodePort' || has(self.hostPort)",message="{nodeName} in advertise.addressTemplate needs serviceType NodePort, or hostPort: other addresses do not belong to nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.advertise) || !has(self.advertise.portTemplate) || !self.advertise.portTemplate.contains('{nodePort}') || self.serviceType != 'ClusterIP'",message="{nodePort} in advertise.portTemplate needs serviceType NodePort or LoadBalancer: other Services have no node ports"
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancer) || self.serviceType == 'LoadBalancer'",message="loadBalancer needs serviceType LoadBalancer: other Services have none"
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancer) || !has(self.serviceExternalTrafficPolicy) || self.serviceExternalTrafficPolicy != 'Local'",message="loadBalancer.sharing contradicts serviceExternalTrafficPolicy Local: the nodes that receive the traffic of the shared address have to forward it to Pods on other nodes; remove serviceExternalTrafficPolicy"
@@ -391,7 +391,7 @@ type ListenerClassSpec struct {
 	// allowedClients are the ranges of addresses whose clients may reach Listeners of the class from outside the
 	// cluster. The load balancer, a NetworkPolicy for the Pods, or the router refuses others. A Listener may restrict
 	// them further. Requires serviceType LoadBalancer, NodePort with serviceExternalTrafficPolicy Local, hostPort, pod
-	// or route. A Listener for which they cannot be enforced, for example because of an override, is not accepted. If
+	// or route. If they cannot be enforced for a Listener, for example because of an override, it is not accepted. If
 	// absent, all clients are allowed.
 	// +optional
 	// +listType=set
@@ -436,17 +436,17 @@ type ListenerClassSpec struct {
 	HostPort *HostPortExposure `json:"hostPort,omitempty"`
 
 	// pod publishes a name that leads to the Pods themselves, for clients in a network that routes the addresses of
-	// Pods: without a hop, another port or a translation of addresses. The Services are headless. The name is that of
-	// hostname or, without one, the DNS name of the Service, and the ports are those that the Pods listen on. A Service
-	// can neither become headless nor stop being so: a Listener whose Service would have to is not accepted until its
-	// Service is deleted. Requires serviceType ClusterIP, without advertise and preferredAddressType IP.
+	// Pods: without a hop, another port or a translation of addresses. The Services are headless. The name comes from
+	// hostname or, without one, is the DNS name of the Service, and the ports are the ones that the Pods listen on. A
+	// Service can neither become headless nor stop being so: a Listener whose Service would have to is not accepted
+	// until its Service is deleted. Requires serviceType ClusterIP, without advertise and preferredAddressType IP.
 	// +optional
 	Pod *PodExposure `json:"pod,omitempty"`
 
 	// certificates lets Listeners have certificates of cert-manager for their addresses. Listeners of a namespace with
-	// the same value NAME of the label listener-operator.dev/certificate get one Certificate together, named
-	// NAME-listener-tls as its Secret is. The label of a claim counts as that of its Listener. Requires a cluster that
-	// serves Certificates. If absent, the label has no effect.
+	// the same value NAME of the label listener-operator.dev/certificate share one Certificate, named NAME-listener-tls
+	// like its Secret. The label of a claim counts as its Listener's. Requires a cluster that serves Certificates. If
+	// absent, the label has no effect.
 	// +optional
 	Certificates *Certificates `json:"certificates,omitempty"`
 }

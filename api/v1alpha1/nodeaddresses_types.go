@@ -1,6 +1,6 @@
 package v1alpha1
 
-// NodeAddressType is a type of address in status.addresses of a Node. The values are those of Kubernetes.
+// NodeAddressType is a type of address in status.addresses of a Node. The values are Kubernetes' own.
 //
 // +kubebuilder:validation:Enum=Hostname;InternalIP;ExternalIP;InternalDNS;ExternalDNS
 type NodeAddressType string
@@ -27,8 +27,8 @@ type NodeAddresses struct {
 	// +kubebuilder:validation:MaxItems=5
 	Types []NodeAddressType `json:"types,omitempty"`
 
-	// cidrs are the ranges that a published IP address must be in, also one that a Node advertises by its annotation.
-	// Host names are published only if types has a type of host names. If absent, all addresses may be published.
+	// cidrs are the ranges that a published IP address must be in, even if a Node advertises it by its annotation. Host
+	// names are published only if types has a type of host names. If absent, all addresses may be published.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

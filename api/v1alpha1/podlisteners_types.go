@@ -57,9 +57,8 @@ type PodListenersSpec struct {
 	// +optional
 	StartAddresses map[string][]IngressAddress `json:"startAddresses,omitempty"`
 
-	// restartOnChange are the names of the volumes for which the Pod is restarted when their addresses differ from
-	// those that it started with, because the class of the Listener says so. A Pod whose addresses had changed before
-	// the class said so is not restarted for that change.
+	// restartOnChange are the names of the volumes whose changed addresses restart the Pod, because the class of the
+	// Listener says so. A Pod whose addresses had changed before the class said so is not restarted for that change.
 	// +optional
 	// +listType=set
 	RestartOnChange []string `json:"restartOnChange,omitempty"`
@@ -75,8 +74,8 @@ type PodListenersSpec struct {
 	NodeName string `json:"nodeName,omitempty"`
 }
 
-// Outdated returns the names of the volumes whose addresses have changed since the Pod started, sorted. A volume
-// without addresses is none of them: its files keep the last ones.
+// Outdated returns the names of the volumes whose addresses have changed since the Pod started, sorted. Volumes without
+// addresses are left out: their files keep the last ones.
 func (s *PodListenersSpec) Outdated() []string {
 	var outdated []string
 	for volume, start := range s.StartAddresses {
@@ -88,7 +87,7 @@ func (s *PodListenersSpec) Outdated() []string {
 	return outdated
 }
 
-// NeedsRestart returns the outdated volumes for which the Pod is restarted, sorted.
+// NeedsRestart returns the outdated volumes that restart the Pod, sorted.
 func (s *PodListenersSpec) NeedsRestart() []string {
 	return slices.DeleteFunc(s.Outdated(), func(volume string) bool { return !slices.Contains(s.RestartOnChange, volume) })
 }

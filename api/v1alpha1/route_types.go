@@ -1,6 +1,6 @@
 package v1alpha1
 
-// RouteTermination is where the TLS connection of a client is terminated. The values are those of a Route's
+// RouteTermination is where the TLS connection of a client is terminated. It has the values of a Route's
 // spec.tls.termination, and none.
 //
 // +kubebuilder:validation:Enum=passthrough;edge;reencrypt;none
@@ -18,7 +18,7 @@ const (
 	RouteTerminationNone RouteTermination = "none"
 )
 
-// RouteInsecurePolicy is how a Route with TLS handles requests over HTTP. The values are those of a Route's
+// RouteInsecurePolicy is how a Route with TLS handles requests over HTTP. It has the values of a Route's
 // spec.tls.insecureEdgeTerminationPolicy.
 //
 // +kubebuilder:validation:Enum=None;Allow;Redirect
@@ -33,8 +33,7 @@ const (
 	RouteInsecurePolicyRedirect RouteInsecurePolicy = "Redirect"
 )
 
-// RouteWildcardPolicy is the set of host names that a Route serves. The values are those of a Route's
-// spec.wildcardPolicy.
+// RouteWildcardPolicy is the set of host names that a Route serves. It has the values of a Route's spec.wildcardPolicy.
 //
 // +kubebuilder:validation:Enum=None;Subdomain
 type RouteWildcardPolicy string
@@ -84,7 +83,7 @@ type RouteExposure struct {
 	// +optional
 	SubdomainTemplate HostTemplate `json:"subdomainTemplate,omitempty"`
 
-	// labels are labels of the Routes, in addition to those of the Listener, for example to select a router shard.
+	// labels are labels of the Routes, in addition to the Listener's, for example to select a router shard.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
 

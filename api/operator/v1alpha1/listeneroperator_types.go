@@ -45,9 +45,9 @@ const (
 	ReasonAgentsMoving     = "AgentsMoving"
 	ReasonForeignObject    = "ForeignObject"
 	ReasonRemovalFailed    = "RemovalFailed"
-	// ReasonOtherConfinement is the reason while policies that confine the operator are not those of its version.
+	// ReasonOtherConfinement is the reason while policies that confine the operator differ from its version's.
 	ReasonOtherConfinement = "OtherConfinement"
-	// ReasonOtherClusterDomain is the reason while nothing is wrong but for spec.clusterDomain, which may be.
+	// ReasonOtherClusterDomain is the reason while only spec.clusterDomain may be wrong.
 	ReasonOtherClusterDomain = "OtherClusterDomain"
 	// ReasonRepaired is the reason of an event, for an object that another client has changed.
 	ReasonRepaired = "Repaired"
@@ -106,17 +106,16 @@ const (
 
 // NodeAgentSpec configures the DaemonSet listener-node-agent.
 type NodeAgentSpec struct {
-	// placement is the default for those of nodeSelector, tolerations and affinity that are not set. Everywhere: all
+	// placement is the default for nodeSelector, tolerations and affinity where they are not set. Everywhere: all
 	// nodes, whatever their taints. LikeOperator: the node selector, tolerations and node affinity of the operator's
-	// Deployment, which under the Operator Lifecycle Manager are those of its Subscription. Pods with listener volumes
-	// then start on these nodes only. While a change would remove agents from nodes on which Pods with listener volumes
-	// run, no agent moves, and the condition Degraded lists these Pods. Defaults to Everywhere.
+	// Deployment, which the Operator Lifecycle Manager takes from its Subscription. Pods with listener volumes then
+	// start on these nodes only. While a change would remove agents from nodes on which Pods with listener volumes run,
+	// no agent moves, and the condition Degraded lists these Pods. Defaults to Everywhere.
 	// +optional
 	// +kubebuilder:default=Everywhere
 	Placement Placement `json:"placement,omitempty"`
 
-	// nodeSelector selects the nodes that agents run on, all of which run Linux. Defaults to all nodes, or as placement
-	// determines.
+	// nodeSelector selects the Linux nodes that agents run on. Defaults to all nodes, or as placement determines.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
@@ -274,8 +273,8 @@ type ListenerOperator struct {
 	Status ListenerOperatorStatus `json:"status,omitzero"`
 }
 
-// ClusterDomain returns the DNS domain of the cluster: that of the spec or, if it is the default or empty, the given
-// one of the resolver, which is empty if it is unknown.
+// ClusterDomain returns the DNS domain of the cluster: spec.clusterDomain or, if that is empty or the default, the
+// resolver's domain, which is empty if it is unknown.
 func (o *ListenerOperator) ClusterDomain(resolver string) string {
 	if o.Spec.ClusterDomain != "" && o.Spec.ClusterDomain != DefaultClusterDomain {
 		return o.Spec.ClusterDomain
