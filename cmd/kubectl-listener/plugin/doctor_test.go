@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +32,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	doctors "github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/doctor"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
@@ -796,7 +798,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		s.event(t, s.pod, listenersv1alpha1.ReasonCertificateWaiting, "volume x has no address yet")
 		at := func(now time.Time) []check.Finding {
 			x := &check.Examination{Client: i.Client, Report: check.Report{Gathered: now}}
-			doctors.Examine(t.Context(), x, doctors.UnusedDays)
+			doctors.Examine(t.Context(), x, walk.UnusedDays)
 			if x.Err != nil {
 				t.Fatal(x.Err)
 			}
@@ -887,6 +889,20 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		defer i.remove(t, node)
 		out, err := run(t, apiserver.PlainConfig(t), "doctor")
 		if err != nil || !strings.Contains(out, "1 of 2 have a node agent that is ready; spec.nodeAgent.nodeSelector of ListenerOperator cluster excludes other\n") {
+			t.Errorf("error %v, output:\n%s", err, out)
+		}
+	})
+	t.Run("a namespace occupies the operator", func(t *testing.T) {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: i.namespace}}
+		i.read(t, namespace)
+		i.create(t, &corev1.Event{
+			ObjectMeta:          metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "slow"},
+			InvolvedObject:      corev1.ObjectReference{Kind: "Namespace", Name: namespace.Name, UID: namespace.UID},
+			ReportingController: names.EventReporter, ReportingInstance: "test", Action: "Reconcile", Type: corev1.EventTypeWarning,
+			Reason: operatorv1alpha1.ReasonSlowRequest, Message: "the controller listener has worked for long; look for webhooks", EventTime: metav1.NowMicro(),
+		})
+		out, err := run(t, apiserver.PlainConfig(t), "doctor")
+		if err != nil || !regexp.MustCompile(`! Namespace shop +SlowRequest: the controller listener has worked for long; look for webhooks\n`).MatchString(out) {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
 	})
@@ -983,7 +999,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 	})
 	t.Run("text", func(t *testing.T) {
 		out, err := run(t, apiserver.PlainConfig(t), "doctor")
-		if err != nil || !strings.Contains(out, "✓ CSIDriver "+names.Driver) || !strings.HasSuffix(out, "\nThe installation is in order, and the Listeners have their addresses. Whether Pods respond there: kubectl listener connect POD\n") {
+		if err != nil || !strings.Contains(out, "✓ CSIDriver "+names.Driver) || !strings.HasSuffix(out, "\nThe installation is in order, and the Listeners have their addresses. To test whether Pods respond there, run: kubectl listener connect POD\n") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
 	})

@@ -140,7 +140,7 @@ func TestTextsOfObjectsCannotControlTheTerminal(t *testing.T) {
 	w.event(t, w.pod, "FailedMount", "the message of an event")
 	commands := [][]string{
 		{"get", "--namespace", w.namespace}, {"get", "--namespace", w.namespace, "--endpoints", "http"}, {"why", "web-0", "--namespace", w.namespace},
-		{"why", "claim/web", "--namespace", w.namespace}, {"why", "listener/web", "--namespace", w.namespace}, {"doctor"}, {"migrate", "--dry-run"},
+		{"why", "claim/web", "--namespace", w.namespace}, {"why", "listener/web", "--namespace", w.namespace}, {"doctor"}, {"migrate"},
 		{"release", "web", "--namespace", w.namespace},
 		{"get", "--namespace", w.namespace, "--watch"}, {"get", "--namespace", w.namespace, "--watch", "--output", "yaml"},
 		{"map", "--namespace", w.namespace, "--output", "svg"},

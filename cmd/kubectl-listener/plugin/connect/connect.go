@@ -147,7 +147,7 @@ func targets(ctx context.Context, x *check.Examination, o client.Object) (all []
 	case *corev1.Pod, *listenersv1alpha1.Listener:
 		return []client.Object{o}
 	}
-	pods, _ := (&walk.Walk{Examination: x}).PodsOfWorkload(ctx, o)
+	pods, _ := walk.New(x).PodsOfWorkload(ctx, o)
 	for i := range pods {
 		all = append(all, &pods[i])
 	}
@@ -180,7 +180,7 @@ func (e *endpoint) remedy(ctx context.Context, x *check.Examination, c cause) st
 // or "" if nothing is.
 func remedyForSilence(ctx context.Context, x *check.Examination, o client.Object) string {
 	path := &check.Examination{Client: x.Client}
-	walk.Examine(ctx, path, o)
+	walk.New(path).Examine(ctx, o)
 	x.Err = cmp.Or(x.Err, path.Err)
 	path.Conclude()
 	f := path.Problem
@@ -201,7 +201,7 @@ func remedyForRefusal(ctx context.Context, x *check.Examination, e *endpoint) st
 	const refusal = "The machine responds, and nothing listens there. "
 	pods := podsOf(ctx, x, e.object, e.listener)
 	notReady := func(pod corev1.Pod) bool { return !claim.PodReady(&pod) }
-	service := (&walk.Walk{Examination: x}).Service(ctx, client.ObjectKeyFromObject(e.listener))
+	service := walk.New(x).Service(ctx, client.ObjectKeyFromObject(e.listener))
 	if len(pods) == 0 || service == nil || slices.ContainsFunc(pods, notReady) {
 		return refusal + "See whether its Pods are ready: " + why(e.object)
 	}
@@ -220,12 +220,12 @@ func podsOf(ctx context.Context, x *check.Examination, o client.Object, listener
 	if pod, ok := o.(*corev1.Pod); ok {
 		return []corev1.Pod{*pod}
 	}
-	return (&walk.Walk{Examination: x}).PodsOf(ctx, listener)
+	return walk.New(x).PodsOf(ctx, listener)
 }
 
 // remedyForName returns what to do if the name of a Listener cannot be resolved, if it leads to Pods, or "".
 func remedyForName(ctx context.Context, x *check.Examination, o client.Object, listener *listenersv1alpha1.Listener) string {
-	service := (&walk.Walk{Examination: x}).Service(ctx, client.ObjectKeyFromObject(listener))
+	service := walk.New(x).Service(ctx, client.ObjectKeyFromObject(listener))
 	if service == nil || !exposure.IsHeadless(service) {
 		return ""
 	}

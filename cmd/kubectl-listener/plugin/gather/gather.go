@@ -30,6 +30,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/doctor"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/gathered"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 	"github.com/listener-operator/listener-operator/internal/version"
 )
 
@@ -194,7 +195,7 @@ func (g *gatherer) miss(what string, err error) {
 func (g *gatherer) examine(ctx context.Context) {
 	r := &recorder{Client: g.client}
 	x := &check.Examination{Client: r}
-	doctor.Examine(ctx, x, doctor.UnusedDays)
+	doctor.Examine(ctx, x, walk.UnusedDays)
 	if x.Err != nil {
 		g.miss("the report of doctor", x.Err)
 		return

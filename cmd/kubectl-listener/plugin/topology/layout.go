@@ -187,20 +187,17 @@ func (g *graph) selected(f filter) ([]placed, []*pod) {
 
 // nodeOf returns what is known of the node of a Pod.
 func (g *graph) nodeOf(p *pod) *subject {
-	if n := g.nodes[p.node]; n != nil {
-		return &n.subject
-	}
-	return &subject{}
+	return cmp.Or(g.nodes[p.node], &subject{})
 }
 
 // addPods adds a node with its Pods below y, and returns where what follows begins.
-func (p *picture) addPods(boxes map[string]*box, n *node, pods []*pod, y int) int {
+func (p *picture) addPods(boxes map[string]*box, n *subject, pods []*pod, y int) int {
 	if len(pods) == 0 {
 		return y
 	}
 	around := p.newBox("Node", subject{kind: "Node"}, "not on a node yet", "", y)
 	if around.Opens = ""; n != nil {
-		around = p.newBox("Node", n.subject, n.key.Name, "", y)
+		around = p.newBox("Node", *n, n.key.Name, "", y)
 	}
 	p.Boxes = append(p.Boxes, around)
 	y += around.H

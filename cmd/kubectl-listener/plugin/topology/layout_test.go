@@ -13,7 +13,7 @@ import (
 
 // graphOf returns a graph of Listeners, some of which share Pods, have several addresses or none, no Pod, or problems.
 func graphOf(listeners int) *graph {
-	g := &graph{nodes: map[string]*node{}}
+	g := &graph{nodes: map[string]*subject{}}
 	says := func(i int) check.Finding {
 		if i%7 == 0 {
 			return check.Finding{Kind: "Service", Namespace: "shop", Name: "web", State: check.Failed, Message: "is not that of the Listener, and nobody knows whose it is instead"}
@@ -33,7 +33,7 @@ func graphOf(listeners int) *graph {
 		if i%11 == 0 {
 			name = ""
 		} else {
-			g.nodes[name] = &node{subject{kind: "Node", key: types.NamespacedName{Name: name}}}
+			g.nodes[name] = &subject{kind: "Node", key: types.NamespacedName{Name: name}}
 		}
 		p := &pod{subject: subject{kind: "Pod", key: types.NamespacedName{Namespace: "shop", Name: fmt.Sprint("pod-", i)}, says: says(i + 3)}, node: name}
 		p.listeners = []types.NamespacedName{l.key, g.listeners[i/3].key}

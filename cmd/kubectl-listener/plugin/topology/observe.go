@@ -28,7 +28,7 @@ type graph struct {
 	namespace string // or "" for all
 	listeners []*listener
 	pods      []*pod
-	nodes     map[string]*node
+	nodes     map[string]*subject // those with replicas
 	// notes are what the user has to know about the whole picture.
 	notes []string
 }
@@ -45,6 +45,8 @@ type subject struct {
 	text string
 	// also is other text that a search finds.
 	also []string
+	// volumes are those of a Pod.
+	volumes map[string]listenersv1alpha1.PodListener
 }
 
 func (s *subject) id() string { return s.kind + "/" + s.key.String() }
@@ -64,15 +66,11 @@ type pod struct {
 	subject
 	node      string // "" before the Pod is bound to one
 	listeners []types.NamespacedName
-	volumes   map[string]listenersv1alpha1.PodListener
 }
-
-// node is a node with replicas.
-type node struct{ subject }
 
 // observe returns what a client shows of a namespace, or of all if that is "".
 func observe(ctx context.Context, c client.Client, namespace string) (*graph, error) {
-	g := &graph{namespace: namespace, nodes: map[string]*node{}}
+	g := &graph{namespace: namespace, nodes: map[string]*subject{}}
 	var listeners listenersv1alpha1.ListenerList
 	switch err := c.List(ctx, &listeners, client.InNamespace(namespace)); {
 	case meta.IsNoMatchError(err):
@@ -80,26 +78,26 @@ func observe(ctx context.Context, c client.Client, namespace string) (*graph, er
 	case err != nil:
 		return nil, fmt.Errorf("listing Listeners: %w", err)
 	}
+	w := walk.New(&check.Examination{Client: c})
 	for i := range listeners.Items {
-		g.listeners = append(g.listeners, newListener(ctx, c, &listeners.Items[i]))
+		g.listeners = append(g.listeners, newListener(ctx, w, &listeners.Items[i]))
 	}
-	x := &check.Examination{Client: c}
 	var published listenersv1alpha1.PodListenersList
-	x.List(ctx, &published, client.InNamespace(namespace))
+	w.List(ctx, &published, client.InNamespace(namespace))
 	volumes := map[types.UID]*listenersv1alpha1.PodListeners{}
 	for i := range published.Items {
 		volumes[listenersv1alpha1.PodUID(published.Items[i].Name)] = &published.Items[i]
 	}
 	var pods corev1.PodList
-	if x.List(ctx, &pods, client.InNamespace(namespace)) == check.Forbidden {
+	if w.List(ctx, &pods, client.InNamespace(namespace)) == check.Forbidden {
 		g.addUnreadable(published.Items)
 	}
 	for i := range pods.Items {
-		p := newPod(ctx, x, &pods.Items[i], volumes[pods.Items[i].UID])
+		p := newPod(ctx, w, &pods.Items[i], volumes[pods.Items[i].UID])
 		if len(p.listeners) == 0 || claim.PodFinished(&pods.Items[i]) {
 			continue
 		}
-		p.examine(ctx, c)
+		p.examine(ctx, w)
 		g.pods = append(g.pods, p)
 	}
 	for _, p := range g.pods {
@@ -108,13 +106,13 @@ func observe(ctx context.Context, c client.Client, namespace string) (*graph, er
 	for _, s := range g.subjects() {
 		s.text = strings.ToLower(strings.Join(append(s.also, s.key.Namespace, s.key.Name, s.says.Object(), s.says.Text()), "\n"))
 	}
-	return g, x.Err
+	return g, w.Err
 }
 
 // examine finds out what `why` says about an object.
-func (s *subject) examine(ctx context.Context, c client.Client) {
-	x := &check.Examination{Client: c}
-	walk.Examine(ctx, x, s.object)
+func (s *subject) examine(ctx context.Context, w *walk.Walk) {
+	x := w.Apart()
+	x.Examine(ctx, s.object)
 	x.Conclude()
 	s.report = &x.Report
 	switch {
@@ -127,18 +125,18 @@ func (s *subject) examine(ctx context.Context, c client.Client) {
 	}
 }
 
-func newListener(ctx context.Context, c client.Client, l *listenersv1alpha1.Listener) *listener {
+func newListener(ctx context.Context, w *walk.Walk, l *listenersv1alpha1.Listener) *listener {
 	result := &listener{subject: subject{object: l, kind: "Listener", key: client.ObjectKeyFromObject(l)}, class: l.Class()}
 	if l.Status != nil {
 		result.addresses = l.Status.IngressAddresses
 	}
-	result.examine(ctx, c)
+	result.examine(ctx, w)
 	result.exposed = worst(result.report.Findings, func(kind string) bool {
 		return !slices.Contains([]string{"Listener", "Endpoints", "PersistentVolume", "Pod", "PodListeners", "NetworkPolicy", "Node", "Volume"}, kind)
 	})
 	result.exposure = "?"
 	var class listenersv1alpha1.ListenerClass
-	if c.Get(ctx, types.NamespacedName{Name: l.Class()}, &class) == nil {
+	if w.Client.Get(ctx, types.NamespacedName{Name: l.Class()}, &class) == nil {
 		result.exposure = string(class.Spec.ServiceType)
 		if backend := backends.All().Of(&class); !backend.PlainService {
 			result.exposure = backend.Name
@@ -152,7 +150,7 @@ func newListener(ctx context.Context, c client.Client, l *listenersv1alpha1.List
 }
 
 // newPod returns a Pod with the Listeners of its volumes. published is nil if there is none.
-func newPod(ctx context.Context, x *check.Examination, p *corev1.Pod, published *listenersv1alpha1.PodListeners) *pod {
+func newPod(ctx context.Context, w *walk.Walk, p *corev1.Pod, published *listenersv1alpha1.PodListeners) *pod {
 	result := &pod{subject: subject{object: p, kind: "Pod", key: client.ObjectKeyFromObject(p)}, node: p.Spec.NodeName}
 	if published != nil {
 		result.volumes = published.Spec.Listeners
@@ -162,7 +160,7 @@ func newPod(ctx context.Context, x *check.Examination, p *corev1.Pod, published 
 		name := result.volumes[volume.Name].ListenerName
 		if pvc := (&corev1.PersistentVolumeClaim{}); name == "" {
 			key := types.NamespacedName{Namespace: p.Namespace, Name: index.ClaimName(p, volume)}
-			if key.Name == "" || x.Get(ctx, key, pvc) != check.Present || !walk.RequestsListener(pvc) {
+			if key.Name == "" || w.Get(ctx, key, pvc) != check.Present || !walk.RequestsListener(pvc) {
 				continue
 			}
 			selector, _ := claim.ParseSelector(pvc.Annotations)
@@ -182,7 +180,8 @@ func (g *graph) addUnreadable(published []listenersv1alpha1.PodListeners) {
 		if len(o.OwnerReferences) == 0 {
 			continue
 		}
-		p := &pod{subject: subject{kind: "Pod", key: types.NamespacedName{Namespace: o.Namespace, Name: o.OwnerReferences[0].Name}}, node: o.Spec.NodeName, volumes: o.Spec.Listeners}
+		key := types.NamespacedName{Namespace: o.Namespace, Name: o.OwnerReferences[0].Name}
+		p := &pod{subject: subject{kind: "Pod", key: key, volumes: o.Spec.Listeners}, node: o.Spec.NodeName}
 		p.says = check.Finding{Kind: p.kind, Namespace: p.key.Namespace, Name: p.key.Name}.Unreadable()
 		p.report = &check.Report{Findings: []check.Finding{p.says}}
 		for _, name := range slices.Compact(slices.Sorted(slices.Values(index.PodListenersListeners(o)))) {
@@ -194,23 +193,24 @@ func (g *graph) addUnreadable(published []listenersv1alpha1.PodListeners) {
 
 // addNode adds the node of a Pod, and what the examination of the Pod has found out about the node.
 func (g *graph) addNode(p *pod) {
+	if p.node == "" {
+		return
+	}
 	n := g.nodes[p.node]
-	if n == nil && p.node != "" {
-		n = &node{subject{kind: "Node", key: types.NamespacedName{Name: p.node}, report: &check.Report{}}}
+	if n == nil {
+		n = &subject{kind: "Node", key: types.NamespacedName{Name: p.node}, report: &check.Report{}}
 		g.nodes[p.node] = n
 	}
 	for _, f := range p.report.Findings {
-		if n != nil && f.Kind == n.kind && f.Name == p.node {
+		if f.Kind == n.kind && f.Name == p.node {
 			n.report.Add(f)
 		}
 	}
-	if n != nil {
-		if len(n.report.Findings) == 0 {
-			n.report.Add(check.Finding{Kind: n.kind, Name: p.node}.Unreadable())
-		}
-		n.report.Conclude()
-		n.says = worst(n.report.Findings, func(string) bool { return true })
+	if len(n.report.Findings) == 0 {
+		n.report.Add(check.Finding{Kind: n.kind, Name: p.node}.Unreadable())
 	}
+	n.report.Conclude()
+	n.says = worst(n.report.Findings, func(string) bool { return true })
 }
 
 // worst returns the first of the findings that matter most, among those of the kinds.
@@ -245,28 +245,22 @@ func (g *graph) subjects() []*subject {
 		all = append(all, &p.subject)
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.nodes)) {
-		all = append(all, &g.nodes[name].subject)
+		all = append(all, g.nodes[name])
 	}
 	return all
 }
 
-// find returns an object, and the volumes of a Pod. The object is nil if there is none.
-func (g *graph) find(id string) (*subject, map[string]listenersv1alpha1.PodListener) {
-	for _, p := range g.pods {
-		if p.id() == id {
-			return &p.subject, p.volumes
-		}
-	}
+// find returns an object, or nil.
+func (g *graph) find(id string) *subject {
 	for _, s := range g.subjects() {
 		if s.id() == id {
-			return s, nil
+			return s
 		}
 	}
-	return nil, nil
+	return nil
 }
 
-// filesOf returns the paths and contents of the files of a volume with these addresses, as docs/usage.md describes
-// them.
+// filesOf returns the paths and contents of the files of a volume with these addresses: docs/contract.md.
 func filesOf(addresses []listenersv1alpha1.IngressAddress) [][2]string {
 	all := [][2]string{}
 	for i, a := range addresses {

@@ -33,7 +33,7 @@ func TestPodIsLinkedToAListenerOnce(t *testing.T) {
 }
 
 func TestNodeHasWhatIsKnownAboutIt(t *testing.T) {
-	g, own := &graph{nodes: map[string]*node{}}, check.Finding{Kind: "Node", Name: "node-1", State: check.OK}
+	g, own := &graph{nodes: map[string]*subject{}}, check.Finding{Kind: "Node", Name: "node-1", State: check.OK}
 	g.addNode(&pod{node: "node-1", subject: subject{report: &check.Report{Findings: []check.Finding{
 		own, {Kind: "Node", Name: "node-2", State: check.Failed}, {Kind: "Pod", Name: "node-1", State: check.Failed},
 	}}}})

@@ -208,7 +208,7 @@ type files struct {
 // details sends what is known about an object: what `why` prints, and the files of its volumes.
 func (s *server) details(w http.ResponseWriter, r *http.Request) {
 	g, _ := s.now()
-	found, volumes := g.find(r.FormValue("id"))
+	found := g.find(r.FormValue("id"))
 	if found == nil {
 		http.Error(w, "It does not exist any more.", http.StatusNotFound)
 		return
@@ -223,8 +223,8 @@ func (s *server) details(w http.ResponseWriter, r *http.Request) {
 	if found.report.Problem != nil {
 		response.Problem = say(*found.report.Problem)
 	}
-	for _, volume := range slices.Sorted(maps.Keys(volumes)) {
-		response.Volumes = append(response.Volumes, files{command.Printable(volume), filesOf(volumes[volume].IngressAddresses)})
+	for _, volume := range slices.Sorted(maps.Keys(found.volumes)) {
+		response.Volumes = append(response.Volumes, files{command.Printable(volume), filesOf(found.volumes[volume].IngressAddresses)})
 	}
 	respond(w, response)
 }
@@ -232,7 +232,7 @@ func (s *server) details(w http.ResponseWriter, r *http.Request) {
 // connect sends the result of connecting to each address of an object.
 func (s *server) connect(w http.ResponseWriter, r *http.Request) {
 	g, _ := s.now()
-	found, _ := g.find(r.FormValue("id"))
+	found := g.find(r.FormValue("id"))
 	if found == nil || found.object == nil {
 		http.Error(w, "It does not exist any more.", http.StatusNotFound)
 		return

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	certificatenames "github.com/listener-operator/listener-operator/internal/certificate"
@@ -179,4 +180,35 @@ func certificateReady(certificate *unstructured.Unstructured) (ready bool, messa
 		}
 	}
 	return false, "it has not looked at it"
+}
+
+// Authorities follows whether the operator can sign certificates, from what it says and what it has issued. It reads no
+// Secret. A cluster that does not serve requests for certificates has none.
+func (w *Walk) Authorities(ctx context.Context, i *Installation) {
+	f := check.Finding{Kind: "PodCertificateRequest"}
+	var all certificatesv1.PodCertificateRequestList
+	if w.FollowAll(ctx, f, &all) != check.Present {
+		return
+	}
+	issued, lastIssued := 0, time.Time{}
+	for i := range all.Items {
+		request := &all.Items[i]
+		if conditions := request.Status.Conditions; request.Spec.SignerName == names.Signer && len(conditions) > 0 &&
+			conditions[0].Type == certificatesv1.PodCertificateRequestConditionTypeIssued {
+			issued++
+			if at := conditions[0].LastTransitionTime.Time; at.After(lastIssued) {
+				lastIssued = at
+			}
+		}
+	}
+	if issued > 0 {
+		w.Add(f.OK("%d were granted lately", issued))
+	}
+	if i.config == nil {
+		return
+	}
+	damage := w.LastEvent(ctx, i.config, func(e *corev1.Event) bool { return e.Reason == operatorv1alpha1.ReasonCertificateAuthorityDamaged })
+	if damage != nil && !check.EventTime(damage).Before(lastIssued) { // it has issued nothing since
+		w.Add(check.Finding{Kind: "Secret", Namespace: i.namespace, Name: names.CertificateAuthoritySecret}.FailedBy(damage.Reason, damage.Message))
+	}
 }

@@ -10,6 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -222,14 +223,20 @@ func (w *Walk) said(ctx context.Context, o client.Object, matches func(*corev1.E
 	return otherwise
 }
 
-// Pods returns the Pods that mount a claim. It does not change the list, which may be that of a cache.
-func (w *Walk) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (pods []corev1.Pod) {
-	var list corev1.PodList
-	w.List(ctx, &list, client.InNamespace(pvc.Namespace))
-	for i := range list.Items {
-		if slices.Contains(index.PodClaims(&list.Items[i]), pvc.Name) {
-			pods = append(pods, list.Items[i])
+// Pods returns the Pods that mount a claim. They must not be changed.
+func (w *Walk) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClaim) []corev1.Pod {
+	if w.mounting[pvc.Namespace] == nil {
+		var list corev1.PodList
+		if w.List(ctx, &list, client.InNamespace(pvc.Namespace)) != check.Present {
+			return nil
 		}
+		byClaim := map[string][]corev1.Pod{}
+		for i := range list.Items {
+			for name := range sets.New(index.PodClaims(&list.Items[i])...) {
+				byClaim[name] = append(byClaim[name], list.Items[i])
+			}
+		}
+		w.mounting[pvc.Namespace] = byClaim
 	}
-	return pods
+	return w.mounting[pvc.Namespace][pvc.Name]
 }

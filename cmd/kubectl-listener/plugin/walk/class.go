@@ -2,13 +2,19 @@ package walk
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/portallocator"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
@@ -33,13 +39,13 @@ func (w *Walk) class(ctx context.Context, listener *listenersv1alpha1.Listener) 
 	case problem != "":
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonNamespaceNotAllowed, problem))
 	default:
-		w.Add(Described(f, class))
+		w.Add(classFinding(f, class))
 	}
 	return class
 }
 
-// Described returns what a class does, or which of its settings have no effect.
-func Described(f check.Finding, class *listenersv1alpha1.ListenerClass) check.Finding {
+// classFinding returns what a class does, or which of its settings have no effect.
+func classFinding(f check.Finding, class *listenersv1alpha1.ListenerClass) check.Finding {
 	if ignored := slices.Concat(exposure.IgnoredSettings(class), exposure.UnknownOverrides(class)); len(ignored) > 0 {
 		return f.Warning(listenersv1alpha1.ReasonSettingsIgnored, strings.Join(ignored, "; "))
 	}
@@ -51,4 +57,84 @@ func Described(f check.Finding, class *listenersv1alpha1.ListenerClass) check.Fi
 		text += ", pinning " + string(pinning.Policy)
 	}
 	return f.OK("%s", text)
+}
+
+// Classes follows all classes: that there are some, and that the cluster can serve them.
+func (w *Walk) Classes(ctx context.Context) {
+	var classes listenersv1alpha1.ListenerClassList
+	f := check.Finding{Kind: "ListenerClass"}
+	if w.FollowAll(ctx, f, &classes) == check.Present && len(classes.Items) == 0 {
+		w.Add(f.Warning("", "there are none, so nobody can use listener volumes; docs/choosing-a-class.md has examples"))
+	}
+	for i := range classes.Items {
+		class := &classes.Items[i]
+		f = check.Finding{Kind: f.Kind, Name: class.Name}
+		described := classFinding(f, class)
+		for _, kind := range backends.All().Of(class).KindsFor(class) {
+			if !w.serves(kind.GroupVersionKind) {
+				described = f.Failed(listenersv1alpha1.ReasonNotServed, fmt.Sprintf("needs %ss, and the cluster does not serve %s", kind.Kind, kind.GroupVersion()),
+					"Change or delete the class: docs/choosing-a-class.md has others.")
+			}
+		}
+		w.Add(described)
+	}
+}
+
+// Ranges follows how many ports are left in the ranges of classes.
+func (w *Walk) Ranges(ctx context.Context) {
+	var classes listenersv1alpha1.ListenerClassList
+	var listeners listenersv1alpha1.ListenerList
+	var services corev1.ServiceList
+	if !w.All(ctx, &classes, &listeners, &services) {
+		return
+	}
+	nodePorts, sharedPorts := sets.New[int32](), sets.New[int32]()
+	for i := range services.Items {
+		nodePorts = nodePorts.Union(portallocator.AllocatedNodePorts(&services.Items[i]))
+	}
+	waiting := map[[2]string]int{} // by class and reason
+	for i := range listeners.Items {
+		l := &listeners.Items[i]
+		nodePorts, sharedPorts = nodePorts.Union(portallocator.AllocatedNodePorts(l)), sharedPorts.Union(portallocator.RecordedSharedPorts(l))
+		if l.Status != nil {
+			waiting[[2]string{l.Class(), l.Status.Summary.Reason}]++
+		}
+	}
+	var findings []check.Finding
+	for i := range classes.Items {
+		class := &classes.Items[i]
+		for _, r := range []struct {
+			numbers, field, reason string
+			taken                  sets.Set[int32]
+		}{
+			{class.NodePortRange(), "nodePorts.range", listenersv1alpha1.ReasonNodePortsExhausted, nodePorts},
+			{class.SharedPortRange(), "loadBalancer.sharing.portRange", listenersv1alpha1.ReasonSharedPortsExhausted, sharedPorts},
+		} {
+			if numbers, err := utilnet.ParsePortRange(r.numbers); r.numbers != "" && err == nil {
+				f := check.Finding{Kind: "ListenerClass", Name: class.Name}
+				findings = append(findings, rangeFinding(f, *numbers, r.field, r.reason, r.taken, waiting[[2]string{class.Name, r.reason}]))
+			}
+		}
+	}
+	w.AddAll(findings, "Ranges of ports", "%d have ports left")
+}
+
+// rangeFinding returns whether ports are left in a range of a class. It is the problem of an administrator if Listeners
+// wait for one: a range may be as large as needed.
+func rangeFinding(f check.Finding, numbers utilnet.PortRange, field, reason string, taken sets.Set[int32], waiting int) check.Finding {
+	left := numbers.Size
+	for number := range taken {
+		if numbers.Contains(int(number)) {
+			left--
+		}
+	}
+	text := fmt.Sprintf("%d of %d ports are left in spec.%s (%d-%d)", left, numbers.Size, field, numbers.Base, numbers.Base+numbers.Size-1)
+	switch {
+	case waiting > 0:
+		return f.FailedBy(reason, fmt.Sprintf("%s; Listeners that wait for one: %d", text, waiting))
+	case left == 0:
+		return f.Warning(reason, text)
+	default:
+		return f.OK("%s", text)
+	}
 }

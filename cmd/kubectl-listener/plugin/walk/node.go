@@ -2,7 +2,6 @@ package walk
 
 import (
 	"context"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -11,7 +10,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // nodeState is what is known about the node of a Pod.
@@ -36,16 +34,16 @@ func (w *Walk) node(ctx context.Context, name string) nodeState {
 	case found != check.Present:
 		return w.agent(ctx, name)
 	case !claim.NodeReady(node):
-		w.Add(NodeFinding(node))
+		w.Add(nodeFinding(node))
 		return notResponding
 	default:
-		w.Add(NodeFinding(node))
+		w.Add(nodeFinding(node))
 		return w.agent(ctx, name)
 	}
 }
 
-// NodeFinding returns whether a node is ready.
-func NodeFinding(node *corev1.Node) check.Finding {
+// nodeFinding returns whether a node is ready.
+func nodeFinding(node *corev1.Node) check.Finding {
 	f := check.Finding{Kind: "Node", Name: node.Name}
 	if claim.NodeReady(node) {
 		return f.OK("is ready")
@@ -65,7 +63,7 @@ func (w *Walk) agent(ctx context.Context, node string) nodeState {
 	f := check.Finding{Kind: "Node", Name: node}
 	switch found := w.Follow(ctx, check.Finding{Kind: "CSINode", Name: node}, &csiNode); {
 	case found == check.Forbidden:
-	case !slices.ContainsFunc(csiNode.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == names.Driver }):
+	case !isRegistered(&csiNode):
 		w.Add(f.FailedBy(reasons.NoNodeAgent, "no node agent is registered with its kubelet"))
 		return withoutAgent
 	default:

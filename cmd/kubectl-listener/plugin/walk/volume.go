@@ -127,7 +127,7 @@ func (w *Walk) stuck(ctx context.Context, f check.Finding, owner *corev1.ObjectR
 		}
 		f = f.FailedBy(listenersv1alpha1.ReasonPinnedToNode, message, OfClaim(owner)...).Since(waitsSince(&pod))
 		if !claim.NodeReady(node) {
-			w.Add(NodeFinding(node))
+			w.Add(nodeFinding(node))
 			return f.Because()
 		}
 		return f

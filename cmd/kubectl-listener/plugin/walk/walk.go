@@ -9,21 +9,31 @@ import (
 	"fmt"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // Walk follows the path of an address, and adds what it finds to a report.
-type Walk struct{ *check.Examination }
+type Walk struct {
+	*check.Examination
+	// mounting are the Pods of namespaces by the claims that they mount. The walks of a command share it.
+	mounting map[string]map[string][]corev1.Pod
+}
 
-// Examine follows the path of an address from a Pod, a claim, a Listener or a workload, and reports what it finds.
-func Examine(ctx context.Context, x *check.Examination, o client.Object) {
-	w := &Walk{x}
+// New returns a walk that adds to a report.
+func New(x *check.Examination) *Walk { return &Walk{x, map[string]map[string][]corev1.Pod{}} }
+
+// Apart returns a walk with a report of its own. It reads nothing after an error of the other one, and may use what that
+// has read.
+func (w *Walk) Apart() *Walk {
+	return &Walk{&check.Examination{Client: w.Client, Report: check.Report{Gathered: w.Gathered}, Err: w.Err}, w.mounting}
+}
+
+// Examine follows the path of an address from a Pod, a claim, a Listener or a workload.
+func (w *Walk) Examine(ctx context.Context, o client.Object) {
 	switch o := o.(type) {
 	case *corev1.Pod:
 		w.fromPod(ctx, o)
@@ -35,13 +45,12 @@ func Examine(ctx context.Context, x *check.Examination, o client.Object) {
 		w.fromWorkload(ctx, o)
 	}
 	w.operator(ctx)
-	x.Unseen = "This command does not test whether the program responds. Run, from where the clients are: " + w.connectCommand(o)
+	w.Unseen = "This command does not test whether the program responds. Run, from where the clients are: " + w.connectCommand(o)
 }
 
-// Step is the part of the path that no other object of its kind is on: of a claim, without its Pods and its Listener,
-// and of a Listener, without its Pods.
-func Step(ctx context.Context, x *check.Examination, o client.Object) {
-	w := &Walk{x}
+// Step follows the part of the path that no other object of its kind is on: of a claim, without its Pods and its
+// Listener, and of a Listener, without its Pods.
+func (w *Walk) Step(ctx context.Context, o client.Object) {
 	switch o := o.(type) {
 	case *corev1.Pod:
 		w.fromPod(ctx, o)
@@ -56,6 +65,17 @@ func Step(ctx context.Context, x *check.Examination, o client.Object) {
 	}
 }
 
+// All lists the objects of these kinds, and reports those that the user may not list. It returns whether all were read.
+func (w *Walk) All(ctx context.Context, lists ...client.ObjectList) bool {
+	read := true
+	for _, list := range lists {
+		kind, _ := w.Client.GroupVersionKindFor(list) // which is of the scheme
+		f := check.Finding{Kind: strings.TrimSuffix(kind.Kind, "List")}
+		read = w.FollowAll(ctx, f, list) == check.Present && read
+	}
+	return read
+}
+
 // connectCommand returns the command that tries the addresses of an object. Those of a claim are those of its Pods.
 func (w *Walk) connectCommand(o client.Object) string {
 	kind, _ := w.Client.GroupVersionKindFor(o) // which was read as one of the scheme
@@ -64,26 +84,6 @@ func (w *Walk) connectCommand(o client.Object) string {
 		target = "POD"
 	}
 	return fmt.Sprintf("kubectl listener connect %s --namespace %s", target, o.GetNamespace())
-}
-
-// operator reports that the operator does not run, as far as the user may know that, and replaces the advice to wait
-// for it.
-func (w *Walk) operator(ctx context.Context) {
-	waits := func(f check.Finding) bool { return f.Remedy == check.RemedyOperator }
-	var deployments appsv1.DeploymentList
-	w.List(ctx, &deployments, client.MatchingFields{"metadata.name": names.Operator})
-	for i := range deployments.Items {
-		deployment := &deployments.Items[i]
-		if deployment.Status.AvailableReplicas > 0 {
-			return
-		}
-		w.Add(check.Finding{Kind: "Deployment", Namespace: deployment.Namespace, Name: deployment.Name}.Warning("", "the operator does not run, so nothing follows changes"))
-		for j := range w.Findings {
-			if waits(w.Findings[j]) {
-				w.Findings[j].Remedy = "The operator does not run, so it does nothing about this. See why: " + Describe("deployment", &deployments.Items[i])
-			}
-		}
-	}
 }
 
 // Describe returns the command that shows an object of a namespace, and its events.

@@ -45,7 +45,7 @@ The marks are: ✓ as it should be, ! a warning, ✗ wrong, ? you may not read i
 		RunE: e.Examine(command.WriteSteps, func(ctx context.Context, x *check.Examination, args []string) error {
 			o, err := e.Find(ctx, x.Client, args, kinds...)
 			if err == nil {
-				walk.Examine(ctx, x, o)
+				walk.New(x).Examine(ctx, o)
 			}
 			return err
 		}),

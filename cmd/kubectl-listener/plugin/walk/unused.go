@@ -1,6 +1,7 @@
-package doctor
+package walk
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,7 +15,6 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
-	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 )
@@ -31,16 +31,19 @@ type unusedListener struct {
 	since time.Time
 }
 
-// unused checks for Listeners that no Pod has mounted for days, and that hold load balancers, node ports or ports of
-// Gateways, which others could have.
-func (d *doctor) unused(context.Context) {
-	if !d.served || !d.read("ListenerClass", "Listener", "PersistentVolumeClaim") {
+// Unused follows the Listeners that no Pod has mounted for so many days, and that hold load balancers, node ports or
+// ports of Gateways, which others could have.
+func (w *Walk) Unused(ctx context.Context, days uint16) {
+	var classes listenersv1alpha1.ListenerClassList
+	var listeners listenersv1alpha1.ListenerList
+	var claims corev1.PersistentVolumeClaimList
+	if !w.All(ctx, &classes, &listeners, &claims) {
 		return
 	}
-	released := d.claimsUnusedSince()
+	released := claimsUnusedSince(claims.Items)
 	byClass := map[string][]unusedListener{}
-	for i := range d.listeners.Items {
-		l := &d.listeners.Items[i]
+	for i := range listeners.Items {
+		l := &listeners.Items[i]
 		status, key := ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{}), client.ObjectKeyFromObject(l)
 		if status.ServiceName == nil || status.UnusedSince == nil {
 			continue
@@ -49,13 +52,13 @@ func (d *doctor) unused(context.Context) {
 		if t := released[key]; !t.IsZero() && t.Before(since) { // by Kubernetes, which knew it before the operator did
 			since = t
 		}
-		if !since.AddDate(0, 0, int(d.unusedDays)).After(d.Now()) {
+		if !since.AddDate(0, 0, int(days)).After(w.Now()) {
 			byClass[l.Class()] = append(byClass[l.Class()], unusedListener{key, since})
 		}
 	}
 	var findings []check.Finding
-	for i := range d.classes.Items {
-		class := &d.classes.Items[i]
+	for i := range classes.Items {
+		class := &classes.Items[i]
 		holds, f := backends.All().Of(class).ScarceOf(class), check.Finding{Kind: "ListenerClass", Name: class.Name}
 		switch all := byClass[class.Name]; {
 		case holds == "":
@@ -63,20 +66,20 @@ func (d *doctor) unused(context.Context) {
 			findings = append(findings, f.OK("no Listener holds an unused %s", holds))
 		default:
 			findings = append(findings, f.Warning("", fmt.Sprintf("%d Listeners hold a %s, and no Pod has mounted them for %d days: %s; if nobody needs them, delete their "+
-				"claims, or the Listeners that have none", len(all), holds, d.unusedDays, describeUnused(all))))
+				"claims, or the Listeners that have none", len(all), holds, days, describeUnused(all))))
 		}
 	}
-	d.AddAll(findings, "Unused addresses", "%d classes have none")
+	w.AddAll(findings, "Unused addresses", "%d classes have none")
 }
 
 // claimsUnusedSince returns since when no Pod uses any claim of a Listener, as Kubernetes 1.37 says, by Listener. It
 // returns none for a Listener with a claim that is used, or about which Kubernetes says nothing.
-func (d *doctor) claimsUnusedSince() map[types.NamespacedName]time.Time {
+func claimsUnusedSince(claims []corev1.PersistentVolumeClaim) map[types.NamespacedName]time.Time {
 	since, unknown := map[types.NamespacedName]time.Time{}, map[types.NamespacedName]bool{}
-	for i := range d.claims.Items {
-		pvc := &d.claims.Items[i]
+	for i := range claims {
+		pvc := &claims[i]
 		selector, err := claim.ParseSelector(pvc.Annotations)
-		if err != nil || !walk.RequestsListener(pvc) {
+		if err != nil || !RequestsListener(pvc) {
 			continue
 		}
 		key := types.NamespacedName{Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
@@ -100,10 +103,7 @@ func (d *doctor) claimsUnusedSince() map[types.NamespacedName]time.Time {
 // describeUnused names the Listeners, the oldest first.
 func describeUnused(all []unusedListener) string {
 	slices.SortFunc(all, func(a, b unusedListener) int {
-		if order := a.since.Compare(b.since); order != 0 {
-			return order
-		}
-		return strings.Compare(a.key.String(), b.key.String())
+		return cmp.Or(a.since.Compare(b.since), strings.Compare(a.key.String(), b.key.String()))
 	})
 	var names []string
 	for _, l := range all[:min(len(all), maxUnused)] {

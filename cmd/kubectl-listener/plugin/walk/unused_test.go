@@ -1,6 +1,7 @@
-package doctor
+package walk
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,7 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
@@ -81,19 +84,24 @@ func TestAddressesThatNoPodHasMountedAreNamed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := &doctor{Examination: &check.Examination{}, served: true, unusedDays: tc.days}
-			d.readKinds = map[string]bool{"ListenerClass": true, "Listener": true, "PersistentVolumeClaim": true}
+			scheme := runtime.NewScheme()
+			if err := errors.Join(corev1.AddToScheme(scheme), listenersv1alpha1.AddToScheme(scheme)); err != nil {
+				t.Fatal(err)
+			}
+			builder := fake.NewClientBuilder().WithScheme(scheme).WithLists(
+				&listenersv1alpha1.ListenerList{Items: tc.listeners}, &corev1.PersistentVolumeClaimList{Items: tc.claims},
+			)
 			for class, serviceType := range map[string]listenersv1alpha1.ServiceType{
 				"public": listenersv1alpha1.ServiceTypeLoadBalancer, "nodes": listenersv1alpha1.ServiceTypeNodePort, "inside": listenersv1alpha1.ServiceTypeClusterIP,
 			} {
-				d.classes.Items = append(d.classes.Items, listenersv1alpha1.ListenerClass{
+				builder.WithObjects(&listenersv1alpha1.ListenerClass{
 					ObjectMeta: metav1.ObjectMeta{Name: class}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: serviceType},
 				})
 			}
-			d.listeners.Items, d.claims.Items = tc.listeners, tc.claims
-			d.unused(t.Context())
+			w := New(&check.Examination{Client: builder.Build()})
+			w.Unused(t.Context(), tc.days)
 			var warnings []string
-			for _, f := range d.Findings {
+			for _, f := range w.Findings {
 				if f.State == check.Warning {
 					warnings = append(warnings, f.Message)
 				}

@@ -1,0 +1,340 @@
+package walk
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	components "github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// Installation is what was found of the operator.
+type Installation struct {
+	// Served states that all definitions exist, so that the objects of these kinds can be read.
+	Served bool
+	// Stopped states that the operator does not run, so that no status is up to date.
+	Stopped bool
+	// namespace is the operator's, or empty if it was not found.
+	namespace string
+	// config and daemonSet are nil if they do not exist or cannot be read.
+	config    *operatorv1alpha1.ListenerOperator
+	daemonSet *appsv1.DaemonSet
+}
+
+const (
+	remedyInstall = "Install the operator: docs/install.md"
+	seeWhyNot     = "See why it has not: kubectl describe listeneroperator cluster"
+)
+
+// Installation follows the definitions, the operator with its permissions and its configuration, and what it installs.
+func (w *Walk) Installation(ctx context.Context) *Installation {
+	i := &Installation{Served: true}
+	for _, definition := range []schema.GroupVersionResource{
+		listenersv1alpha1.GroupVersion.WithResource("listeners"), listenersv1alpha1.GroupVersion.WithResource("listenerclasses"),
+		listenersv1alpha1.GroupVersion.WithResource("podlisteners"), operatorv1alpha1.GroupVersion.WithResource("listeneroperators"),
+	} {
+		f := w.definition(ctx, check.Finding{Kind: "CustomResourceDefinition", Name: definition.GroupResource().String()}, definition.Version)
+		i.Served = i.Served && f.State != check.Failed
+		w.Add(f)
+	}
+	w.deployments(ctx, i)
+	if i.Served {
+		w.configuration(ctx, i)
+	}
+	if i.namespace == "" {
+		return i
+	}
+	ofAgents := agentPermissions
+	for _, c := range components.Components() {
+		if i.config != nil && !c.Extra && w.component(ctx, i, c) && c.Kind == names.KindSecurityContextConstraints.Kind {
+			ofAgents = append(ofAgents, sccPermission)
+		}
+	}
+	w.permissions(ctx, i, names.Operator, operatorPermissions)
+	w.permissions(ctx, i, names.NodeAgent, ofAgents)
+	return i
+}
+
+func (w *Walk) definition(ctx context.Context, f check.Finding, version string) check.Finding {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	switch found := w.Get(ctx, types.NamespacedName{Name: f.Name}, crd); {
+	case found == check.Forbidden:
+		return f.Unreadable()
+	case found == check.Missing:
+		return f.Failed("", "does not exist", remedyInstall)
+	case !apihelpers.HasServedCRDVersion(crd, version):
+		return f.Failed("", "does not serve version "+version, "Apply the definitions of the operator's release again.")
+	case !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established):
+		return f.Failed("", "is not established", "See why: kubectl describe crd "+f.Name)
+	default:
+		return f.OK("serves %s", version)
+	}
+}
+
+// deployments follows the operator's Deployment.
+func (w *Walk) deployments(ctx context.Context, i *Installation) {
+	var deployments appsv1.DeploymentList
+	f := check.Finding{Kind: "Deployment", Name: names.Operator}
+	if w.FollowAll(ctx, f, &deployments, client.MatchingFields{"metadata.name": names.Operator}) == check.Forbidden {
+		return
+	}
+	if len(deployments.Items) == 0 {
+		w.Add(f.Failed("", "does not exist in any namespace", remedyInstall))
+	}
+	for n := range deployments.Items {
+		deployment := &deployments.Items[n]
+		f.Namespace, i.namespace = deployment.Namespace, deployment.Namespace
+		i.Stopped = deployment.Status.AvailableReplicas == 0 || ptr.Deref(deployment.Spec.Replicas, 1) == 0
+		switch {
+		case ptr.Deref(deployment.Spec.Replicas, 1) == 0:
+			w.Add(f.Failed("", "is scaled to 0 replicas: nothing is provisioned or repaired",
+				fmt.Sprintf("Scale it up: kubectl scale --namespace %s deployment/%s --replicas 1", f.Namespace, f.Name)))
+		case i.Stopped:
+			w.Add(f.Failed("", "has no available Pod: nothing is provisioned or repaired", fmt.Sprintf(
+				"See why: %s, and if its Pod was started, kubectl logs --namespace %s deployment/%s", Describe("deployment", deployment), f.Namespace, f.Name)))
+		default:
+			w.Add(f.OK("%d Pod is available", deployment.Status.AvailableReplicas))
+		}
+	}
+	if len(deployments.Items) > 1 {
+		w.Add(f.Failed("", fmt.Sprintf("exists in %d namespaces, and the operators contradict each other", len(deployments.Items)), "Remove all but one."))
+	}
+}
+
+// operator reports that the operator does not run, as far as the user may know that.
+func (w *Walk) operator(ctx context.Context) {
+	var deployments appsv1.DeploymentList
+	w.List(ctx, &deployments, client.MatchingFields{"metadata.name": names.Operator})
+	for i := range deployments.Items {
+		deployment := &deployments.Items[i]
+		if deployment.Status.AvailableReplicas > 0 {
+			return
+		}
+		w.Add(check.Finding{Kind: "Deployment", Namespace: deployment.Namespace, Name: deployment.Name}.Warning("", "the operator does not run, so nothing follows changes"))
+		w.instead(remedyStopped(deployment.Namespace))
+	}
+}
+
+// remedyStopped is what to do about what the operator would do if it ran.
+func remedyStopped(namespace string) string {
+	return fmt.Sprintf("The operator does not run, so it does nothing about this. See why: kubectl describe deployment %s --namespace %s", names.Operator, namespace)
+}
+
+// instead replaces the advice to wait for the operator.
+func (w *Walk) instead(remedy string) {
+	for i := range w.Findings {
+		w.Findings[i].Remedy = strings.Replace(w.Findings[i].Remedy, check.RemedyOperator, remedy, 1)
+	}
+}
+
+// ForAdministrators replaces the advice to wait for the operator, which is for users.
+func (w *Walk) ForAdministrators(i *Installation) {
+	if i.Stopped {
+		w.instead(remedyStopped(i.namespace))
+	} else {
+		w.instead(fmt.Sprintf("See the log of the operator: kubectl logs --namespace %s deployment/%s", cmp.Or(i.namespace, "NAMESPACE"), names.Operator))
+	}
+}
+
+// configuration follows ListenerOperator/cluster.
+func (w *Walk) configuration(ctx context.Context, i *Installation) {
+	config := &operatorv1alpha1.ListenerOperator{}
+	f := check.Finding{Kind: "ListenerOperator", Name: operatorv1alpha1.ListenerOperatorName}
+	remedy := "Create it: config/samples/configuration/listeneroperator.yaml has the defaults."
+	if i.Stopped {
+		remedy = "The operator creates it when it runs for the first time."
+	}
+	if w.Require(ctx, config, f.Failed("", "does not exist, so nothing is installed", remedy).Because()) {
+		i.config = config
+		w.Add(i.configurationFinding(f))
+	}
+}
+
+func (i *Installation) configurationFinding(f check.Finding) check.Finding {
+	conditions, namespace := i.config.Status.Conditions, []string{"{namespace}", i.namespace}
+	degraded := check.Condition(conditions, operatorv1alpha1.ConditionDegraded)
+	available := check.Condition(conditions, operatorv1alpha1.ConditionAvailable)
+	progressing := check.Condition(conditions, operatorv1alpha1.ConditionProgressing)
+	switch {
+	case degraded.Status == metav1.ConditionTrue:
+		return f.FailedBy(degraded.Reason, degraded.Message, namespace...)
+	case available.Status == metav1.ConditionFalse:
+		return f.FailedBy(available.Reason, available.Message, namespace...)
+	case len(conditions) == 0 || i.config.Status.ObservedGeneration < i.config.Generation:
+		return f.Failed("", "the operator has not looked at it since it was changed", check.RemedyOperator)
+	case i.config.Spec.ManagementState == operatorv1alpha1.Unmanaged:
+		return f.Warning(operatorv1alpha1.ReasonUnmanaged, "managementState is Unmanaged: nothing is repaired")
+	case progressing.Status == metav1.ConditionTrue:
+		return f.Warning(progressing.Reason, progressing.Message)
+	case degraded.Reason == operatorv1alpha1.ReasonOtherClusterDomain:
+		return f.Warning(degraded.Reason, degraded.Message)
+	case i.Stopped:
+		return f.Warning("", fmt.Sprintf("was available, version %s, when the operator ran", i.config.Status.Version))
+	default:
+		return f.OK("available, version %s", i.config.Status.Version)
+	}
+}
+
+// component follows an object that the operator installs and without which volumes cannot be used, if the cluster
+// serves its kind. It returns whether the cluster should have it.
+func (w *Walk) component(ctx context.Context, i *Installation, c components.Component) bool {
+	key, observed := c.Key(i.namespace), c.Empty()
+	f := check.Finding{Kind: c.Kind, Namespace: key.Namespace, Name: key.Name}
+	switch found := w.Follow(ctx, f, observed.(client.Object)); {
+	case found == check.Present:
+		if agents, ok := observed.(*appsv1.DaemonSet); ok {
+			i.daemonSet = agents
+		}
+		w.Add(w.installed(f, i, c, observed))
+	case found == check.Missing && !c.Optional.Empty() && !w.serves(c.Optional):
+		return false
+	case found == check.Missing:
+		w.Add(f.Failed("", "does not exist", "The operator installs it. "+seeWhyNot))
+	}
+	return true
+}
+
+// serves reports whether the cluster serves a kind.
+func (w *Walk) serves(kind schema.GroupVersionKind) bool {
+	_, err := w.Client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	return err == nil
+}
+
+// installed returns whether an object is what the operator installs.
+func (w *Walk) installed(f check.Finding, i *Installation, c components.Component, observed components.Object) check.Finding {
+	if foreign := c.ForeignMessage(i.config, observed); foreign != "" {
+		return f.FailedBy(operatorv1alpha1.ReasonForeignObject, foreign)
+	}
+	if !c.Adopt { // the others depend on more than the configuration
+		return f.OK("is installed")
+	}
+	desired, err := c.Desired(i.config, components.Settings{Namespace: i.namespace})
+	content, decodeErr := runtime.DefaultUnstructuredConverter.ToUnstructured(observed)
+	if err := cmp.Or(err, decodeErr); err != nil {
+		w.Err = cmp.Or(w.Err, fmt.Errorf("comparing %s: %w", f.Object(), err))
+		return f
+	}
+	desired.Object["metadata"] = nil
+	delete(desired.Object, "apiVersion")
+	delete(desired.Object, "kind")
+	if field := difference("", desired.Object, content); field != "" {
+		return f.Failed("", "differs from what the operator installs, in "+field[1:], "The operator repairs it. "+seeWhyNot)
+	}
+	return f.OK("is installed")
+}
+
+// difference returns the path of a field of desired that observed does not have, or "". Null matches everything.
+func difference(path string, desired, observed any) string {
+	switch desired := desired.(type) {
+	case nil:
+		return ""
+	case map[string]any:
+		existing, _ := observed.(map[string]any)
+		for name, value := range desired {
+			if different := difference(path+"."+name, value, existing[name]); different != "" {
+				return different
+			}
+		}
+		return ""
+	case []any:
+		existing, _ := observed.([]any)
+		if len(existing) == len(desired) && !slices.ContainsFunc(desired, func(v any) bool { return !slices.Contains(existing, v) }) {
+			return ""
+		}
+	default:
+		if reflect.DeepEqual(desired, observed) {
+			return ""
+		}
+	}
+	return path
+}
+
+// listeners is the API group of Listeners.
+var listeners = listenersv1alpha1.GroupVersion.Group
+
+// operatorPermissions and agentPermissions are the permissions without which no volume works: of each rule in
+// config/rbac that concerns all clusters, the one that is needed first.
+var (
+	operatorPermissions = []authorizationv1.ResourceAttributes{
+		{Verb: "watch", Group: listeners, Resource: "listenerclasses"},
+		{Verb: "create", Group: listeners, Resource: "listeners"},
+		{Verb: "patch", Group: listeners, Resource: "listeners", Subresource: "status"},
+		{Verb: "create", Group: listeners, Resource: "podlisteners"},
+		{Verb: "create", Resource: "services"},
+		{Verb: "create", Resource: "persistentvolumes"},
+		{Verb: "watch", Resource: "persistentvolumeclaims"},
+		{Verb: "patch", Resource: "pods"},
+		{Verb: "watch", Resource: "nodes"},
+		{Verb: "watch", Resource: "namespaces"},
+	}
+	agentPermissions = []authorizationv1.ResourceAttributes{{Verb: "watch", Group: listeners, Resource: "podlisteners"}}
+
+	// sccPermission is the permission of node agents to run on OpenShift.
+	sccPermission = authorizationv1.ResourceAttributes{
+		Verb: "use", Group: names.KindSecurityContextConstraints.Group, Resource: "securitycontextconstraints", Name: names.NodeAgent,
+	}
+)
+
+// permissions follows the permissions that a ServiceAccount needs.
+func (w *Walk) permissions(ctx context.Context, i *Installation, account string, needed []authorizationv1.ResourceAttributes) {
+	f := check.Finding{Kind: "ServiceAccount", Namespace: i.namespace, Name: account}
+	var denied []string
+	for _, attributes := range needed {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               fmt.Sprintf("system:serviceaccount:%s:%s", i.namespace, account),
+			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + i.namespace, "system:authenticated"},
+			ResourceAttributes: &attributes,
+		}}
+		if w.Readable(f, w.Request("reviewing a permission", func() error { return w.Client.Create(ctx, review) })) == check.Forbidden {
+			return
+		}
+		if !review.Status.Allowed {
+			resource, _ := strings.CutSuffix(attributes.Resource+"/"+attributes.Subresource, "/")
+			text := attributes.Verb + " " + schema.GroupResource{Group: attributes.Group, Resource: resource}.String() + " " + attributes.Name
+			denied = append(denied, strings.TrimSpace(text))
+		}
+	}
+	if len(denied) > 0 {
+		w.Add(f.Failed("Forbidden", "may not "+strings.Join(denied, ", "), "Apply the roles and bindings of the operator's release again."))
+		return
+	}
+	w.Add(f.OK("has the permissions that it needs"))
+}
+
+// SlowRequests follows what the operator says about namespaces whose objects occupy a controller for long.
+func (w *Walk) SlowRequests(ctx context.Context) {
+	var events corev1.EventList // those of objects without a namespace
+	w.FollowAll(ctx, check.Finding{Kind: "Event"}, &events, client.InNamespace(metav1.NamespaceDefault))
+	last := map[string]*corev1.Event{}
+	for i := range events.Items {
+		e := &events.Items[i]
+		namespace := e.InvolvedObject.Name
+		if e.Reason == operatorv1alpha1.ReasonSlowRequest && e.ReportingController == names.EventReporter && e.InvolvedObject.Kind == "Namespace" &&
+			(last[namespace] == nil || check.EventTime(e).After(check.EventTime(last[namespace]))) {
+			last[namespace] = e
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(last)) {
+		w.Add(check.Finding{Kind: "Namespace", Name: name}.Warning(operatorv1alpha1.ReasonSlowRequest, last[name].Message))
+	}
+}
