@@ -37,9 +37,12 @@ func (w *Walk) certificates(ctx context.Context, pod *corev1.Pod) {
 	if w.FollowAll(ctx, f, &all, client.InNamespace(pod.Namespace)) != check.Present {
 		return
 	}
-	requests := slices.DeleteFunc(all.Items, func(r certificatesv1.PodCertificateRequest) bool {
-		return r.Spec.PodUID != pod.UID || r.Spec.SignerName != names.Signer
-	})
+	var requests []certificatesv1.PodCertificateRequest
+	for i := range all.Items { // which is shared
+		if r := &all.Items[i]; r.Spec.PodUID == pod.UID && r.Spec.SignerName == names.Signer {
+			requests = append(requests, *r)
+		}
+	}
 	// The last first.
 	slices.SortFunc(requests, func(a, b certificatesv1.PodCertificateRequest) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))

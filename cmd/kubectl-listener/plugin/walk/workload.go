@@ -54,9 +54,12 @@ func (w *Walk) PodsOfWorkload(ctx context.Context, workload client.Object) (pods
 			}
 		}
 	}
-	return slices.DeleteFunc(all.Items, func(pod corev1.Pod) bool {
-		return !slices.ContainsFunc(owners, func(o client.Object) bool { return metav1.IsControlledBy(&pod, o) })
-	}), owners
+	for i := range all.Items { // which is shared
+		if slices.ContainsFunc(owners, func(o client.Object) bool { return metav1.IsControlledBy(&all.Items[i], o) }) {
+			pods = append(pods, all.Items[i])
+		}
+	}
+	return pods, owners
 }
 
 // withoutPods returns whether it is wrong that a workload has no Pod.
