@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
@@ -578,11 +578,11 @@ func (c *cluster) schedule(ctx context.Context, w *world) {
 		}
 	}
 	for _, pod := range w.pods {
-		claim := w.claims[index.PodClaims(pod)[0]]
-		if pod.Spec.NodeName != "" || claim == nil || claim.Status.Phase != corev1.ClaimBound || w.volumes[claim.Spec.VolumeName] == nil {
+		pvc := w.claims[claim.NamesOf(pod)[0]]
+		if pod.Spec.NodeName != "" || pvc == nil || pvc.Status.Phase != corev1.ClaimBound || w.volumes[pvc.Spec.VolumeName] == nil {
 			continue
 		}
-		pinned := index.PinnedNodes(w.volumes[claim.Spec.VolumeName])
+		pinned := claim.PinnedNodes(w.volumes[pvc.Spec.VolumeName])
 		for _, node := range slices.Sorted(maps.Keys(w.nodes)) {
 			if strings.HasPrefix(node, c.namespace) && (len(pinned) == 0 || slices.Contains(pinned, node)) {
 				_ = c.SubResource("binding").Create(ctx, pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}})

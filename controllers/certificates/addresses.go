@@ -14,7 +14,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/certificate"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 )
 
@@ -68,7 +67,7 @@ func (s *Signer) volumes(ctx context.Context, pod *corev1.Pod, selected sets.Set
 	var volumes []string
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		if index.ClaimName(pod, volume) == "" || selected != nil && !selected.Has(volume.Name) {
+		if claim.NameOf(pod, volume) == "" || selected != nil && !selected.Has(volume.Name) {
 			continue
 		}
 		is, waiting, err := s.isListenerVolume(ctx, pod, volume)
@@ -92,7 +91,7 @@ func (s *Signer) volumes(ctx context.Context, pod *corev1.Pod, selected sets.Set
 // isListenerVolume reports whether a volume of a Pod with a claim is a listener volume. waiting says why that is not
 // known yet.
 func (s *Signer) isListenerVolume(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (is bool, waiting string, _ error) {
-	key := types.NamespacedName{Namespace: pod.Namespace, Name: index.ClaimName(pod, volume)}
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: claim.NameOf(pod, volume)}
 	pvc, err := lookup.Get(ctx, s.Client, key, &corev1.PersistentVolumeClaim{})
 	switch {
 	case err != nil:

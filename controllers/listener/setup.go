@@ -165,7 +165,7 @@ func controlledOrDeleted(exclusive bool) predicate.Predicate {
 // whose labels changed, which a Listener may select, but for those that name a mounted Listener.
 func podMattersToListener() predicate.Predicate {
 	return predicate.And(
-		predicate.NewPredicateFuncs(func(o client.Object) bool { return len(index.PodClaims(o)) > 0 }),
+		predicate.NewPredicateFuncs(func(o client.Object) bool { return len(claim.NamesOf(o.(*corev1.Pod))) > 0 }),
 		changed(func(pod *corev1.Pod) any {
 			labels := maps.Clone(pod.Labels)
 			maps.DeleteFunc(labels, func(label, _ string) bool { return strings.HasPrefix(label, names.PodMountLabelPrefix) })
@@ -192,7 +192,7 @@ func reservationChanged() predicate.Predicate {
 	return predicate.And(
 		predicate.NewPredicateFuncs(func(o client.Object) bool { return claim.IsListenerVolume(o.(*corev1.PersistentVolume)) }),
 		changed(func(pv *corev1.PersistentVolume) any {
-			return []any{index.VolumeListener(pv), index.VolumeNodes(pv), pv.Status.Phase == corev1.VolumeReleased}
+			return []any{index.VolumeListener(pv), claim.VolumeNodes(pv), pv.Status.Phase == corev1.VolumeReleased}
 		}),
 	)
 }

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -30,7 +30,7 @@ func TestAddressesOfClaimsThatNoPodMountsAreLeftOut(t *testing.T) {
 		nodes, volumes = append(nodes, node), append(volumes, f.createVolume(node.Name))
 	}
 	pinned := volumes[2]
-	f.change(pinned, func() { pinned.Spec.NodeAffinity = index.NodeAffinity(nodes[2].Name) })
+	f.change(pinned, func() { pinned.Spec.NodeAffinity = claim.NodeAffinity(nodes[2].Name) })
 	start := func(i int) *corev1.Pod {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
@@ -61,7 +61,7 @@ func TestAddressesOfClaimsThatNoPodMountsAreLeftOut(t *testing.T) {
 	f.Expect(l.Status.UnusedNodes).To(Equal([]string{nodes[1].Name, nodes[2].Name}))
 	f.Expect(l.Status.Conditions).To(ContainElement(HaveField("Message", ContainSubstring(nodes[1].Name+" (no Pod on it mounts the Listener)"))))
 	f.Expect(l.Status.Summary.Nodes).To(Equal(nodes[0].Name))
-	f.Expect(index.VolumeNodes(volumes[1])).To(Equal([]string{nodes[1].Name}))
+	f.Expect(claim.VolumeNodes(volumes[1])).To(Equal([]string{nodes[1].Name}))
 
 	start(2)
 	f.eventuallyAddresses("10.4.0.0", "10.4.0.2")

@@ -24,7 +24,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crash"
@@ -86,7 +85,7 @@ func (c *cluster) create() {
 	w.pv.Annotations[names.AnnotationLostSince] = "2026-01-01T00:00:00Z"
 	w.pv.Spec.ClaimRef.Namespace, w.pv.Spec.ClaimRef.UID = c.namespace, w.claim.UID
 	w.pv.Spec.CSI.VolumeHandle, w.pv.Spec.CSI.VolumeAttributes = w.pv.Name, map[string]string{names.AnnotationListenerClass: c.namespace}
-	w.pv.Spec.NodeAffinity = index.NodeAffinity("lost-" + c.namespace)
+	w.pv.Spec.NodeAffinity = claim.NodeAffinity("lost-" + c.namespace)
 	c.Expect(c.api.Create(c.t.Context(), w.pv)).To(Succeed())
 	c.Expect(w.pv.Finalizers).To(ConsistOf(finalizerProtection))
 
@@ -286,13 +285,13 @@ func TestControllerFollowsItsWatches(t *testing.T) {
 	lost := node("later-" + c.namespace)
 	c.Expect(c.api.Create(t.Context(), lost)).To(Succeed())
 	before := volume.DeepCopy()
-	volume.Spec.NodeAffinity = index.NodeAffinity(lost.Name)
+	volume.Spec.NodeAffinity = claim.NodeAffinity(lost.Name)
 	c.Expect(c.api.Patch(t.Context(), volume, client.MergeFrom(before))).To(Succeed())
 	old = volume.UID
 	c.Eventually(func(ctx context.Context) (string, error) { // the watch of Nodes finds volumes in the cache
 		var pv corev1.PersistentVolume
 		err := c.cached.Get(ctx, client.ObjectKeyFromObject(volume), &pv)
-		return fmt.Sprint(index.PinnedNodes(&pv)), err
+		return fmt.Sprint(claim.PinnedNodes(&pv)), err
 	}).WithContext(t.Context()).WithTimeout(apiserver.Timeout).Should(ContainSubstring(lost.Name))
 	c.Expect(c.api.Delete(t.Context(), lost)).To(Succeed())
 	awaitVolume(func(g Gomega) { g.Expect(volume.Annotations).To(HaveKey(names.AnnotationLostSince)) })

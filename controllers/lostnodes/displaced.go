@@ -19,7 +19,6 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -126,7 +125,7 @@ func refusal(pod *corev1.Pod, node *corev1.Node, affinities []*corev1.VolumeNode
 // be released as well. The second result is false if the scheduler has to wait for a claim of the Pod.
 func (r *Reconciler) otherAffinities(ctx context.Context, pod *corev1.Pod, except string) ([]*corev1.VolumeNodeAffinity, bool, error) {
 	var affinities []*corev1.VolumeNodeAffinity
-	for _, name := range index.PodClaims(pod) {
+	for _, name := range claim.NamesOf(pod) {
 		if name == except {
 			continue
 		}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -62,7 +62,7 @@ func TestVolumeIsReleasedBecauseOfItsPinOnly(t *testing.T) {
 		"other node excluded by an affinity": {noRoom, func(w *world) {
 			cordoned(w)
 			w.pods[0].Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-				RequiredDuringSchedulingIgnoredDuringExecution: index.NodeAffinity("node-1").Required,
+				RequiredDuringSchedulingIgnoredDuringExecution: claim.NodeAffinity("node-1").Required,
 			}}
 		}, ""},
 		"other node tolerated": {noRoom, func(w *world) {
@@ -118,8 +118,8 @@ func TestOtherVolumesOfThePodCount(t *testing.T) {
 		want    string
 	}{
 		"disk that every node has":       {func(w *world) []client.Object { return foreign(w, nil) }, "unschedulable"},
-		"disk on the other node":         {func(w *world) []client.Object { return foreign(w, index.NodeAffinity("node-2")) }, "unschedulable"},
-		"disk on the node of the volume": {func(w *world) []client.Object { return foreign(w, index.NodeAffinity("node-1")) }, ""},
+		"disk on the other node":         {func(w *world) []client.Object { return foreign(w, claim.NodeAffinity("node-2")) }, "unschedulable"},
+		"disk on the node of the volume": {func(w *world) []client.Object { return foreign(w, claim.NodeAffinity("node-1")) }, ""},
 		"claim that does not exist":      {func(*world) []client.Object { return nil }, ""},
 		"claim that is bound with its Pod": {func(*world) []client.Object {
 			return unbound(storagev1.VolumeBindingWaitForFirstConsumer)

@@ -14,7 +14,6 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -78,7 +77,7 @@ func observePods(ctx context.Context, reader client.Reader, o *observed, podsOf 
 		return fmt.Errorf("listing the Pods of claim %s: %w", client.ObjectKeyFromObject(o.claim), err)
 	}
 	o.pods = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
-		return claim.PodFinished(&pod) || !slices.Contains(index.PodClaims(&pod), o.claim.Name)
+		return claim.PodFinished(&pod) || !slices.Contains(claim.NamesOf(&pod), o.claim.Name)
 	})
 	used := sets.New(o.pinned())
 	for i := range o.pods {
@@ -123,7 +122,7 @@ func (o *observed) pinned() string {
 	if o.pv == nil {
 		return ""
 	}
-	if nodes := index.PinnedNodes(o.pv); len(nodes) == 1 && equality.Semantic.DeepEqual(o.pv.Spec.NodeAffinity, index.NodeAffinity(nodes[0])) {
+	if nodes := claim.PinnedNodes(o.pv); len(nodes) == 1 && equality.Semantic.DeepEqual(o.pv.Spec.NodeAffinity, claim.NodeAffinity(nodes[0])) {
 		return nodes[0]
 	}
 	return ""

@@ -140,7 +140,7 @@ func (o *observed) mountedOn(node string) bool {
 
 // lastNode returns the node on which a volume is, or was last mounted, or "".
 func lastNode(pv *corev1.PersistentVolume) string {
-	if nodes := index.VolumeNodes(pv); len(nodes) > 0 {
+	if nodes := claim.VolumeNodes(pv); len(nodes) > 0 {
 		return nodes[0]
 	}
 	return ""

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -138,7 +138,7 @@ func TestVolumeOfALostNodeIsReplaced(t *testing.T) {
 		t.Errorf("condition %q, want %q", r.condition(), want)
 	}
 	r.add(pod("node-2"))
-	r.update(released, func() { released.Spec.NodeAffinity = index.NodeAffinity("node-2") })
+	r.update(released, func() { released.Spec.NodeAffinity = claim.NodeAffinity("node-2") })
 	r.reconcile()
 	r.wantEvents("Normal VolumeMoved PersistentVolume pvc-claim-uid moved from node node-1 to node node-2", "Normal VolumeMoved") // claim and Pod
 	for range 2 {
@@ -345,8 +345,8 @@ func TestReleaseIsCompletedAlthoughTheNodeIsBack(t *testing.T) {
 		want *corev1.VolumeNodeAffinity
 	}{
 		"no Pod":               {nil, nil},
-		"a Pod runs there":     {[]*corev1.Pod{pod("node-1")}, index.NodeAffinity("node-1")},
-		"a Pod runs elsewhere": {[]*corev1.Pod{pod("node-2")}, index.NodeAffinity("node-2")},
+		"a Pod runs there":     {[]*corev1.Pod{pod("node-1")}, claim.NodeAffinity("node-1")},
+		"a Pod runs elsewhere": {[]*corev1.Pod{pod("node-2")}, claim.NodeAffinity("node-2")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
@@ -380,7 +380,7 @@ func TestVolumeThatDoesNotExistIsCreatedAgain(t *testing.T) {
 			func(*world) {}, []client.Object{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, ReclaimPolicy: &retain}}, nil, retain, nil,
 		},
 		"Pod of a pinned class": {
-			func(w *world) { w.pods = []*corev1.Pod{pod("node-2")} }, nil, index.NodeAffinity("node-2"), corev1.PersistentVolumeReclaimDelete,
+			func(w *world) { w.pods = []*corev1.Pod{pod("node-2")} }, nil, claim.NodeAffinity("node-2"), corev1.PersistentVolumeReclaimDelete,
 			[]string{"Normal VolumeRestored"},
 		},
 		"Pod of a class that is not pinned": {
@@ -542,7 +542,7 @@ func TestConditionDescribesAllVolumes(t *testing.T) {
 		pv.Name, pv.Annotations = name, map[string]string{names.AnnotationLostSince: since, names.AnnotationReleasedFrom: from}
 		pv.Spec.NodeAffinity = nil
 		if node != "" {
-			pv.Spec.NodeAffinity = index.NodeAffinity(node)
+			pv.Spec.NodeAffinity = claim.NodeAffinity(node)
 		}
 		return *pv
 	}

@@ -19,7 +19,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -175,7 +174,7 @@ func (o *observed) affinity() *corev1.VolumeNodeAffinity {
 	if nodes.Len() != 1 || o.class == nil || o.class.Pinning() == nil {
 		return nil
 	}
-	return index.NodeAffinity(nodes.UnsortedList()[0])
+	return claim.NodeAffinity(nodes.UnsortedList()[0])
 }
 
 // adopt makes the claim an owner of the Listener that was created for it.

@@ -134,7 +134,7 @@ func history(pv *corev1.PersistentVolume) (reason, text string) {
 	switch since := pv.Annotations[names.AnnotationLostSince]; {
 	case since != "":
 		return listenersv1alpha1.ReasonNodeLost, fmt.Sprintf("node %s, which PersistentVolume %s is pinned to, is lost since %s", to, pv.Name, since)
-	case from != "" && (to == "" || from == to && len(index.PinnedNodes(pv)) == 0):
+	case from != "" && (to == "" || from == to && len(claim.PinnedNodes(pv)) == 0):
 		return listenersv1alpha1.ReasonVolumeReleased, fmt.Sprintf("PersistentVolume %s is released from node %s, and waits for its Pod to start", pv.Name, from)
 	case from != "" && from != to:
 		return listenersv1alpha1.ReasonVolumeMoved, movedMessage(pv, from, to)

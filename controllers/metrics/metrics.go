@@ -26,7 +26,6 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -223,7 +222,7 @@ func lostVolumeLabels(o client.Object) [][]string {
 		return nil
 	}
 	var labels [][]string
-	for _, node := range index.PinnedNodes(pv) {
+	for _, node := range claim.PinnedNodes(pv) {
 		labels = append(labels, []string{node})
 	}
 	return labels

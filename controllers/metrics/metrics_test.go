@@ -27,7 +27,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
@@ -182,7 +182,7 @@ func lostVolume() *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{UID: "1", Annotations: map[string]string{names.AnnotationLostSince: "2026-01-01T00:00:00Z"}},
 		Spec: corev1.PersistentVolumeSpec{
-			NodeAffinity:           index.NodeAffinity("node-1"),
+			NodeAffinity:           claim.NodeAffinity("node-1"),
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: names.Driver}},
 		},
 	}

@@ -43,7 +43,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/exposure/ingress"
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
@@ -262,7 +261,7 @@ func ofClaims(t *testing.T, namespace string) []written {
 	}
 	pvc.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}
 	pv := claim.Volume(pvc, "web")
-	pv.Spec.NodeAffinity = index.NodeAffinity("node")
+	pv.Spec.NodeAffinity = claim.NodeAffinity("node")
 	pv.UID = "pv"
 	ports := []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}
 	listener := claim.Listener(pvc, pv, "public", ports, nil)

@@ -23,7 +23,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
-	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
@@ -111,7 +111,7 @@ func volumeUseChanged() predicate.Predicate {
 
 // podWithClaimsCreatedOrDeleted passes Pods with claims that are created or deleted, because conditions name them.
 func podWithClaimsCreatedOrDeleted() predicate.Predicate {
-	p := predicate.NewPredicateFuncs(func(o client.Object) bool { return len(index.PodClaims(o)) > 0 })
+	p := predicate.NewPredicateFuncs(func(o client.Object) bool { return len(claim.NamesOf(o.(*corev1.Pod))) > 0 })
 	p.UpdateFunc = func(event.UpdateEvent) bool { return false }
 	return p
 }

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
@@ -56,8 +56,8 @@ func TestAVolumeInUseIsKeptWhenItsClassIsChangedToPinOrNotToPin(t *testing.T) {
 			}
 			g.Eventually(published).WithTimeout(apiserver.Timeout).Should(Equal(ip))
 			before := volume()
-			g.Expect(len(index.PinnedNodes(before)) > 0).To(Equal(pinned))
-			g.Expect(index.VolumeNodes(before)).To(Equal([]string{node.Name}))
+			g.Expect(len(claim.PinnedNodes(before)) > 0).To(Equal(pinned))
+			g.Expect(claim.VolumeNodes(before)).To(Equal([]string{node.Name}))
 			for _, change := range []struct {
 				pins bool
 				kind listenersv1alpha1.PreferredAddressType

@@ -17,7 +17,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
@@ -42,7 +41,7 @@ func (m *mount) listenerName() string { return m.selector.ListenerName(m.claim.N
 
 // pinnedElsewhere reports whether the volume is pinned to other nodes than this one: the kubelet does not mount it.
 func (m *mount) pinnedElsewhere(node string) bool {
-	nodes := index.PinnedNodes(m.pv)
+	nodes := claim.PinnedNodes(m.pv)
 	return len(nodes) > 0 && !slices.Contains(nodes, node)
 }
 
@@ -56,10 +55,10 @@ func (m *mount) reservation(node string, leaving, mounting, published bool) (*co
 	recorded := m.pv.Annotations[names.AnnotationNode]
 	pins := m.pv.Spec.NodeAffinity == nil && m.class != nil && m.class.Pinning() != nil
 	switch {
-	case len(index.PinnedNodes(m.pv)) > 0, leaving && recorded == "":
+	case len(claim.PinnedNodes(m.pv)) > 0, leaving && recorded == "":
 		return m.pv.Spec.NodeAffinity, nil
 	case pins && !published && !leaving:
-		return index.NodeAffinity(node), nil
+		return claim.NodeAffinity(node), nil
 	case claim.EphemeralPod(m.claim) != nil:
 		return m.pv.Spec.NodeAffinity, nil
 	case mounting && !leaving, recorded == "":
@@ -217,7 +216,7 @@ func (m *mount) waitReason(pod *corev1.Pod, node *corev1.Node) (action, text str
 	switch {
 	case m.pinnedElsewhere(pod.Spec.NodeName):
 		return actionMount + "Pinned", fmt.Sprintf("PersistentVolume %s is pinned to node %s, where another Pod has mounted it first, but this Pod is on node %s; "+
-			"delete the Pod, so that it is scheduled again", m.pv.Name, strings.Join(index.PinnedNodes(m.pv), ", "), pod.Spec.NodeName)
+			"delete the Pod, so that it is scheduled again", m.pv.Name, strings.Join(claim.PinnedNodes(m.pv), ", "), pod.Spec.NodeName)
 	case m.missing() != "":
 		return actionMount, m.missing()
 	case !m.statusCurrent():

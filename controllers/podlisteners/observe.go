@@ -12,7 +12,6 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/message"
 )
@@ -72,7 +71,7 @@ func (r *Reconciler) volumes(ctx context.Context, pod *corev1.Pod) ([]*mount, er
 	var bound []*mount
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		key := types.NamespacedName{Namespace: pod.Namespace, Name: index.ClaimName(pod, volume)}
+		key := types.NamespacedName{Namespace: pod.Namespace, Name: claim.NameOf(pod, volume)}
 		if key.Name == "" {
 			continue
 		}
@@ -117,4 +116,4 @@ func (r *Reconciler) observeClass(ctx context.Context, m *mount) (err error) {
 }
 
 // mountsClaims reports whether a Pod may have listener volumes.
-func mountsClaims(pod *corev1.Pod) bool { return len(index.PodClaims(pod)) > 0 }
+func mountsClaims(pod *corev1.Pod) bool { return len(claim.NamesOf(pod)) > 0 }

@@ -31,7 +31,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/counter"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
@@ -1168,15 +1167,15 @@ func TestVolumeOfAPinnedClassIsPinnedBeforeAnAddressIsPublished(t *testing.T) {
 		"class unknown at the first reconcile": {func(w *world) {
 			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web"}})
 		}, []string{"node-1"}},
-		"pinned":                          {func(w *world) { w.pv.Spec.NodeAffinity = index.NodeAffinity("node-1") }, []string{"node-1"}},
-		"pinned to another node":          {func(w *world) { w.pv.Spec.NodeAffinity = index.NodeAffinity("node-9") }, []string{"node-9"}},
+		"pinned":                          {func(w *world) { w.pv.Spec.NodeAffinity = claim.NodeAffinity("node-1") }, []string{"node-1"}},
+		"pinned to another node":          {func(w *world) { w.pv.Spec.NodeAffinity = claim.NodeAffinity("node-9") }, []string{"node-9"}},
 		"with an address already":         {func(w *world) { w.publishedBefore(withAddress) }, nil},
 		"class that is not pinned":        {func(w *world) { w.class.Spec.PinnedNodePorts = false }, nil},
 		"class that is no NodePort class": {func(w *world) { w.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer }, nil},
 		"class that does not exist":       {func(w *world) { w.class = nil }, nil},
 		"class that is not pinned any more": {func(w *world) {
 			w.class.Spec.PinnedNodePorts = false
-			w.pv.Spec.NodeAffinity = index.NodeAffinity("node-1")
+			w.pv.Spec.NodeAffinity = claim.NodeAffinity("node-1")
 		}, []string{"node-1"}},
 		"class with pinning": {func(w *world) {
 			w.class.Spec.PinnedNodePorts = false
@@ -1210,7 +1209,7 @@ func TestVolumeOfAPinnedClassIsPinnedBeforeAnAddressIsPublished(t *testing.T) {
 			if err := c.Get(t.Context(), types.NamespacedName{Name: "pvc-1"}, &pv); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, index.PinnedNodes(&pv)); diff != "" {
+			if diff := cmp.Diff(tc.want, claim.PinnedNodes(&pv)); diff != "" {
 				t.Errorf("pinned nodes (-want +got):\n%s", diff)
 			}
 			if w.existing == nil && w.node != nil && pinnedAtCreation != (tc.want != nil) {
@@ -1228,7 +1227,7 @@ func TestVolumeOfAPinnedClassIsPinnedBeforeAnAddressIsPublished(t *testing.T) {
 func TestNodeAffinityOfAnotherKeyStays(t *testing.T) {
 	w := newWorld()
 	w.class.Spec.PinnedNodePorts = true
-	affinity := index.NodeAffinity("node-1")
+	affinity := claim.NodeAffinity("node-1")
 	affinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Key = corev1.LabelTopologyZone
 	w.pv.Spec.NodeAffinity = affinity.DeepCopy()
 	c, _ := w.mustRun(t)
@@ -1271,7 +1270,7 @@ func TestClaimBecomesOwnerOfItsListener(t *testing.T) {
 func TestPodOnAnotherNodeThanThatOfItsPinnedVolumeGetsNoAddress(t *testing.T) {
 	w := newWorld()
 	w.class.Spec.PinnedNodePorts = true
-	w.pv.Spec.NodeAffinity = index.NodeAffinity("node-9")
+	w.pv.Spec.NodeAffinity = claim.NodeAffinity("node-9")
 	c, recorded := w.mustRun(t)
 	if got := published(t, c).Listeners["listener"].IngressAddresses; len(got) > 0 {
 		t.Errorf("addresses %v", got)

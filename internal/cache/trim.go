@@ -15,7 +15,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/stackable"
 )
@@ -44,7 +43,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	if stackable.Resembles(pod) {
 		stackable.Keep(kept, pod)
 	}
-	if len(index.PodClaims(pod)) == 0 {
+	if len(claim.NamesOf(pod)) == 0 {
 		return kept
 	}
 	kept.Labels, kept.OwnerReferences = pod.Labels, controller(pod)
@@ -62,7 +61,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	}
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		if index.ClaimName(pod, volume) == "" {
+		if claim.NameOf(pod, volume) == "" {
 			continue
 		}
 		slim := corev1.Volume{Name: volume.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: volume.PersistentVolumeClaim}}

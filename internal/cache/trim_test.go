@@ -14,7 +14,6 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
@@ -64,7 +63,7 @@ func TestTrimmedPodKeepsClaimsPortsControllerNodePhaseAndReadiness(t *testing.T)
 		}},
 	}
 	kept := trimPod(pod.DeepCopy())
-	if diff := cmp.Diff(index.PodClaims(pod), index.PodClaims(kept)); diff != "" {
+	if diff := cmp.Diff(claim.NamesOf(pod), claim.NamesOf(kept)); diff != "" {
 		t.Errorf("claims (-whole +trimmed):\n%s", diff)
 	}
 	if diff := cmp.Diff(claim.PodPorts(pod), claim.PodPorts(kept)); diff != "" {

@@ -1,10 +1,10 @@
-// Package claim interprets claims: which Listener a claim requests, which PersistentVolumes are listener volumes, and
-// which Listener a class-based claim gets. The provisioner and the podlisteners controller both apply such Listeners,
-// and agree on them by this package. It is pure: it must never read or write the API.
+// Package claim interprets claims: which claims a Pod mounts, which Listener a claim requests, which PersistentVolumes
+// are listener volumes and on which nodes, and which Listener a class-based claim gets. The provisioner and the
+// podlisteners controller both apply such Listeners, and agree on them by this package. It is pure: it must never read
+// or write the API.
 package claim
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	volumehelpers "k8s.io/component-helpers/storage/volume"
-	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/message"
@@ -67,58 +65,6 @@ func IsListenerClaim(claim metav1.Object) bool {
 	return provisioner == names.Driver
 }
 
-// IsListenerVolume reports whether a PersistentVolume belongs to the CSI driver, whichever operator provisioned it.
-func IsListenerVolume(pv *corev1.PersistentVolume) bool {
-	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == names.Driver
-}
-
-// VolumeName returns the name of the PersistentVolume that is provisioned for a claim (contract: provisioning).
-func VolumeName(claim *corev1.PersistentVolumeClaim) string { return "pvc-" + string(claim.UID) }
-
-// Volume returns the PersistentVolume of a claim that uses the Listener of this name. Its attributes are the current
-// annotations of the claim (contract: provisioning).
-func Volume(claim *corev1.PersistentVolumeClaim, listener string) *corev1.PersistentVolume {
-	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        VolumeName(claim),
-			Labels:      map[string]string{names.LabelListenerNamespace: claim.Namespace, names.LabelListenerName: listener},
-			Annotations: map[string]string{volumehelpers.AnnDynamicallyProvisioned: names.Driver},
-		},
-		Spec: corev1.PersistentVolumeSpec{
-			ClaimRef: &corev1.ObjectReference{
-				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
-			},
-			StorageClassName:              volumehelpers.GetPersistentVolumeClaimClass(claim),
-			AccessModes:                   claim.Spec.AccessModes,
-			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
-			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
-			VolumeMode:                    ptr.To(corev1.PersistentVolumeFilesystem),
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver:           names.Driver,
-				VolumeHandle:     VolumeName(claim),
-				VolumeAttributes: maps.Clone(claim.Annotations),
-			}},
-		},
-	}
-}
-
-// IsBoundTo reports whether a PersistentVolume is a listener volume which is bound to the claim.
-func IsBoundTo(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
-	return IsListenerVolume(pv) && pv.Spec.ClaimRef != nil && pv.Spec.ClaimRef.UID == claim.UID
-}
-
-// VolumeSelector reads the selector that a listener volume was provisioned with. Any other volume has none.
-func VolumeSelector(pv *corev1.PersistentVolume) (Selector, error) {
-	if !IsListenerVolume(pv) {
-		return Selector{}, ErrNoSelector
-	}
-	selector, err := ParseSelector(pv.Spec.CSI.VolumeAttributes)
-	if errors.Is(err, ErrBothSelectors) {
-		err = nil
-	}
-	return selector, err
-}
-
 // ListenerName returns the name of the Listener of a claim with this selector: that of the claim if it names a class.
 func (s Selector) ListenerName(claimName string) string {
 	if s.Class != "" {
@@ -152,33 +98,6 @@ func EphemeralPod(claim *corev1.PersistentVolumeClaim) *metav1.OwnerReference {
 		return owner
 	}
 	return nil
-}
-
-// PodFinished reports whether a Pod has run to its end, which is final. A finished Pod mounts nothing, although it
-// exists, and has no PodListeners.
-func PodFinished(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
-// PodReady reports whether the containers of a Pod are ready.
-func PodReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-// NodeLost reports whether a node cannot run the Pods any more that are bound to it: it does not exist, which is nil,
-// or an administrator has declared by the taint out-of-service that it is shut down.
-func NodeLost(node *corev1.Node) bool {
-	return node == nil || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
-}
-
-// NodeReady reports whether the kubelet of a node responds. Nothing is known of a node without the condition, so it
-// counts as ready.
-func NodeReady(node *corev1.Node) bool {
-	return !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
-	})
 }
 
 // OwnedBy reports whether a Listener was created for the claim, or for an earlier claim of the same name, rather than
@@ -285,10 +204,4 @@ func nearest(key string) string {
 	default:
 		return ""
 	}
-}
-
-// AwaitsAgent reports whether the scheduler says about a Pod that it rejected a node because no node agent is
-// registered there, as of Kubernetes 1.37. While the agents are replaced, that passes by itself.
-func AwaitsAgent(verdict string) bool {
-	return strings.Contains(verdict, names.Driver+" CSI driver is not installed on the node")
 }

@@ -66,10 +66,10 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 		{&listenersv1alpha1.Listener{}, ListenersByClass, func(o client.Object) []string { return nonEmpty(o.(*listenersv1alpha1.Listener).Class()) }},
 		{&listenersv1alpha1.Listener{}, ListenersByAdvertised, listenerAdvertised},
 		{&corev1.PersistentVolume{}, VolumesByListener, VolumeListener},
-		{&corev1.PersistentVolume{}, VolumesByNode, VolumeNodes},
+		{&corev1.PersistentVolume{}, VolumesByNode, func(o client.Object) []string { return claim.VolumeNodes(o.(*corev1.PersistentVolume)) }},
 		{&corev1.PersistentVolumeClaim{}, ClaimsByClass, unbound(names.AnnotationListenerClass)},
 		{&corev1.PersistentVolumeClaim{}, ClaimsByListener, unbound(names.AnnotationListenerName)},
-		{&corev1.Pod{}, PodsByClaim, PodClaims},
+		{&corev1.Pod{}, PodsByClaim, func(o client.Object) []string { return claim.NamesOf(o.(*corev1.Pod)) }},
 		{&corev1.Service{}, ServicesByHost, ServiceHost},
 		{&corev1.Pod{}, stackable.Field, stackable.Index},
 		{&listenersv1alpha1.PodListeners{}, PodListenersByListener, PodListenersListeners},
@@ -114,7 +114,7 @@ func Request(_ context.Context, o client.Object) []reconcile.Request {
 // PodToClaims is the map function of a Pod to the requests for its claims.
 func PodToClaims(_ context.Context, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
-	for _, name := range PodClaims(o) {
+	for _, name := range claim.NamesOf(o.(*corev1.Pod)) {
 		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
 	}
 	return requests
@@ -139,43 +139,6 @@ func VolumeListener(o client.Object) []string {
 	return []string{types.NamespacedName{Namespace: namespace, Name: name}.String()}
 }
 
-// VolumeNodes returns the nodes that a listener volume is pinned to, or else the one on which it was last mounted.
-func VolumeNodes(o client.Object) []string {
-	pv := o.(*corev1.PersistentVolume)
-	if !claim.IsListenerVolume(pv) {
-		return nil
-	}
-	if pinned := PinnedNodes(pv); len(pinned) > 0 {
-		return pinned
-	}
-	return nonEmpty(pv.Annotations[names.AnnotationNode])
-}
-
-// PinnedNodes returns the nodes to which the node affinity of a PersistentVolume restricts it by names.TopologyKey.
-func PinnedNodes(pv *corev1.PersistentVolume) []string {
-	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
-		return nil
-	}
-	var nodes []string
-	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
-		for _, e := range term.MatchExpressions {
-			if e.Key == names.TopologyKey && e.Operator == corev1.NodeSelectorOpIn {
-				nodes = append(nodes, e.Values...)
-			}
-		}
-	}
-	return nodes
-}
-
-// NodeAffinity returns the node affinity that pins a PersistentVolume to a node.
-func NodeAffinity(node string) *corev1.VolumeNodeAffinity {
-	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-		MatchExpressions: []corev1.NodeSelectorRequirement{{
-			Key: names.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{node},
-		}},
-	}}}}
-}
-
 // unbound returns a function that returns an annotation of a claim without a volume.
 func unbound(key string) client.IndexerFunc {
 	return func(o client.Object) []string {
@@ -183,30 +146,6 @@ func unbound(key string) client.IndexerFunc {
 			return nil
 		}
 		return nonEmpty(o.GetAnnotations()[key])
-	}
-}
-
-// PodClaims returns the names of the claims that a Pod mounts.
-func PodClaims(o client.Object) []string {
-	pod := o.(*corev1.Pod)
-	var claims []string
-	for i := range pod.Spec.Volumes {
-		if name := ClaimName(pod, &pod.Spec.Volumes[i]); name != "" {
-			claims = append(claims, name)
-		}
-	}
-	return claims
-}
-
-// ClaimName returns the name of the claim of a Pod's volume, or "" if it has none.
-func ClaimName(pod *corev1.Pod, volume *corev1.Volume) string {
-	switch {
-	case volume.PersistentVolumeClaim != nil:
-		return volume.PersistentVolumeClaim.ClaimName
-	case volume.Ephemeral != nil:
-		return pod.Name + "-" + volume.Name
-	default:
-		return ""
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -86,7 +86,7 @@ func (s *scenario) awaitPinned(node string) {
 	var pvc corev1.PersistentVolumeClaim
 	s.get(&pvc, s.key("listener-broker-0"))
 	mustAwait(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: pvc.Spec.VolumeName}, func(pv *corev1.PersistentVolume) bool {
-		return pv.Status.Phase == corev1.VolumeBound && slices.Equal(index.PinnedNodes(pv), []string{node})
+		return pv.Status.Phase == corev1.VolumeBound && slices.Equal(claim.PinnedNodes(pv), []string{node})
 	})
 	mustAwait(s, &corev1.PersistentVolumeClaim{}, s.key(pvc.Name), func(pvc *corev1.PersistentVolumeClaim) bool { return pvc.Status.Phase == corev1.ClaimBound })
 }

@@ -29,7 +29,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -488,28 +488,28 @@ func TestAVolumeOfStackableIsTakenOver(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	class := s.createClass(pinned())
-	claim := &corev1.PersistentVolumeClaim{
+	pvc := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Annotations: byClass(class.Name), Labels: map[string]string{"app": "web"}},
 		Spec:       objects.ClaimSpec("stackable-" + s.namespace),
 	}
-	s.create(claim)
+	s.create(pvc)
 	pv := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:        claim.Spec.VolumeName,
+			Name:        pvc.Spec.VolumeName,
 			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": names.Driver},
 			Finalizers:  []string{finalizerOfStackable},
 			Labels:      map[string]string{names.LabelListenerNamespace: s.namespace, names.LabelListenerName: "listener-web-0"},
 		},
 		Spec: corev1.PersistentVolumeSpec{
 			StorageClassName:              names.Driver,
-			AccessModes:                   claim.Spec.AccessModes,
-			Capacity:                      claim.Spec.Resources.Requests,
+			AccessModes:                   pvc.Spec.AccessModes,
+			Capacity:                      pvc.Spec.Resources.Requests,
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
-			ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: s.namespace, Name: claim.Name, UID: claim.UID},
+			ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: s.namespace, Name: pvc.Name, UID: pvc.UID},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver: names.Driver, VolumeHandle: claim.Spec.VolumeName, VolumeAttributes: byClass(class.Name),
+				Driver: names.Driver, VolumeHandle: pvc.Spec.VolumeName, VolumeAttributes: byClass(class.Name),
 			}},
-			NodeAffinity: index.NodeAffinity("node-2"),
+			NodeAffinity: claim.NodeAffinity("node-2"),
 		},
 	}
 	s.create(pv)
@@ -523,7 +523,7 @@ func TestAVolumeOfStackableIsTakenOver(t *testing.T) {
 	})
 	s.remove(set)
 	mustAwaitDeleted(s, &appsv1.StatefulSet{}, client.ObjectKeyFromObject(set))
-	s.remove(claim)
+	s.remove(pvc)
 	mustAwaitDeleted(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: pv.Name})
 	mustAwaitDeleted(s, &corev1.Service{}, s.key("listener-web-0"))
 }

@@ -16,7 +16,6 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
@@ -106,7 +105,7 @@ func (s *shop) addPod(t *testing.T, name, node string, listeners ...*listenersv1
 		s.createForever(t, pvc)
 		pv := claim.Volume(pvc, l.Name)
 		pv.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: s.namespace, Name: pvc.Name, UID: pvc.UID}
-		pv.Spec.StorageClassName, pv.Spec.NodeAffinity = names.Driver, index.NodeAffinity(node)
+		pv.Spec.StorageClassName, pv.Spec.NodeAffinity = names.Driver, claim.NodeAffinity(node)
 		s.createForever(t, pv)
 		pvc.Spec.VolumeName = pv.Name
 		s.update(t, pvc)

@@ -21,7 +21,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
@@ -81,7 +80,7 @@ func (w *world) createClaim(t *testing.T) {
 	w.volume.Spec.ClaimRef = &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: w.namespace, Name: w.claim.Name, UID: w.claim.UID,
 	}
-	w.volume.Spec.StorageClassName, w.volume.Spec.NodeAffinity = names.Driver, index.NodeAffinity(w.node.Name)
+	w.volume.Spec.StorageClassName, w.volume.Spec.NodeAffinity = names.Driver, claim.NodeAffinity(w.node.Name)
 	w.create(t, w.volume)
 	w.claim.Spec.VolumeName = w.volume.Name
 	w.update(t, w.claim)

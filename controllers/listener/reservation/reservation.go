@@ -73,7 +73,7 @@ func (r reader) reservedNodes(ctx context.Context, mounted map[string][]string) 
 			delete(mounted, volume.Name)
 			continue
 		}
-		if pinned := index.PinnedNodes(volume); len(pinned) > 0 {
+		if pinned := claim.PinnedNodes(volume); len(pinned) > 0 {
 			reserved.Insert(pinned...)
 			delete(mounted, volume.Name)
 			continue
@@ -168,5 +168,5 @@ func (r reader) lastNode(ctx context.Context, volume *corev1.PersistentVolume) (
 			}
 		}
 	}
-	return index.VolumeNodes(volume), nil
+	return claim.VolumeNodes(volume), nil
 }

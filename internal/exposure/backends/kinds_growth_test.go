@@ -20,6 +20,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/cache"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
@@ -54,7 +55,7 @@ func kinds() map[string]growth.Work {
 					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: fmt.Sprint("v", i)},
 				}})
 			}
-			index.PodClaims(cached(p))
+			claim.NamesOf(cached(p))
 		}},
 		"Pod: volumes of one claim": {Size: 500, Do: func(n int) {
 			p := pod(0, "")
@@ -63,7 +64,7 @@ func kinds() map[string]growth.Work {
 					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "v"},
 				}})
 			}
-			index.PodClaims(cached(p))
+			claim.NamesOf(cached(p))
 		}},
 		"Service: ports, annotations and addresses": {Size: 200, Do: func(n int) {
 			l := listener(listenersv1alpha1.ListenerClassSpec{}, n)
@@ -96,13 +97,13 @@ func kinds() map[string]growth.Work {
 		}},
 		"PersistentVolume: nodes and attributes": {Size: 500, Do: func(n int) {
 			pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Labels: values(n), Annotations: values(n)}}
-			pv.Spec.NodeAffinity = index.NodeAffinity("node-1")
+			pv.Spec.NodeAffinity = claim.NodeAffinity("node-1")
 			expression := &pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0]
 			for i := range n {
 				expression.Values = append(expression.Values, fmt.Sprint("node-", i))
 			}
 			pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: names.Driver, VolumeAttributes: values(n)}
-			index.VolumeNodes(cached(pv))
+			claim.VolumeNodes(cached(pv))
 		}},
 		"PersistentVolumeClaim: labels and annotations": {Size: 500, Do: func(n int) {
 			pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Labels: values(n), Annotations: values(n)}}

@@ -17,7 +17,6 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/index"
 )
 
 // walks follows the path of an address from every claim, every Listener and every Pod with a listener volume, and adds
@@ -44,7 +43,7 @@ func (d *doctor) walks(ctx context.Context) {
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		mounts := func(v corev1.Volume) bool {
-			return walk.IsEphemeral(&v) || byKey[types.NamespacedName{Namespace: pod.Namespace, Name: index.ClaimName(pod, &v)}]
+			return walk.IsEphemeral(&v) || byKey[types.NamespacedName{Namespace: pod.Namespace, Name: claim.NameOf(pod, &v)}]
 		}
 		if !claim.PodFinished(pod) && slices.ContainsFunc(pod.Spec.Volumes, mounts) {
 			mounting = append(mounting, pod)

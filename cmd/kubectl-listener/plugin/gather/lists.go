@@ -31,8 +31,8 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/gathered"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -146,7 +146,7 @@ func (g *gatherer) pod(o *unstructured.Unstructured) bool {
 		}
 	}
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-		return walk.IsEphemeral(&v) || v.CSI != nil && v.CSI.Driver == names.Driver || g.claims.Has(types.NamespacedName{Namespace: pod.Namespace, Name: index.ClaimName(pod, &v)})
+		return walk.IsEphemeral(&v) || v.CSI != nil && v.CSI.Driver == names.Driver || g.claims.Has(types.NamespacedName{Namespace: pod.Namespace, Name: claim.NameOf(pod, &v)})
 	})
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -82,7 +81,7 @@ func (r *releaser) release(ctx context.Context, pvc *corev1.PersistentVolumeClai
 	}
 	pv := &corev1.PersistentVolume{}
 	found := r.Get(ctx, types.NamespacedName{Name: pvc.Spec.VolumeName}, pv)
-	pinned := index.PinnedNodes(pv)
+	pinned := claim.PinnedNodes(pv)
 	switch {
 	case found == check.Forbidden && !r.force:
 		return f.Failed("", "you may not read its PersistentVolume, so it is not known whether the node is lost", remedyForbidden)

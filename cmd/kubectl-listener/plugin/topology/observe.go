@@ -159,7 +159,7 @@ func newPod(ctx context.Context, w *walk.Walk, p *corev1.Pod, published *listene
 		volume := &p.Spec.Volumes[i]
 		name := result.volumes[volume.Name].ListenerName
 		if pvc := (&corev1.PersistentVolumeClaim{}); name == "" {
-			key := types.NamespacedName{Namespace: p.Namespace, Name: index.ClaimName(p, volume)}
+			key := types.NamespacedName{Namespace: p.Namespace, Name: claim.NameOf(p, volume)}
 			if key.Name == "" || w.Get(ctx, key, pvc) != check.Present || !walk.RequestsListener(pvc) {
 				continue
 			}

@@ -18,7 +18,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -232,7 +231,7 @@ func (w *Walk) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClaim) []co
 		}
 		byClaim := map[string][]corev1.Pod{}
 		for i := range list.Items {
-			for name := range sets.New(index.PodClaims(&list.Items[i])...) {
+			for name := range sets.New(claim.NamesOf(&list.Items[i])...) {
 				byClaim[name] = append(byClaim[name], list.Items[i])
 			}
 		}

@@ -16,7 +16,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -35,7 +34,7 @@ func (w *Walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 			w.Add(f.Failed("", fmt.Sprintf("volume %q is an inline CSI volume, which this driver cannot mount", volume.Name),
 				"Replace csi of the volume with ephemeral.volumeClaimTemplate, or by a claim."))
 		}
-		name := index.ClaimName(pod, volume)
+		name := claim.NameOf(pod, volume)
 		if name == "" {
 			continue
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
-	"github.com/listener-operator/listener-operator/internal/index"
 )
 
 // podAddresses follows the addresses of those volumes of a Pod whose claim or Listener matches: into its PodListeners,
@@ -32,7 +31,7 @@ func (w *Walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 		volume := &pod.Spec.Volumes[i]
 		entry, known := addresses.Spec.Listeners[volume.Name]
 		switch {
-		case !matches(index.ClaimName(pod, volume), entry.ListenerName):
+		case !matches(claim.NameOf(pod, volume), entry.ListenerName):
 		case !known:
 			w.Add(f.Failed("", fmt.Sprintf("has no entry for volume %q", volume.Name), check.RemedyOperator))
 		case len(entry.IngressAddresses) == 0:

@@ -14,7 +14,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -55,7 +54,7 @@ func describe(s claim.Selector) string {
 // pin follows the node affinity of the volume of a claim.
 func (w *Walk) pin(ctx context.Context, pv *corev1.PersistentVolume) {
 	f := check.Finding{Kind: "PersistentVolume", Name: pv.Name}
-	pinned := index.PinnedNodes(pv)
+	pinned := claim.PinnedNodes(pv)
 	if len(pinned) == 0 {
 		w.Add(f.OK("is not pinned to a node"))
 		return
