@@ -16,41 +16,43 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // ensureMounts applies the Listeners of class-based claims, labels the Pod and its volumes with their Listeners, and
-// pins the volumes of pinned classes. A mount of a volume that observed has no entry for is a new one, unless the Pod
-// has the label of the Listener, which it gets last.
-func (r *Reconciler) ensureMounts(
-	ctx context.Context, observed map[string]listenersv1alpha1.PodListener, pod *corev1.Pod, node *corev1.Node, mounts []*mount,
-) error {
+// pins the volumes of pinned classes. overQuota joins the errors about Listeners that a ResourceQuota does not permit:
+// their volumes wait, and the other volumes of the Pod do not.
+func (r *Reconciler) ensureMounts(ctx context.Context, pod *corev1.Pod, mounts []*mount) (warnings []warning, overQuota, _ error) {
 	var errs []error
 	labels := map[string]string{}
 	for _, m := range mounts {
-		entry, known := observed[m.volume]
-		mounting := !known && (m.listener == nil || pod.Labels[names.PodMountLabel(m.listener.UID)] != m.listener.Name)
-		errs = append(errs, r.ensureListener(ctx, pod, m, mounting), r.ensureVolume(ctx, pod, node, m, mounting, len(entry.IngressAddresses) > 0))
-		r.reportQuota(pod, m)
+		isNew, rejection := m.isNew(), ""
+		ensured, err := r.ensureListener(ctx, m, isNew)
+		if m.listener == nil {
+			rejection = requests.ExceededQuota(err)
+		}
+		if rejection != "" {
+			overQuota, err = errors.Join(overQuota, err), nil
+		}
+		warnings = append(append(warnings, ensured...), m.quotaExceeded(rejection)...)
+		errs = append(errs, err, r.ensureVolume(ctx, m, isNew))
 		if m.listener != nil {
 			labels[names.PodMountLabel(m.listener.UID)] = m.listener.Name
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return err
+		return warnings, nil, err
 	}
-	return r.labelPod(ctx, pod, labels)
+	return warnings, overQuota, r.labelPod(ctx, pod, labels)
 }
 
 // ensureVolume labels a PersistentVolume with its Listener. If the class is pinned, it pins the volume to the node of
 // the Pod before the first address is published, so that no Pod is scheduled to another node than that of a published
-// address. Otherwise it records the node at a new mount. node is nil if it does not exist.
-func (r *Reconciler) ensureVolume(ctx context.Context, pod *corev1.Pod, node *corev1.Node, m *mount, mounting, published bool) error {
-	labels := map[string]string{names.LabelListenerNamespace: pod.Namespace, names.LabelListenerName: m.listenerName()}
-	leaving := claim.NodeLost(node) || pod.DeletionTimestamp != nil
-	affinity, annotations := m.reservation(pod.Spec.NodeName, leaving, mounting, published)
+// address. Otherwise it records the node at a new mount.
+func (r *Reconciler) ensureVolume(ctx context.Context, m *mount, isNew bool) error {
+	labels := map[string]string{names.LabelListenerNamespace: m.pod.Namespace, names.LabelListenerName: m.listenerName()}
+	affinity, annotations := m.reservation(isNew)
 	pinning := affinity != m.pv.Spec.NodeAffinity
 	if !pinning && len(missingEntries(m.pv.Labels, labels))+len(missingEntries(m.pv.Annotations, annotations)) == 0 {
 		return nil
@@ -118,48 +120,39 @@ func (r *Reconciler) labels(pod *corev1.Pod) map[string]string {
 // mounts the claim, owned by claim and volume. It does not change a Listener that was not created for the claim. If the
 // mount is not new, it only adds owners: Pods that share a claim may have different ports, and must not overwrite each
 // other's.
-func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mount, mounting bool) error {
+func (r *Reconciler) ensureListener(ctx context.Context, m *mount, isNew bool) (warnings []warning, _ error) {
 	if m.selector.Class == "" {
-		return nil
+		return nil, nil
 	}
-	var ports []listenersv1alpha1.ListenerPort
-	labels := pod.Labels
-	if m.listener == nil || mounting {
-		ports = r.podPorts(pod, m)
+	ports, problem := claim.Ports(m.claim, m.pod)
+	labels := m.pod.Labels
+	if m.listener == nil || isNew {
+		warnings = m.unexposedPorts(problem)
 	} else {
 		ports, labels = m.listener.Spec.Ports, m.listener.Labels
 	}
 	desired := claim.Listener(m.claim, m.pv, m.selector.Class, ports, labels)
 	switch {
 	case m.listener == nil:
-		return r.applyListener(ctx, desired, m)
+		return warnings, r.applyListener(ctx, desired, m, nil)
 	case m.listener.DeletionTimestamp != nil:
-		return nil // it is created again when it is deleted
+		return warnings, nil // it is created again when it is deleted
 	case !claim.OwnedBy(m.listener, m.claim):
-		r.emitEvent(pod, m, listenersv1alpha1.ReasonForeignListener, actionMount,
-			fmt.Sprintf("Listener %s exists but was not created for claim %s, so it is not changed; rename one of the two", m.listener.Name, m.claim.Name))
+		warnings = append(warnings, m.warning(listenersv1alpha1.ReasonForeignListener, actionMount,
+			fmt.Sprintf("Listener %s exists but was not created for claim %s, so it is not changed; rename one of the two", m.listener.Name, m.claim.Name)))
 		m.listener = nil
-		return nil
-	case !mounting && claim.HasOwner(m.listener, m.claim.UID) && claim.HasOwner(m.listener, m.pv.UID):
-		return nil // otherwise Stackable's listener operator created it, or it is that of an earlier claim
+		return warnings, nil
+	case !isNew && claim.HasOwner(m.listener, m.claim.UID) && claim.HasOwner(m.listener, m.pv.UID):
+		return warnings, nil // otherwise Stackable's listener operator created it, or it is that of an earlier claim
 	default:
-		return r.applyListener(ctx, desired, m)
+		return warnings, r.applyListener(ctx, desired, m, m.listener)
 	}
 }
 
 // applyListener applies the Listener of a class-based claim, and makes the result that of the mount: with the uid, with
-// which the Pod is labelled, and with the generation, by which the status is known to be that of earlier ports. If a
-// ResourceQuota does not permit it, the volume waits, and the other volumes of the Pod do not.
-func (r *Reconciler) applyListener(ctx context.Context, desired *unstructured.Unstructured, m *mount) error {
-	var observed client.Object // not a pointer that is nil
-	if m.listener != nil {
-		observed = m.listener
-	}
-	switch sent, err := r.Applier.Apply(ctx, desired, observed); {
-	case observed == nil && requests.ExceededQuota(err) != "":
-		m.overQuota = err
-		return nil
-	case err != nil || !sent:
+// which the Pod is labelled, and with the generation, by which the status is known to be that of earlier ports.
+func (r *Reconciler) applyListener(ctx context.Context, desired *unstructured.Unstructured, m *mount, observed client.Object) error {
+	if sent, err := r.Applier.Apply(ctx, desired, observed); err != nil || !sent {
 		return err
 	}
 	m.listener = &listenersv1alpha1.Listener{}
@@ -167,33 +160,6 @@ func (r *Reconciler) applyListener(ctx context.Context, desired *unstructured.Un
 		return fmt.Errorf("decoding Listener %s: %w", client.ObjectKeyFromObject(desired), err)
 	}
 	return r.observeClass(ctx, m)
-}
-
-// reportQuota emits a warning on a Pod and the claim of a volume whose Listener a ResourceQuota does not permit.
-func (r *Reconciler) reportQuota(pod *corev1.Pod, m *mount) {
-	text := ""
-	if m.overQuota != nil {
-		text = fmt.Sprintf("a ResourceQuota does not permit Listener %s/%s, which volume %q needs: %s; delete Listeners of the namespace or the claims that they "+
-			"belong to, or ask an administrator to raise the ResourceQuota", pod.Namespace, m.listenerName(), m.volume, requests.ExceededQuota(m.overQuota))
-	}
-	if r.warningDue(pod, m, listenersv1alpha1.ReasonQuotaExceeded, text) {
-		text = message.Printable(text, message.MaxEvent)
-		r.Events.Eventf(m.claim, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonQuotaExceeded, actionMount, "%s", text)
-		r.Events.Eventf(pod, m.claim, corev1.EventTypeWarning, listenersv1alpha1.ReasonQuotaExceeded, actionMount, "%s", text)
-	}
-}
-
-// podPorts returns the ports of a Pod for the Listener of a class-based claim. Events name those that are not exposed.
-func (r *Reconciler) podPorts(pod *corev1.Pod, m *mount) []listenersv1alpha1.ListenerPort {
-	ports, problem := claim.Ports(m.claim, pod)
-	for reason, text := range map[string]string{
-		listenersv1alpha1.ReasonInvalidClaim: problem, listenersv1alpha1.ReasonDuplicatePortName: claim.DuplicatePorts(pod),
-	} {
-		if text != "" {
-			r.emitEvent(pod, m, reason, actionMount, fmt.Sprintf("Volume %q: %s", m.volume, text))
-		}
-	}
-	return ports
 }
 
 // missingEntries returns the desired entries that the observed map does not have.

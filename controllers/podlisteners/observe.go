@@ -13,7 +13,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/lookup"
-	"github.com/listener-operator/listener-operator/internal/message"
 )
 
 // pod returns the Pod whose uid is in the name of a PodListeners, or nil. Its name is the recorded one, or else that in
@@ -41,28 +40,37 @@ func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, existing
 	return lookup.WithUID(ctx, r.APIReader, types.NamespacedName{Namespace: key.Namespace, Name: owner}, uid, &corev1.Pod{})
 }
 
-// mounts returns the listener volumes of a Pod that are bound, with what decides about their addresses. A volume that
-// the operator did not provision may name a Listener that cannot exist, which an event reports.
-func (r *Reconciler) mounts(ctx context.Context, pod *corev1.Pod) ([]*mount, error) {
+// mounts returns the listener volumes of a Pod that are bound, with what decides about their addresses, and warnings
+// about claims. A volume that the operator did not provision may name a Listener that cannot exist.
+func (r *Reconciler) mounts(
+	ctx context.Context, pod *corev1.Pod, entries map[string]listenersv1alpha1.PodListener,
+) (mounts []*mount, warnings []warning, _ error) {
 	volumes, err := r.volumes(ctx, pod)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var mounts []*mount
+	node, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: pod.Spec.NodeName}, &corev1.Node{})
+	if err != nil {
+		return nil, nil, err
+	}
 	for _, m := range volumes {
 		if problem := claim.ListenerNameProblem(m.listenerName()); problem != "" {
-			r.emitEvent(pod, m, listenersv1alpha1.ReasonInvalidName, actionMount, fmt.Sprintf("Volume %q is not mounted: %s", m.volume, problem))
+			warnings = append(warnings, m.warning(listenersv1alpha1.ReasonInvalidName, actionMount, fmt.Sprintf("Volume %q is not mounted: %s", m.volume, problem)))
 			continue
 		}
-		if text := m.changedSelector(); r.warningDue(pod, m, listenersv1alpha1.ReasonSelectorChanged, text) {
-			r.Events.Eventf(m.claim, pod, corev1.EventTypeWarning, listenersv1alpha1.ReasonSelectorChanged, actionMount, "%s", message.Printable(text, message.MaxEvent))
+		warnings = append(warnings, m.changedSelector())
+		m.node = node
+		m.previous, m.known = entries[m.volume]
+		key := types.NamespacedName{Namespace: m.claim.Namespace, Name: m.listenerName()}
+		if m.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
+			return nil, warnings, err
 		}
-		if err := r.observeListener(ctx, m); err != nil {
-			return nil, err
+		if err := r.observeClass(ctx, m); err != nil {
+			return nil, warnings, err
 		}
 		mounts = append(mounts, m)
 	}
-	return mounts, nil
+	return mounts, warnings, nil
 }
 
 // volumes returns the listener volumes of a Pod that are bound. A change of any other volume, or of its claim, is
@@ -90,20 +98,13 @@ func (r *Reconciler) volumes(ctx context.Context, pod *corev1.Pod) ([]*mount, er
 			continue
 		}
 		if selector, err := claim.VolumeSelector(pv); err == nil {
-			bound = append(bound, &mount{volume: volume.Name, claim: pvc, pv: pv, selector: selector})
+			bound = append(bound, &mount{pod: pod, volume: volume.Name, claim: pvc, pv: pv, selector: selector})
 		}
 	}
 	return bound, nil
 }
 
-func (r *Reconciler) observeListener(ctx context.Context, m *mount) (err error) {
-	key := types.NamespacedName{Namespace: m.claim.Namespace, Name: m.listenerName()}
-	if m.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
-		return err
-	}
-	return r.observeClass(ctx, m)
-}
-
+// observeClass reads the class of the Listener.
 func (r *Reconciler) observeClass(ctx context.Context, m *mount) (err error) {
 	if m.listener == nil || m.listener.Class() == "" {
 		return nil

@@ -1,0 +1,92 @@
+package podlisteners
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/columns"
+	"github.com/listener-operator/listener-operator/internal/requests"
+)
+
+// newListener is how long a Listener may take until its status has addresses, or why there are none, before it is
+// reported: half of what the node agent waits for an object that does not exist.
+const newListener = 5 * time.Second
+
+// plan is what the PodListeners of a Pod should be.
+type plan struct {
+	spec     listenersv1alpha1.PodListenersSpec
+	warnings []warning
+	// wait is how long addresses may be missing without a reason, or 0.
+	wait time.Duration
+	// previousIn is when the Pod gets the addresses of a previous exposure, or 0.
+	previousIn time.Duration
+}
+
+// newPlan plans the PodListeners of a Pod, which exists since a time. Entries of volumes whose claims or
+// PersistentVolumes were not observed have no addresses.
+func newPlan(observed listenersv1alpha1.PodListenersSpec, pod *corev1.Pod, mounts []*mount, since metav1.Time, now time.Time) plan {
+	p := plan{spec: observed}
+	p.spec.NodeName, p.spec.Listeners = pod.Spec.NodeName, map[string]listenersv1alpha1.PodListener{}
+	var volumes []string
+	for i := range pod.Spec.Volumes {
+		name := pod.Spec.Volumes[i].Name
+		volumes = append(volumes, name)
+		if entry, ok := observed.Listeners[name]; ok {
+			entry.IngressAddresses = nil
+			p.spec.Listeners[name] = entry
+		}
+	}
+	for _, m := range mounts {
+		entry := m.entry()
+		if left, text := m.untilPrevious(since, now); left > 0 {
+			entry.IngressAddresses, p.previousIn = nil, max(p.previousIn, left)
+			p.warnings = append(p.warnings, m.warning(listenersv1alpha1.ReasonWaitingForAddress, actionMount+"Previous",
+				fmt.Sprintf("Volume %q waits for other addresses than the previous ones of Listener %s/%s, which are about to go away, for at most %s: %s",
+					m.volume, pod.Namespace, m.listenerName(), previousExposure, text)))
+		} else if missing := m.missingAddress(entry); len(missing) > 0 {
+			p.warnings = append(p.warnings, missing...)
+		} else if m.listener != nil && !m.statusCurrent() {
+			p.wait = max(p.wait, requests.Left(m.listener.CreationTimestamp, newListener, now))
+		}
+		p.spec.Listeners[m.volume] = entry
+	}
+	p.warnings = append(p.warnings, overLimit(pod, p.spec.Limit(volumes)))
+	recordStart(&p.spec, mounts)
+	p.spec.Summary = columns.Volumes(&p.spec)
+	return p
+}
+
+// recordStart records the addresses that a Pod starts with, and for which volumes their change restarts it. Those of a
+// Pod that has run before they were recorded are not known: then the present ones count, which must not be taken for
+// changed ones. While the class is not known, nothing changes.
+func recordStart(spec *listenersv1alpha1.PodListenersSpec, mounts []*mount) {
+	start := map[string][]listenersv1alpha1.IngressAddress{}
+	for volume, entry := range spec.Listeners {
+		if addresses := spec.StartAddresses[volume]; len(addresses) > 0 {
+			start[volume] = addresses
+		} else if len(entry.IngressAddresses) > 0 {
+			start[volume] = entry.IngressAddresses
+		}
+	}
+	spec.StartAddresses = start
+	outdated, restart := spec.Outdated(), sets.New(spec.RestartOnChange...)
+	for _, m := range mounts {
+		switch {
+		case m.class == nil:
+		case !m.class.RestartsPods():
+			restart.Delete(m.volume)
+		case !slices.Contains(outdated, m.volume):
+			restart.Insert(m.volume)
+		}
+	}
+	spec.RestartOnChange = slices.DeleteFunc(sets.List(restart), func(volume string) bool {
+		_, mounted := spec.Listeners[volume]
+		return !mounted
+	})
+}
