@@ -30,6 +30,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/certificates"
 	"github.com/listener-operator/listener-operator/controllers/certmanager"
 	"github.com/listener-operator/listener-operator/controllers/coexistence"
+	"github.com/listener-operator/listener-operator/controllers/confinement"
 	"github.com/listener-operator/listener-operator/controllers/crdprotection"
 	"github.com/listener-operator/listener-operator/controllers/eviction"
 	"github.com/listener-operator/listener-operator/controllers/listener"
@@ -264,7 +265,7 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options, apiT
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: installer, Platform: apis, Authorities: authorities,
 	}
 	return []controller{
-		{"confinement", nodeagent.SetupConfinement},
+		{"confinement", (&confinement.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader()}).SetupWithManager},
 		{"listener", (&listener.Reconciler{
 			Client: mgr.GetClient(), Events: events, Platform: apis, Backends: backends.All(), ClusterDomain: options.ClusterDomain,
 		}).SetupWithManager},

@@ -128,7 +128,7 @@ func (a *Authorities) secret(roots certificate.Roots, observed *corev1.Secret) *
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: a.Namespace, Name: names.CertificateAuthoritySecret,
-			Labels: map[string]string{"app.kubernetes.io/name": names.Operator, "app.kubernetes.io/component": "operator"},
+			Labels: names.OperatorLabels(),
 		},
 		Type: corev1.SecretTypeOpaque,
 		Data: roots.Encode(),

@@ -98,7 +98,7 @@ func (r *Reconciler) apply(ctx context.Context, manifest []byte, observed client
 		return reconcile.TerminalError(fmt.Errorf("decoding a manifest: %w", err))
 	}
 	desired.SetOwnerReferences([]metav1.OwnerReference{r.owner})
-	desired.SetLabels(map[string]string{"app.kubernetes.io/name": names.Operator, "app.kubernetes.io/component": "operator"})
+	desired.SetLabels(names.OperatorLabels())
 	_, err := r.applier.Apply(ctx, desired, observed)
 	return err
 }

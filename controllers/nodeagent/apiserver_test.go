@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/confinement"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -67,7 +68,7 @@ func clean(t *testing.T, c client.Client, namespace string) {
 		t.Fatal(err)
 	}
 	leftovers := []client.Object{config}
-	confinements, err := installation.Confinements(metav1.OwnerReference{})
+	confinements, err := confinement.Policies(metav1.OwnerReference{})
 	if err != nil {
 		t.Fatal(err)
 	}

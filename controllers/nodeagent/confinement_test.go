@@ -28,6 +28,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/confinement"
 	"github.com/listener-operator/listener-operator/controllers/listenerclass"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
@@ -58,7 +59,7 @@ func confine(t *testing.T, operator, admin client.Client) {
 	for _, manifest := range manifests { // the API server may still enforce the policies of the previous test
 		NewWithT(t).Eventually(confined(manifest), apiserver.Timeout, "50ms").Should(BeFalse(), manifest)
 	}
-	c := &confiner{client: &cached{Client: operator, cache: admin}, apiReader: operator}
+	c := &confinement.Reconciler{Client: &cached{Client: operator, cache: admin}, APIReader: operator}
 	if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {
 		t.Fatal(err)
 	}
@@ -496,7 +497,7 @@ func TestOperatorCannotLiftItsConfinement(t *testing.T) {
 	installRBAC(t, admin, namespace)
 	operator := asOperator(t, apiserver.Config(t), namespace)
 	confine(t, operator, admin)
-	policies, err := installation.Confinements(metav1.OwnerReference{})
+	policies, err := confinement.Policies(metav1.OwnerReference{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -536,8 +537,8 @@ func TestConfinementIsIndependentOfTheConfiguration(t *testing.T) {
 	admin, namespace := fresh(t)
 	installRBAC(t, admin, namespace)
 	operator := asOperator(t, apiserver.Config(t), namespace)
-	c := &confiner{client: &cached{Client: operator, cache: admin}, apiReader: operator}
-	policies, err := installation.Confinements(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "other", UID: "other"})
+	c := &confinement.Reconciler{Client: &cached{Client: operator, cache: admin}, APIReader: operator}
+	policies, err := confinement.Policies(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "other", UID: "other"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -570,7 +571,7 @@ func TestPoliciesOfOtherVersionsAreReported(t *testing.T) {
 	installRBAC(t, admin, namespace)
 	createConfig(t, admin)
 	operator := asOperator(t, apiserver.Config(t), namespace)
-	policies, err := installation.Confinements(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "other", UID: "other"})
+	policies, err := confinement.Policies(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "other", UID: "other"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -584,7 +585,7 @@ func TestPoliciesOfOtherVersionsAreReported(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := &confiner{client: &cached{Client: operator, cache: admin}, apiReader: operator}
+	c := &confinement.Reconciler{Client: &cached{Client: operator, cache: admin}, APIReader: operator}
 	confineAndReconcile := func() *metav1.Condition {
 		t.Helper()
 		if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {

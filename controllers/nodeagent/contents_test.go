@@ -35,6 +35,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/confinement"
 	"github.com/listener-operator/listener-operator/controllers/listenerclass"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
@@ -549,7 +550,7 @@ func serveCopies(t *testing.T, admin, operator client.Client, namespace string, 
   group: `+copies+`, scope: `+scope+`, names: {plural: `+plural+`, kind: `+w.GetKind()+`}, versions: [{name: v1, served: true, storage: true,
     subresources: `+subresources+`, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`))
 	}
-	policies, err := installation.Confinements(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"})
+	policies, err := confinement.Policies(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"})
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, c := range policies {
 		if c.Policy.Spec.ParamKind != nil {

@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/confinement"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/lookup"
@@ -158,7 +159,7 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 	operatorPod, podErr := r.readOperatorPod(ctx)
 	account, accountErr := r.serviceAccount(ctx, r.Namespace)
 	serviceCA, serviceCAErr := lookup.Get(ctx, r.apiReader, types.NamespacedName{Namespace: r.Namespace, Name: installation.ServiceCA}, &corev1.ConfigMap{})
-	other, otherErr := otherConfinements(ctx, r.Client)
+	other, otherErr := confinement.Others(ctx, r.Client)
 	if err := errors.Join(podErr, accountErr, serviceCAErr, otherErr); err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
+	"github.com/listener-operator/listener-operator/controllers/confinement"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
@@ -104,11 +104,11 @@ func confineCopies(t *testing.T, admin, operator client.Client, valid *unstructu
 	crd := object(t, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: copies.test.example.com}, spec: {
   group: test.example.com, scope: Namespaced, names: {plural: copies, kind: Copy}, versions: [{name: v1, served: true, storage: true,
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`)
-	all, err := installation.Confinements(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"})
+	all, err := confinement.Policies(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(all, func(c installation.Confinement) bool { return c.Policy.Name == "listener-operator.daemonsets" })
+	i := slices.IndexFunc(all, func(c confinement.Bound) bool { return c.Policy.Name == "listener-operator.daemonsets" })
 	policy, binding := all[i].Policy, all[i].Binding
 	policy.Name, binding.Name, binding.Spec.PolicyName = "copies", "copies", "copies"
 	policy.Spec.MatchConstraints.ResourceRules[0].Rule = admissionregistrationv1.Rule{

@@ -153,6 +153,11 @@ const (
 // IsOwn reports whether the operator has created an object which another may have the name of.
 func IsOwn(o metav1.Object) bool { return o.GetLabels()[LabelManagedBy] == Operator }
 
+// OperatorLabels returns the labels of objects that the operator creates for itself, and does not prune.
+func OperatorLabels() map[string]string {
+	return map[string]string{"app.kubernetes.io/name": Operator, "app.kubernetes.io/component": "operator"}
+}
+
 // PodMountLabel returns the key of the label of Pods that mount the Listener with this uid. The value of the label is
 // the name of the Listener.
 func PodMountLabel(listenerUID types.UID) string {

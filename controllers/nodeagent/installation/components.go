@@ -1,5 +1,5 @@
 // Package installation has the objects that the operator installs, as they are desired: the DaemonSet of node agents
-// and what it needs, the admission policies that protect PodListeners and confine the operator, and monitoring.
+// and what it needs, the admission policy that protects PodListeners, and monitoring.
 //
 // It is pure: an object depends on ListenerOperator/cluster and on Settings alone. It must never import a client, a
 // clock or the environment.
@@ -24,17 +24,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Labels of all components. Those of NodeAgentLabels also select the agents' Pods, and so cannot change.
-const (
-	labelName      = "app.kubernetes.io/name"
-	labelComponent = "app.kubernetes.io/component"
-	// componentOperator is also the name of the container in the operator's Pods.
-	componentOperator = "operator"
-)
-
-// NodeAgentLabels returns the labels of the agents' Pods, and of all components.
+// NodeAgentLabels returns the labels of the agents' Pods, which also select them and so cannot change, and of all
+// components.
 func NodeAgentLabels() map[string]string {
-	return map[string]string{labelName: names.Operator, labelComponent: "node-agent"}
+	return map[string]string{"app.kubernetes.io/name": names.Operator, "app.kubernetes.io/component": "node-agent"}
 }
 
 // Settings are what components depend on besides the configuration.

@@ -65,6 +65,9 @@ func defaultResources() *corev1.ResourceRequirements {
 // inheritedEnv are the environment variables that the agents inherit: they reach the API server as the operator does.
 var inheritedEnv = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
 
+// componentOperator is the name of the container in the operator's Pods.
+const componentOperator = "operator"
+
 // proxyEnv returns the environment variables that the agents inherit from the operator's own Pod, to which OLM adds
 // those of a Subscription. The operator's policy for DaemonSets denies all but literal values: the kubelet would read
 // any Secret of the namespace for others.

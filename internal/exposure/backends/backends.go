@@ -4,7 +4,7 @@
 // by which a ListenerClass asks for it to package listenersv1alpha1. Package perport does most of the work of a backend
 // that generates an object for each port. The kinds that a backend generates or reads are registered, discovered and
 // watched. What it generates needs rules in config/rbac/operator.yaml, a policy that states its content in
-// controllers/nodeagent/installation/confinement, a sample in config/samples and a page in docs.
+// controllers/confinement/policies, a sample in config/samples and a page in docs.
 package backends
 
 import (

@@ -1,4 +1,4 @@
-package installation
+package confinement
 
 import (
 	"embed"
@@ -17,41 +17,36 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-//go:embed confinement/*.yaml
-var confinement embed.FS
+//go:embed policies/*.yaml
+var files embed.FS
 
-// Confinement is one of the admission policies that confine the operator itself to what it writes, and its binding.
-// RBAC cannot restrict which objects of a kind, or which of their fields, may be written.
-type Confinement struct {
+// Bound is a policy and its binding.
+type Bound struct {
 	Policy  *admissionregistrationv1.ValidatingAdmissionPolicy
 	Binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding
 }
 
-// Confinements returns the policies, in the order of their names, each with this owner.
-//
-// The operator may create them, but neither change nor delete them, so that a stolen token of the operator remains
-// confined. So a later version that needs another policy gives it another name, and deletes the former one: permission
-// for that comes with the manifests of the later version.
-func Confinements(owner metav1.OwnerReference) ([]Confinement, error) {
+// Policies returns the policies, in the order of their names, each with this owner.
+func Policies(owner metav1.OwnerReference) ([]Bound, error) {
 	policies, err := embedded()
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Confinement, 0, len(policies))
+	all := make([]Bound, 0, len(policies))
 	for _, policy := range policies {
-		all = append(all, confined(policy.DeepCopy(), owner))
+		all = append(all, bind(policy.DeepCopy(), owner))
 	}
 	return all, nil
 }
 
 // embedded returns the policies of the files.
 var embedded = sync.OnceValues(func() (policies []*admissionregistrationv1.ValidatingAdmissionPolicy, err error) {
-	files, err := fs.Glob(confinement, "confinement/*.yaml")
+	all, err := fs.Glob(files, "policies/*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("listing the policies: %w", err)
 	}
-	for _, file := range files {
-		raw, err := confinement.ReadFile(file)
+	for _, file := range all {
+		raw, err := files.ReadFile(file)
 		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
 		if err := errors.Join(err, yaml.UnmarshalStrict(raw, policy)); err != nil {
 			return nil, fmt.Errorf("decoding %s: %w", file, err)
@@ -61,17 +56,15 @@ var embedded = sync.OnceValues(func() (policies []*admissionregistrationv1.Valid
 	return policies, nil
 })
 
-// IsConfinement reports whether a policy, or a binding, of this name confines an operator of whatever version.
-func IsConfinement(name string) bool {
-	return strings.HasPrefix(name, names.Operator+".")
-}
+// isPolicy reports whether a policy, or a binding, of this name confines an operator of whatever version.
+func isPolicy(name string) bool { return strings.HasPrefix(name, names.Operator+".") }
 
-// confined completes a policy, and binds it. A policy with a parameter applies while there is a configuration.
-func confined(policy *admissionregistrationv1.ValidatingAdmissionPolicy, owner metav1.OwnerReference) Confinement {
+// bind completes a policy, and binds it. A policy with a parameter applies while there is a configuration.
+func bind(policy *admissionregistrationv1.ValidatingAdmissionPolicy, owner metav1.OwnerReference) Bound {
 	metadata := metav1.ObjectMeta{
 		Name: policy.Name, OwnerReferences: []metav1.OwnerReference{owner},
 		// Without the label of managed objects, because the operator may neither repair nor prune them.
-		Labels: map[string]string{labelName: names.Operator, labelComponent: componentOperator},
+		Labels: names.OperatorLabels(),
 	}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: *metadata.DeepCopy(),
@@ -94,5 +87,5 @@ func confined(policy *admissionregistrationv1.ValidatingAdmissionPolicy, owner m
 			rules[i].Scope = ptr.To(admissionregistrationv1.AllScopes)
 		}
 	}
-	return Confinement{Policy: policy, Binding: binding}
+	return Bound{Policy: policy, Binding: binding}
 }

@@ -1,6 +1,7 @@
-package installation
+package confinement
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -28,6 +29,8 @@ const (
 	otherEnd    = "may not change how an evicted Pod ends"
 )
 
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
 // operatorOf returns a client with the identity of the operator in a namespace.
 func operatorOf(t *testing.T, namespace string) client.Client {
 	t.Helper()
@@ -42,6 +45,9 @@ func operatorOf(t *testing.T, namespace string) client.Client {
 	}
 	return c
 }
+
+// denied reports whether an error is a denial with this message.
+func denied(err error, message string) bool { return err != nil && strings.Contains(err.Error(), message) }
 
 // permitPods gives the operator all permissions on Pods, far more than its ClusterRole, so that only the policy
 // restricts it.
@@ -66,7 +72,7 @@ func permitPods(t *testing.T, c client.Client, namespace string) {
 // TestOperatorOnlyLabelsAndEvictsPods in any namespace.
 func TestOperatorOnlyLabelsAndEvictsPods(t *testing.T) {
 	admin, namespace := apiserver.Client(t), apiserver.Namespace(t)
-	all, err := Confinements(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"})
+	all, err := Policies(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,11 +179,11 @@ func TestOperatorOnlyLabelsAndEvictsPods(t *testing.T) {
 	})
 }
 
-// TestConfinementsAreAlike: each policy denies, concerns the operator alone, which the API server decides before it
+// TestPoliciesAreAlike: each policy denies, concerns the operator alone, which the API server decides before it
 // evaluates anything else, and has the name of its file.
-func TestConfinementsAreAlike(t *testing.T) {
+func TestPoliciesAreAlike(t *testing.T) {
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"}
-	all, err := Confinements(owner)
+	all, err := Policies(owner)
 	if err != nil || len(all) == 0 {
 		t.Fatalf("%d policies, %v", len(all), err)
 	}
@@ -210,7 +216,7 @@ func TestConfinementsAreAlike(t *testing.T) {
 			if diff := cmp.Diff([]metav1.OwnerReference{owner}, c.Policy.OwnerReferences); diff != "" {
 				t.Errorf("owners (-want +got):\n%s", diff)
 			}
-			if _, err := confinement.Open("confinement/" + strings.TrimPrefix(c.Policy.Name, names.Operator+".") + ".yaml"); err != nil {
+			if _, err := files.Open("policies/" + strings.TrimPrefix(c.Policy.Name, names.Operator+".") + ".yaml"); err != nil {
 				t.Error(err)
 			}
 		})
