@@ -24,9 +24,9 @@ import (
 type balancing struct {
 	*testing.T
 	client.Client
-	*loadBalancers
-	clock               *testingclock.FakePassiveClock
-	listeners, services toolscache.ResourceEventHandler
+	*records
+	clock                 *testingclock.FakePassiveClock
+	onListener, onService toolscache.ResourceEventHandler
 }
 
 func newBalancing(t *testing.T, classes ...string) *balancing {
@@ -35,8 +35,9 @@ func newBalancing(t *testing.T, classes ...string) *balancing {
 	for _, name := range classes {
 		b.create(&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	b.loadBalancers = newLoadBalancers(b.Client, b.clock)
-	b.listeners, b.services = handler(t.Context(), b.setListener), handler(t.Context(), b.setService)
+	b.records = newRecords(b.Client, b.clock)
+	b.onListener = handler(func(l *listenersv1alpha1.Listener, exists bool) { b.setListener(t.Context(), l, exists) })
+	b.onService = handler(b.setService)
 	return b
 }
 
@@ -54,7 +55,7 @@ func (b *balancing) listener(name, class, reason string, age time.Duration) *lis
 	l.Namespace, l.Name = "shop", name
 	l.Status.Conditions[0].LastTransitionTime = metav1.NewTime(b.clock.Now().Add(-age))
 	b.create(l)
-	b.listeners.OnAdd(l, false)
+	b.onListener.OnAdd(l, false)
 	return l
 }
 
@@ -71,7 +72,7 @@ func (b *balancing) service(name string, addresses ...string) *corev1.Service {
 		}
 		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, ingress)
 	}
-	b.services.OnAdd(s, false)
+	b.onService.OnAdd(s, false)
 	return s
 }
 
@@ -115,11 +116,11 @@ func TestAnAddressThatListenersShareCountsOnce(t *testing.T) {
 	last := b.service("d", "192.0.2.9", "lb.example.com")
 	b.expect("four Services", map[string]float64{"addresses shared": 2, "addresses own": 2, "longest_wait_seconds shared": 0, "longest_wait_seconds own": 0})
 
-	b.services.OnDelete(second)
-	b.services.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: third})
+	b.onService.OnDelete(second)
+	b.onService.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: third})
 	internal := last.DeepCopy()
 	internal.Spec.Type = corev1.ServiceTypeClusterIP
-	b.services.OnUpdate(last, internal)
+	b.onService.OnUpdate(last, internal)
 	b.expect("of one address that two had", map[string]float64{"addresses shared": 1, "addresses own": 0, "longest_wait_seconds shared": 0, "longest_wait_seconds own": 0})
 }
 
@@ -129,7 +130,7 @@ func TestServicesOfOthersDoNotCount(t *testing.T) {
 	foreign := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
 	foreign.Namespace, foreign.Name = "shop", "web"
 	foreign.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
-	b.services.OnAdd(foreign, true)
+	b.onService.OnAdd(foreign, true)
 	b.service("gone", "192.0.2.2") // there is no such Listener
 	b.expect("Services of others", map[string]float64{})
 }
@@ -138,9 +139,10 @@ func TestAddressesFollowTheClassOfTheirListener(t *testing.T) {
 	b := newBalancing(t, "one", "two")
 	l := b.listener("web", "one", "AddressesAssigned", 0)
 	b.service("web", "192.0.2.1")
+	b.expect("at first", map[string]float64{"addresses one": 1, "longest_wait_seconds one": 0})
 	moved := l.DeepCopy()
 	*moved.Spec.ClassName = "two"
-	b.listeners.OnUpdate(l, moved)
+	b.onListener.OnUpdate(l, moved)
 	b.expect("after the class was changed", map[string]float64{"addresses one": 0, "addresses two": 1, "longest_wait_seconds one": 0, "longest_wait_seconds two": 0})
 }
 
@@ -152,7 +154,7 @@ func TestTheLongestWaitForALoadBalancerIsMeasured(t *testing.T) {
 	b.expect("two wait", map[string]float64{"longest_wait_seconds public": 3600})
 	b.clock.SetTime(b.clock.Now().Add(time.Minute))
 	b.expect("a minute later", map[string]float64{"longest_wait_seconds public": 3660})
-	b.listeners.OnDelete(old)
+	b.onListener.OnDelete(old)
 	b.expect("one is deleted", map[string]float64{"longest_wait_seconds public": 120})
 }
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -79,19 +81,16 @@ func export(ctx context.Context, objects cache.Cache) error {
 	for _, gauge := range []*prometheus.GaugeVec{listeners, lostVolumes, outdatedPods, conditions} {
 		defer gauge.Reset()
 	}
-	balancers := newLoadBalancers(objects, clock.RealClock{})
-	idle := newUnusedListeners(objects, clock.RealClock{})
-	computed := &[]computed{balancers, idle}
-	leading.Store(computed)
-	defer leading.CompareAndSwap(computed, nil)
+	recorded := newRecords(objects, clock.RealClock{})
+	leading.Store(recorded)
+	defer leading.CompareAndSwap(recorded, nil)
 	for _, s := range []struct {
 		object  client.Object
 		handler toolscache.ResourceEventHandler
 	}{
 		{&listenersv1alpha1.Listener{}, count(listeners, func(o client.Object) [][]string { return listenerLabels(ctx, objects, o) })},
-		{&listenersv1alpha1.Listener{}, handler(ctx, balancers.setListener)},
-		{&listenersv1alpha1.Listener{}, handler(ctx, idle.setListener)},
-		{&corev1.Service{}, handler(ctx, balancers.setService)},
+		{&listenersv1alpha1.Listener{}, handler(func(l *listenersv1alpha1.Listener, exists bool) { recorded.setListener(ctx, l, exists) })},
+		{&corev1.Service{}, handler(recorded.setService)},
 		{&corev1.PersistentVolume{}, count(lostVolumes, lostVolumeLabels)},
 		{&listenersv1alpha1.PodListeners{}, count(outdatedPods, outdatedPodLabels)},
 		{&operatorv1alpha1.ListenerOperator{}, count(conditions, conditionLabels)},
@@ -110,15 +109,10 @@ func export(ctx context.Context, objects cache.Cache) error {
 	return nil
 }
 
-// computed are metrics that are computed at each scrape, from what event handlers have seen.
-type computed interface {
-	collect(collected chan<- prometheus.Metric)
-}
+// leading are the records of the replica that leads, or nil.
+var leading atomic.Pointer[records]
 
-// leading are those of the replica that leads, or nil.
-var leading atomic.Pointer[[]computed]
-
-// leaderCollector collects them.
+// leaderCollector collects the metrics that are computed at each scrape.
 type leaderCollector struct{}
 
 // Describe implements prometheus.Collector.
@@ -130,10 +124,8 @@ func (leaderCollector) Describe(descriptions chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (leaderCollector) Collect(collected chan<- prometheus.Metric) {
-	if all := leading.Load(); all != nil {
-		for _, c := range *all {
-			c.collect(collected)
-		}
+	if recorded := leading.Load(); recorded != nil {
+		recorded.collect(collected)
 	}
 }
 
@@ -141,11 +133,7 @@ func (leaderCollector) Collect(collected chan<- prometheus.Metric) {
 // values. A set that no object has any more stays at zero, as Prometheus expects.
 func count(gauge *prometheus.GaugeVec, labels func(client.Object) [][]string) toolscache.ResourceEventHandler {
 	counted := map[types.UID][][]string{} // the sets with which an object counts; an informer calls its handlers one at a time
-	set := func(o any, exists bool) {
-		if tombstone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-			o = tombstone.Obj
-		}
-		object := o.(client.Object)
+	return handler(func(object client.Object, exists bool) {
 		for _, values := range counted[object.GetUID()] {
 			gauge.WithLabelValues(values...).Dec()
 		}
@@ -156,11 +144,20 @@ func count(gauge *prometheus.GaugeVec, labels func(client.Object) [][]string) to
 				gauge.WithLabelValues(values...).Inc()
 			}
 		}
-	}
+	})
+}
+
+// handler returns an event handler that calls set for each object.
+func handler[T client.Object](set func(o T, exists bool)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { set(o, true) },
-		UpdateFunc: func(_, o any) { set(o, true) },
-		DeleteFunc: func(o any) { set(o, false) },
+		AddFunc:    func(o any) { set(o.(T), true) },
+		UpdateFunc: func(_, o any) { set(o.(T), true) },
+		DeleteFunc: func(o any) {
+			if tombstone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = tombstone.Obj
+			}
+			set(o.(T), false)
+		},
 	}
 }
 
@@ -172,7 +169,7 @@ func listenerLabels(ctx context.Context, reader client.Reader, o client.Object) 
 		return [][]string{{"", "false", ""}}
 	}
 	class, reason := l.Class(), l.Status.Summary.Reason
-	if !reasons.Has(reason) {
+	if !known().Has(reason) {
 		reason = ""
 	}
 	if reason == "" || reader.Get(ctx, client.ObjectKey{Name: class}, &listenersv1alpha1.ListenerClass{}) != nil {
@@ -182,38 +179,16 @@ func listenerLabels(ctx context.Context, reader client.Reader, o client.Object) 
 	return [][]string{{class, strconv.FormatBool(ready), reason}}
 }
 
-// reasons are those of the conditions Accepted and Ready of Listeners, which the API declares.
-var reasons = sets.New(
-	listenersv1alpha1.ReasonAccepted, listenersv1alpha1.ReasonClassNotSet, listenersv1alpha1.ReasonClassNotFound,
-	listenersv1alpha1.ReasonNoPorts, listenersv1alpha1.ReasonInvalidPorts, listenersv1alpha1.ReasonInvalidName,
-	listenersv1alpha1.ReasonInvalidOverrides, listenersv1alpha1.ReasonForeignService,
-	listenersv1alpha1.ReasonServiceRejected, listenersv1alpha1.ReasonQuotaExceeded, listenersv1alpha1.ReasonDuplicatePortName,
-	listenersv1alpha1.ReasonNotServed, listenersv1alpha1.ReasonForeignRoute, listenersv1alpha1.ReasonForeignIngress,
-	listenersv1alpha1.ReasonIngressRejected, listenersv1alpha1.ReasonRouteRejected,
-	listenersv1alpha1.ReasonNoRoutablePorts, listenersv1alpha1.ReasonNoSinglePod, listenersv1alpha1.ReasonInvalidHost,
-	listenersv1alpha1.ReasonInvalidAdvertisement, listenersv1alpha1.ReasonAddressTaken,
-	listenersv1alpha1.ReasonInvalidAllowedClients, listenersv1alpha1.ReasonAllowedClientsNotEnforceable,
-	listenersv1alpha1.ReasonForeignNetworkPolicy, listenersv1alpha1.ReasonNetworkPolicyRejected,
-	listenersv1alpha1.ReasonNamespaceNotAllowed, listenersv1alpha1.ReasonNodePortsExhausted,
-	listenersv1alpha1.ReasonSharedPortsExhausted, listenersv1alpha1.ReasonPortLimitReached,
-	listenersv1alpha1.ReasonForeignGatewayRoute, listenersv1alpha1.ReasonGatewayRouteRejected,
-	listenersv1alpha1.ReasonNoGatewayListener, listenersv1alpha1.ReasonListenerSetNotAllowed,
-	listenersv1alpha1.ReasonGatewayPortsExhausted, listenersv1alpha1.ReasonClusterIPsExhausted, listenersv1alpha1.ReasonForeignListenerSet,
-	listenersv1alpha1.ReasonListenerSetRejected, listenersv1alpha1.ReasonAddressesAssigned,
-	listenersv1alpha1.ReasonNotAccepted, listenersv1alpha1.ReasonWaitingForLoadBalancer,
-	listenersv1alpha1.ReasonWaitingForPods, listenersv1alpha1.ReasonWaitingForNodePorts,
-	listenersv1alpha1.ReasonWaitingForClusterIP, listenersv1alpha1.ReasonNoHostPorts,
-	listenersv1alpha1.ReasonNodesMissing, listenersv1alpha1.ReasonInvalidNodeAddress,
-	listenersv1alpha1.ReasonServiceTerminating, listenersv1alpha1.ReasonObjectTerminating,
-	listenersv1alpha1.ReasonWaitingForRouter, listenersv1alpha1.ReasonWaitingForIngress,
-	listenersv1alpha1.ReasonRouteNotAdmitted, listenersv1alpha1.ReasonWaitingForGateway,
-	listenersv1alpha1.ReasonGatewayRouteNotAccepted, listenersv1alpha1.ReasonReserved,
-	listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonNodesNotReady,
-	listenersv1alpha1.ReasonPortNotDeclared, listenersv1alpha1.ReasonPodsOutdated, listenersv1alpha1.ReasonNodesWithoutPods,
-	listenersv1alpha1.ReasonPreviousExposure, listenersv1alpha1.ReasonInvalidAllowedClients,
-	listenersv1alpha1.ReasonAllowedClientsNotEnforceable, listenersv1alpha1.ReasonForeignNetworkPolicy,
-	listenersv1alpha1.ReasonNetworkPolicyRejected,
-)
+// known are the reasons that the API declares.
+var known = sync.OnceValue(func() sets.Set[string] {
+	all := sets.New[string]()
+	for _, section := range reasons.Sections() {
+		for _, r := range section.Reasons {
+			all.Insert(r.Name)
+		}
+	}
+	return all
+})
 
 // lostVolumeLabels returns the lost nodes that a volume is pinned to.
 func lostVolumeLabels(o client.Object) [][]string {

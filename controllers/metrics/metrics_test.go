@@ -3,11 +3,7 @@ package metrics
 import (
 	"context"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -153,27 +148,6 @@ func TestTenantsCannotAddSeries(t *testing.T) {
 	want := map[string]float64{"class=,ready=true,reason=AddressesAssigned": 0, "class=,ready=false,reason=": 1000}
 	if diff := cmp.Diff(want, values(t, gauge)); diff != "" {
 		t.Errorf("(-want +got):\n%.1000s", diff)
-	}
-}
-
-// The API declares the reasons beside the conditions that they are of.
-func TestAllReasonsOfListenersAreCounted(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "api", "v1alpha1", "listener_types.go"), nil, parser.ParseComments|parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
-	declared := sets.New[string]()
-	for _, d := range file.Decls {
-		constants, ok := d.(*ast.GenDecl)
-		if !ok || !strings.HasPrefix(constants.Doc.Text(), "Reasons of ListenerAccepted") && !strings.HasPrefix(constants.Doc.Text(), "Reasons of ListenerReady") {
-			continue
-		}
-		for _, spec := range constants.Specs {
-			declared.Insert(strings.Trim(spec.(*ast.ValueSpec).Values[0].(*ast.BasicLit).Value, `"`))
-		}
-	}
-	if diff := cmp.Diff(declared, reasons); diff != "" {
-		t.Errorf("reasons (-declared +counted):\n%s", diff)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // unusedOnly collects the metric of unused Listeners.
-type unusedOnly struct{ *unusedListeners }
+type unusedOnly struct{ *records }
 
 func (unusedOnly) Describe(descriptions chan<- *prometheus.Desc) {
 	leaderCollector{}.Describe(descriptions)
@@ -25,8 +25,8 @@ func (u unusedOnly) Collect(collected chan<- prometheus.Metric) { u.collect(coll
 
 func TestListenersThatNoPodHasMountedCountByDays(t *testing.T) {
 	c, clock := fakeclient.New(t, interceptor.Funcs{}), testingclock.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
-	u := newUnusedListeners(c, clock)
-	changed := handler(t.Context(), u.setListener)
+	u := newRecords(c, clock)
+	changed := handler(func(l *listenersv1alpha1.Listener, exists bool) { u.setListener(t.Context(), l, exists) })
 	for name, spec := range map[string]listenersv1alpha1.ListenerClassSpec{
 		"public": {ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer}, "nodes": {ServiceType: listenersv1alpha1.ServiceTypeNodePort},
 		"tcp":     {ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Gateway: &listenersv1alpha1.GatewayExposure{Kind: listenersv1alpha1.GatewayRouteKindTCP}},
