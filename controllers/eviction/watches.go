@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -28,21 +27,11 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	isOutdated := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		return changesOf(o.(*listenersv1alpha1.PodListeners)) != ""
 	})
+	changed := predicates.Changed(func(pod *corev1.Pod) any { return []any{claim.PodReady(pod), pod.Status.Phase} })
 	return requests.Controller(mgr, "restart", 2).
 		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(r.podListenersToController), builder.WithPredicates(isOutdated)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podToController),
-			builder.WithPredicates(predicates.NotInInitialList(), readinessChanged())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podToController), builder.WithPredicates(predicates.NotInInitialList(), changed)).
 		Complete(requests.Requeue(mgr, "restart", r))
-}
-
-// readinessChanged passes Pods that become ready or stop being so, and those that are created or deleted.
-func readinessChanged() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
-			return claim.PodReady(before) != claim.PodReady(after) || before.Status.Phase != after.Status.Phase
-		},
-	}
 }
 
 // podListenersToController maps the PodListeners of an outdated Pod to the controller of the Pod.

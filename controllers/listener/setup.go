@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -56,7 +55,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		controlled.Watches(o, handler.EnqueueRequestsFromMapFunc(toListeners), builder.WithPredicates(changes...))
 	}
 	watch(&corev1.Service{}, r.serviceToListeners) // by name rather than by owner, because the deletion of a foreign Service matters, too
-	watch(&networkingv1.NetworkPolicy{}, r.policyToListeners, changed(unversioned))
+	watch(&networkingv1.NetworkPolicy{}, r.policyToListeners, predicates.Changed(unversioned))
 	watch(&listenersv1alpha1.ListenerClass{}, r.classToListeners, predicate.GenerationChangedPredicate{})
 	watch(&corev1.PersistentVolume{}, volumeToListeners, reservationChanged())
 	watch(&listenersv1alpha1.PodListeners{}, podListenersToListeners, predicate.GenerationChangedPredicate{})
@@ -64,7 +63,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	watch(&corev1.Node{}, r.nodeToListeners, predicate.Or(predicates.NodeAddressesChanged(), predicates.NodeReadinessChanged()))
 	watch(tenancy.Namespace(), r.namespaceToListeners, predicate.LabelChangedPredicate{})
 	all := func(ctx context.Context, _ client.Object) []reconcile.Request { return r.listeners(ctx) } // their classes decide which publish a name in the domain
-	watch(&operatorv1alpha1.ListenerOperator{}, all, changed(func(o *operatorv1alpha1.ListenerOperator) any { return o.Spec.ClusterDomain }))
+	watch(&operatorv1alpha1.ListenerOperator{}, all, predicates.Changed(func(o *operatorv1alpha1.ListenerOperator) any { return o.Spec.ClusterDomain }))
 	controlled.WatchesRawSource(r.objects.exclusive.waiting.source(r.objects.exclusive.waiting.all))
 	for _, backend := range r.Backends {
 		for _, kind := range backend.Kinds() {
@@ -99,7 +98,7 @@ func (r *Reconciler) view(backend *exposure.Backend, kind *exposure.Kind) (*plat
 	}
 	if kind == backend.Reads {
 		options.Handler = handler.EnqueueRequestsFromMapFunc(r.referenceToListeners(kind.GroupVersionKind))
-		options.Predicates = []predicate.Predicate{changed(unversioned)}
+		options.Predicates = []predicate.Predicate{predicates.Changed(unversioned)}
 	} else {
 		options.Handler = handler.EnqueueRequestsFromMapFunc(r.objectToListeners(kind))
 		options.Predicates = []predicate.Predicate{controlledOrDeleted(kind.Exclusive)}
@@ -136,13 +135,6 @@ func trimForeign(kind *exposure.Kind) toolscache.TransformFunc {
 	}
 }
 
-// changed passes objects that are created or deleted, and updates that change what value returns.
-func changed[T client.Object](value func(T) any) predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return !equality.Semantic.DeepEqual(value(e.ObjectOld.(T)), value(e.ObjectNew.(T)))
-	}}
-}
-
 // unversioned returns an object without what differs between any two versions of it.
 func unversioned(o client.Object) any {
 	o = o.DeepCopyObject().(client.Object)
@@ -166,7 +158,7 @@ func controlledOrDeleted(exclusive bool) predicate.Predicate {
 func podMattersToListener() predicate.Predicate {
 	return predicate.And(
 		predicate.NewPredicateFuncs(func(o client.Object) bool { return len(claim.NamesOf(o.(*corev1.Pod))) > 0 }),
-		changed(func(pod *corev1.Pod) any {
+		predicates.Changed(func(pod *corev1.Pod) any {
 			labels := maps.Clone(pod.Labels)
 			maps.DeleteFunc(labels, func(label, _ string) bool { return strings.HasPrefix(label, names.PodMountLabelPrefix) })
 			return []any{pod.DeletionTimestamp.IsZero(), claim.PodFinished(pod), labels}
@@ -191,7 +183,7 @@ func specLabelsOrStatusChanged() predicate.Predicate {
 func reservationChanged() predicate.Predicate {
 	return predicate.And(
 		predicate.NewPredicateFuncs(func(o client.Object) bool { return claim.IsListenerVolume(o.(*corev1.PersistentVolume)) }),
-		changed(func(pv *corev1.PersistentVolume) any {
+		predicates.Changed(func(pv *corev1.PersistentVolume) any {
 			return []any{index.VolumeListener(pv), claim.VolumeNodes(pv), pv.Status.Phase == corev1.VolumeReleased}
 		}),
 	)

@@ -19,7 +19,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -31,6 +30,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/predicates"
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
@@ -62,20 +62,10 @@ type Reconciler struct {
 // SetupWithManager registers the controller. It reconciles when the operator starts, when the configuration is created,
 // and when the preset or the management state changes.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	changed := predicates.Changed(func(c *operatorv1alpha1.ListenerOperator) any { return []any{c.Spec.Preset, c.Spec.ManagementState} })
 	return requests.Controller(mgr, "listenerclass", 1).
-		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(presetOrManagementStateChanged())).
+		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(changed)).
 		Complete(requests.Requeue(mgr, "listenerclass", reconcile.AsReconciler(r.Client, r)))
-}
-
-// presetOrManagementStateChanged also passes configurations that are added to the cache.
-func presetOrManagementStateChanged() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, after := e.ObjectOld.(*operatorv1alpha1.ListenerOperator).Spec, e.ObjectNew.(*operatorv1alpha1.ListenerOperator).Spec
-			return before.Preset != after.Preset || before.ManagementState != after.ManagementState
-		},
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
-	}
 }
 
 // Reconcile creates the missing classes of the preset, if the management state is Managed. Whether a class exists it

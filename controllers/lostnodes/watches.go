@@ -42,13 +42,10 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 // podMayReleaseVolume passes Pods that the scheduler finds no node for, or has found one for, and those that do not
 // mount their volumes any more.
 func podMayReleaseVolume() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return unschedulable(e.Object.(*corev1.Pod)) != "" },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
-			return unschedulable(before) != unschedulable(after) || before.Spec.NodeName != after.Spec.NodeName || !claim.PodFinished(before) && claim.PodFinished(after)
-		},
-	}
+	return predicate.And(
+		predicates.Changed(func(pod *corev1.Pod) any { return []any{unschedulable(pod), pod.Spec.NodeName, claim.PodFinished(pod)} }),
+		predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return unschedulable(e.Object.(*corev1.Pod)) != "" }},
+	)
 }
 
 func (r *Reconciler) nodeToClaims(ctx context.Context, o client.Object) []reconcile.Request {

@@ -3,7 +3,6 @@ package nodeagent
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -46,8 +45,9 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("adding the step of the first start: %w", err)
 	}
 	always, whileWaiting := handler.EnqueueRequestsFromMapFunc(toListenerOperator), handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator)
+	changed := predicates.Changed(func(c *operatorv1alpha1.ListenerOperator) any { return []any{c.Generation, c.Finalizers} })
 	b := requests.Controller(mgr, "nodeagent", 1).
-		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, finalizersChanged))).
+		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(changed)).
 		Watches(&appsv1.Deployment{}, always, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.PersistentVolume{}, whileWaiting, builder.WithPredicates(volumeUseChanged())).
 		Watches(&corev1.Pod{}, whileWaiting, builder.WithPredicates(podWithClaimsCreatedOrDeleted())).
@@ -95,11 +95,6 @@ func (r *Reconciler) isComponent(c installation.Component) predicate.Predicate {
 func toListenerOperator(context.Context, client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}}}
 }
-
-// finalizersChanged passes configurations whose finalizers change, which does not change the generation.
-var finalizersChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return !slices.Equal(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
-}}
 
 // volumeUseChanged passes volumes that start or stop being in use.
 func volumeUseChanged() predicate.Predicate {

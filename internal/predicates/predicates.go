@@ -3,8 +3,6 @@
 package predicates
 
 import (
-	"maps"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,29 +14,28 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
+// Changed passes objects that are created or deleted, and updates that change what value returns.
+func Changed[T client.Object](value func(T) any) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !equality.Semantic.DeepEqual(value(e.ObjectOld.(T)), value(e.ObjectNew.(T)))
+	}}
+}
+
 // NodeAddressesChanged passes Nodes that are created, deleted, or change their addresses or what overrides them.
 func NodeAddressesChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-		return before.Annotations[names.AnnotationAdvertisedAddress] != after.Annotations[names.AnnotationAdvertisedAddress] ||
-			!equality.Semantic.DeepEqual(before.Status.Addresses, after.Status.Addresses)
-	}}
+	return Changed(func(n *corev1.Node) any {
+		return []any{n.Annotations[names.AnnotationAdvertisedAddress], n.Status.Addresses}
+	})
 }
 
 // NodeReadinessChanged passes Nodes that are created, deleted, or become ready or not ready.
 func NodeReadinessChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return claim.NodeReady(e.ObjectOld.(*corev1.Node)) != claim.NodeReady(e.ObjectNew.(*corev1.Node))
-	}}
+	return Changed(func(n *corev1.Node) any { return claim.NodeReady(n) })
 }
 
 // NodeSchedulingChanged passes Nodes that are created, deleted, or change what decides which Pods they take.
 func NodeSchedulingChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-		return before.Spec.Unschedulable != after.Spec.Unschedulable || !maps.Equal(before.Labels, after.Labels) ||
-			!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
-	}}
+	return Changed(func(n *corev1.Node) any { return []any{n.Spec.Unschedulable, n.Labels, n.Spec.Taints} })
 }
 
 // NotInInitialList drops the objects that exist when a watch starts. It is for watches of dependencies, if the watch of
