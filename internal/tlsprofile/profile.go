@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -128,37 +129,17 @@ func versions() map[configv1.TLSProtocolVersion]uint16 {
 	}
 }
 
-// cipherSuites returns the suites of TLS 1.2 and older that Go implements; those of TLS 1.3 cannot be configured. It
-// never returns nil, which would select Go's defaults.
+// cipherSuites returns the suites with these names in OpenSSL that Go implements, except those of TLS 1.3, which cannot be
+// configured. It never returns nil, which would select Go's defaults.
 func cipherSuites(names []string) []uint16 {
 	suites := []uint16{}
-	for _, name := range names {
-		if suite, known := openSSLCipherSuites()[name]; known {
-			suites = append(suites, suite)
+	for _, suite := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
+		if slices.Contains(suite.SupportedVersions, tls.VersionTLS12) && slices.Contains(names, openSSL.Replace(suite.Name)) {
+			suites = append(suites, suite.ID)
 		}
 	}
 	return suites
 }
 
-// openSSLCipherSuites returns the cipher suites by their names in OpenSSL.
-func openSSLCipherSuites() map[string]uint16 {
-	return map[string]uint16{
-		"ECDHE-ECDSA-AES128-GCM-SHA256": tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-		"ECDHE-RSA-AES128-GCM-SHA256":   tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-		"ECDHE-ECDSA-AES256-GCM-SHA384": tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-		"ECDHE-RSA-AES256-GCM-SHA384":   tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-		"ECDHE-ECDSA-CHACHA20-POLY1305": tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-		"ECDHE-RSA-CHACHA20-POLY1305":   tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-		"ECDHE-ECDSA-AES128-SHA256":     tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256,
-		"ECDHE-RSA-AES128-SHA256":       tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256,
-		"ECDHE-ECDSA-AES128-SHA":        tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA,
-		"ECDHE-RSA-AES128-SHA":          tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA,
-		"ECDHE-ECDSA-AES256-SHA":        tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA,
-		"ECDHE-RSA-AES256-SHA":          tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA,
-		"AES128-GCM-SHA256":             tls.TLS_RSA_WITH_AES_128_GCM_SHA256,
-		"AES256-GCM-SHA384":             tls.TLS_RSA_WITH_AES_256_GCM_SHA384,
-		"AES128-SHA256":                 tls.TLS_RSA_WITH_AES_128_CBC_SHA256,
-		"AES128-SHA":                    tls.TLS_RSA_WITH_AES_128_CBC_SHA,
-		"AES256-SHA":                    tls.TLS_RSA_WITH_AES_256_CBC_SHA,
-	}
-}
+// openSSL turns the standard name of a cipher suite with AES or ChaCha20 into its name in OpenSSL.
+var openSSL = strings.NewReplacer("TLS_RSA_WITH_", "", "TLS_", "", "_WITH_", "-", "AES_", "AES", "_CBC", "", "POLY1305_SHA256", "POLY1305", "_", "-")
