@@ -67,7 +67,7 @@ func (s *firstStart) ensure(ctx context.Context) error {
 		return err
 	}
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}, Spec: spec}
-	if _, err := create(ctx, s.writer, config); err != nil {
+	if err := create(ctx, s.writer, config); err != nil {
 		return err
 	}
 	marker := &corev1.ConfigMap{
@@ -82,17 +82,15 @@ func (s *firstStart) ensure(ctx context.Context) error {
 	if deployment != nil {
 		marker.OwnerReferences = []metav1.OwnerReference{{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment", Name: deployment.Name, UID: deployment.UID}}
 	}
-	_, err = create(ctx, s.writer, marker)
-	return err
+	return create(ctx, s.writer, marker)
 }
 
-// create creates an object, and reports whether it did: one that exists is no error, and not modified.
-func create(ctx context.Context, writer client.Writer, object client.Object) (created bool, _ error) {
-	err := writer.Create(ctx, object, client.FieldOwner(names.FieldManagerOperator))
-	if client.IgnoreAlreadyExists(err) != nil {
-		return false, fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
+// create creates an object. One that exists is no error, and not modified.
+func create(ctx context.Context, writer client.Writer, object client.Object) error {
+	if err := client.IgnoreAlreadyExists(writer.Create(ctx, object, client.FieldOwner(names.FieldManagerOperator))); err != nil {
+		return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
 	}
-	return err == nil, nil
+	return nil
 }
 
 // carriedOver returns the settings of an earlier installation, as far as they are known.
