@@ -5,7 +5,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
@@ -35,25 +34,17 @@ func init() {
 }
 
 // waiting are the requests that wait for longer than usual.
-type waiting struct {
-	mu       sync.Mutex
-	requests sets.Set[types.NamespacedName]
-}
+type waiting struct{ requests sync.Map }
 
 func (w *waiting) add(request types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.requests == nil {
-		w.requests = sets.New[types.NamespacedName]()
+	if _, waits := w.requests.LoadOrStore(request, nil); !waits {
+		waitingRequests.Inc()
 	}
-	w.requests.Insert(request)
-	waitingRequests.Set(float64(len(w.requests)))
 }
 
 // remove removes a request, which may not have waited.
 func (w *waiting) remove(request types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.requests.Delete(request)
-	waitingRequests.Set(float64(len(w.requests)))
+	if _, waits := w.requests.LoadAndDelete(request); waits {
+		waitingRequests.Dec()
+	}
 }
