@@ -104,19 +104,11 @@ func (a *Authorities) next(ctx context.Context, secret *corev1.Secret, rotation 
 }
 
 // applied applies an object, which was observed or is nil.
-func applied[T interface {
-	comparable
-	client.Object
-}](ctx context.Context, applier *apply.Applier, o, observed T) error {
+func applied(ctx context.Context, applier *apply.Applier, o, observed client.Object) error {
 	desired, err := apply.Unstructured(o)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = applier.Apply(ctx, desired, observed)
 	}
-	var before client.Object
-	if none := *new(T); observed != none {
-		before = observed
-	}
-	_, err = applier.Apply(ctx, desired, before)
 	return err
 }
 

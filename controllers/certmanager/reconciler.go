@@ -109,11 +109,7 @@ func (r *Reconciler) apply(ctx context.Context, key types.NamespacedName, member
 	desired.SetLabels(map[string]string{names.LabelManagedBy: names.Operator})
 	desired.SetOwnerReferences([]metav1.OwnerReference{owner})
 	desired.Object["spec"] = p.spec(key.Name)
-	var before client.Object
-	if observed != nil {
-		before = observed
-	}
-	_, err = r.Applier.Apply(ctx, desired, before)
+	_, err = r.Applier.Apply(ctx, desired, observed)
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
 		return all(members, fmt.Sprintf("the API server rejects Certificate %s: %v", key.Name, err)), nil
 	}

@@ -134,7 +134,7 @@ func (r *Reconciler) ensureListener(ctx context.Context, m *mount, isNew bool) (
 	desired := claim.Listener(m.claim, m.pv, m.selector.Class, ports, labels)
 	switch {
 	case m.listener == nil:
-		return warnings, r.applyListener(ctx, desired, m, nil)
+		return warnings, r.applyListener(ctx, desired, m)
 	case m.listener.DeletionTimestamp != nil:
 		return warnings, nil // it is created again when it is deleted
 	case !claim.OwnedBy(m.listener, m.claim):
@@ -145,14 +145,14 @@ func (r *Reconciler) ensureListener(ctx context.Context, m *mount, isNew bool) (
 	case !isNew && claim.HasOwner(m.listener, m.claim.UID) && claim.HasOwner(m.listener, m.pv.UID):
 		return warnings, nil // otherwise Stackable's listener operator created it, or it is that of an earlier claim
 	default:
-		return warnings, r.applyListener(ctx, desired, m, m.listener)
+		return warnings, r.applyListener(ctx, desired, m)
 	}
 }
 
 // applyListener applies the Listener of a class-based claim, and makes the result that of the mount: with the uid, with
 // which the Pod is labelled, and with the generation, by which the status is known to be that of earlier ports.
-func (r *Reconciler) applyListener(ctx context.Context, desired *unstructured.Unstructured, m *mount, observed client.Object) error {
-	if sent, err := r.Applier.Apply(ctx, desired, observed); err != nil || !sent {
+func (r *Reconciler) applyListener(ctx context.Context, desired *unstructured.Unstructured, m *mount) error {
+	if sent, err := r.Applier.Apply(ctx, desired, m.listener); err != nil || !sent {
 		return err
 	}
 	m.listener = &listenersv1alpha1.Listener{}
