@@ -2,6 +2,7 @@ package listener
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -19,9 +20,8 @@ import (
 // advertised gives each advertised address, with a port, to one Listener. After a restart, the statuses in the cache
 // show which Listener had it.
 type advertised struct {
-	client client.Reader
-	// waiting are the Listeners that were refused an address.
-	waiting *waitlist
+	client  client.Reader
+	waiting *waiting
 
 	mu sync.Mutex
 	// holders are the Listeners that have an address, and held are the addresses of each. Those in held have been
@@ -30,9 +30,9 @@ type advertised struct {
 	held    map[types.NamespacedName]sets.Set[advertise.Endpoint]
 }
 
-func newAdvertised(reader client.Reader) *advertised {
+func newAdvertised(reader client.Reader, w *waiting) *advertised {
 	return &advertised{
-		client: reader, waiting: newWaitlist(),
+		client: reader, waiting: w,
 		holders: map[advertise.Endpoint]types.NamespacedName{}, held: map[types.NamespacedName]sets.Set[advertise.Endpoint]{},
 	}
 }
@@ -66,20 +66,17 @@ func (x *advertised) apply(ctx context.Context, s *snapshot, p *plan, o *outcome
 }
 
 // reserve makes what the targets are published as that of the Listener: in place of all that it had if the targets are
-// complete, and otherwise in addition. If another Listener has one of these addresses, nothing changes, and the
-// Listener is reconciled again when that may have changed.
+// complete, and otherwise in addition. If another Listener has one of these addresses, nothing changes.
 func (x *advertised) reserve(ctx context.Context, s *snapshot, targets []listenersv1alpha1.Target, complete bool) *exposure.Refusal {
 	wanted := advertise.Endpoints(s.listener, targets)
-	x.waiting.add(s.key(), "")
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, e := range wanted {
 		if holder, taken := x.holder(ctx, e, s.listener); taken {
-			return exposure.Refuse(listenersv1alpha1.ReasonAddressTaken, "by spec.advertise of ListenerClass %s, a port of Listener %s is at %s, which Listener %s has already; "+
-				"use a class with another address or port for one of the two", s.class.Name, s.key(), e, holder)
+			return exposure.RefuseTaken(listenersv1alpha1.ReasonAddressTaken, fmt.Sprintf("by spec.advertise of ListenerClass %s, a port of Listener %s is at", s.class.Name, s.key()),
+				e.String(), holder, "use a class with another address or port for one of the two")
 		}
 	}
-	x.waiting.remove(s.key())
 	have := sets.New(wanted...)
 	if !complete {
 		have = have.Union(x.had(s.listener))
@@ -124,8 +121,7 @@ func (x *advertised) had(listener *listenersv1alpha1.Listener) sets.Set[advertis
 	return sets.New(endpointsOf(listener)...)
 }
 
-// set makes the addresses those of a Listener, in place of all others, and has the Listeners that wait reconciled if it
-// has others no more.
+// set makes the addresses those of a Listener, in place of all others.
 func (x *advertised) set(listener *listenersv1alpha1.Listener, wanted sets.Set[advertise.Endpoint]) {
 	key, had := client.ObjectKeyFromObject(listener), x.had(listener)
 	for e := range had {
@@ -137,14 +133,13 @@ func (x *advertised) set(listener *listenersv1alpha1.Listener, wanted sets.Set[a
 		x.holders[e] = key
 	}
 	x.held[key] = wanted
-	if had.Difference(wanted).Len() > 0 {
-		x.waiting.notify()
+	for e := range had.Difference(wanted) {
+		x.waiting.free(index.Refusal(listenersv1alpha1.ReasonAddressTaken, e.String()))
 	}
 }
 
 // release takes all addresses from a Listener whose class advertises none.
 func (x *advertised) release(listener *listenersv1alpha1.Listener) {
-	x.waiting.remove(client.ObjectKeyFromObject(listener))
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if _, known := x.held[client.ObjectKeyFromObject(listener)]; known || len(endpointsOf(listener)) > 0 {

@@ -25,15 +25,6 @@ var errReleasing = errors.New("the cluster IP of the deleted Service is not free
 // Listener publishes. The API server decides who has an address: instead of those that it rejects because another
 // Service has them, others are requested. As with node ports, only this one request contains them.
 func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p *plan, o *outcome) error {
-	w.clusterIPs.add(s.key(), exposure.ClusterIPDemand(s.class, p.serviceNow), clusterIPsOf(s.listener)...) // before looking, so that no change is missed
-	err := w.requestClusterIPs(ctx, s, p, o)
-	if refusal, ok := errors.AsType[*exposure.Refusal](err); !ok || refusal.Reason != listenersv1alpha1.ReasonClusterIPsExhausted {
-		w.clusterIPs.remove(s.key())
-	}
-	return err
-}
-
-func (w *serviceWriter) requestClusterIPs(ctx context.Context, s *snapshot, p *plan, o *outcome) error {
 	last := clusterIPsOf(s.listener)
 	// What others publish, they keep while their Service is created again.
 	taken := sets.New[string]()

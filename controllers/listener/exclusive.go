@@ -27,8 +27,7 @@ type exclusive struct {
 	client   client.Reader
 	backends backends.List
 	kinds    *kinds
-	// waiting are the Listeners that were refused.
-	waiting *waitlist
+	waiting  *waiting
 	// planning is held from reading the objects of others until those of the Listener are known.
 	planning sync.Mutex
 
@@ -50,9 +49,9 @@ func exclusiveKey(desired exposure.Desired) exclusiveObject {
 	return exclusiveObject{desired.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(desired)}
 }
 
-func newExclusive(reader client.Reader, list backends.List, k *kinds) *exclusive {
+func newExclusive(reader client.Reader, list backends.List, k *kinds, w *waiting) *exclusive {
 	return &exclusive{
-		client: reader, backends: list, kinds: k, waiting: newWaitlist(),
+		client: reader, backends: list, kinds: k, waiting: w,
 		known: map[exclusiveObject]exposure.Object{}, before: map[exclusiveObject]exposure.Object{},
 	}
 }
@@ -61,7 +60,6 @@ func newExclusive(reader client.Reader, list backends.List, k *kinds) *exclusive
 func (x *exclusive) plan(ctx context.Context, s *snapshot, p *plan) error {
 	x.planning.Lock()
 	defer x.planning.Unlock()
-	x.waiting.add(s.key(), "")
 	others, err := x.others(ctx, s.backend, s.listener)
 	if err != nil {
 		return err
@@ -82,7 +80,6 @@ func (x *exclusive) plan(ctx context.Context, s *snapshot, p *plan) error {
 		key := exclusiveKey(desired)
 		x.before[key], x.known[key] = x.known[key], planned
 	}
-	x.waiting.remove(s.key())
 	return nil
 }
 

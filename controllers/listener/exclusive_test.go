@@ -72,7 +72,7 @@ func TestRoutesAreReservedBeforeTheyAreWritten(t *testing.T) {
 			if got := reason(); got != listenersv1alpha1.ReasonNoGatewayListener {
 				t.Errorf("the second Listener is %s while the route of the first one is being written", got)
 			}
-			if requested := len(r.objects.exclusive.waiting.freed) > 0; requested != (failure != nil) {
+			if requested := r.waiting.freed.HasAny(s.backends.TakenReasons()...); requested != (failure != nil) {
 				t.Errorf("the second Listener is requested: %t", requested)
 			}
 			want := listenersv1alpha1.ReasonNoGatewayListener

@@ -24,8 +24,6 @@ import (
 // classes can. After a restart, the objects in the cache show which Listener was the first.
 type hosts struct {
 	reader *reader
-	// waiting are the Listeners that were refused a host.
-	waiting *waitlist
 
 	mu sync.Mutex
 	// holders are the Listeners that have a host, and held are the hosts of each.
@@ -34,7 +32,7 @@ type hosts struct {
 }
 
 func newHosts(r *reader) *hosts {
-	return &hosts{reader: r, waiting: newWaitlist(), holders: map[string]types.NamespacedName{}, held: map[types.NamespacedName]sets.Set[string]{}}
+	return &hosts{reader: r, holders: map[string]types.NamespacedName{}, held: map[types.NamespacedName]sets.Set[string]{}}
 }
 
 // reserve makes the hosts of a plan those of the Listener, in place of those that it had. If another Listener has one,
@@ -66,17 +64,15 @@ func (h *hosts) reserve(ctx context.Context, s *snapshot, p *plan) error {
 // refusal returns why a Listener cannot have the hosts, because another one has one of them, or nil.
 func (h *hosts) refusal(ctx context.Context, s *snapshot, wanted []string) (*exposure.Refusal, error) {
 	for _, host := range wanted {
-		h.waiting.add(s.key(), host)
 		holder, err := h.holder(ctx, s, host)
 		if err != nil {
 			return nil, err
 		}
 		if holder != nil {
-			return exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "by ListenerClass %s the host is %s, which Listener %s has already; rename the Listener, or use a "+
-				"class whose hosts end differently", s.class.Name, host, client.ObjectKeyFromObject(holder)), nil
+			return exposure.RefuseTaken(listenersv1alpha1.ReasonInvalidHost, "by ListenerClass "+s.class.Name+" the host is", host, client.ObjectKeyFromObject(holder),
+				"rename the Listener, or use a class whose hosts end differently"), nil
 		}
 	}
-	h.waiting.remove(s.key())
 	return nil, nil //nolint:nilnil // nothing is refused
 }
 
@@ -107,7 +103,6 @@ func (h *hosts) forget(listener types.NamespacedName) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.set(listener, nil)
-	h.waiting.remove(listener)
 }
 
 // planned returns the hosts of a plan: the name of the Service, if the class has a template, and those of the objects.

@@ -21,19 +21,28 @@ import (
 )
 
 // serviceToListeners maps a Service to the Listener of the same name, and to those that wait for its host.
-func (r *Reconciler) serviceToListeners(_ context.Context, o client.Object) []reconcile.Request {
-	return append(r.hosts.waiting.requests(index.ServiceHost(o)...), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+func (r *Reconciler) serviceToListeners(ctx context.Context, o client.Object) []reconcile.Request {
+	return append(r.refusedHosts(ctx, index.ServiceHost(o)), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 }
 
 // classToListeners maps a ListenerClass to its Listeners, and to those that wait for a host, which may be free now.
 func (r *Reconciler) classToListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	return append(r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()}), r.hosts.waiting.all()...)
+	refused := r.listeners(ctx, client.MatchingFields{index.ListenersByRefusal: listenersv1alpha1.ReasonInvalidHost})
+	return append(r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()}), refused...)
 }
 
 // namespaceToListeners maps a Namespace to its Listeners, because classes may select namespaces by labels, and to those
 // that wait for exclusive objects, because what these belong to may select namespaces, too.
 func (r *Reconciler) namespaceToListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	return append(r.listeners(ctx, client.InNamespace(o.GetName())), r.objects.exclusive.waiting.all()...)
+	return append(r.listeners(ctx, client.InNamespace(o.GetName())), r.waiting.first(ctx, r.Backends.TakenReasons()...)...)
+}
+
+// refusedHosts returns requests for Listeners that were refused a host because another one has it.
+func (r *Reconciler) refusedHosts(ctx context.Context, hosts []string) (requests []reconcile.Request) {
+	for _, host := range hosts {
+		requests = append(requests, r.waiting.first(ctx, index.Refusal(listenersv1alpha1.ReasonInvalidHost, host))...)
+	}
+	return requests
 }
 
 // listeners returns a request for each of the selected Listeners.
@@ -48,21 +57,15 @@ func (r *Reconciler) objectToListeners(kind *exposure.Kind) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		var requests []reconcile.Request
 		if kind.Exclusive {
-			requests = r.objects.exclusive.waiting.all()
+			requests = r.waiting.first(ctx, r.Backends.TakenReasons()...)
 		}
 		if kind.Hosts != nil {
-			requests = append(requests, r.hosts.waiting.requests(index.ObjectHosts(kind.Hosts)(o)...)...)
+			requests = append(requests, r.refusedHosts(ctx, index.ObjectHosts(kind.Hosts)(o))...)
 		}
 		if listener, ok := listenerOf(o); ok {
 			return append(requests, reconcile.Request{NamespacedName: listener})
 		}
-		isRefused := func(ctx context.Context, o client.Object) []reconcile.Request {
-			if condition(o.(*listenersv1alpha1.Listener), listenersv1alpha1.ListenerAccepted).Reason != kind.ForeignReason {
-				return nil
-			}
-			return index.Request(ctx, o)
-		}
-		return append(requests, index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, isRefused, client.InNamespace(o.GetNamespace()))...)
+		return append(requests, r.listeners(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.ListenersByRefusal: kind.ForeignReason})...)
 	}
 }
 
@@ -96,35 +99,37 @@ func (r *Reconciler) referenceToListeners(kind schema.GroupVersionKind) handler.
 	}
 }
 
-// listenerToListeners handles changes of Listeners: it requests those that wait for a host of a Listener when that is
-// changed, those that wait for an exclusive object when it publishes other addresses, and those that wait for anything
-// of it when it is deleted.
+// listenerToListeners handles changes of Listeners, which may free what others were refused.
 func (r *Reconciler) listenerToListeners() handler.EventHandler {
 	return handler.Funcs{
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			add(q, r.hosts.waiting.requests(r.hosts.heldBy(client.ObjectKeyFromObject(e.ObjectNew))...))
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			before, after := e.ObjectOld.(*listenersv1alpha1.Listener), e.ObjectNew.(*listenersv1alpha1.Listener)
-			if !reflect.DeepEqual(before.Status.TargetAddresses(), after.Status.TargetAddresses()) {
-				add(q, r.objects.exclusive.waiting.all())
+			r.waiting.changed(ctx, q, before, after)
+			if before.Generation != after.Generation {
+				add(q, r.refusedHosts(ctx, r.hosts.heldBy(client.ObjectKeyFromObject(after))))
+			}
+			if published := before.Status.TargetAddresses(); len(published) > 0 && !reflect.DeepEqual(published, after.Status.TargetAddresses()) {
+				r.waiting.free(r.Backends.TakenReasons()...)
+				for _, a := range published {
+					r.waiting.free(index.Refusal(listenersv1alpha1.ReasonInvalidHost, a.Address))
+				}
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-			add(q, r.hosts.waiting.requests(r.hosts.heldBy(client.ObjectKeyFromObject(e.Object))...))
-			r.hosts.forget(client.ObjectKeyFromObject(e.Object))
-			r.advertised.forget(e.Object.(*listenersv1alpha1.Listener))
-			add(q, r.objects.exclusive.waiting.all())
-			r.services.clusterIPs.remove(client.ObjectKeyFromObject(e.Object))
-			add(q, r.services.clusterIPs.first())
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			listener, key := e.Object.(*listenersv1alpha1.Listener), client.ObjectKeyFromObject(e.Object)
+			r.waiting.changed(ctx, q, listener, nil)
+			add(q, r.refusedHosts(ctx, r.hosts.heldBy(key)))
+			r.hosts.forget(key)
+			r.advertised.forget(listener)
+			r.waiting.free(append(r.Backends.TakenReasons(), listenersv1alpha1.ReasonClusterIPsExhausted)...)
 		},
 	}
 }
 
-// deletedServiceToListeners requests Listeners that wait for a cluster IP when a Service is deleted: those that still
-// publish that of the Service, and the first of the others. If it gets one, the next one follows.
+// deletedServiceToListeners requests Listeners that were refused a cluster IP when a Service is deleted.
 func (r *Reconciler) deletedServiceToListeners() handler.EventHandler {
-	return handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-		add(q, r.services.clusterIPs.requests(e.Object.(*corev1.Service).Spec.ClusterIPs...))
-		add(q, r.services.clusterIPs.first())
+	return handler.Funcs{DeleteFunc: func(context.Context, event.DeleteEvent, queue) {
+		r.waiting.free(listenersv1alpha1.ReasonClusterIPsExhausted)
 	}}
 }
 

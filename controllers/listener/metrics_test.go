@@ -69,7 +69,7 @@ func TestRangesAreMeasuredInTheLeaderAlone(t *testing.T) {
 
 func newRanges() *portRanges {
 	return &portRanges{
-		nodePorts: portallocator.New(portallocator.AllocatedNodePorts), sharedPorts: portallocator.New(portallocator.RecordedSharedPorts), classes: map[string][]classRange{},
+		nodePorts: portallocator.New(portallocator.AllocatedNodePorts, func() {}), sharedPorts: portallocator.New(portallocator.RecordedSharedPorts, func() {}), classes: map[string][]classRange{},
 	}
 }
 

@@ -53,7 +53,7 @@ func (w *objectWriter) release(s *snapshot, p *plan, failed bool) {
 		released = w.exclusive.restore(exclusiveKey(desired), !failed) || released
 	}
 	if released && failed {
-		w.exclusive.waiting.notify()
+		w.exclusive.waiting.free(s.backend.TakenReasons...)
 	}
 }
 

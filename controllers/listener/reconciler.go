@@ -61,6 +61,7 @@ type Reconciler struct {
 
 	kinds     *kinds
 	reader    *reader
+	waiting   *waiting
 	nodePorts *portallocator.Allocator
 	ports     *sharedPorts
 	ranges    *portRanges
@@ -84,15 +85,20 @@ type Reconciler struct {
 // initialize sets all unexported fields.
 func (r *Reconciler) initialize(c clock.PassiveClock) {
 	r.kinds = &kinds{scheme: r.Client.Scheme(), readers: map[schema.GroupVersionKind]kindReader{}}
-	r.nodePorts = portallocator.New(portallocator.AllocatedNodePorts)
-	r.ports = &sharedPorts{Allocator: portallocator.New(portallocator.RecordedSharedPorts), client: r.Client}
+	r.waiting = newWaiting(r.Client, slices.Concat(scarceReasons, r.Backends.TakenReasons())...)
+	r.nodePorts = portallocator.New(portallocator.AllocatedNodePorts, func() {
+		r.waiting.free(listenersv1alpha1.ReasonNodePortsExhausted, listenersv1alpha1.ReasonPortLimitReached)
+	})
+	r.ports = &sharedPorts{client: r.Client, Allocator: portallocator.New(portallocator.RecordedSharedPorts, func() {
+		r.waiting.free(listenersv1alpha1.ReasonSharedPortsExhausted, listenersv1alpha1.ReasonPortLimitReached)
+	})}
 	r.ranges = &portRanges{nodePorts: r.nodePorts, sharedPorts: r.ports.Allocator, classes: map[string][]classRange{}}
 	r.reader = &reader{client: r.Client, backends: r.Backends, kinds: r.kinds, sharedPorts: r.ports, clusterDomain: r.ClusterDomain}
-	r.hosts, r.advertised = newHosts(r.reader), newAdvertised(r.Client)
+	r.hosts, r.advertised = newHosts(r.reader), newAdvertised(r.Client, r.waiting)
 	applier := apply.New(r.Client, names.FieldManagerService)
-	r.services = &serviceWriter{client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, releasing: newPeriods(c), clusterIPs: newWaitlist()}
+	r.services = &serviceWriter{client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, releasing: newPeriods(c)}
 	r.policies = &policyWriter{applier}
-	r.objects = &objectWriter{applier: applier, kinds: r.kinds, exclusive: newExclusive(r.Client, r.Backends, r.kinds)}
+	r.objects = &objectWriter{applier: applier, kinds: r.kinds, exclusive: newExclusive(r.Client, r.Backends, r.kinds, r.waiting)}
 	r.GracePeriod, r.complete = cmp.Or(r.GracePeriod, 10*time.Second), newPeriods(c)
 	r.UnusedPeriod, r.unused = cmp.Or(r.UnusedPeriod, 30*time.Minute), newPeriods(c)
 	r.reporter = &reporter{statuses: apply.New(r.Client, names.FieldManagerListenerStatus), events: r.Events}
@@ -103,7 +109,6 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 // Reconcile applies the objects that expose a Listener and updates its status. Problems that the author of the Listener
 // can resolve are reported as conditions; the returned error is for problems that may resolve themselves.
 func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.Listener) (reconcile.Result, error) {
-	defer r.services.clusterIPs.attempt(client.ObjectKeyFromObject(listener))()
 	if !listener.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil // its objects are garbage-collected with it
 	}

@@ -49,8 +49,6 @@ type serviceWriter struct {
 	nodePorts *portallocator.Allocator
 	// releasing is since when Listeners wait for the node ports or cluster IPs of their deleted Service.
 	releasing periods
-	// clusterIPs are the Listeners for which no cluster IP was left.
-	clusterIPs *waitlist
 }
 
 // apply applies the planned Service, with cluster IPs or node ports of the class's ranges if it needs some.

@@ -40,15 +40,12 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.initialize(clock.RealClock{})
 	controlled := requests.Controller(mgr, "listener", workers).
 		For(&listenersv1alpha1.Listener{}, builder.WithPredicates(specLabelsOrStatusChanged())).
-		Watches(&listenersv1alpha1.Listener{}, r.listenerToListeners(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&listenersv1alpha1.Listener{}, r.listenerToListeners()).
 		Watches(&listenersv1alpha1.Listener{}, r.nodePorts.Handler()).
 		Watches(&listenersv1alpha1.Listener{}, r.ports.Handler()).
 		Watches(&corev1.Service{}, r.nodePorts.Handler()).
 		Watches(&corev1.Service{}, r.deletedServiceToListeners()).
-		WatchesRawSource(r.nodePorts.Freed()).
-		WatchesRawSource(r.ports.Freed()).
-		WatchesRawSource(r.advertised.waiting.source(r.advertised.waiting.all)).
-		WatchesRawSource(r.services.clusterIPs.source(r.services.clusterIPs.first)).
+		WatchesRawSource(r.waiting.source()).
 		Watches(&listenersv1alpha1.ListenerClass{}, r.ranges.handler())
 	watch := func(o client.Object, toListeners handler.MapFunc, changes ...predicate.Predicate) {
 		changes = append([]predicate.Predicate{predicates.NotInInitialList()}, changes...) // at the start, all Listeners are reconciled
@@ -64,7 +61,6 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	watch(tenancy.Namespace(), r.namespaceToListeners, predicate.LabelChangedPredicate{})
 	all := func(ctx context.Context, _ client.Object) []reconcile.Request { return r.listeners(ctx) } // their classes decide which publish a name in the domain
 	watch(&operatorv1alpha1.ListenerOperator{}, all, predicates.Changed(func(o *operatorv1alpha1.ListenerOperator) any { return o.Spec.ClusterDomain }))
-	controlled.WatchesRawSource(r.objects.exclusive.waiting.source(r.objects.exclusive.waiting.all))
 	for _, backend := range r.Backends {
 		for _, kind := range backend.Kinds() {
 			if r.kinds.readers[kind.GroupVersionKind] != nil {

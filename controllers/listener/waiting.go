@@ -2,109 +2,25 @@ package listener
 
 import (
 	"context"
-	"slices"
+	"fmt"
+	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/cache"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/index"
 )
-
-// waitlist has the Listeners that wait for something that others have, each for one thing at a time. It is lost in a
-// restart, which reconciles all Listeners. It is safe for concurrent use.
-type waitlist struct {
-	freed  chan event.GenericEvent
-	things sync.Map // each a wait, by the types.NamespacedName of the Listener
-	waits  atomic.Uint64
-}
-
-// wait is what a Listener waits for, and the number of the wait, in the order in which they began.
-type wait struct {
-	listener types.NamespacedName
-	thing    string
-	// own are things that no other Listener can have in place of this one.
-	own    []string
-	number uint64
-}
-
-func newWaitlist() *waitlist { return &waitlist{freed: make(chan event.GenericEvent, 1)} }
-
-// add makes a Listener wait for a thing, in place of any other. Add it before looking whether others have the thing, so
-// that no change is missed.
-func (w *waitlist) add(listener types.NamespacedName, thing string, own ...string) {
-	w.things.Store(listener, wait{listener, thing, own, w.waits.Add(1)})
-}
-
-// remove makes a Listener wait for nothing.
-func (w *waitlist) remove(listener types.NamespacedName) {
-	w.things.Delete(listener)
-}
-
-// requests returns requests for the Listeners that wait for one of the things.
-func (w *waitlist) requests(things ...string) []reconcile.Request {
-	contains := func(thing string) bool { return slices.Contains(things, thing) }
-	return w.matching(func(w wait) bool { return contains(w.thing) || slices.ContainsFunc(w.own, contains) })
-}
-
-// all returns requests for all Listeners that wait.
-func (w *waitlist) all() []reconcile.Request {
-	return w.matching(func(wait) bool { return true })
-}
-
-func (w *waitlist) matching(matches func(wait) bool) (requests []reconcile.Request) {
-	for listener, waits := range w.things.Range {
-		if matches(waits.(wait)) {
-			requests = append(requests, reconcile.Request{NamespacedName: listener.(types.NamespacedName)})
-		}
-	}
-	return requests
-}
-
-// first returns a request for each thing, for the Listener that has waited longest for it.
-func (w *waitlist) first() (requests []reconcile.Request) {
-	longest := map[string]wait{}
-	for _, waits := range w.things.Range {
-		this := waits.(wait)
-		if other, ok := longest[this.thing]; !ok || this.number < other.number {
-			longest[this.thing] = this
-		}
-	}
-	for _, waits := range longest {
-		requests = append(requests, reconcile.Request{NamespacedName: waits.listener})
-	}
-	return requests
-}
-
-// attempt makes a Listener wait for nothing while it is reconciled. Unless it waits for the same thing afterwards, done
-// has the source request others: perhaps it was the one that was requested when the thing became free.
-func (w *waitlist) attempt(listener types.NamespacedName) (done func()) {
-	before, waited := w.things.LoadAndDelete(listener)
-	return func() {
-		if after, ok := w.things.Load(listener); waited && (!ok || after.(wait).thing != before.(wait).thing) {
-			w.notify()
-		}
-	}
-}
-
-// notify makes the source request Listeners that wait, for the case that no change of an object does.
-func (w *waitlist) notify() {
-	select {
-	case w.freed <- event.GenericEvent{}:
-	default: // it will
-	}
-}
-
-// source requests some of the Listeners that wait.
-func (w *waitlist) source(some func() []reconcile.Request) source.Source {
-	return source.Channel(w.freed, handler.Funcs{GenericFunc: func(_ context.Context, _ event.GenericEvent, q queue) { add(q, some()) }})
-}
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -114,24 +30,122 @@ func add(q queue, requests []reconcile.Request) {
 	}
 }
 
-// periods is since when a state of Listeners lasts, by their UID. They start again after a restart, and expire.
-type periods struct {
-	*cache.Expiring
-	clock clock.PassiveClock
+// scarceReasons are the reasons of refusals because others have something, apart from those of backends.
+var scarceReasons = []string{
+	listenersv1alpha1.ReasonNodePortsExhausted, listenersv1alpha1.ReasonSharedPortsExhausted, listenersv1alpha1.ReasonPortLimitReached,
+	listenersv1alpha1.ReasonClusterIPsExhausted, listenersv1alpha1.ReasonInvalidHost, listenersv1alpha1.ReasonAddressTaken,
 }
 
-func newPeriods(c clock.PassiveClock) periods { return periods{cache.NewExpiring(), c} }
+// waiting requests Listeners that were refused what others had when that is free. No list has them: an index finds them
+// by the refusal in their status. Of those with the same demand, it requests the one that was refused first. When that
+// gets what it needs, its status changes, and the next one follows. It is safe for concurrent use.
+type waiting struct {
+	client client.Reader
+	// scarce are the reasons of refusals because others have something.
+	scarce sets.Set[string]
 
-type period struct {
-	state string
-	since time.Time
+	signal chan event.GenericEvent
+	mu     sync.Mutex
+	freed  sets.Set[string]
 }
 
-// age returns for how long a Listener has been in a state: 0, unless the last call named the same state.
-func (p periods) age(listener types.UID, state string) time.Duration {
-	if last, ok := p.Get(listener); ok && last.(period).state == state {
-		return p.clock.Since(last.(period).since)
+func newWaiting(reader client.Reader, scarce ...string) *waiting {
+	return &waiting{client: reader, scarce: sets.New(scarce...), signal: make(chan event.GenericEvent, 1), freed: sets.New[string]()}
+}
+
+// free has the source request Listeners with these refusals, which are values of index.ListenersByRefusal.
+func (w *waiting) free(refusals ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.freed.Insert(refusals...)
+	select {
+	case w.signal <- event.GenericEvent{}:
+	default: // it will
 	}
-	p.Set(listener, period{state, p.clock.Now()}, time.Hour)
-	return 0
+}
+
+func (w *waiting) source() source.Source {
+	return source.Channel(w.signal, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+		return w.freedRequests(ctx)
+	}))
+}
+
+func (w *waiting) freedRequests(ctx context.Context) []reconcile.Request {
+	w.mu.Lock()
+	refusals := sets.List(w.freed)
+	w.freed = sets.New[string]()
+	w.mu.Unlock()
+	return w.first(ctx, refusals...)
+}
+
+// first returns requests for the Listeners with one of the refusals: the first one of each demand.
+func (w *waiting) first(ctx context.Context, refusals ...string) (requests []reconcile.Request) {
+	for _, refusal := range refusals {
+		for _, first := range w.firstOf(ctx, refusal) {
+			requests = append(requests, first.request)
+		}
+	}
+	return requests
+}
+
+type refused struct {
+	request reconcile.Request
+	since   metav1.Time
+}
+
+func (w *waiting) firstOf(ctx context.Context, refusal string) map[string]refused {
+	var listeners listenersv1alpha1.ListenerList
+	index.List(ctx, w.client, &listeners, client.MatchingFields{index.ListenersByRefusal: refusal})
+	first := map[string]refused{}
+	for i := range listeners.Items {
+		listener := &listeners.Items[i]
+		_, _, condition := exposure.RefusalOf(listener)
+		this := refused{reconcile.Request{NamespacedName: client.ObjectKeyFromObject(listener)}, condition.LastTransitionTime}
+		demand := w.demand(listener)
+		other, ok := first[demand]
+		if !ok || this.since.Before(&other.since) || this.since.Equal(&other.since) && this.request.String() < other.request.String() {
+			first[demand] = this
+		}
+	}
+	return first
+}
+
+// demand identifies what a Listener was refused, or is "": others with the same demand can get whatever this one can.
+// The message of a refusal names the namespace if that matters. What a Listener has or publishes already, no other can
+// have in its place.
+func (w *waiting) demand(listener *listenersv1alpha1.Listener) string {
+	reason, key, condition := exposure.RefusalOf(listener)
+	if !w.scarce.Has(reason) {
+		return ""
+	}
+	namespace := ""
+	if strings.Contains(condition.Message, "namespace "+listener.Namespace) {
+		namespace = listener.Namespace
+	}
+	protocols, numbers := map[corev1.Protocol]int{}, sets.New[int32]()
+	for _, p := range listener.Spec.Ports {
+		protocols[ptr.Deref(p.Protocol, corev1.ProtocolTCP)]++
+		numbers.Insert(p.Port)
+	}
+	return fmt.Sprint(reason, "/", key, "/", listener.Class(), "/", namespace, protocols, numbers.Len(), len(lastNodePorts(*listener.Status)),
+		len(listener.Status.SharedPorts), listener.Spec.ObjectOverrides, listener.Status.TargetAddresses())
+}
+
+// changed handles a change of a Listener, which is nil if it was deleted. One whose status newly shows a refusal is
+// reconciled once more: what it needs may have become free before. If one no longer waits, another one is requested,
+// because this one may have been the one that was requested when something became free.
+func (w *waiting) changed(ctx context.Context, q queue, before, after *listenersv1alpha1.Listener) {
+	waited, waits := w.demand(before), ""
+	if after != nil {
+		waits = w.demand(after)
+	}
+	if waits != "" && waits != waited {
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(after)})
+	}
+	if waited != "" && waits != waited {
+		reason, key, _ := exposure.RefusalOf(before)
+		if next, ok := w.firstOf(ctx, index.Refusal(reason, key))[waited]; ok {
+			q.Add(next.request)
+		}
+	}
 }

@@ -1,143 +1,344 @@
 package listener
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/index"
 )
 
-// TestOneOfManyThatWaitIsRequested, rather than all of them, when something is free: the one that has waited longest,
-// for each thing.
-func TestOneOfManyThatWaitIsRequested(t *testing.T) {
-	w := newWaitlist()
-	for i := range 2000 {
-		w.add(waiter(i), fmt.Sprint("things of class ", i%2), fmt.Sprint("published ", i))
-	}
-	if got := w.first(); len(got) != 2 {
-		t.Errorf("%d are requested for two things", len(got))
-	}
-	w.attempt(waiter(0))
-	w.add(waiter(0), "things of class 0") // in vain
-	for _, r := range w.first() {
-		if r.NamespacedName != waiter(1) && r.NamespacedName != waiter(2) {
-			t.Errorf("%s is requested, which has not waited longest", r)
-		}
-	}
-	if got := w.requests("published 7"); len(got) != 1 || got[0].NamespacedName != waiter(7) {
-		t.Errorf("%v are requested in place of the one that publishes it", got)
-	}
-}
-
-func waiter(i int) types.NamespacedName {
-	return types.NamespacedName{Namespace: "shop", Name: fmt.Sprint("web-", i)}
-}
-
-// pool is what Listeners wait for, of two kinds.
+// pool is a cluster in which Listeners need something that others have.
 type pool struct {
-	*waitlist
-	free     [2]int
-	gone     map[types.NamespacedName]bool
-	queue    map[types.NamespacedName]bool // requests, each once, as in a work queue
-	attempts int
+	*waiting
+	listeners map[types.NamespacedName]*listenersv1alpha1.Listener // as the cache has them
+	needs     map[types.NamespacedName]need
+	written   map[types.NamespacedName]*listenersv1alpha1.Listener // statuses that the cache does not have yet
+	left      map[need]int                                         // how many Listeners could get what they need
+	queued    []types.NamespacedName
+	attempts  int
 }
+
+// need is what a Listener needs: some of what a class has or, if a key is given, that key.
+type need struct{ reason, class, key string }
+
+func (n need) refusal() string { return index.Refusal(n.reason, n.key) }
 
 func newPool() *pool {
-	return &pool{waitlist: newWaitlist(), gone: map[types.NamespacedName]bool{}, queue: map[types.NamespacedName]bool{}}
+	p := &pool{
+		listeners: map[types.NamespacedName]*listenersv1alpha1.Listener{}, needs: map[types.NamespacedName]need{},
+		written: map[types.NamespacedName]*listenersv1alpha1.Listener{}, left: map[need]int{},
+	}
+	p.waiting = newWaiting(poolCache{pool: p}, slices.Concat(scarceReasons, backends.All().TakenReasons())...)
+	return p
 }
 
-func (p *pool) request(requests []reconcile.Request) {
-	for _, r := range requests {
-		p.queue[r.NamespacedName] = true
+// poolCache is the cache of a pool, with one index.
+type poolCache struct {
+	client.Reader
+	pool *pool
+}
+
+// List lists what the index has.
+func (c poolCache) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	o := (&client.ListOptions{}).ApplyOptions(options)
+	for _, l := range c.pool.listeners {
+		if reason, key, _ := exposure.RefusalOf(l); o.FieldSelector.String() == index.ListenersByRefusal+"="+reason ||
+			key != "" && o.FieldSelector.String() == index.ListenersByRefusal+"="+index.Refusal(reason, key) {
+			list.(*listenersv1alpha1.ListenerList).Items = append(list.(*listenersv1alpha1.ListenerList).Items, *l)
+		}
+	}
+	return nil
+}
+
+// poolQueue is the work queue of a pool.
+type poolQueue struct {
+	queue
+	pool *pool
+}
+
+// Add adds a request to the queue, which has each once.
+func (q poolQueue) Add(r reconcile.Request) { q.pool.add(r.NamespacedName) }
+
+func (p *pool) add(key types.NamespacedName) {
+	if !slices.Contains(p.queued, key) {
+		p.queued = append(p.queued, key)
 	}
 }
 
-// reconcile handles one of the requests. fails makes it end before it looks for anything.
-func (p *pool) reconcile(kind int, listener types.NamespacedName, fails bool) {
-	delete(p.queue, listener)
-	if p.gone[listener] {
+func (p *pool) create(i int, n need) {
+	l := &listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("web-%04d", i)},
+		Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To(n.class), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
+		Status:     &listenersv1alpha1.ListenerStatus{},
+	}
+	key := client.ObjectKeyFromObject(l)
+	p.listeners[key], p.needs[key] = l, n
+	p.add(key)
+}
+
+// reconcile handles the first request. Its decision is in the cache only when see is called.
+func (p *pool) reconcile(fails bool) {
+	key := p.queued[0]
+	p.queued = p.queued[1:]
+	old, exists := p.listeners[key]
+	if !exists {
 		return
 	}
 	p.attempts++
-	done := p.attempt(listener)
-	if !fails {
-		p.add(listener, fmt.Sprint(kind))
-		if p.free[kind] > 0 {
-			p.free[kind]--
-			p.gone[listener] = true
-			p.remove(listener)
+	if fails {
+		p.add(key)
+		return
+	}
+	after, n := old.DeepCopy(), p.needs[key]
+	accepted := metav1.Condition{Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonAccepted}
+	switch has := p.has(key); {
+	case has || p.left[n] > 0:
+		if !has {
+			p.left[n]--
 		}
-	}
-	done()
-	select {
-	case <-p.freed:
-		p.request(p.first())
+		after.Annotations = map[string]string{"has": fmt.Sprint(n)}
 	default:
+		refusal := exposure.Refuse(n.reason, "none is left")
+		if n.key != "" {
+			refusal = exposure.RefuseTaken(n.reason, "the key is", n.key, types.NamespacedName{Namespace: "shop", Name: "first"}, "use another one")
+		}
+		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, refusal.Reason, refusal.Message
+		accepted.LastTransitionTime = metav1.NewTime(time.Unix(int64(p.attempts), 0))
 	}
+	if reason, key, condition := exposure.RefusalOf(old); condition.Status == accepted.Status && index.Refusal(reason, key) == n.refusal() {
+		return
+	}
+	after.Status.Conditions = []metav1.Condition{accepted}
+	p.written[key] = after
+}
+
+func (p *pool) has(key types.NamespacedName) bool {
+	l := p.listeners[key]
+	if w, ok := p.written[key]; ok {
+		l = w
+	}
+	return l.Annotations["has"] == fmt.Sprint(p.needs[key])
+}
+
+// see has the cache show what was written for a Listener.
+func (p *pool) see(ctx context.Context, key types.NamespacedName) {
+	before, after := p.listeners[key], p.written[key]
+	delete(p.written, key)
+	if before != nil && after != nil {
+		p.listeners[key] = after
+		p.changed(ctx, poolQueue{pool: p}, before, after)
+	}
+}
+
+func (p *pool) delete(ctx context.Context, key types.NamespacedName) {
+	before := p.listeners[key]
+	if before == nil {
+		return
+	}
+	if p.has(key) {
+		p.release(p.needs[key])
+	}
+	delete(p.listeners, key)
+	delete(p.written, key)
+	p.changed(ctx, poolQueue{pool: p}, before, nil)
+}
+
+func (p *pool) release(n need) {
+	p.left[n]++
+	p.free(n.refusal())
+}
+
+// settle handles all requests.
+func (p *pool) settle(ctx context.Context) {
+	for len(p.queued)+len(p.written)+p.freed.Len() > 0 {
+		if len(p.queued) > 0 {
+			p.reconcile(false)
+		}
+		for key := range p.written {
+			p.see(ctx, key)
+		}
+		add(poolQueue{pool: p}, p.freedRequests(ctx))
+	}
+}
+
+// needs are all that Listeners can be refused because others have it.
+func allNeeds() (all []need) {
+	for _, reason := range slices.Concat(scarceReasons, backends.All().TakenReasons()) {
+		n := need{reason: reason, class: "edge"}
+		if reason == listenersv1alpha1.ReasonInvalidHost || reason == listenersv1alpha1.ReasonAddressTaken {
+			n.key = "edge.example.com:443"
+		}
+		all = append(all, n)
+	}
+	return all
 }
 
 // TestWhatIsFreeCostsTwoAttempts, however many wait: one that succeeds, and one in vain.
 func TestWhatIsFreeCostsTwoAttempts(t *testing.T) {
-	p := newPool()
-	for i := range 2000 {
-		p.reconcile(0, waiter(i), false)
-	}
-	p.free[0], p.attempts = 1, 0
-	p.request(p.first())
-	for len(p.queue) > 0 {
-		for listener := range p.queue {
-			p.reconcile(0, listener, false)
+	for _, n := range allNeeds() {
+		p := newPool()
+		for i := range 2000 {
+			p.create(i, n)
+			if len(p.queued) > 100 {
+				p.settle(t.Context())
+			}
+		}
+		p.settle(t.Context())
+		if p.attempts > 4000 {
+			t.Errorf("%v: 2000 Listeners are refused in %d attempts", n, p.attempts)
+		}
+		p.attempts = 0
+		p.release(n)
+		p.settle(t.Context())
+		if p.left[n] > 0 || p.attempts > 2 {
+			t.Errorf("%v: %d attempts, and %d are free", n, p.attempts, p.left[n])
+		}
+		if first := (types.NamespacedName{Namespace: "shop", Name: "web-0000"}); !p.has(first) {
+			t.Errorf("%v: not the Listener that has waited longest got it", n)
 		}
 	}
-	if p.free[0] > 0 || p.attempts > 2 {
-		t.Errorf("%d attempts, and %d are free", p.attempts, p.free[0])
+}
+
+// TestWhatIsFreedBeforeTheStatusShowsTheRefusalIsNotMissed: nothing finds the Listener at that moment.
+func TestWhatIsFreedBeforeTheStatusShowsTheRefusalIsNotMissed(t *testing.T) {
+	for _, n := range allNeeds() {
+		p := newPool()
+		p.create(0, n)
+		p.reconcile(false)
+		p.release(n)
+		if requests := p.freedRequests(t.Context()); len(requests) > 0 {
+			t.Fatalf("%v: requests %v", n, requests)
+		}
+		p.settle(t.Context())
+		if p.left[n] > 0 {
+			t.Errorf("%v: the Listener waits although %d are free", n, p.left[n])
+		}
 	}
 }
 
 // TestNothingStaysFreeWhileAListenerWaits, whatever happens to the Listeners that are requested for it: they take it,
-// look for another thing, fail, or are deleted.
+// need something else, fail, or are deleted, and whenever the cache shows that.
 func TestNothingStaysFreeWhileAListenerWaits(t *testing.T) {
-	const listeners, rounds = 200, 300
-	for seed := range uint64(50) {
+	const listeners, rounds = 100, 300
+	needs := allNeeds()
+	for _, n := range allNeeds() { // of another class
+		if n.class = "inner"; n.key != "" {
+			n.key = "inner.example.com"
+		}
+		needs = append(needs, n)
+	}
+	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // no secret
+		needs := []need{needs[random.IntN(len(needs))], needs[random.IntN(len(needs))]}
 		p := newPool()
-		kinds := map[types.NamespacedName]int{}
 		for i := range listeners {
-			kinds[waiter(i)] = i % 2
-			p.reconcile(i%2, waiter(i), false)
+			if p.create(i, needs[i%2]); i == listeners/2 {
+				p.settle(t.Context()) // the others begin to wait in between
+			}
 		}
 		for range rounds {
-			switch any := waiter(random.IntN(listeners)); random.IntN(4) {
-			case 0: // something is free
-				p.free[random.IntN(2)]++
-				p.request(p.first())
-			case 1: // a Listener is deleted, perhaps the one that is requested
-				p.gone[any] = true
-				p.remove(any)
-				p.request(p.first())
-			case 2: // a Listener has another class
-				kinds[any] = 1 - kinds[any]
-				p.queue[any] = true
+			switch key := (types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("web-%04d", random.IntN(listeners))}); random.IntN(8) {
+			case 0:
+				for n := needs[random.IntN(2)]; random.IntN(2) > 0; {
+					p.release(n)
+				}
+			case 1:
+				if random.IntN(8) == 0 {
+					p.delete(t.Context(), key)
+				}
+			case 2: // it needs something else
+				if p.listeners[key] == nil || random.IntN(8) > 0 {
+					continue
+				}
+				if p.has(key) {
+					p.release(p.needs[key])
+				}
+				p.see(t.Context(), key)
+				before := p.listeners[key]
+				n := needs[random.IntN(2)]
+				after := before.DeepCopy()
+				after.Annotations, after.Spec.ClassName = nil, ptr.To(n.class)
+				p.listeners[key], p.needs[key] = after, n
+				p.changed(t.Context(), poolQueue{pool: p}, before, after)
+				p.add(key)
+			case 3:
+				p.see(t.Context(), key)
+			case 4:
+				add(poolQueue{pool: p}, p.freedRequests(t.Context()))
 			default:
-				for listener := range p.queue {
-					p.reconcile(kinds[listener], listener, random.IntN(4) == 0)
-					if random.IntN(2) == 0 {
-						break
-					}
+				if len(p.queued) > 0 {
+					p.reconcile(random.IntN(4) == 0)
 				}
 			}
 		}
-		for len(p.queue) > 0 {
-			for listener := range p.queue {
-				p.reconcile(kinds[listener], listener, false)
+		p.settle(t.Context())
+		for key := range p.listeners {
+			if n := p.needs[key]; !p.has(key) && p.left[n] > 0 {
+				t.Fatalf("with seed %d, %s waits for %v although %d are free", seed, key, n, p.left[n])
 			}
 		}
-		for listener, waits := range p.things.Range {
-			if kind := kinds[listener.(types.NamespacedName)]; p.free[kind] > 0 {
-				t.Fatalf("with seed %d, %s waits for %s although %d are free", seed, listener, waits.(wait).thing, p.free[kind])
-			}
+	}
+}
+
+// TestDemandsDifferByWhatAListenerCanGet: a Listener that cannot get what is free keeps no other one from it.
+func TestDemandsDifferByWhatAListenerCanGet(t *testing.T) {
+	listener := func(change func(l *listenersv1alpha1.Listener, accepted *metav1.Condition)) *listenersv1alpha1.Listener {
+		l := &listenersv1alpha1.Listener{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+			Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To("edge"), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
+			Status: &listenersv1alpha1.ListenerStatus{Conditions: []metav1.Condition{{
+				Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionFalse, Reason: listenersv1alpha1.ReasonNodePortsExhausted, Message: "no node port is left for port http",
+			}}},
+		}
+		change(l, &l.Status.Conditions[0])
+		return l
+	}
+	w := newWaiting(nil, scarceReasons...)
+	same := w.demand(listener(func(*listenersv1alpha1.Listener, *metav1.Condition) {}))
+	for name, tc := range map[string]struct {
+		change func(l *listenersv1alpha1.Listener, accepted *metav1.Condition)
+		same   bool
+	}{
+		"another name": {func(l *listenersv1alpha1.Listener, _ *metav1.Condition) { l.Namespace, l.Name = "other", "other" }, true},
+		"a port of another name": {func(l *listenersv1alpha1.Listener, accepted *metav1.Condition) {
+			l.Spec.Ports[0].Name, accepted.Message = "https", "no node port is left for port https"
+		}, true},
+		"more ports": {func(l *listenersv1alpha1.Listener, _ *metav1.Condition) {
+			l.Spec.Ports = append(l.Spec.Ports, listenersv1alpha1.ListenerPort{Name: "admin", Port: 81})
+		}, false},
+		"some ports already": {func(l *listenersv1alpha1.Listener, _ *metav1.Condition) {
+			l.Status.NodePorts = map[string]int32{"http": 30080}
+		}, false},
+		"another class": {func(l *listenersv1alpha1.Listener, _ *metav1.Condition) { l.Spec.ClassName = ptr.To("inner") }, false},
+		"a limited namespace": {func(_ *listenersv1alpha1.Listener, c *metav1.Condition) {
+			c.Message = "the Listeners of namespace shop may have 2"
+		}, false},
+		"a key": {func(_ *listenersv1alpha1.Listener, c *metav1.Condition) {
+			c.Message = "the host is h, which Listener a/b has already"
+		}, false},
+		"published addresses": {func(l *listenersv1alpha1.Listener, _ *metav1.Condition) {
+			withPublished(map[string]string{"h": "http"})(&state{listener: l})
+		}, false},
+		"another reason": {func(_ *listenersv1alpha1.Listener, c *metav1.Condition) {
+			c.Reason = listenersv1alpha1.ReasonClassNotFound
+		}, false},
+		"it is accepted again": {func(_ *listenersv1alpha1.Listener, c *metav1.Condition) { c.Status = metav1.ConditionTrue }, false},
+	} {
+		if got := w.demand(listener(tc.change)); (got == same) != tc.same {
+			t.Errorf("%s: demands %s and %s", name, same, got)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package exposure
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -33,6 +32,8 @@ type Backend struct {
 	// nil if it generates none.
 	Generates []*Kind
 	Objects   func(l *Listener, others Others) ([]Desired, *Refusal)
+	// TakenReasons are the reasons of such a refusal because objects of others are in the way.
+	TakenReasons []string
 	// Reads is the kind of the objects of others that the backend reads, and References names those that a class and
 	// the existing objects of a Listener refer to. Both are nil if it reads none.
 	Reads      *Kind
@@ -126,7 +127,7 @@ type Kind struct {
 	// Owns reports whether an object is one of this backend, for a kind that others generate, too. If nil, all are.
 	Owns func(o Object) bool
 	// Exclusive states that objects of the kind exclude each other, whoever has them: Objects is called for one
-	// Listener at a time, with all others. A Listener that it refuses is reconciled again when one of them changes.
+	// Listener at a time, with all others. Listeners refused with TakenReasons are reconciled when one of them changes.
 	Exclusive bool
 	// Hosts returns the hosts that an object requests, each of which belongs to one Listener alone. Nil is none.
 	Hosts func(o Object) []string
@@ -237,20 +238,4 @@ type Rejected struct {
 	Object
 	// Since is the time of the rejection.
 	Since metav1.Time
-}
-
-// Refusal is why a Listener cannot be exposed. Its reason is one of those of the condition
-// listenersv1alpha1.ListenerAccepted. Its message names the cause and the remedy, and addresses the author of the
-// Listener or of its class.
-type Refusal struct {
-	Reason  string
-	Message string
-}
-
-// Error returns reason and message.
-func (r *Refusal) Error() string { return r.Reason + ": " + r.Message }
-
-// Refuse returns a Refusal with a formatted message.
-func Refuse(reason, format string, args ...any) *Refusal {
-	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }

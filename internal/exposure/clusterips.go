@@ -2,7 +2,6 @@ package exposure
 
 import (
 	"encoding/binary"
-	"fmt"
 	"hash/fnv"
 	"net/netip"
 	"slices"
@@ -56,13 +55,6 @@ func AllocateClusterIPs(class *listenersv1alpha1.ListenerClass, desired *corev1a
 		addresses = append(addresses, address.String())
 	}
 	return addresses, nil
-}
-
-// ClusterIPDemand identifies what the desired Service needs: if no cluster IPs are left for one Service, there are none
-// for any other with the same demand, apart from those that it publishes. No Service has three families.
-func ClusterIPDemand(class *listenersv1alpha1.ListenerClass, desired *corev1ac.ServiceApplyConfiguration) string {
-	families := clusterIPFamilies(class.ClusterIPRanges(), desired)
-	return fmt.Sprint(class.Name, min(len(families), 3), slices.Contains(families, corev1.IPv4Protocol), slices.Contains(families, corev1.IPv6Protocol))
 }
 
 // clusterIPFamilies returns the IP families of the desired Service. The first one is that of the first range, unless

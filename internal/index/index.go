@@ -31,6 +31,8 @@ import (
 const (
 	// ListenersByClass finds Listeners by the name of their class.
 	ListenersByClass = "listener.class"
+	// ListenersByRefusal finds Listeners by why they are not accepted, as Refusal writes it.
+	ListenersByRefusal = "listener.refusal"
 	// ListenersByAdvertised finds Listeners by an advertised address in their status, as advertise.Endpoint writes it.
 	ListenersByAdvertised = "listener.advertised"
 	// VolumesByListener finds PersistentVolumes by the string of their Listener's key.
@@ -64,6 +66,7 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 		extract client.IndexerFunc
 	}{
 		{&listenersv1alpha1.Listener{}, ListenersByClass, func(o client.Object) []string { return nonEmpty(o.(*listenersv1alpha1.Listener).Class()) }},
+		{&listenersv1alpha1.Listener{}, ListenersByRefusal, listenerRefusal},
 		{&listenersv1alpha1.Listener{}, ListenersByAdvertised, listenerAdvertised},
 		{&corev1.PersistentVolume{}, VolumesByListener, VolumeListener},
 		{&corev1.PersistentVolume{}, VolumesByNode, func(o client.Object) []string { return claim.VolumeNodes(o.(*corev1.PersistentVolume)) }},
@@ -156,6 +159,22 @@ func PodListenersListeners(o client.Object) []string {
 		listeners = append(listeners, nonEmpty(l.ListenerName)...)
 	}
 	return listeners
+}
+
+// Refusal is the value of ListenersByRefusal for a reason alone, or with a key that another Listener has.
+func Refusal(reason, key string) string {
+	if key == "" {
+		return reason
+	}
+	return reason + "/" + key
+}
+
+func listenerRefusal(o client.Object) []string {
+	reason, key, _ := exposure.RefusalOf(o.(*listenersv1alpha1.Listener))
+	if key == "" {
+		return nonEmpty(reason)
+	}
+	return []string{reason, Refusal(reason, key)}
 }
 
 func listenerAdvertised(o client.Object) []string {

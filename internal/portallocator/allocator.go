@@ -16,23 +16,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Allocator has the numbers that objects have, and the Listeners for which there was none. Event handlers keep it
-// current. An index of the cache would need a hundred times its memory. It is safe for concurrent use. The numbers of
+// Allocator has the numbers that objects have. Event handlers keep it current. An index of the cache would need a hundred times its memory. It is safe for concurrent use. The numbers of
 // an object are those of the Listener of its namespace and name: a Service has the name of its Listener.
 type Allocator struct {
 	numbers func(client.Object) sets.Set[int32]
-	freed   chan event.GenericEvent
+	freed   func()
 
 	mu sync.Mutex
 	// holders are the Listeners that have a number, and by how many objects. Pending numbers are those of another one.
 	holders map[int32]map[types.NamespacedName]int
 	// pending are numbers that were allocated to Listeners, by port name, until an object in the cache has them.
 	pending map[types.NamespacedName]map[string]int32
-	// waiting are the Listeners for which there was no number. After a restart, they are reconciled anyway.
-	waiting sets.Set[types.NamespacedName]
 }
 
 // Range is where numbers are allocated.
@@ -50,19 +46,18 @@ type LimitError struct {
 
 func (e *LimitError) Error() string { return "the namespace has as many numbers as it may have" }
 
-// New returns an Allocator. numbers returns those that an object has, which is never nil.
-func New(numbers func(client.Object) sets.Set[int32]) *Allocator {
+// New returns an Allocator. numbers returns those that an object has, which is never nil. freed, which must not call the
+// Allocator, is called when a Listener no longer has a number.
+func New(numbers func(client.Object) sets.Set[int32], freed func()) *Allocator {
 	return &Allocator{
-		numbers: numbers, freed: make(chan event.GenericEvent, 1),
+		numbers: numbers, freed: freed,
 		holders: map[int32]map[types.NamespacedName]int{}, pending: map[types.NamespacedName]map[string]int32{},
-		waiting: sets.New[types.NamespacedName](),
 	}
 }
 
 // Allocate makes the chosen numbers, by port name, those of a Listener, so that no other one gets them. choose, which
 // must not call the Allocator, gets a function that reports whether another Listener has a number. If it returns an
-// error, or if the error is a *LimitError, nothing changes, and the Listener is reconciled again when any number
-// becomes free. Numbers that the Listener has already are not limited. giveBack undoes the allocation, for the case
+// error, or if the error is a *LimitError, nothing changes. Numbers that the Listener has already are not limited. giveBack undoes the allocation, for the case
 // that the API server rejects the Service.
 func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose func(taken func(int32) bool) (map[string]int32, error),
 ) (chosen map[string]int32, giveBack func(), _ error) {
@@ -76,10 +71,8 @@ func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose f
 		err = a.checkLimit(listener, from, chosen)
 	}
 	if err != nil {
-		a.waiting.Insert(listener)
 		return nil, nil, err
 	}
-	a.waiting.Delete(listener)
 	before := a.pending[listener]
 	wasPending, pending := Numbers(before), maps.Clone(chosen)
 	maps.DeleteFunc(pending, func(_ string, number int32) bool { // that an object of the Listener has
@@ -184,7 +177,6 @@ func (a *Allocator) replace(before, after client.Object) {
 	if before != nil {
 		listener := client.ObjectKeyFromObject(before)
 		if after == nil {
-			a.waiting.Delete(listener)
 			a.setPending(listener, nil)
 		}
 		a.release(listener, a.numbers(before))
@@ -201,8 +193,7 @@ func (a *Allocator) hold(listener types.NamespacedName, numbers sets.Set[int32])
 	}
 }
 
-// release makes an object of a Listener one that no longer has the numbers. If the Listener then has one of them no
-// longer, Freed requests the waiting Listeners.
+// release makes an object of a Listener one that no longer has the numbers.
 func (a *Allocator) release(listener types.NamespacedName, numbers sets.Set[int32]) {
 	for number := range numbers {
 		holders := a.holders[number]
@@ -215,10 +206,7 @@ func (a *Allocator) release(listener types.NamespacedName, numbers sets.Set[int3
 		if delete(holders, listener); len(holders) == 0 {
 			delete(a.holders, number)
 		}
-		select {
-		case a.freed <- event.GenericEvent{}:
-		default: // it will
-		}
+		a.freed()
 	}
 }
 
@@ -236,16 +224,4 @@ func (a *Allocator) Handler() handler.EventHandler {
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { a.replace(e.ObjectOld, e.ObjectNew) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { a.replace(e.Object, nil) },
 	}
-}
-
-// Freed returns a source that requests the waiting Listeners when a number is free.
-func (a *Allocator) Freed() source.Source {
-	return source.Channel(a.freed, handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) (requests []reconcile.Request) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		for listener := range a.waiting {
-			requests = append(requests, reconcile.Request{NamespacedName: listener})
-		}
-		return requests
-	}))
 }

@@ -51,7 +51,6 @@ func want(numbers ...int32) func(func(int32) bool) (map[string]int32, error) {
 // model is what the Listeners have, said as plainly as possible.
 type model struct {
 	objects, pending map[types.NamespacedName][]int32
-	waiting          sets.Set[types.NamespacedName]
 	// gaveBack states that the last step allocated numbers in place of others, and gave them back.
 	gaveBack bool
 }
@@ -112,19 +111,21 @@ func TestAllocatorFollowsItsModel(t *testing.T) {
 	from := Range{PortRange: utilnet.PortRange{Base: 1, Size: 6}, MaxPerNamespace: 3}
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it has to be the same in each run
-		a := New(nodePorts)
-		m := &model{objects: map[types.NamespacedName][]int32{}, pending: map[types.NamespacedName][]int32{}, waiting: sets.New[types.NamespacedName]()}
+		requested := false
+		a := New(nodePorts, func() { requested = true })
+		m := &model{objects: map[types.NamespacedName][]int32{}, pending: map[types.NamespacedName][]int32{}}
 		for step := range 60 {
 			listener := types.NamespacedName{Namespace: []string{"a", "b"}[random.IntN(2)], Name: fmt.Sprint(random.IntN(3))}
 			before := m.all()
-			what, requested := m.step(t, a, random, listener, from)
+			requested = false
+			what := m.step(t, a, random, listener, from)
 			after := m.all()
 			freed := false
 			for number := range before {
 				freed = freed || !after[number]
 			}
-			if freed && !requested.Equal(m.waiting) || !freed && !m.gaveBack && requested.Len() > 0 {
-				t.Fatalf("seed %d, step %d, %s: requests %v, and %v wait", seed, step, what, requested, m.waiting)
+			if freed && !requested || !freed && !m.gaveBack && requested {
+				t.Fatalf("seed %d, step %d, %s: others are requested: %t", seed, step, what, requested)
 			}
 			got := map[string]bool{}
 			for number, holders := range a.holders {
@@ -143,8 +144,8 @@ func TestAllocatorFollowsItsModel(t *testing.T) {
 	}
 }
 
-// step takes a random step with a Listener, and returns the Listeners that it requests.
-func (m *model) step(t *testing.T, a *Allocator, random *rand.Rand, listener types.NamespacedName, from Range) (string, sets.Set[types.NamespacedName]) {
+// step takes a random step with a Listener, and describes it.
+func (m *model) step(t *testing.T, a *Allocator, random *rand.Rand, listener types.NamespacedName, from Range) string {
 	t.Helper()
 	number := int32(random.IntN(8)) //nolint:gosec // at most 7
 	m.gaveBack = false
@@ -154,14 +155,13 @@ func (m *model) step(t *testing.T, a *Allocator, random *rand.Rand, listener typ
 		m.objects[listener] = []int32{number}
 		m.settle(listener)
 		a.replace(service(listener, was...), service(listener, number))
-		return fmt.Sprintf("the object of %s gets %d instead of %v", listener, number, was), requested(a)
+		return fmt.Sprintf("the object of %s gets %d instead of %v", listener, number, was)
 	case 1:
 		was := m.objects[listener]
 		delete(m.objects, listener)
 		delete(m.pending, listener)
-		m.waiting.Delete(listener)
 		a.replace(service(listener, was...), nil)
-		return fmt.Sprintf("the object of %s with %v is deleted", listener, was), requested(a)
+		return fmt.Sprintf("the object of %s with %v is deleted", listener, was)
 	default:
 		return m.allocate(t, a, listener, number, from, random.IntN(2) == 0)
 	}
@@ -175,7 +175,7 @@ func (m *model) settle(listener types.NamespacedName) {
 }
 
 // allocate allocates a number, and gives it back if it is rejected.
-func (m *model) allocate(t *testing.T, a *Allocator, listener types.NamespacedName, number int32, from Range, rejected bool) (string, sets.Set[types.NamespacedName]) {
+func (m *model) allocate(t *testing.T, a *Allocator, listener types.NamespacedName, number int32, from Range, rejected bool) string {
 	t.Helper()
 	taken := false
 	for _, having := range []map[types.NamespacedName][]int32{m.objects, m.pending} {
@@ -201,10 +201,8 @@ func (m *model) allocate(t *testing.T, a *Allocator, listener types.NamespacedNa
 	case errors.Is(err, errNone) != taken, errors.As(err, &limit) != limited:
 		t.Fatalf("%s: %v", what, err)
 	case err != nil:
-		m.waiting.Insert(listener)
-		return what, requested(a)
+		return what
 	}
-	m.waiting.Delete(listener)
 	m.pending[listener] = nil
 	if !slices.Contains(m.objects[listener], number) {
 		m.pending[listener] = []int32{number}
@@ -214,15 +212,5 @@ func (m *model) allocate(t *testing.T, a *Allocator, listener types.NamespacedNa
 		m.gaveBack = true
 		m.pending[listener] = was
 	}
-	return what, requested(a)
-}
-
-// requested returns the Listeners that Freed will request.
-func requested(a *Allocator) sets.Set[types.NamespacedName] {
-	select {
-	case <-a.freed:
-		return a.waiting.Clone()
-	default:
-		return nil
-	}
+	return what
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -45,6 +46,15 @@ func All() List {
 // Of returns the backend that exposes Listeners of the class.
 func (l List) Of(class *listenersv1alpha1.ListenerClass) *exposure.Backend {
 	return l[slices.IndexFunc(l, func(b *exposure.Backend) bool { return b.Exposes(class) })]
+}
+
+// TakenReasons returns those of all backends, each once.
+func (l List) TakenReasons() []string {
+	reasons := sets.New[string]()
+	for _, backend := range l {
+		reasons.Insert(backend.TakenReasons...)
+	}
+	return sets.List(reasons)
 }
 
 // AddToScheme registers the types of the kinds that the backends generate.

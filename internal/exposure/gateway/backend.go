@@ -63,13 +63,8 @@ func Backend(kind listenersv1alpha1.GatewayRouteKind) *exposure.Backend {
 	if kind == listenersv1alpha1.GatewayRouteKindUDP {
 		b.Protocol = corev1.ProtocolUDP
 	}
-	scarce := ""
-	if b.ownPort {
-		scarce = "GatewayPort"
-	}
-	return &exposure.Backend{
+	backend := &exposure.Backend{
 		Name:      b.Kind,
-		Scarce:    scarce,
 		Exposes:   b.Exposes,
 		Generates: b.generates(),
 		Objects:   b.objects,
@@ -82,6 +77,13 @@ func Backend(kind listenersv1alpha1.GatewayRouteKind) *exposure.Backend {
 		References: b.references,
 		Addresses:  b.addresses,
 	}
+	if b.ownPort {
+		backend.Scarce = "GatewayPort"
+		backend.TakenReasons = []string{
+			listenersv1alpha1.ReasonNoGatewayListener, listenersv1alpha1.ReasonGatewayPortsExhausted, listenersv1alpha1.ReasonListenerSetNotAllowed,
+		}
+	}
+	return backend
 }
 
 // gvk returns the kind of the routes in the version that is preferred.
