@@ -34,7 +34,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
-	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/gathered"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
@@ -89,14 +89,14 @@ func files(t *testing.T, dir string) map[string]string {
 }
 
 // changeIndex changes the index of what was gathered.
-func changeIndex(t *testing.T, dir string, change func(*gathered.Index)) {
+func changeIndex(t *testing.T, dir string, change func(*source.Index)) {
 	t.Helper()
-	path := filepath.Join(dir, gathered.IndexFile)
+	path := filepath.Join(dir, source.IndexFile)
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var index gathered.Index
+	var index source.Index
 	if err := yaml.UnmarshalStrict(content, &index); err != nil {
 		t.Fatal(err)
 	}
@@ -117,8 +117,8 @@ const stubborn = "hunter2-of-the-test"
 
 func TestGatherLeavesSecretsInTheCluster(t *testing.T) {
 	w := newWorld(t)
-	crds.Install(t, w.Client, crds.Routes)
-	defer crds.Remove(t, w.Client, crds.Routes)
+	crds.Install(t, w.Client, crds.Routes, crds.Certificates)
+	defer crds.Remove(t, w.Client, crds.Routes, crds.Certificates)
 	w.create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "password"}, StringData: map[string]string{"password": stubborn}})
 	w.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "config"}, Data: map[string]string{"password": stubborn}})
 	pod := w.newPod("secretive", w.claim.Name)
@@ -146,8 +146,15 @@ func TestGatherLeavesSecretsInTheCluster(t *testing.T) {
 		Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: stubborn},
 	}}}
 	w.updateStatus(t, pod)
-	w.listener.Annotations = annotations
+	w.listener.Annotations, w.listener.Labels = annotations, map[string]string{names.LabelCertificate: "web"}
 	w.update(t, w.listener)
+	certificate := gatewayObject("v1", "Certificate", w.namespace, "web"+names.CertificateSuffix, map[string]any{
+		"secretName": "visible-secret-name", "issuerRef": map[string]any{"name": "x"}, "ipAddresses": []any{"203.0.113.7"}, "keystores": map[string]any{
+			"jks": map[string]any{"create": true, "password": stubborn}, "pkcs12": map[string]any{"create": true, "password": stubborn},
+		},
+	})
+	certificate.SetGroupVersionKind(names.KindCertificate)
+	w.create(t, certificate)
 	w.class.Spec.ServiceAnnotations = map[string]string{"example.com/password": stubborn}
 	w.update(t, w.class)
 	route := gatewayObject("v1", "Route", w.namespace, "web-http", map[string]any{
@@ -196,12 +203,13 @@ func TestGatherLeavesSecretsInTheCluster(t *testing.T) {
 		"cluster-scoped-resources/core/persistentvolumes/" + volume.Name + ".yaml":   "visible-port",
 		namespace + "/route.openshift.io/routes/web-http.yaml":                       "web.example",
 		namespace + "/core/services/web.yaml":                                        "nodePort",
+		namespace + "/cert-manager.io/certificates/web-listener-tls.yaml":            "visible-secret-name",
 		"cluster-scoped-resources/core/nodes/" + w.node.Name + ".yaml":               "kind: Node",
 		"cluster-scoped-resources/core/persistentvolumes/" + w.volume.Name + ".yaml": names.AnnotationListenerClass,
 		"doctor.txt":         "Deployment listener-operator",
 		"version":            "listener-operator",
 		"api-resources.yaml": "listenerclasses",
-		gathered.IndexFile:   "kind: Listener.listeners.stackable.tech",
+		source.IndexFile:     "kind: Listener.listeners.stackable.tech",
 		"cluster-scoped-resources/apiextensions.k8s.io/customresourcedefinitions/listeners.listeners.stackable.tech.yaml": "openAPIV3Schema",
 	} {
 		if !strings.Contains(found[name], want) {
@@ -330,7 +338,7 @@ func TestGatherListsWhatTheUserMayNotRead(t *testing.T) {
 	w := newWorld(t)
 	dir, out, err := gatherInto(t, apiserver.WithToken(t, apiserver.Config(t), w.namespace, "nobody"))
 	if err == nil || !strings.Contains(err.Error(), "nothing could be gathered") || !strings.Contains(out, "? nodes: nodes is forbidden") ||
-		!strings.Contains(files(t, dir)[gathered.IndexFile], "- 'nodes: nodes is forbidden") {
+		!strings.Contains(files(t, dir)[source.IndexFile], "- 'nodes: nodes is forbidden") {
 		t.Errorf("error %v, output:\n%s", err, out)
 	}
 	config := w.permit(t, "tenant")
@@ -425,7 +433,7 @@ func TestAPartOfWhatWasGatheredIsRefused(t *testing.T) {
 	if out, err := run(t, offline, "doctor", "--from", dir); err == nil || out != "" || !strings.Contains(err.Error(), "objects that were gathered") {
 		t.Errorf("without a file: error %v, output %s", err, out)
 	}
-	if err := os.Remove(filepath.Join(nested, gathered.IndexFile)); err != nil {
+	if err := os.Remove(filepath.Join(nested, source.IndexFile)); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := run(t, offline, "doctor", "--from", dir); err == nil || out != "" || !strings.Contains(err.Error(), "0 files gather.yaml") {
@@ -474,7 +482,7 @@ func TestAnArchiveOfAStrangerIsOnlyRead(t *testing.T) {
 	}
 	var large bytes.Buffer // it says that it is large
 	zipped := gzip.NewWriter(&large)
-	header := &tar.Header{Name: "large.log", Mode: 0o600, Size: gathered.MaxSize + 1}
+	header := &tar.Header{Name: "large.log", Mode: 0o600, Size: source.MaxSize + 1}
 	if err := errors.Join(tar.NewWriter(zipped).WriteHeader(header), zipped.Close(), os.WriteFile(outside, large.Bytes(), 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -534,7 +542,7 @@ func gatherHealthy(t *testing.T, i *installed) {
 		if out, err := run(t, offline, "doctor", "--from", dir); err != nil || strings.Contains(out, "just-now") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
-		changeIndex(t, dir, func(index *gathered.Index) { index.Time.Time = index.Time.Add(time.Hour) })
+		changeIndex(t, dir, func(index *source.Index) { index.Time.Time = index.Time.Add(time.Hour) })
 		if out, err := run(t, offline, "doctor", "--from", dir); !errors.Is(err, command.ErrProblem) || !strings.Contains(out, "just-now") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}

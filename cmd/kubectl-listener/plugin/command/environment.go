@@ -23,7 +23,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
-	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/gathered"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 )
 
@@ -106,7 +106,7 @@ func newScheme() *runtime.Scheme {
 // Examination returns an examination of that cluster, or of what was gathered.
 func (e *Environment) Examination() (*check.Examination, error) {
 	if e.from != "" {
-		c, index, err := gathered.Open(e.from, newScheme())
+		c, index, err := source.Open(e.from, newScheme())
 		return &check.Examination{Client: c, Report: check.Report{Gathered: index.Time.UTC()}}, err
 	}
 	c, err := e.Client()

@@ -62,7 +62,7 @@ const allClear = "The installation is in order, and the Listeners have their add
 
 // Examine examines an installation. Addresses that no Pod has mounted for so many days are reported as unused.
 func Examine(ctx context.Context, x *check.Examination, unusedDays uint16) {
-	if x.Gathered.IsZero() {
+	if _, ok := x.Client.(*source.Source); !ok {
 		x.Client = source.List(x.Client)
 	}
 	d := &doctor{Walk: walk.New(x)}

@@ -17,13 +17,15 @@ const removed = "(removed)"
 var known = []string{names.Driver, "listener-operator.dev", names.AnnotationProvisioner, names.AnnotationHostname}
 
 // fields are the fields that are removed wherever they are in an object of any kind: the value of an environment
-// variable, what a container said when it ended, what a probe requests, the key of a Route, what an InstallPlan
-// creates, which may include a Secret, and the parameters of a driver's StorageClass. From a Pod of users, what it runs
-// is removed, too.
+// variable, what a container said when it ended, what a probe requests, the key of a Route, the password of a keystore
+// of a Certificate, what an InstallPlan creates, which may include a Secret, and the parameters of a driver's
+// StorageClass. From a Pod of users, what it runs is removed, too.
 var fields = map[string][]string{
 	"env":        {"value"},
 	"terminated": {"message"},
 	"httpGet":    {"path"},
+	"jks":        {"password"},
+	"pkcs12":     {"password"},
 	"tls":        {"key", "certificate", "caCertificate", "destinationCACertificate"},
 	"resource":   {"manifest"},
 	"":           {"parameters", "httpHeaders"},

@@ -7,16 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
@@ -28,9 +24,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
-	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/doctor"
-	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/gathered"
-	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
 	"github.com/listener-operator/listener-operator/internal/version"
 )
 
@@ -87,7 +81,7 @@ type gatherer struct {
 	dir      *os.Root
 	// namespace is that of the user, who may not read others.
 	namespace string
-	index     gathered.Index
+	index     source.Index
 	// size is what was written, in bytes, and logs how much of it is logs.
 	size, logs int
 
@@ -160,17 +154,13 @@ func (g *gatherer) collect(ctx context.Context) error {
 	if served.err != nil {
 		g.miss("some of what the cluster serves", served.err)
 	}
-	for _, l := range g.lists() {
-		g.list(ctx, l)
-	}
-	g.single(ctx)
+	g.read(ctx)
 	g.index.Time = metav1.Now()
-	g.examine(ctx)
 	g.allLogs(ctx)
 	return errors.Join(
 		g.write("version", []byte("listener-operator\n"+version.Version+"\n")), // as oc adm must-gather expects it
-		g.writeYAML(gathered.ResourcesFile, resources),
-		g.writeYAML(gathered.IndexFile, &g.index), // at last, because only a complete result has one
+		g.writeYAML(source.ResourcesFile, resources),
+		g.writeYAML(source.IndexFile, &g.index), // at last, because only a complete result has one
 	)
 }
 
@@ -185,52 +175,11 @@ func (s *served) ServerGroupsAndResourcesWithContext(ctx context.Context) (group
 	return groups, resources, s.err
 }
 
-// miss records what could not be gathered.
+// miss records what could not be source.
 func (g *gatherer) miss(what string, err error) {
-	g.index.Missing = append(g.index.Missing, fmt.Sprintf("%s: %v", what, err))
-}
-
-// examine runs `kubectl listener doctor`, and keeps its report, and the reviews of permissions that only an API server
-// can carry out.
-func (g *gatherer) examine(ctx context.Context) {
-	r := &recorder{Client: g.client}
-	x := &check.Examination{Client: r}
-	doctor.Examine(ctx, x, walk.UnusedDays)
-	if x.Err != nil {
-		g.miss("the report of doctor", x.Err)
-		return
+	if text := fmt.Sprintf("%s: %v", what, err); !slices.Contains(g.index.Missing, text) {
+		g.index.Missing = append(g.index.Missing, text)
 	}
-	x.Conclude()
-	var report strings.Builder
-	doctor.Write(&report, &x.Report)
-	if err := g.write("doctor.txt", []byte(report.String())); err != nil {
-		g.miss("doctor.txt", err)
-	}
-	for i, review := range r.reviews {
-		review.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind(gathered.KindReview.Kind))
-		review.Name = fmt.Sprintf("%03d", i)
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(review)
-		if err == nil {
-			err = g.object(schema.GroupResource{Group: gathered.KindReview.Group, Resource: "subjectaccessreviews"}, &unstructured.Unstructured{Object: content})
-		}
-		if err != nil {
-			g.miss("a review of permissions", err)
-		}
-	}
-}
-
-// recorder is a client that remembers reviews of permissions.
-type recorder struct {
-	client.Client
-	reviews []*authorizationv1.SubjectAccessReview
-}
-
-func (r *recorder) Create(ctx context.Context, o client.Object, options ...client.CreateOption) error {
-	err := r.Client.Create(ctx, o, options...)
-	if review, ok := o.(*authorizationv1.SubjectAccessReview); ok && err == nil {
-		r.reviews = append(r.reviews, review.DeepCopy())
-	}
-	return err
 }
 
 // Limits of what is read of the log of each container, and of all.
@@ -286,7 +235,7 @@ func (g *gatherer) log(ctx context.Context, pod *corev1.Pod, l log) error {
 	return errors.Join(err, g.write(l.path(pod), content))
 }
 
-// progress says what was gathered.
+// progress says what was source.
 func (g *gatherer) progress(n int, what string) { fmt.Fprintf(g.ErrOut, "%6d %s\n", n, what) }
 
 // writeYAML writes a file.

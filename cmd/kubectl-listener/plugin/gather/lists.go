@@ -2,8 +2,6 @@ package gather
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -15,20 +13,19 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/gathered"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/doctor"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -39,8 +36,6 @@ import (
 // list is a list of objects that is gathered.
 type list struct {
 	schema.GroupVersionKind
-	// versions are others that the cluster may serve.
-	versions []string
 	// keep reports whether an object is kept. Nil means that all are.
 	keep    func(*unstructured.Unstructured) bool
 	options []client.ListOption
@@ -81,7 +76,10 @@ func (g *gatherer) lists() []list {
 	}
 	for _, backend := range backends.All() {
 		for _, kind := range backend.Kinds() {
-			l := list{GroupVersionKind: kind.GroupVersionKind, versions: kind.OtherVersions}
+			l := list{GroupVersionKind: kind.GroupVersionKind}
+			if mapping, err := g.client.RESTMapper().RESTMapping(kind.GroupKind(), append([]string{kind.Version}, kind.OtherVersions...)...); err == nil {
+				l.GroupVersionKind = mapping.GroupVersionKind
+			}
 			if kind != backend.Reads {
 				l.keep = isOfListener
 			}
@@ -199,112 +197,66 @@ func typed[T any](o *unstructured.Unstructured) (*T, error) {
 	return into, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into)
 }
 
-// maxObjects is the most that is gathered of each kind.
-const maxObjects = 10_000
-
-// list gathers a list of the whole cluster, or if the user may not read that, of the namespace.
-func (g *gatherer) list(ctx context.Context, l list) {
-	mapping, err := g.client.RESTMapper().RESTMapping(l.GroupKind(), append([]string{l.Version}, l.versions...)...)
-	if meta.IsNoMatchError(err) {
-		return // as what the cluster serves shows
+// read reads what doctor reads, and what else may help. If the user may not list some of that in the whole cluster, it
+// also reads the objects of the user's namespace, and what why reads about them.
+func (g *gatherer) read(ctx context.Context) {
+	lists := g.lists()
+	r := &recorder{Client: g.client, gatherer: g, filters: map[schema.GroupKind]func(*unstructured.Unstructured) bool{}}
+	for _, l := range lists {
+		r.filters[l.GroupKind()] = l.keep
 	}
-	what := l.GroupKind().String()
-	if err == nil {
-		what = mapping.Resource.GroupResource().String()
-		err = g.listIn(ctx, l, mapping, "")
-	}
-	if err != nil {
-		g.miss(what, err)
-	}
-	if apierrors.IsForbidden(err) && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		if err := g.listIn(ctx, l, mapping, g.namespace); err != nil && !apierrors.IsForbidden(err) {
-			g.miss(what+" of namespace "+g.namespace, err)
+	for _, namespace := range []string{"", g.namespace} {
+		s := source.List(r)
+		s.Namespace = namespace
+		for _, l := range lists { // the recorder keeps errors
+			if objects := (&metav1.PartialObjectMetadataList{}); len(l.options) > 0 {
+				objects.SetGroupVersionKind(l.GroupVersionKind)
+				_ = r.List(ctx, objects, append(l.options, client.InNamespace(namespace))...)
+				continue
+			}
+			_ = s.Load(ctx, l.GroupVersionKind)
 		}
-	}
-}
-
-// listIn gathers a list of a namespace, or of the whole cluster, in pages.
-func (g *gatherer) listIn(ctx context.Context, l list, mapping *meta.RESTMapping, namespace string) error {
-	count, some := 0, len(l.options) > 0
-	err := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		page := &unstructured.UnstructuredList{}
-		page.SetGroupVersionKind(mapping.GroupVersionKind)
-		options := slices.Concat(l.options, []client.ListOption{client.InNamespace(namespace), client.Limit(o.Limit), client.Continue(o.Continue)})
-		return page, g.client.List(ctx, page, options...)
-	}).EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
-		object := o.(*unstructured.Unstructured)
-		if l.keep != nil && !l.keep(object) {
-			some = true
-			return nil
-		}
-		if count++; count > maxObjects {
-			return fmt.Errorf("there are more than %d", maxObjects)
-		}
-		g.uids.Insert(object.GetUID())
-		return g.object(mapping.Resource.GroupResource(), object)
-	})
-	if err != nil {
-		return err
-	}
-	g.index.Listed = append(g.index.Listed, gathered.Listed{Kind: l.GroupKind().String(), Namespace: namespace, Some: some})
-	g.progress(count, mapping.Resource.GroupResource().String())
-	return nil
-}
-
-// single gathers objects by their names: the definitions, and what the operator installs.
-func (g *gatherer) single(ctx context.Context) {
-	for _, resource := range []schema.GroupResource{
-		listenersv1alpha1.GroupVersion.WithResource("listeners").GroupResource(), listenersv1alpha1.GroupVersion.WithResource("listenerclasses").GroupResource(),
-		listenersv1alpha1.GroupVersion.WithResource("podlisteners").GroupResource(), operatorv1alpha1.GroupVersion.WithResource("listeneroperators").GroupResource(),
-	} {
-		g.get(ctx, apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), types.NamespacedName{Name: resource.String()})
-	}
-	for namespace := range g.operators {
-		for _, c := range installation.Components() {
-			if kind, err := g.client.GroupVersionKindFor(c.Empty()); err == nil { // all are in the scheme
-				g.get(ctx, kind, c.Key(namespace))
+		for operator := range g.operators {
+			for _, c := range installation.Components() {
+				_ = s.Get(ctx, c.Key(operator), c.Empty().(client.Object))
 			}
 		}
+		if namespace == "" {
+			g.examine(ctx, s)
+		} else {
+			follow(ctx, s)
+		}
+		_ = r.List(ctx, &corev1.EventList{}, client.InNamespace(namespace)) // again, because events concern what was read
+		if !r.forbidden {
+			return
+		}
 	}
 }
 
-// get gathers an object.
-func (g *gatherer) get(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) {
-	mapping, err := g.client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-	if meta.IsNoMatchError(err) {
+// examine runs `kubectl listener doctor`, and keeps its report.
+func (g *gatherer) examine(ctx context.Context, s *source.Source) {
+	x := &check.Examination{Client: s}
+	doctor.Examine(ctx, x, walk.UnusedDays)
+	if x.Err != nil {
+		g.miss("the report of doctor", x.Err)
 		return
 	}
-	o := &unstructured.Unstructured{}
-	o.SetGroupVersionKind(kind)
-	if err == nil {
-		err = g.client.Get(ctx, key, o)
-	}
-	switch {
-	case apierrors.IsNotFound(err):
-		g.index.Absent = append(g.index.Absent, gathered.Absent{Kind: kind.GroupKind().String(), Namespace: key.Namespace, Name: key.Name})
-		return
-	case err == nil:
-		g.uids.Insert(o.GetUID())
-		err = g.object(mapping.Resource.GroupResource(), o)
-	}
-	if err != nil {
-		g.miss(kind.Kind+" "+strings.TrimPrefix(key.String(), "/"), err)
+	x.Conclude()
+	var report strings.Builder
+	doctor.Write(&report, &x.Report)
+	if err := g.write("doctor.txt", []byte(report.String())); err != nil {
+		g.miss("doctor.txt", err)
 	}
 }
 
-// object writes an object.
-func (g *gatherer) object(resource schema.GroupResource, o *unstructured.Unstructured) error {
-	if o.GetKind() == "Secret" || o.GetKind() == "ConfigMap" {
-		return errors.New("objects of this kind are not gathered")
+// follow reads what the walks from the objects of a namespace read.
+func follow(ctx context.Context, s *source.Source) {
+	w := walk.New(&check.Examination{Client: s})
+	for _, list := range []client.ObjectList{&corev1.PersistentVolumeClaimList{}, &listenersv1alpha1.ListenerList{}, &corev1.PodList{}} {
+		w.List(ctx, list, client.InNamespace(s.Namespace))
+		_ = meta.EachListItem(list, func(o runtime.Object) error { // it is a list
+			w.Apart().Step(ctx, o.(client.Object))
+			return nil
+		})
 	}
-	path := gathered.Path(resource, o.GetNamespace(), o.GetName())
-	if g.exists(path) {
-		return nil
-	}
-	g.clean(o)
-	if err := g.writeYAML(path, o.Object); err != nil {
-		return err
-	}
-	g.index.Objects++
-	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/gathered"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
 )
 
 // to gathers into a directory, or by one into an archive, which is removed if it cannot be completed.
@@ -70,8 +70,8 @@ func (g *gatherer) exists(name string) bool {
 
 // write writes a file, unless the result became too large.
 func (g *gatherer) write(name string, content []byte) error {
-	if g.size+len(content) > gathered.MaxSize {
-		return fmt.Errorf("the result would have more than %d bytes", gathered.MaxSize)
+	if g.size+len(content) > source.MaxSize {
+		return fmt.Errorf("the result would have more than %d bytes", source.MaxSize)
 	}
 	g.size += len(content)
 	if err := g.dir.MkdirAll(path.Dir(name), 0o700); err != nil {

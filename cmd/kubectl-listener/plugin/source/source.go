@@ -1,5 +1,6 @@
-// Package source has what commands read that look at many objects: each kind is listed once, and then read from
-// memory. It must not change an object, nor let what the user may not read look as if it did not exist.
+// Package source has what commands read that look at many objects, from the cluster or from what `kubectl listener
+// gather` wrote: each kind is listed once, and then read from memory. It must not change an object, nor let what the
+// user may not read, or what was not gathered, look as if it did not exist.
 package source
 
 import (
@@ -26,7 +27,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 // Source is a client that reads from memory. It lists the objects of a kind when one of them is read for the first
@@ -40,6 +40,8 @@ type Source struct {
 	Changed chan struct{}
 	// watch begins to watch the objects of a kind, for as long as the command runs. Nil means that they are listed.
 	watch func(kind, *objects)
+	// archive has what was gathered. Nil means that the client is of a cluster.
+	archive *archive
 
 	mu    sync.Mutex
 	kinds map[kind]*objects
@@ -74,17 +76,17 @@ func (s *Source) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 		return s.Client.Get(ctx, key, o)
 	}
 	all, err := s.of(ctx, k)
-	if err != nil {
-		return err
+	if err == nil {
+		if found := all.get(key); found != nil {
+			reflect.ValueOf(o).Elem().Set(reflect.ValueOf(found).Elem())
+			return nil
+		}
+		err = apierrors.NewNotFound(schema.GroupResource{Resource: fmt.Sprintf("%T", o)}, key.Name)
 	}
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	found, exists := all.byKey[key]
-	if !exists {
-		return apierrors.NewNotFound(schema.GroupResource{Resource: fmt.Sprintf("%T", o)}, key.Name)
+	if s.archive != nil {
+		return s.Client.Get(ctx, key, o) // it knows what was not gathered
 	}
-	reflect.ValueOf(o).Elem().Set(reflect.ValueOf(found).Elem())
-	return nil
+	return err
 }
 
 // List implements client.Reader, in the order of the API server. It also requests what is selected by name alone.
@@ -94,7 +96,7 @@ func (s *Source) List(ctx context.Context, list client.ObjectList, options ...cl
 	if err != nil {
 		return err
 	}
-	if s.watch == nil && !s.knows(k) && selectsName(o) {
+	if s.watch == nil && s.archive == nil && !s.knows(k) && selectsName(o) {
 		return s.Client.List(ctx, list, o)
 	}
 	all, err := s.of(ctx, k)
@@ -130,26 +132,36 @@ func fieldsOf(o client.Object) fields.Set {
 	return set
 }
 
+// Mapping returns the kind of an object or of the objects in a list, if the API server of a client serves it.
+func Mapping(c client.Client, o runtime.Object) (*meta.RESTMapping, error) {
+	gvk, err := c.GroupVersionKindFor(o)
+	if err != nil {
+		return nil, err
+	}
+	return c.RESTMapper().RESTMapping(schema.GroupKind{Group: gvk.Group, Kind: strings.TrimSuffix(gvk.Kind, "List")}, gvk.Version)
+}
+
 // kindOf returns the kind of an object or a list, with the namespace whose objects are read.
 func (s *Source) kindOf(o runtime.Object, namespace string) (kind, error) {
-	gvk, err := apiutil.GVKForObject(o, s.Scheme())
+	mapping, err := Mapping(s, o)
 	if err != nil {
 		return kind{}, err
 	}
-	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
-	mapping, err := s.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
-	if err != nil {
-		return kind{}, err
+	k := kind{GroupVersionKind: mapping.GroupVersionKind}
+	if whole := s.Namespace == "" && (s.archive == nil || s.archive.listed(k.GroupKind(), "", true)); !whole && mapping.Scope.Name() != meta.RESTScopeNameRoot {
+		k.namespace = namespace
 	}
-	if mapping.Scope.Name() == meta.RESTScopeNameRoot || s.Namespace == "" {
-		namespace = ""
-	}
-	k := kind{GroupVersionKind: gvk, namespace: namespace}
 	switch o.(type) {
 	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
 		k.metadata = true
 	}
 	return k, nil
+}
+
+// Load lists the objects of a kind, unless they were read before. Of kinds that are not in the scheme, it reads only
+// the metadata.
+func (s *Source) Load(ctx context.Context, gvk schema.GroupVersionKind) error {
+	return s.List(ctx, s.newList(kind{GroupVersionKind: gvk, metadata: !s.Scheme().Recognizes(gvk)}), client.InNamespace(s.Namespace))
 }
 
 // knows reports whether the objects of a kind were read before.
@@ -188,15 +200,15 @@ func (s *Source) of(ctx context.Context, k kind) (*objects, error) {
 
 // newList returns an empty list of a kind.
 func (s *Source) newList(k kind) client.ObjectList {
-	if list, err := s.Scheme().New(k.GroupVersion().WithKind(k.Kind + "List")); err == nil && !k.metadata {
-		return list.(client.ObjectList)
-	}
-	if !k.metadata {
-		list := &unstructured.UnstructuredList{}
+	if k.metadata {
+		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(k.GroupVersionKind)
 		return list
 	}
-	list := &metav1.PartialObjectMetadataList{}
+	if list, err := s.Scheme().New(k.GroupVersion().WithKind(k.Kind + "List")); err == nil {
+		return list.(client.ObjectList)
+	}
+	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(k.GroupVersionKind)
 	return list
 }
@@ -300,6 +312,13 @@ func (a *objects) copyTo(list client.ObjectList, namespace string) error {
 	}
 	a.items[namespace] = reflect.ValueOf(items.Interface()) // which the caller cannot replace
 	return nil
+}
+
+// get returns an object, or nil.
+func (a *objects) get(key client.ObjectKey) client.Object {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.byKey[key]
 }
 
 // list returns the objects of a namespace, or all if that is "", sorted by namespace and name. The objects are locked.

@@ -26,7 +26,7 @@ type Walk struct {
 // New returns a walk that adds to a report.
 func New(x *check.Examination) *Walk { return &Walk{x, map[string]map[string][]corev1.Pod{}} }
 
-// Apart returns a walk with a report of its own. It reads nothing after an error of the other one, and may use what that
+// Apart returns a walk with a report of its own. It reads nothing after an error of this one, and may use what this one
 // has read.
 func (w *Walk) Apart() *Walk {
 	return &Walk{&check.Examination{Client: w.Client, Report: check.Report{Gathered: w.Gathered}, Err: w.Err}, w.mounting}

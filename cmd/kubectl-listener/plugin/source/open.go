@@ -1,4 +1,4 @@
-package gathered
+package source
 
 import (
 	"archive/tar"
@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/restmapper"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // maxFile is the most that is read of a file, in bytes: more than the API server accepts of an object.
@@ -28,22 +27,24 @@ const maxFile = 6 << 20
 
 var errTooLarge = errors.New("it has more content than is read")
 
-// Open returns a client of what was gathered in a directory, or in an archive, and its index. The objects may be below
+// Open returns a source of what was gathered in a directory, or in an archive, and its index. The objects may be below
 // another directory, as those of `oc adm must-gather` are.
-func Open(name string, scheme *runtime.Scheme) (client.Client, Index, error) {
-	r := &reader{scheme: scheme, objects: map[schema.GroupKind]objects{}}
-	files, err := r.read(name)
+func Open(name string, scheme *runtime.Scheme) (*Source, Index, error) {
+	a := &archive{scheme: scheme, objects: map[schema.GroupKind]map[types.NamespacedName]*unstructured.Unstructured{}}
+	files, err := a.read(name)
 	if err == nil {
-		err = r.load(files)
+		err = a.load(files)
 	}
 	if err != nil {
 		return nil, Index{}, fmt.Errorf("reading %s: %w", name, err)
 	}
-	return r, r.index, nil
+	s := List(a)
+	s.archive = a
+	return s, a.index, nil
 }
 
 // load reads the files.
-func (r *reader) load(files map[string][]byte) error {
+func (a *archive) load(files map[string][]byte) error {
 	var roots []string
 	for name := range files {
 		if path.Base(name) == IndexFile {
@@ -54,56 +55,56 @@ func (r *reader) load(files map[string][]byte) error {
 		return fmt.Errorf("it has %d files %s, and must have one: is it from kubectl listener gather?", len(roots), IndexFile)
 	}
 	var resources []*restmapper.APIGroupResources
-	for name, into := range map[string]any{IndexFile: &r.index, ResourcesFile: &resources} {
-		if err := r.unmarshal(files[path.Join(roots[0], name)], into); err != nil {
+	for name, into := range map[string]any{IndexFile: &a.index, ResourcesFile: &resources} {
+		if err := a.unmarshal(files[path.Join(roots[0], name)], into); err != nil {
 			return fmt.Errorf("parsing %s: %w", name, err)
 		}
 	}
 	resources = slices.DeleteFunc(resources, func(group *restmapper.APIGroupResources) bool { return group == nil })
-	if r.index.Time.IsZero() {
+	if a.index.Time.IsZero() {
 		return fmt.Errorf("%s has no time", IndexFile)
 	}
-	r.mapper = restmapper.NewDiscoveryRESTMapper(resources)
+	a.mapper = restmapper.NewDiscoveryRESTMapper(resources)
 	count := 0
 	for _, dir := range []string{"cluster-scoped-resources", "namespaces"} {
 		for name, content := range files {
 			if !strings.HasPrefix(name, path.Join(roots[0], dir)+"/") {
 				continue
 			}
-			if err := r.add(content); err != nil {
+			if err := a.add(content); err != nil {
 				return fmt.Errorf("parsing %q: %w", name, err)
 			}
 			count++
 		}
 	}
-	if count != r.index.Objects {
-		return fmt.Errorf("it has %d of %d objects that were gathered", count, r.index.Objects)
+	if count != a.index.Objects {
+		return fmt.Errorf("it has %d of %d objects that were gathered", count, a.index.Objects)
 	}
 	return nil
 }
 
 // add adds the object in a file.
-func (r *reader) add(content []byte) error {
+func (a *archive) add(content []byte) error {
 	o := &unstructured.Unstructured{}
-	if err := r.unmarshal(content, o); err != nil {
+	if err := a.unmarshal(content, o); err != nil {
 		return err
 	}
 	kind := o.GroupVersionKind().GroupKind()
-	if r.objects[kind] == nil {
-		r.objects[kind] = objects{}
+	if a.objects[kind] == nil {
+		a.objects[kind] = map[types.NamespacedName]*unstructured.Unstructured{}
 	}
-	r.objects[kind][types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}] = o
+	a.objects[kind][types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}] = o
 	return nil
 }
 
 // unmarshal decodes a file, unless what has been decoded so far needs too much memory. gather writes no aliases, a few
 // of which stand for any amount.
-func (r *reader) unmarshal(content []byte, into any) error {
+func (a *archive) unmarshal(content []byte, into any) error {
 	var document yaml.Node
 	if err := yaml.Unmarshal(content, &document); err != nil {
 		return err
 	}
-	if err := r.count(&document); err != nil {
+	if err := a.count(&document); err != nil {
 		return err
 	}
 	var value any
@@ -118,12 +119,12 @@ func (r *reader) unmarshal(content []byte, into any) error {
 }
 
 // count counts a node, and those below.
-func (r *reader) count(n *yaml.Node) error {
-	if r.left -= 16 + int64(len(n.Value)); r.left < 0 || n.Kind == yaml.AliasNode {
+func (a *archive) count(n *yaml.Node) error {
+	if a.left -= 16 + int64(len(n.Value)); a.left < 0 || n.Kind == yaml.AliasNode {
 		return errTooLarge
 	}
 	for _, child := range n.Content {
-		if err := r.count(child); err != nil {
+		if err := a.count(child); err != nil {
 			return err
 		}
 	}
@@ -132,15 +133,15 @@ func (r *reader) count(n *yaml.Node) error {
 
 // read returns the YAML files of a directory or an archive. The size of an archive limits that of its content, because
 // anything can be packed into a small one.
-func (r *reader) read(name string) (map[string][]byte, error) {
+func (a *archive) read(name string) (map[string][]byte, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err
 	}
-	if r.left = math.MaxInt64; !info.IsDir() {
-		r.left = 4<<20 + 100*info.Size()
+	if a.left = math.MaxInt64; !info.IsDir() {
+		a.left = 4<<20 + 100*info.Size()
 	}
-	files, left := map[string][]byte{}, min(r.left, MaxSize)
+	files, left := map[string][]byte{}, min(a.left, MaxSize)
 	add := func(name string, size int64, file io.Reader) error {
 		isYAML := path.Ext(name) == ".yaml"
 		if left -= size; left < 0 || isYAML && size > maxFile {
@@ -187,15 +188,15 @@ func readArchive(file io.Reader, add func(name string, size int64, file io.Reade
 	if err != nil {
 		return fmt.Errorf("unpacking it: %w", err)
 	}
-	for archive := tar.NewReader(unzipped); ; {
-		header, err := archive.Next()
+	for files := tar.NewReader(unzipped); ; {
+		header, err := files.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("unpacking it: %w", err)
 		}
-		if err := add(header.Name, header.Size, archive); err != nil {
+		if err := add(header.Name, header.Size, files); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package gathered_test
+package source_test
 
 import (
 	"archive/tar"
@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/gathered"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
 )
 
 // pack writes an archive, and returns its name. It has an index, and what the cluster serves, unless files has others.
@@ -25,7 +25,7 @@ func pack(t *testing.T, files map[string]string) string {
 	var packed bytes.Buffer
 	zipped := gzip.NewWriter(&packed)
 	archive := tar.NewWriter(zipped)
-	all := map[string]string{gathered.IndexFile: "{time: 2026-11-01T10:00:00Z, objects: 1}", gathered.ResourcesFile: "[]"}
+	all := map[string]string{source.IndexFile: "{time: 2026-11-01T10:00:00Z, objects: 1}", source.ResourcesFile: "[]"}
 	maps.Copy(all, files)
 	for name, content := range all {
 		err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(content))})
@@ -44,7 +44,7 @@ func pack(t *testing.T, files map[string]string) string {
 const pod = "{apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web-0}, spec: "
 
 func podPath(name string) string {
-	return gathered.Path(schema.GroupResource{Resource: "pods"}, "shop", name)
+	return source.Path(schema.GroupResource{Resource: "pods"}, "shop", name)
 }
 
 // TestAnArchiveNeedsNoMoreMemoryThanItsSizeSuggests, whatever is packed into it.
@@ -60,8 +60,8 @@ func TestAnArchiveNeedsNoMoreMemoryThanItsSizeSuggests(t *testing.T) {
 		"lists in lists":              {podPath("web-0"): pod + strings.Repeat("[", 2_000_000) + strings.Repeat("]", 2_000_000) + "}"},
 		"many lists":                  many,
 		"a text again and again":      {podPath("web-0"): pod + "{a: &a " + strings.Repeat("x", 1_000_000) + ", b: [" + strings.Repeat("*a,", 500_000) + "]}}"},
-		"what the cluster serves":     {gathered.ResourcesFile: "[" + strings.Repeat("{},", 1_500_000) + "]"},
-		"the index":                   {gathered.IndexFile: "{time: 2026-11-01T10:00:00Z, listed: [" + strings.Repeat("{},", 1_500_000) + "]}"},
+		"what the cluster serves":     {source.ResourcesFile: "[" + strings.Repeat("{},", 1_500_000) + "]"},
+		"the index":                   {source.IndexFile: "{time: 2026-11-01T10:00:00Z, listed: [" + strings.Repeat("{},", 1_500_000) + "]}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			archive := pack(t, files)
@@ -70,7 +70,7 @@ func TestAnArchiveNeedsNoMoreMemoryThanItsSizeSuggests(t *testing.T) {
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, _, err := gathered.Open(archive, clientgoscheme.Scheme)
+			_, _, err := source.Open(archive, clientgoscheme.Scheme)
 			runtime.ReadMemStats(&after)
 			if err == nil {
 				t.Error("it is accepted")
@@ -94,12 +94,12 @@ func TestAnArchiveThatIsNotFromGatherIsRefused(t *testing.T) {
 		"keys that are no texts":   {podPath("web-0"): pod + "{[a]: b}}"},
 		"a number that is none":    {podPath("web-0"): pod + "{a: .nan}}"},
 	} {
-		_, _, err := gathered.Open(pack(t, files), clientgoscheme.Scheme)
+		_, _, err := source.Open(pack(t, files), clientgoscheme.Scheme)
 		if err == nil || strings.Contains(err.Error(), "\n✔") {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	if _, _, err := gathered.Open(pack(t, map[string]string{gathered.ResourcesFile: "[null]", podPath("web-0"): pod + "{}}"}), clientgoscheme.Scheme); err != nil {
+	if _, _, err := source.Open(pack(t, map[string]string{source.ResourcesFile: "[null]", podPath("web-0"): pod + "{}}"}), clientgoscheme.Scheme); err != nil {
 		t.Errorf("an API group that is null: %v", err)
 	}
 }

@@ -1,6 +1,4 @@
-// Package gathered has the format of what `kubectl listener gather` writes, and a client that reads it. The client must
-// never let what was not gathered look as if it did not exist.
-package gathered
+package source
 
 import (
 	"cmp"

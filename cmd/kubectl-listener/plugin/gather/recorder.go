@@ -1,0 +1,154 @@
+package gather
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/pager"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
+)
+
+// maxObjects is the most that is gathered of each kind.
+const maxObjects = 10_000
+
+// recorder is a client that writes what it reads: whole objects, even if only their metadata is read, and of lists what
+// the filters keep.
+type recorder struct {
+	client.Client
+	*gatherer
+	// filters report whether an object of a kind is kept. All objects of other kinds are.
+	filters map[schema.GroupKind]func(*unstructured.Unstructured) bool
+	reviews int
+	// forbidden states that the user may not list some kind in the whole cluster.
+	forbidden bool
+}
+
+// Get implements client.Reader.
+func (r *recorder) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	mapping, err := source.Mapping(r, o)
+	if err != nil {
+		return err
+	}
+	whole := &unstructured.Unstructured{}
+	whole.SetGroupVersionKind(mapping.GroupVersionKind)
+	what := mapping.GroupVersionKind.Kind + " " + strings.TrimPrefix(key.String(), "/")
+	err = r.Client.Get(ctx, key, whole, options...)
+	switch absent := (source.Absent{Kind: mapping.GroupVersionKind.GroupKind().String(), Namespace: key.Namespace, Name: key.Name}); {
+	case err == nil:
+		if err := r.keep(mapping, whole); err != nil {
+			r.miss(what, err)
+		}
+		return source.Convert(whole.Object, o)
+	case !apierrors.IsNotFound(err):
+		r.miss(what, err)
+	case !slices.Contains(r.index.Absent, absent):
+		r.index.Absent = append(r.index.Absent, absent)
+	}
+	return err
+}
+
+// List implements client.Reader, in pages.
+func (r *recorder) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	mapping, err := source.Mapping(r, list)
+	if err != nil {
+		return err
+	}
+	o := (&client.ListOptions{}).ApplyOptions(options)
+	kind, resource := mapping.GroupVersionKind.GroupKind(), mapping.Resource.GroupResource().String()
+	what, count, some := resource, 0, o.LabelSelector != nil || o.FieldSelector != nil
+	if o.Namespace != "" {
+		what += " of namespace " + o.Namespace
+	}
+	var items []runtime.Object
+	var incomplete error // of what is written
+	err = pager.New(func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+		objects := &unstructured.UnstructuredList{}
+		objects.SetGroupVersionKind(mapping.GroupVersionKind)
+		return objects, r.Client.List(ctx, objects, o, client.Limit(page.Limit), client.Continue(page.Continue))
+	}).EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		whole := item.(*unstructured.Unstructured)
+		object, err := r.Scheme().New(mapping.GroupVersionKind)
+		if _, metadata := list.(*metav1.PartialObjectMetadataList); metadata {
+			object, err = &metav1.PartialObjectMetadata{}, nil
+		}
+		if err == nil {
+			err = source.Convert(whole.Object, object)
+		}
+		items = append(items, object)
+		if keep := r.filters[kind]; keep != nil && !keep(whole) {
+			some = true
+			return err
+		}
+		if count++; count > maxObjects {
+			incomplete = fmt.Errorf("there are more than %d", maxObjects)
+		} else {
+			incomplete = cmp.Or(incomplete, r.keep(mapping, whole))
+		}
+		return err
+	})
+	if err := cmp.Or(err, incomplete); err != nil && (o.Namespace == "" || !apierrors.IsForbidden(err)) { // or the same is missing
+		r.miss(what, err)
+	}
+	if err != nil {
+		r.forbidden = r.forbidden || apierrors.IsForbidden(err)
+		return err
+	}
+	if listed := (source.Listed{Kind: kind.String(), Namespace: o.Namespace, Some: some}); incomplete == nil && !slices.Contains(r.index.Listed, listed) {
+		r.index.Listed = append(r.index.Listed, listed)
+	}
+	fmt.Fprintf(r.ErrOut, "%6d %s\n", count, what)
+	return meta.SetList(list, items)
+}
+
+// Create implements client.Writer for the reviews of permissions that only an API server can carry out.
+func (r *recorder) Create(ctx context.Context, o client.Object, options ...client.CreateOption) error {
+	err := r.Client.Create(ctx, o, options...)
+	if review, ok := o.(*authorizationv1.SubjectAccessReview); ok && err == nil {
+		named := review.DeepCopy()
+		named.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind(source.KindReview.Kind))
+		named.Name = fmt.Sprintf("%03d", r.reviews)
+		r.reviews++
+		content, convertErr := runtime.DefaultUnstructuredConverter.ToUnstructured(named)
+		resource := schema.GroupResource{Group: source.KindReview.Group, Resource: "subjectaccessreviews"}
+		if err := errors.Join(convertErr, r.object(resource, &unstructured.Unstructured{Object: content})); err != nil {
+			r.miss("a review of permissions", err)
+		}
+	}
+	return err
+}
+
+// keep writes an object of the cluster.
+func (r *recorder) keep(mapping *meta.RESTMapping, o *unstructured.Unstructured) error {
+	r.uids.Insert(o.GetUID())
+	return r.object(mapping.Resource.GroupResource(), o.DeepCopy())
+}
+
+// object writes an object.
+func (g *gatherer) object(resource schema.GroupResource, o *unstructured.Unstructured) error {
+	if o.GetKind() == "Secret" || o.GetKind() == "ConfigMap" {
+		return errors.New("objects of this kind are not gathered")
+	}
+	path := source.Path(resource, o.GetNamespace(), o.GetName())
+	if g.exists(path) {
+		return nil
+	}
+	g.clean(o)
+	if err := g.writeYAML(path, o.Object); err != nil {
+		return err
+	}
+	g.index.Objects++
+	return nil
+}
