@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 
@@ -20,7 +21,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
-	"github.com/listener-operator/listener-operator/internal/testutil/pages"
 )
 
 func routedClass(cidrs ...listenersv1alpha1.CIDR) listenersv1alpha1.ListenerClassSpec {
@@ -211,11 +211,14 @@ func TestOtherServicesAreKeptOutOfARange(t *testing.T) {
 	f := newFixture(t, nil, routedClass("10.97.48.0/24"))
 	f.createServiceCIDR("10.97.48.0/20")
 	policies := 0
-	for _, block := range pages.Blocks(t, "yaml") {
-		if block.Page != "docs/routed-cluster-ips.md" || !strings.Contains(block.Text, "kind: ValidatingAdmissionPolicy") {
+	page, err := os.ReadFile("../../docs/routed-cluster-ips.md")
+	f.Expect(err).NotTo(HaveOccurred())
+	for _, block := range strings.Split(string(page), "```") {
+		policy, ok := strings.CutPrefix(block, "yaml\n")
+		if !ok || !strings.Contains(policy, "kind: ValidatingAdmissionPolicy") {
 			continue
 		}
-		for document := range strings.SplitSeq(block.Text, "\n---\n") {
+		for document := range strings.SplitSeq(policy, "\n---\n") {
 			o := &unstructured.Unstructured{}
 			f.Expect(yaml.Unmarshal([]byte(strings.ReplaceAll(document, "10.120.0.0/24", "10.97.48.0/24")), &o.Object)).To(Succeed())
 			f.Expect(f.client.Create(t.Context(), o)).To(Succeed())

@@ -20,7 +20,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
-	"github.com/listener-operator/listener-operator/internal/testutil/pages"
+	"github.com/listener-operator/listener-operator/test/pages"
 )
 
 const image = "registry.example/listener-operator:1.2.3"

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/listener-operator/listener-operator/internal/testutil/pages"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
+	"github.com/listener-operator/listener-operator/test/pages"
 )
 
-// programs are those whose commands are not checked, or by the tests of another module: those of `kubectl listener` by
-// cmd/kubectl-listener, those of helm by test/chart.
+// programs are the programs whose commands are not checked here. test/chart checks helm's.
 var programs = strings.Fields("base64 cat curl date diff docker etcdctl git grep haproxy hdfs helm install jq kafka-console-consumer.sh kafka-console-producer.sh make kubectl nats nft oc openssl operator-sdk opm psql " +
 	"redis-cli sed sh skopeo sort tail tr zkCli.sh")
 
@@ -20,6 +22,32 @@ func TestCommandsOfPagesAreKnown(t *testing.T) {
 		if c.Args[0] != "go" && !slices.Contains(programs, c.Args[0]) {
 			t.Errorf("%s:%d: no test knows the program of %q", c.Page, c.Line, c)
 		}
+	}
+}
+
+// TestCommandsOfThePluginExist: the arguments of each `kubectl listener` on the pages.
+func TestCommandsOfThePluginExist(t *testing.T) {
+	checked := 0
+	for _, c := range pages.Commands(t) {
+		if c.Args[0] != "kubectl" || len(c.Args) < 3 || c.Args[1] != "listener" {
+			continue
+		}
+		checked++
+		root := plugin.NewCommand(genericiooptions.NewTestIOStreamsDiscard())
+		cmd, args, err := root.Find(c.Args[2:])
+		if err == nil {
+			cmd.InitDefaultHelpFlag()
+			err = cmd.ParseFlags(args)
+		}
+		if err == nil && cmd.HasParent() {
+			err = cmd.ValidateArgs(cmd.Flags().Args())
+		}
+		if err != nil {
+			t.Errorf("%s:%d: %s: %v", c.Page, c.Line, c, err)
+		}
+	}
+	if checked < 10 {
+		t.Errorf("only %d commands were found", checked)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/testutil/pages"
+	"github.com/listener-operator/listener-operator/test/pages"
 )
 
 var (

@@ -1,6 +1,6 @@
 // Package docs tests the pages in docs/: their links, commands, YAML and examples, and what they say about the code.
 //
-// The working directory of the tests is docs/, so that paths are those of the links of a page.
+// The working directory of the tests is docs/, so that paths are the same as in links of a page.
 package docs
 
 import (

@@ -15,7 +15,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
-	"github.com/listener-operator/listener-operator/internal/testutil/pages"
+	"github.com/listener-operator/listener-operator/test/pages"
 )
 
 // unserved are kinds that the API server of the test does not serve: those of files that programs read, and those of

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/testutil/pages"
+	"github.com/listener-operator/listener-operator/test/pages"
 )
 
 // quickStart runs the commands of docs/quick-start.md as they are, except for the first block, which installs the

@@ -25,8 +25,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/testutil/pages"
 	"github.com/listener-operator/listener-operator/test/cluster"
+	"github.com/listener-operator/listener-operator/test/pages"
 )
 
 // The network between a proxy in front of the cluster and a client that reaches nothing else.

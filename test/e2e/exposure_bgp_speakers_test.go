@@ -17,8 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/listener-operator/listener-operator/internal/testutil/pages"
 	"github.com/listener-operator/listener-operator/test/cluster"
+	"github.com/listener-operator/listener-operator/test/pages"
 )
 
 // outside is the number of the router among the machines that speak BGP. The others are nodes.

@@ -31,7 +31,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/testutil/pages"
+	"github.com/listener-operator/listener-operator/test/pages"
 )
 
 var withBGP = flag.Bool("bgp", false, "run the scenarios with a router that learns a range of cluster IPs by BGP, as make test-bgp does")
@@ -247,7 +247,7 @@ const (
 	// connectTimeout is a bit less than the time after which TCP would try again, so that a request shows what the
 	// network does at one moment.
 	connectTimeout = 900 * time.Millisecond
-	// answeredInARow is a number of requests of which almost certainly each next hop is used.
+	// answeredInARow is a number of requests that almost certainly use each next hop.
 	answeredInARow = 50
 )
 

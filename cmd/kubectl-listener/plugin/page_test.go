@@ -10,7 +10,6 @@ import (
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
-	"github.com/listener-operator/listener-operator/internal/testutil/pages"
 )
 
 // TestEachCommandIsDocumented: in its help, with examples, and on the page about the plugin.
@@ -56,31 +55,5 @@ func TestMustGatherRunsACommandThatExists(t *testing.T) {
 	}
 	if err != nil || cmd.Name() != "gather" || cmd.Flag("output").Value.String() != "/must-gather" {
 		t.Errorf("%s runs %s, error %v", script, cmd.Name(), err)
-	}
-}
-
-// TestCommandsOfPagesExist parses the arguments of each `kubectl listener` on the pages.
-func TestCommandsOfPagesExist(t *testing.T) {
-	checked := 0
-	for _, c := range pages.Commands(t) {
-		if c.Args[0] != "kubectl" || len(c.Args) < 3 || c.Args[1] != "listener" {
-			continue
-		}
-		checked++
-		root := plugin.NewCommand(genericiooptions.NewTestIOStreamsDiscard())
-		cmd, args, err := root.Find(c.Args[2:])
-		if err == nil {
-			cmd.InitDefaultHelpFlag()
-			err = cmd.ParseFlags(args)
-		}
-		if err == nil && cmd.HasParent() {
-			err = cmd.ValidateArgs(cmd.Flags().Args())
-		}
-		if err != nil {
-			t.Errorf("%s:%d: %s: %v", c.Page, c.Line, c, err)
-		}
-	}
-	if checked < 10 {
-		t.Errorf("only %d commands were found", checked)
 	}
 }
