@@ -26,7 +26,6 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
@@ -37,6 +36,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/metric"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -75,7 +75,7 @@ func newFixtureWithBackends(t *testing.T, list backends.List, cfg *rest.Config, 
 	f.SetDefaultEventuallyTimeout(apiserver.Timeout)
 	f.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	f.Expect(f.client.Create(t.Context(), f.class)).To(Succeed())
-	f.abandoned = gather(f.WithT, "workqueue_depth")
+	f.abandoned = metric.Value(t, "workqueue_depth")
 	if cfg == nil {
 		cfg = apiserver.Config(t)
 	}
@@ -783,25 +783,14 @@ func (c *counter) recorded() []string {
 }
 
 // reconciliations returns the number of reconciliations of all managers of this test binary.
-func reconciliations(g *WithT) float64 { return gather(g, "controller_runtime_reconcile_total") }
+func reconciliations(t *testing.T) float64 {
+	return metric.Value(t, "controller_runtime_reconcile_total")
+}
 
 // idle reports whether the controller has no work left. The metrics still contain the queues of managers that were
 // stopped, with their length at that time.
 func (f *fixture) idle() bool {
-	return gather(f.WithT, "controller_runtime_active_workers") == 0 && gather(f.WithT, "workqueue_depth") <= f.abandoned
-}
-
-func gather(g *WithT, name string) (sum float64) {
-	families, err := metrics.Registry.Gather()
-	g.Expect(err).NotTo(HaveOccurred())
-	for _, family := range families {
-		if family.GetName() == name {
-			for _, m := range family.GetMetric() {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	return sum
+	return metric.Value(f.t, "controller_runtime_active_workers") == 0 && metric.Value(f.t, "workqueue_depth") <= f.abandoned
 }
 
 func TestSteadyStateWritesNothing(t *testing.T) {
@@ -813,9 +802,9 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	f.createListener(nil)
 	f.eventuallyAddresses("10.2.0.1")
 
-	before := reconciliations(f.WithT) // the cache has to contain the first writes
+	before := reconciliations(t) // the cache has to contain the first writes
 	f.createVolume(node.Name)
-	f.Eventually(func() float64 { return reconciliations(f.WithT) }).Should(BeNumerically(">", before))
+	f.Eventually(func() float64 { return reconciliations(t) }).Should(BeNumerically(">", before))
 
 	servicePath := "PATCH /api/v1/namespaces/" + f.key.Namespace + "/services/web"
 	for _, step := range []struct {
@@ -842,9 +831,9 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 		}, []string{servicePath}},
 	} {
 		f.Eventually(f.idle).Should(BeTrue())
-		version, writes, before := f.listener().ResourceVersion, len(count.recorded()), reconciliations(f.WithT)
+		version, writes, before := f.listener().ResourceVersion, len(count.recorded()), reconciliations(t)
 		step.cause()
-		f.Eventually(func() float64 { return reconciliations(f.WithT) }).Should(BeNumerically(">", before), step.name)
+		f.Eventually(func() float64 { return reconciliations(t) }).Should(BeNumerically(">", before), step.name)
 		f.Eventually(func() int { return len(count.recorded()) - writes }).Should(BeNumerically(">=", len(step.want)), step.name)
 		f.Eventually(f.idle).Should(BeTrue())
 		if diff := cmp.Diff(step.want, count.recorded()[writes:], cmpopts.EquateEmpty()); diff != "" {

@@ -13,7 +13,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/portallocator"
-	"github.com/listener-operator/listener-operator/internal/testutil/counter"
+	"github.com/listener-operator/listener-operator/internal/testutil/metric"
 )
 
 // Clients do not notice the first addresses.
@@ -27,11 +27,11 @@ func TestChangesOfAddressesAreCounted(t *testing.T) {
 	} {
 		s := newState(listenersv1alpha1.ServiceTypeClusterIP)
 		s.listener.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: tc.before}
-		before := counter.Value(t, "listener_operator_address_changes_total")
+		before := metric.Value(t, "listener_operator_address_changes_total")
 		if o := s.reconcile(t, 2, interceptor.Funcs{}, nil); o.err != nil || len(o.listener.Status.IngressAddresses) != 1 {
 			t.Fatalf("%s: error %v, status %+v", name, o.err, o.listener.Status)
 		}
-		if got := counter.Value(t, "listener_operator_address_changes_total") - before; got != tc.want {
+		if got := metric.Value(t, "listener_operator_address_changes_total") - before; got != tc.want {
 			t.Errorf("%s: %v changes are counted, want %v", name, got, tc.want)
 		}
 	}

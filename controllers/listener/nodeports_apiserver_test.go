@@ -203,9 +203,9 @@ func TestNodePortsAreAwaitedWhileNoServicePortHasThem(t *testing.T) {
 		},
 	}
 	f.Expect(f.client.Create(t.Context(), other)).To(Succeed())
-	version, reconciled := f.listener().ResourceVersion, reconciliations(f.WithT)
+	version, reconciled := f.listener().ResourceVersion, reconciliations(t)
 	f.change(f.class, func() { f.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeNodePort })
-	f.Eventually(func() float64 { return reconciliations(f.WithT) }).Should(BeNumerically(">=", reconciled+2))
+	f.Eventually(func() float64 { return reconciliations(t) }).Should(BeNumerically(">=", reconciled+2))
 	f.Expect(f.listener().ResourceVersion).To(Equal(version))
 	f.Expect(f.service().Spec.Type).To(Equal(corev1.ServiceTypeClusterIP))
 

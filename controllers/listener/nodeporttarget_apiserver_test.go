@@ -155,10 +155,10 @@ func TestTargetPortsStayAfterARestart(t *testing.T) {
 
 	cfg, count := apiserver.Config(t), &counter{}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { count.next = next; return count })
-	before := reconciliations(first.WithT)
+	before := reconciliations(t)
 	second := newFixture(t, cfg, sameTarget())
 	second.key = first.key
-	second.Eventually(func() float64 { return reconciliations(second.WithT) }).Should(BeNumerically(">", before))
+	second.Eventually(func() float64 { return reconciliations(t) }).Should(BeNumerically(">", before))
 	second.Eventually(second.idle).Should(BeTrue())
 	writes := slices.DeleteFunc(count.recorded(), func(w string) bool { return !strings.Contains(w, first.key.Namespace) })
 	second.Expect(len(writes)).To(BeNumerically("<=", 1)) // which changes nothing

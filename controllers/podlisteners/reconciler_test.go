@@ -32,8 +32,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/testutil/counter"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+	"github.com/listener-operator/listener-operator/internal/testutil/metric"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -1304,12 +1304,12 @@ func TestPodListenersOfAPodThatIsDeletedBeforeItStartedIsDeleted(t *testing.T) {
 			w := newWorld()
 			w.pod.DeletionTimestamp, w.pod.Finalizers, w.pod.Status.Phase = ptr.To(metav1.Now()), []string{"test/keep"}, tc.phase
 			w.publishedBefore(tc.entries)
-			before := counter.Value(t, "listener_operator_withdrawn_podlisteners_total")
+			before := metric.Value(t, "listener_operator_withdrawn_podlisteners_total")
 			c, _ := w.mustRun(t)
 			if got := published(t, c) == nil; got != tc.deleted {
 				t.Errorf("deleted: %v, want %v", got, tc.deleted)
 			}
-			if n := counter.Value(t, "listener_operator_withdrawn_podlisteners_total") - before; (n == 1) != tc.deleted {
+			if n := metric.Value(t, "listener_operator_withdrawn_podlisteners_total") - before; (n == 1) != tc.deleted {
 				t.Errorf("counted: %v, deleted: %v", n, tc.deleted)
 			}
 		})

@@ -1,7 +1,7 @@
 // Package crash tests that controllers reach the same end state whatever happens to a single one of their writes: for
 // each n, the n-th write fails, conflicts, or is done without a response, and the process goes on, or ends there. Then
-// another process takes over, which knows nothing but what the API server has. The faults are those of HTTP, so the
-// tests work for any client.
+// another process takes over, which knows only what the API server has. The faults are responses of HTTP, so the tests
+// work for any client.
 //
 // Only tests may import it.
 package crash
@@ -17,14 +17,14 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/metric"
 )
 
 // Scenario is the work of controllers for some objects.
 type Scenario struct {
-	// Setup adds the controllers to a manager. namespace is that of the run.
+	// Setup adds the controllers to a manager, for a run in the namespace.
 	Setup func(t *testing.T, mgr ctrl.Manager, namespace string) error
 	// Begin creates the objects that the controllers work for. It is called before they start, with a new namespace for
 	// each run, to which cluster-scoped objects must belong, see Kinds.
@@ -127,19 +127,19 @@ func (r *run) intercepted(n int, fault Fault) *rest.Config {
 // start starts a process with the controllers, and returns a function that ends it.
 func (r *run) start(cfg *rest.Config) (stop func()) {
 	r.t.Helper()
-	r.reconciliations, r.abandoned = gather("controller_runtime_reconcile_total"), gather("workqueue_depth")
+	r.reconciliations, r.abandoned = metric.Value(r.t, "controller_runtime_reconcile_total"), metric.Value(r.t, "workqueue_depth")
 	_, stop = apiserver.RunManager(r.t, cfg, r.namespace, func(mgr ctrl.Manager) error { return r.Setup(r.t, mgr, r.namespace) })
 	return stop
 }
 
 // reconciled reports whether the current process has reconciled something.
 func (r *run) reconciled() bool {
-	return gather("controller_runtime_reconcile_total") > r.reconciliations
+	return metric.Value(r.t, "controller_runtime_reconcile_total") > r.reconciliations
 }
 
 // idle reports whether no reconciliation runs or is due.
 func (r *run) idle() bool {
-	return gather("controller_runtime_active_workers") == 0 && gather("workqueue_depth") <= r.abandoned
+	return metric.Value(r.t, "controller_runtime_active_workers") == 0 && metric.Value(r.t, "workqueue_depth") <= r.abandoned
 }
 
 // await waits until done returns true.
@@ -150,7 +150,7 @@ func (r *run) await(what string, done func() bool) {
 	})
 }
 
-// awaitState waits until a process has made the state that of the undisturbed run. It compares text, because the
+// awaitState waits until a process has reached the state of the undisturbed run. It compares text, because the
 // description of a difference takes longer than a poll.
 func (r *run) awaitState(process, want string) {
 	r.t.Helper()
@@ -162,20 +162,4 @@ func (r *run) awaitState(process, want string) {
 
 func (r *run) eventually(actual any) gomega.AsyncAssertion {
 	return gomega.NewWithT(r.t).Eventually(actual).WithTimeout(apiserver.Timeout).WithPolling(20 * time.Millisecond)
-}
-
-// gather returns the sum of a metric of all controllers of this test binary.
-func gather(name string) (sum float64) {
-	families, err := metrics.Registry.Gather()
-	if err != nil {
-		return -1
-	}
-	for _, family := range families {
-		if family.GetName() == name {
-			for _, m := range family.GetMetric() {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	return sum
 }

@@ -1,0 +1,28 @@
+// Package metric reads metrics.
+//
+// Only tests may import it.
+package metric
+
+import (
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// Value returns the sum of the series of a registered counter or gauge. Tests compare it with the value before, because
+// all tests of a binary share it.
+func Value(t testing.TB, name string) (sum float64) {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			for _, m := range family.GetMetric() {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
