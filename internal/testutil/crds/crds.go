@@ -1,6 +1,6 @@
-// Package crds installs CustomResourceDefinitions (CRDs) of other projects on the API server of a test: those of
-// OpenShift, the Prometheus operator, the Operator Lifecycle Manager, the Gateway API and cert-manager. They are read
-// from the projects' own Go modules, in the versions that go.mod pins; none is copied here.
+// Package crds installs CustomResourceDefinitions (CRDs) of other projects on the API server of a test: OpenShift, the
+// Prometheus operator, the Operator Lifecycle Manager, the Gateway API and cert-manager. They are read from the
+// projects' own Go modules, in the versions that go.mod pins; none is copied here.
 //
 // Only tests may import it.
 package crds
@@ -9,17 +9,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -72,75 +74,44 @@ const (
 	removalInterval = time.Second
 )
 
-// file is the location of a CRD.
-type file struct {
+// source is a directory of a Go module with the CRDs of an API group.
+type source struct {
 	// modfile is the go.mod, relative to the root of the checkout, that pins the module's version.
 	modfile string
 	module  string
-	path    string
+	// directory may be a pattern.
+	directory string
 }
 
-const (
-	ownModfile  = "go.mod"
-	openshift   = "github.com/openshift/api"
-	prometheus  = "github.com/prometheus-operator/prometheus-operator"
-	olm         = "github.com/operator-framework/api"
-	olmv1       = "github.com/operator-framework/operator-controller"
-	gatewayAPI  = "sigs.k8s.io/gateway-api"
-	certManager = "github.com/cert-manager/cert-manager"
-
-	// experimental has the kinds that are not standard yet in this release of the Gateway API, too.
-	experimental = "config/crd/experimental/gateway.networking.k8s.io_"
-)
-
-func files() map[CRD]file {
+// sources returns the sources by API group.
+func sources() map[string]source {
 	const (
-		toolsModfile       = "hack/tools/crds/go.mod"
-		olmv1Modfile       = "hack/tools/olmv1/go.mod"
-		certManagerModfile = "hack/tools/cert-manager/go.mod"
+		own         = "go.mod"
+		openshift   = "github.com/openshift/api"
+		olm         = "github.com/operator-framework/api"
+		olmv1       = "github.com/operator-framework/operator-controller"
+		certManager = "github.com/cert-manager/cert-manager"
+		prometheus  = "github.com/prometheus-operator/prometheus-operator"
 	)
-	return map[CRD]file{
-		Routes: {ownModfile, openshift, "route/v1/zz_generated.crd-manifests/routes.crd.yaml"},
-		SecurityContextConstraints: {
-			ownModfile, openshift, "security/v1/zz_generated.crd-manifests/0000_03_config-operator_01_securitycontextconstraints.crd.yaml",
-		},
-		ClusterVersions: {
-			ownModfile, openshift, "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusterversions-Default.crd.yaml",
-		},
-		APIServers: {
-			ownModfile, openshift, "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_apiservers-Default.crd.yaml",
-		},
-		ConsoleYAMLSamples: {ownModfile, openshift, "console/v1/zz_generated.crd-manifests/00_consoleyamlsamples.crd.yaml"},
-		ConsoleQuickStarts: {ownModfile, openshift, "console/v1/zz_generated.crd-manifests/00_consolequickstarts.crd.yaml"},
-		ServiceMonitors:    {toolsModfile, prometheus, "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml"},
-		PrometheusRules:    {toolsModfile, prometheus, "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml"},
-		OperatorConditions: {ownModfile, olm, "crds/operators.coreos.com_operatorconditions.yaml"},
-		OperatorGroups:     {ownModfile, olm, "crds/operators.coreos.com_operatorgroups.yaml"},
-		CatalogSources:     {ownModfile, olm, "crds/operators.coreos.com_catalogsources.yaml"},
-		Operators:          {ownModfile, olm, "crds/operators.coreos.com_operators.yaml"},
-		InstallPlans:       {ownModfile, olm, "crds/operators.coreos.com_installplans.yaml"},
-		ImageDigestMirrorSets: {
-			ownModfile, openshift, "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_imagedigestmirrorsets.crd.yaml",
-		},
-		ClusterCatalogs:        {olmv1Modfile, olmv1, "helm/olmv1/base/catalogd/crd/standard/olm.operatorframework.io_clustercatalogs.yaml"},
-		ClusterExtensions:      {olmv1Modfile, olmv1, "helm/olmv1/base/operator-controller/crd/standard/olm.operatorframework.io_clusterextensions.yaml"},
-		Certificates:           {certManagerModfile, certManager, "deploy/crds/cert-manager.io_certificates.yaml"},
-		CertificateRequests:    {certManagerModfile, certManager, "deploy/crds/cert-manager.io_certificaterequests.yaml"},
-		Issuers:                {certManagerModfile, certManager, "deploy/crds/cert-manager.io_issuers.yaml"},
-		ClusterIssuers:         {certManagerModfile, certManager, "deploy/crds/cert-manager.io_clusterissuers.yaml"},
-		Subscriptions:          {ownModfile, olm, "crds/operators.coreos.com_subscriptions.yaml"},
-		ClusterServiceVersions: {ownModfile, olm, "crds/operators.coreos.com_clusterserviceversions.yaml"},
-		Gateways:               {ownModfile, gatewayAPI, experimental + "gateways.yaml"},
-		ListenerSets:           {ownModfile, gatewayAPI, experimental + "listenersets.yaml"},
-		TLSRoutes:              {ownModfile, gatewayAPI, experimental + "tlsroutes.yaml"},
-		HTTPRoutes:             {ownModfile, gatewayAPI, experimental + "httproutes.yaml"},
-		TCPRoutes:              {ownModfile, gatewayAPI, experimental + "tcproutes.yaml"},
-		UDPRoutes:              {ownModfile, gatewayAPI, experimental + "udproutes.yaml"},
+	return map[string]source{
+		"route.openshift.io":       {own, openshift, "route/v1/zz_generated.crd-manifests"},
+		"security.openshift.io":    {own, openshift, "security/v1/zz_generated.crd-manifests"},
+		"config.openshift.io":      {own, openshift, "config/v1/zz_generated.crd-manifests"},
+		"console.openshift.io":     {own, openshift, "console/v1/zz_generated.crd-manifests"},
+		"operators.coreos.com":     {own, olm, "crds"},
+		"olm.operatorframework.io": {"hack/tools/olmv1/go.mod", olmv1, "helm/olmv1/base/*/crd/standard"},
+		"monitoring.coreos.com":    {"hack/tools/crds/go.mod", prometheus, "example/prometheus-operator-crd"},
+		"cert-manager.io":          {"hack/tools/cert-manager/go.mod", certManager, "deploy/crds"},
+		// With the kinds that are not standard yet in this release.
+		"gateway.networking.k8s.io": {own, "sigs.k8s.io/gateway-api", "config/crd/experimental"},
 	}
 }
 
-// All returns the sorted names of all CRDs that tests can install.
-func All() []CRD { return slices.Sorted(maps.Keys(files())) }
+// All returns the names of all CRDs that tests can install.
+func All() []CRD {
+	return append(Administrators(), Routes, SecurityContextConstraints, ClusterVersions, APIServers, ConsoleYAMLSamples, ConsoleQuickStarts, ServiceMonitors,
+		PrometheusRules, OperatorConditions, Gateways, ListenerSets, TLSRoutes, HTTPRoutes, TCPRoutes, UDPRoutes, Certificates, CertificateRequests, Issuers, ClusterIssuers)
+}
 
 // Administrators returns the names of the CRDs whose objects administrators use to install operators, and that the
 // operator does not know.
@@ -196,36 +167,44 @@ func Remove(t testing.TB, c client.Client, names ...CRD) {
 // Read returns a CRD as its project ships it.
 func Read(t testing.TB, name CRD) *unstructured.Unstructured {
 	t.Helper()
-	f, ok := files()[name]
-	if !ok {
-		t.Fatalf("unknown CRD %s", name)
+	plural, group, _ := strings.Cut(string(name), ".")
+	from := sources()[group]
+	pattern := filepath.Join(module(t, from), filepath.FromSlash(from.directory), "*"+plural)
+	for _, suffix := range []string{".yaml", ".crd.yaml", "-Default.crd.yaml"} {
+		files, err := filepath.Glob(pattern + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files { // the name of one kind may be the end of another's
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			crd := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal(raw, crd); err != nil {
+				t.Fatalf("parsing %s: %v", file, err)
+			}
+			if crd.GetName() == string(name) {
+				return crd
+			}
+		}
 	}
-	raw, err := os.ReadFile(filepath.Join(module(t, f), filepath.FromSlash(f.path)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	crd := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(raw, crd); err != nil {
-		t.Fatalf("parsing %s: %v", f.path, err)
-	}
-	if crd.GetName() != string(name) {
-		t.Fatalf("%s defines %s, not %s", f.path, crd.GetName(), name)
-	}
-	return crd
+	t.Fatalf("no file matches %s and defines %s", pattern, name)
+	return nil
 }
 
 // module returns the directory of a module, and downloads the module first if necessary.
-func module(t testing.TB, f file) string {
+func module(t testing.TB, from source) string {
 	t.Helper()
 	root, err := checkout.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", f.module)
-	cmd.Dir = filepath.Join(root, filepath.Dir(f.modfile))
+	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", from.module)
+	cmd.Dir = filepath.Join(root, filepath.Dir(from.modfile))
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("downloading module %s as %s pins it: %v", f.module, f.modfile, err)
+		t.Fatalf("downloading module %s as %s pins it: %v", from.module, from.modfile, err)
 	}
 	var downloaded struct{ Dir string }
 	if err := json.Unmarshal(out, &downloaded); err != nil {
@@ -267,32 +246,20 @@ func await(t testing.TB, c client.Client, name CRD, done func(*unstructured.Unst
 
 // served returns an error unless a CRD is established, and clients discover its kind in each version, which may take a
 // moment longer.
-func served(mapper meta.RESTMapper, crd *unstructured.Unstructured) error {
-	if !established(crd) {
-		return fmt.Errorf("it is not established: %v", crd.Object["status"])
+func served(mapper meta.RESTMapper, u *unstructured.Unstructured) error {
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &crd); err != nil {
+		return err
 	}
-	var kind schema.GroupKind
-	kind.Group, _, _ = unstructured.NestedString(crd.Object, "spec", "group")
-	kind.Kind, _, _ = unstructured.NestedString(crd.Object, "spec", "names", "kind")
-	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	for _, v := range versions {
-		version, ok := v.(map[string]any)
-		if !ok || version["served"] != true {
-			continue
-		}
-		if _, err := mapper.RESTMapping(kind, fmt.Sprint(version["name"])); err != nil {
-			return err
+	if !apihelpers.IsCRDConditionTrue(&crd, apiextensionsv1.Established) {
+		return fmt.Errorf("it is not established: %v", crd.Status)
+	}
+	for _, v := range crd.Spec.Versions {
+		if v.Served {
+			if _, err := mapper.RESTMapping(schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}, v.Name); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
-}
-
-func established(crd *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
-	for _, c := range conditions {
-		if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
-			return true
-		}
-	}
-	return false
 }
