@@ -281,7 +281,7 @@ func TestCertificatesAreForPublishedAddresses(t *testing.T) {
 	w.Expect(w.verify(foreign, w.namespace, "203.0.113.7")).NotTo(Succeed(), "each namespace has its own authority")
 }
 
-// TestWhatIsDenied has a reason each. Requests of other signers are not touched.
+// TestWhatIsDenied: each for a reason. Requests of other signers are not touched.
 func TestWhatIsDenied(t *testing.T) {
 	w := newWorld(t)
 	w.start(clock.RealClock{})
@@ -321,7 +321,7 @@ func TestWhatIsDenied(t *testing.T) {
 	w.Expect(other.Status.Conditions).To(BeEmpty())
 }
 
-// TestWhatWaits says for what. A Pod whose class does not exist has no address yet.
+// TestWhatWaits: and for what. A Pod whose class does not exist has no address yet.
 func TestWhatWaits(t *testing.T) {
 	w := newWorld(t)
 	w.start(clock.RealClock{})
@@ -351,7 +351,7 @@ func TestWhatWaits(t *testing.T) {
 	w.Eventually(func() float64 { return metric(t, waitingRequests) }).WithTimeout(apiserver.Timeout).Should(BeZero())
 }
 
-// TestAPodOfTheSameNameGetsNothingOfItsPredecessor, whose request is denied.
+// TestAPodOfTheSameNameGetsNothingOfItsPredecessor: its request is denied.
 func TestAPodOfTheSameNameGetsNothingOfItsPredecessor(t *testing.T) {
 	w := newWorld(t)
 	w.start(clock.RealClock{})
@@ -392,7 +392,7 @@ func TestAddressesOfADeletedListenerGetNoCertificate(t *testing.T) {
 	waits(same)
 }
 
-// TestTheEndOfANamespaceIsNoError, and nothing is left of it.
+// TestTheEndOfANamespaceIsNoError: and nothing is left of it.
 func TestTheEndOfANamespaceIsNoError(t *testing.T) {
 	w := newWorld(t)
 	w.start(clock.RealClock{})
@@ -451,7 +451,7 @@ func metric(t testing.TB, name string) (sum float64) {
 	return sum
 }
 
-// TestClientsTrustAnAuthorityBeforeItSigns, and the one before for as long as it may be in use.
+// TestClientsTrustAnAuthorityBeforeItSigns: and the previous authority as long as it may be in use.
 func TestClientsTrustAnAuthorityBeforeItSigns(t *testing.T) {
 	w := newWorld(t)
 	began := time.Now().Add(-time.Hour).Truncate(time.Second)
@@ -493,7 +493,7 @@ func TestClientsTrustAnAuthorityBeforeItSigns(t *testing.T) {
 	w.Expect(w.verify(first, w.namespace, "203.0.113.7")).NotTo(Succeed())
 }
 
-// TestAuthoritiesSurvive a restart of the operator, the deletion of their Secret, and damage, which stops the signer
+// TestAuthoritiesSurvive: a restart of the operator, the deletion of their Secret, and damage, which stops the signer
 // until it is repaired. What is published is repaired, too.
 func TestAuthoritiesSurvive(t *testing.T) {
 	w := newWorld(t)
@@ -572,7 +572,7 @@ func TestOtherRootsAreUsedAtOnce(t *testing.T) {
 	w.Expect(w.verify(w.issued(w.request(pod, names.Signer, nil)), w.namespace, "203.0.113.7")).To(Succeed())
 }
 
-// TestADamagedSecretIsReported, and nothing is signed, nor written over it, until it is repaired.
+// TestADamagedSecretIsReported: nothing is signed, and the Secret is not overwritten, until it is repaired.
 func TestADamagedSecretIsReported(t *testing.T) {
 	w := newWorld(t)
 	configuration := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
@@ -607,7 +607,7 @@ func TestADamagedSecretIsReported(t *testing.T) {
 	w.issued(request)
 }
 
-// TestTheConfigMapOfANamespaceIsTheOperators, whoever has created or changed it, and whatever labels it has.
+// TestTheConfigMapOfANamespaceIsTheOperators: whoever has created or changed it, and whatever labels it has.
 func TestTheConfigMapOfANamespaceIsTheOperators(t *testing.T) {
 	w := newWorld(t)
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: names.CertificateAuthorityConfigMap}}

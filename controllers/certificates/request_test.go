@@ -15,7 +15,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// TestAKeyOfTheFutureIsDenied, such as one of a type that a newer API server accepts.
+// TestAKeyOfTheFutureIsDenied: such as a key of a type that only a newer API server accepts.
 func TestAKeyOfTheFutureIsDenied(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -69,7 +69,7 @@ func permitPods(t *testing.T, c client.Client, namespace string) {
 	}
 }
 
-// TestOperatorOnlyLabelsAndEvictsPods in any namespace.
+// TestOperatorOnlyLabelsAndEvictsPods: in any namespace.
 func TestOperatorOnlyLabelsAndEvictsPods(t *testing.T) {
 	admin, namespace := apiserver.Client(t), apiserver.Namespace(t)
 	all, err := Policies(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"})

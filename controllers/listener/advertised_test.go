@@ -81,7 +81,7 @@ func TestTheFirstListenerKeepsItsAdvertisedAddressAfterARestart(t *testing.T) {
 	}
 }
 
-// TestListenersThatWaitForAnAdvertisedAddressAreReconciled when another one no longer has it.
+// TestListenersThatWaitForAnAdvertisedAddressAreReconciled: when another one no longer has it.
 func TestListenersThatWaitForAnAdvertisedAddressAreReconciled(t *testing.T) {
 	for name, free := range map[string]func(x *advertised, l *listenersv1alpha1.Listener){
 		"it is deleted":      func(x *advertised, l *listenersv1alpha1.Listener) { x.forget(l) },

@@ -15,8 +15,8 @@ func podClass() listenersv1alpha1.ListenerClassSpec {
 	return listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Pod: &listenersv1alpha1.PodExposure{}}
 }
 
-// TestPodsAreReachedByTheNameOfAHeadlessService, whose clients are restricted by a NetworkPolicy, and which has another
-// name if the class gives it one.
+// TestPodsAreReachedByTheNameOfAHeadlessService: a NetworkPolicy restricts its clients, and the class may give it
+// another name.
 func TestPodsAreReachedByTheNameOfAHeadlessService(t *testing.T) {
 	f := newFixture(t, nil, podClass())
 	f.createListener(nil)

@@ -315,8 +315,8 @@ func TestInstallationAndRollout(t *testing.T) {
 	}
 }
 
-// TestMissingPodsOfAgentsAreReported because pod security rejects them in a namespace without the label, which is only
-// visible in events of the DaemonSet.
+// TestMissingPodsOfAgentsAreReported: Pod security rejects them in a namespace without the label, and only events of
+// the DaemonSet show that.
 func TestMissingPodsOfAgentsAreReported(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
 	h.mustReconcile()
@@ -353,7 +353,7 @@ func TestMissingPodsOfAgentsAreReported(t *testing.T) {
 	h.expect(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotCreated"}, allKinds())
 }
 
-// TestAgentsAreReplacedWithTheirServiceAccount because the tokens of Pods become invalid with it.
+// TestAgentsAreReplacedWithTheirServiceAccount: the tokens of Pods become invalid with it.
 func TestAgentsAreReplacedWithTheirServiceAccount(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
 	h.mustReconcile()
@@ -399,7 +399,7 @@ func TestDriftIsRepaired(t *testing.T) {
 	}
 }
 
-// TestForeignObjectsAreNeverModified and nothing else is installed. For the components that are taken over because of
+// TestForeignObjectsAreNeverModified: and nothing else is installed. For the components that are taken over because of
 // the driver's name, see TestForeignMessage.
 func TestForeignObjectsAreNeverModified(t *testing.T) {
 	for _, c := range installation.Components() {
@@ -755,7 +755,7 @@ func withFinalizers(config *operatorv1alpha1.ListenerOperator, finalizers ...str
 	return config
 }
 
-// TestDeletionRemovesUnmanagedComponents because otherwise the garbage collector would, even while volumes are in use.
+// TestDeletionRemovesUnmanagedComponents: otherwise the garbage collector would, even while volumes are in use.
 func TestDeletionRemovesUnmanagedComponents(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig(), volume("v", "c", corev1.VolumeBound))
 	h.mustReconcile()
@@ -773,7 +773,7 @@ func TestDeletionRemovesUnmanagedComponents(t *testing.T) {
 	h.expectNothingInstalled()
 }
 
-// TestOrphaningDeletionRemovesNothingBeforeGarbageCollection although no volume is in use.
+// TestOrphaningDeletionRemovesNothingBeforeGarbageCollection: although no volume is in use.
 func TestOrphaningDeletionRemovesNothingBeforeGarbageCollection(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
 	h.mustReconcile()
@@ -844,7 +844,7 @@ func TestObjectsMissingInTheCacheAreFound(t *testing.T) {
 	h.expect(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, allKinds())
 }
 
-// TestRemovalInstallsNothing although volumes of another installation are in use.
+// TestRemovalInstallsNothing: although volumes of another installation are in use.
 func TestRemovalInstallsNothing(t *testing.T) {
 	config := newConfig()
 	config.Spec.ManagementState = operatorv1alpha1.Removed
@@ -853,7 +853,7 @@ func TestRemovalInstallsNothing(t *testing.T) {
 	h.expect(map[string]string{"Available": "False Removed", "Progressing": "False Removed", "Degraded": "False AsExpected"}, nil)
 }
 
-// TestRemovalWithoutFinalizer because an administrator may have removed it.
+// TestRemovalWithoutFinalizer: an administrator may have removed it.
 func TestRemovalWithoutFinalizer(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
 	h.mustReconcile()

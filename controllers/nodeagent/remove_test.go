@@ -71,7 +71,7 @@ func TestFinalizersOfOthersArePreserved(t *testing.T) {
 	mustReconcile(t, r) // adds none, which the API server would not allow
 }
 
-// TestNamesakeOfTheConfigurationGetsNoFinalizer if the configuration is replaced during a reconciliation.
+// TestNamesakeOfTheConfigurationGetsNoFinalizer: if the configuration is replaced during a reconciliation.
 func TestNamesakeOfTheConfigurationGetsNoFinalizer(t *testing.T) {
 	c, namespace := fresh(t)
 	before := createConfig(t, c)
@@ -94,7 +94,7 @@ func TestNamesakeOfTheConfigurationGetsNoFinalizer(t *testing.T) {
 	}
 }
 
-// TestComponentsAreOwnedByTheConfigurationAlone so that uninstalling the operator, by deleting its Deployment or its
+// TestComponentsAreOwnedByTheConfigurationAlone: so uninstalling the operator, by deleting its Deployment or its
 // ClusterServiceVersion, removes nothing from the nodes. The owner references block no deletion.
 func TestComponentsAreOwnedByTheConfigurationAlone(t *testing.T) {
 	c, namespace := fresh(t)

@@ -139,7 +139,7 @@ type deploymentPermissions = []operatorsv1alpha1.StrategyDeploymentPermissions
 // permissions returns the RBAC rules of each ServiceAccount that has bindings to roles of the kind, Role or
 // ClusterRole.
 func permissions(m manifests, kind string) (deploymentPermissions, error) {
-	// The fields of a Role are also those of a ClusterRole.
+	// A ClusterRole has the same fields as a Role.
 	roles, err := all[rbacv1.Role](m, kind)
 	if err != nil {
 		return nil, err

@@ -30,9 +30,9 @@ const csvFile = "bundle/manifests/listener-operator.clusterserviceversion.yaml"
 
 // Options describe the release that the bundle installs.
 type Options struct {
-	// Version is the semantic version without a leading v. Empty means that of the existing bundle.
+	// Version is the semantic version without a leading v. Empty means the existing bundle's.
 	Version string
-	// Image is the operator's image. Empty means that of the existing bundle.
+	// Image is the operator's image. Empty means the existing bundle's.
 	Image string
 	// Created is the time of the release in RFC 3339. Empty means that in config/.
 	Created string

@@ -129,7 +129,7 @@ func TestBundleIsReproducible(t *testing.T) {
 	if err := os.WriteFile(stale, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Version and image default to those of the existing bundle, and a file that is no longer generated is removed.
+	// Version and image default to the existing bundle's, and a file that is no longer generated is removed.
 	if diff := cmp.Diff(first, generate(t, dir, Options{})); diff != "" {
 		t.Errorf("the second bundle differs (-first +second):\n%s", diff)
 	}
@@ -156,7 +156,7 @@ func TestBundleContainsVersionTimeAndImage(t *testing.T) {
 	}
 }
 
-// TestAnotherPackage: catalogues require other names. What is not given is that of config/ again in the next bundle.
+// TestAnotherPackage: catalogues require other names. The next bundle has what config/ says again.
 func TestAnotherPackage(t *testing.T) {
 	dir := checkout(t)
 	const source = "annotations: {" + annotationPackage + ": listener-operator, " + annotationChannels + ": 'candidate,stable', " + annotationDefault + ": stable}"

@@ -38,7 +38,7 @@ type bundle struct {
 	pkg, name, image string
 	version          semver.Version
 	channels         []string
-	// description and icon are those of the package.
+	// description and icon are the package's.
 	description string
 	icon        map[string]any
 }

@@ -23,7 +23,7 @@ entries:
   - {schema: olm.package, name: listener-operator, defaultChannel: stable}
 `
 
-// published is a template with two releases, of which only the first is in the channel stable.
+// published is a template with two releases. Only the first is in the channel stable.
 const published = empty + `
   - schema: olm.channel
     package: listener-operator

@@ -64,7 +64,7 @@ func compareNames(a, b string) int {
 	return cmp.Or(cmp.Compare(first(b), first(a)), cmp.Compare(a, b))
 }
 
-// valuesSchema returns the JSON schema of the values. The schema of listenerOperator is that of the CRD.
+// valuesSchema returns the JSON schema of the values. listenerOperator has the schema of the CRD.
 func valuesSchema(manifests []*unstructured.Unstructured) (archive.File, error) {
 	raw, err := os.ReadFile(source + "/values.yaml")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/listener-operator/listener-operator/hack/archive"
 )
 
-// labels are those of every object of the chart (https://helm.sh/docs/chart_best_practices/labels).
+// labels are what every object of the chart has (https://helm.sh/docs/chart_best_practices/labels).
 var labels = map[string]string{
 	"helm.sh/chart":                `{{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}`,
 	"app.kubernetes.io/instance":   `{{ .Release.Name }}`,
@@ -134,7 +134,7 @@ func expand(line string) string {
 	}
 }
 
-// parameterizeDeployment replaces what values.yaml has, whose defaults are those of the manifest.
+// parameterizeDeployment replaces what values.yaml has. The defaults are the manifest's.
 func parameterizeDeployment(deployment *unstructured.Unstructured) error {
 	pod := []string{"spec", "template", "spec"}
 	containers, _, err := unstructured.NestedSlice(deployment.Object, append(pod, "containers")...)

@@ -46,7 +46,7 @@ type Spec struct {
 	Env []string
 	// Labels are the image's labels.
 	Labels map[string]string
-	// Architecture is a GOARCH. Empty means that of this machine.
+	// Architecture is a GOARCH. Empty means this machine's.
 	Architecture string
 	// Created is the creation time in the image's configuration. Zero means none.
 	Created time.Time
@@ -57,7 +57,7 @@ type Spec struct {
 type File struct {
 	Source  string
 	Content []byte
-	// Mode is the permission bits of each file. Zero means those of Source, or 0644 for Content.
+	// Mode is the permission bits of each file. Zero means the bits of Source, or 0644 for Content.
 	Mode fs.FileMode
 }
 

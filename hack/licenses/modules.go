@@ -58,7 +58,7 @@ func linked(ctx context.Context, dir string, platforms, packages []string) ([]*m
 			if _, ok := modules[m.Path]; !ok {
 				modules[m.Path] = m
 			}
-			// Other licenses in Go's directories are those of object files that only cgo links.
+			// Other licenses in Go's directories are for object files that only cgo links.
 			if !p.Standard {
 				modules[m.Path].packages[p.Dir] = true
 			}

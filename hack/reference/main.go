@@ -1,5 +1,5 @@
 // Command reference generates the page with all fields of the API from the CustomResourceDefinitions, whose
-// descriptions are those of the types in api/. It is small and our own because generators of reference pages read Go
+// descriptions come from the types in api/. It is small and our own because generators of reference pages read Go
 // types, and so know neither the rules nor the limits that the API server enforces, and show fields that consumers
 // never see.
 package main
@@ -40,7 +40,7 @@ func run(dir, out string) error {
 	return os.WriteFile(out, []byte(content), 0o644) //nolint:gosec // a page that everybody may read
 }
 
-// read returns the definitions in a directory: those of users first, then the configuration of the operator.
+// read returns the definitions in a directory: the kinds for users first, then the configuration of the operator.
 func read(dir string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
@@ -252,7 +252,7 @@ func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", "\n", "<br>").Replace(strings.TrimSpace(text))
 }
 
-// width is that of lines of pages, without the indentation of list items.
+// width is how wide lines of pages are, without the indentation of list items.
 const width = 118
 
 // wrap breaks text between words.
@@ -275,5 +275,5 @@ func wrap(text string) string {
 	return b.String()
 }
 
-// indent indents all lines of a list item but the first.
+// indent indents all lines of a list item except the first.
 func indent(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }

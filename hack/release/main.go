@@ -30,7 +30,7 @@ type Options struct {
 	// images begin with it.
 	Image string
 	// URL is the address of the directory that the archives of the kubectl plugin will be published in, without a
-	// trailing slash. Empty means that of the release in the repository.
+	// trailing slash. Empty means the release in the repository.
 	URL string
 	// Opm is the path of the program opm, which renders catalogues.
 	Opm string

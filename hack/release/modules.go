@@ -144,8 +144,8 @@ func (r *release) module(m *debug.Module) (cdx.Component, error) {
 	return c, nil
 }
 
-// linked returns the modules that are linked into a program, without those of this repository. The first is Go's
-// standard library, which has no checksum.
+// linked returns the modules that are linked into a program, without this repository's. The first is Go's standard
+// library, which has no checksum.
 func linked(program string) ([]*debug.Module, error) {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {

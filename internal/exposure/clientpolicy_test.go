@@ -142,7 +142,7 @@ func TestClientPolicyAdmitsOtherPortsUnlessAnotherSelects(t *testing.T) {
 	}
 }
 
-// TestManyPoliciesAreTakenForPoliciesThatSelectThePods, rather than compared with many Pods.
+// TestManyPoliciesAreTakenForPoliciesThatSelectThePods: rather than compared with many Pods.
 func TestManyPoliciesAreTakenForPoliciesThatSelectThePods(t *testing.T) {
 	other := &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: networkingv1.NetworkPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}},

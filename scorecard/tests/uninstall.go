@@ -150,7 +150,7 @@ func ownedByAny(o *metav1.PartialObjectMetadata, owners map[types.UID]bool) bool
 	return slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return owners[r.UID] })
 }
 
-// unmanaged reports whether the object is one that the operator does not manage.
+// unmanaged reports whether the operator does not manage the object.
 func unmanaged(o *metav1.PartialObjectMetadata) bool {
 	return o.Labels["app.kubernetes.io/component"] == "operator" && o.Labels["app.kubernetes.io/managed-by"] == ""
 }

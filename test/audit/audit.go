@@ -27,7 +27,7 @@ import (
 
 // Permission is a single permission of an RBAC rule: one verb on one resource.
 type Permission struct {
-	// Namespace is that of the Role; "" for a ClusterRole.
+	// Namespace is the Role's; "" for a ClusterRole.
 	Namespace string
 	Group     string
 	// Resource is the resource, with a slash and the subresource if there is one.

@@ -40,7 +40,7 @@ func TestOnlyMissingPartsAreMeasured(t *testing.T) {
 	}
 }
 
-// Waiting for disks is idle, and the time that a hypervisor takes is not. The time of a guest is in that of users, too.
+// Waiting for disks is idle, and the time that a hypervisor takes is not. The time of users includes guests.
 func TestProcessorsThatAreNotIdleAreBusy(t *testing.T) {
 	before := procfs.CPUStat{User: 100, System: 50, Idle: 1000}
 	after := procfs.CPUStat{User: 102, System: 51, Idle: 1005, Iowait: 1, Steal: 1, Guest: 2}

@@ -25,7 +25,7 @@ func (c *Cluster) NodeCommand(ctx context.Context, node int, name string, args .
 	return commandOn(ctx, c.node(node), name, args)
 }
 
-// commandOn returns a command on a machine, or one that cannot start.
+// commandOn returns a command on a machine, or a command that cannot start.
 func commandOn(ctx context.Context, m machine, name string, args []string) *exec.Cmd {
 	cmd, err := m.command(ctx, name, args...)
 	if err != nil {

@@ -4,7 +4,7 @@
 // NetworkPolicies; the control plane runs on the host; one more network namespace on the same bridge is a client
 // outside the cluster. It requires root, Go and some Debian packages, but no container engine and no image registry.
 // What runs is always determined from the machine, so any process can use, complete and delete a cluster, also after a
-// crash of the one that brought it up.
+// crash of the process that brought it up.
 //
 // Only tests and test tools may import it.
 package cluster

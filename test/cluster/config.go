@@ -30,7 +30,7 @@ type nodeConfig struct {
 	Snapshotter             string
 	PauseImage              string
 	RegistryConfig          string
-	// CNIPlugins and OwnCNIPlugins are the directories of Debian's plugins and of that of the cluster.
+	// CNIPlugins and OwnCNIPlugins are the directories of Debian's plugins and of the cluster's own.
 	CNIPlugins, OwnCNIPlugins string
 }
 

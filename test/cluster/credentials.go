@@ -76,7 +76,7 @@ func (c *Cluster) servers() map[string]pki.Request {
 	}
 }
 
-// writeKubeconfigs writes a kubeconfig for every user, and that of the administrator also to Kubeconfig.
+// writeKubeconfigs writes a kubeconfig for every user, and the administrator's also to Kubeconfig.
 func (c *Cluster) writeKubeconfigs() error {
 	for name := range users {
 		if err := c.writeKubeconfig(c.kubeconfigOf(name), name); err != nil {

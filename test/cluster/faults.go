@@ -174,7 +174,7 @@ func (c *Cluster) unlimitDisk(node int) error {
 	return nil
 }
 
-// unlimitDisks does that for all nodes, also one that has not joined.
+// unlimitDisks does that for all nodes, even a node that has not joined.
 func (c *Cluster) unlimitDisks() error {
 	for node := 1; node <= MaxNodes; node++ {
 		if err := c.unlimitDisk(node); err != nil {

@@ -271,7 +271,7 @@ func (s *scenario) usesImages(t *testing.T) {
 	s.usesTheMirror(t, strings.Replace(pushed, s.Registry(), MirroredRegistry, 1))
 }
 
-// usesTheMirror pulls an image from the mirror, for which nodes have no password.
+// usesTheMirror pulls an image from the mirror. Nodes have no password for it.
 func (s *scenario) usesTheMirror(t *testing.T, ref string) {
 	t.Helper()
 	s.createPod(t, "refused", 2, ref)

@@ -17,8 +17,8 @@ import (
 func (c *Cluster) ensureBridge(ctx context.Context) error {
 	s := c.subnets
 	if _, err := net.InterfaceByName(s.bridge()); err != nil {
-		// With a fixed hardware address: otherwise the bridge uses that of one of its ports, which changes when ports
-		// are added and removed.
+		// With a fixed hardware address: otherwise the bridge uses the address of one of its ports, which changes when
+		// ports are added and removed.
 		if err := ip(ctx, fmt.Sprintf("link add %s address %s type bridge", s.bridge(), hardwareAddress(s.host().V4))); err != nil {
 			return fmt.Errorf("creating the bridge: %w", err)
 		}

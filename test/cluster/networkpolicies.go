@@ -12,7 +12,7 @@ import (
 // policyQueue is the number of the netfilter queue in which connections wait until NetworkPolicies are evaluated.
 const policyQueue = 100
 
-// queueConnections adds the rules by which a node's connections are queued. They are those of iptables: not every
+// queueConnections adds the rules by which a node's connections are queued. They are rules of iptables: not every
 // kernel has the expression for nftables.
 func (c *Cluster) queueConnections(ctx context.Context, node int) error {
 	pods := c.subnets.nodePods(node)

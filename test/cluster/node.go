@@ -187,8 +187,8 @@ func (c *Cluster) StopNode(ctx context.Context, node int) error {
 	return c.change(ctx, node, func() error { return c.powerOff(ctx, node) })
 }
 
-// StartNode boots a node and waits until it is Ready. A stopped node keeps what its kubelet and containerd
-// have on disk, as after a reboot. Any other number, also that of a deleted node, joins as a new node.
+// StartNode boots a node and waits until it is Ready. A stopped node keeps what its kubelet and containerd have on
+// disk, as after a reboot. Any other number, even a deleted node's, joins as a new node.
 func (c *Cluster) StartNode(ctx context.Context, node int) error {
 	if node < 1 || node > MaxNodes {
 		return fmt.Errorf("nodes are numbered from 1 to %d", MaxNodes)

@@ -65,7 +65,7 @@ func (c *Cluster) openShiftConfigFile() string {
 	return filepath.Join(c.control().dir, "openshift-apiserver.yaml")
 }
 
-// writeOpenShiftConfig writes the configuration of OpenShift's API server: that of the platform, with the flags of this
+// writeOpenShiftConfig writes the configuration of OpenShift's API server: the platform's, with the flags of this
 // cluster.
 func (c *Cluster) writeOpenShiftConfig() error {
 	if !c.OpenShift() {
@@ -168,7 +168,7 @@ func (c *Cluster) startOpenShift(ctx context.Context) error {
 	return errors.Join(c.control().run(c.serviceCA()), c.control().run(c.policyController()))
 }
 
-// readAssets returns the assets of MicroShift that match the patterns, each of which has to match one.
+// readAssets returns the assets of MicroShift that match the patterns. Each pattern has to match one.
 func (c *Cluster) readAssets(patterns []string) ([]byte, error) {
 	var all bytes.Buffer
 	for _, pattern := range patterns {

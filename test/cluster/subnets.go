@@ -19,8 +19,8 @@ const MaxFree = 50
 // errNoSlot is returned if every subnet is in use.
 var errNoSlot = errors.New("no free subnet: delete another cluster first")
 
-// subnets are the address ranges of one cluster. They are derived from its slot, and those of two slots never overlap.
-// Those of IPv6 are unique local addresses, and read like those of IPv4: fd00:10:89::11 is also 10.89.0.11.
+// subnets are the address ranges of one cluster. They are derived from its slot, and never overlap another slot's. IPv6
+// ranges are unique local addresses, and read like the IPv4 ranges: fd00:10:89::11 is also 10.89.0.11.
 type subnets struct {
 	slot int
 }
@@ -34,7 +34,7 @@ type ips struct{ V4, V6 netip.Addr }
 // String returns both with a comma, IPv4 first: flags of Kubernetes take the first family of a cluster first.
 func (p prefixes) String() string { return p.V4.String() + "," + p.V6.String() }
 
-// String is like that of prefixes.
+// String is like the method of prefixes.
 func (a ips) String() string { return a.V4.String() + "," + a.V6.String() }
 
 // allocate returns the first slot that no other cluster has, and whose node range contains none of the machine's own

@@ -42,7 +42,7 @@ const authorityFile = "ca.crt"
 type member struct {
 	// ID identifies the member within etcd.
 	ID uint64
-	// Name is the member's name: that of its Pod.
+	// Name is the member's name, which is its Pod's.
 	Name string
 	// Address is the address that the member advertises to clients: an IP address and a port.
 	Address string
@@ -160,7 +160,7 @@ func (o *outsideClient) get(ctx context.Context, m member, key string) (string, 
 	return parseResponse(output, m)
 }
 
-// errOtherMember is returned when an address leads to another member than the one that advertises it.
+// errOtherMember is returned when an address leads to a member that does not advertise it.
 var errOtherMember = errors.New("another member answered")
 
 // parseResponse parses the JSON output of "etcdctl put" or "etcdctl get", checks that the given member itself

@@ -71,8 +71,8 @@ func (s *scenario) awaitServing(trust *tls.Config, a listenersv1alpha1.IngressAd
 	})
 }
 
-// TestAPodHasACertificateForItsAddresses, and for no others: a client outside that trusts the authority of the
-// namespace verifies each, and one that trusts that of another namespace rejects it.
+// TestAPodHasACertificateForItsAddresses: and for no others. A client outside that trusts the authority of the
+// namespace verifies each, and a client that trusts the authority of another namespace rejects it.
 func TestAPodHasACertificateForItsAddresses(t *testing.T) {
 	s, others := newScenario(t), newScenario(t)
 	classes := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{
@@ -129,8 +129,8 @@ func TestCertificatesOutliveTheOperator(t *testing.T) {
 	}
 }
 
-// TestCertificatesHaveTheTimeOfTheAPIServer, and not that of the operator's node, whose clock is an hour off: the API
-// server would reject them.
+// TestCertificatesHaveTheTimeOfTheAPIServer: and not the time of the operator's node, whose clock is an hour off: the
+// API server would reject them.
 func TestCertificatesHaveTheTimeOfTheAPIServer(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())

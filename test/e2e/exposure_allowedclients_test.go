@@ -115,7 +115,7 @@ func TestOnlyAllowedClientsReachNodePorts(t *testing.T) {
 	s.must(awaitDeleted(s.timeoutContext(), &networkingv1.NetworkPolicy{}, s.key("web-listener"+exposure.ClientPolicySuffix)))
 }
 
-// TestOnlyAllowedClientsReachHostPorts, of two outside.
+// TestOnlyAllowedClientsReachHostPorts: one of two clients outside.
 func TestOnlyAllowedClientsReachHostPorts(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -133,7 +133,7 @@ func TestOnlyAllowedClientsReachHostPorts(t *testing.T) {
 	s.awaitAllowed(own, "web", second)
 }
 
-// TestOnlyAllowedClientsReachALoadBalancer, of two outside.
+// TestOnlyAllowedClientsReachALoadBalancer: one of two clients outside.
 func TestOnlyAllowedClientsReachALoadBalancer(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -24,8 +24,8 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/traefik"
 )
 
-// TestAClassChangesBetweenRouteAndNodePort while a client polls the address in the Listener's status, which answers as
-// long as it is there. The files are updated, and what served the old address is deleted.
+// TestAClassChangesBetweenRouteAndNodePort: a client polls the address in the Listener's status, which answers as long
+// as it is there. The files are updated, and what served the old address is deleted.
 func TestAClassChangesBetweenRouteAndNodePort(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -278,7 +278,7 @@ func TestAPodMovesFromOneKindOfRoutesToTheNext(t *testing.T) {
 	mustAwaitDeleted(s, &gatewayv1.TCPRoute{}, s.key("web-listener-http"))
 }
 
-// TestAReplicaMovesToAnotherClass as its user does, by deleting its claim and its Pod: the claim that is created again
+// TestAReplicaMovesToAnotherClass: as its user does, by deleting its claim and its Pod. The claim that is created again
 // has a Listener and a Service of its own, and its Pod starts with the new address alone.
 func TestAReplicaMovesToAnotherClass(t *testing.T) {
 	t.Parallel()

@@ -122,8 +122,8 @@ func TestReplicasAreReachedAtRoutedClusterIPs(t *testing.T) {
 	s.awaitAnswers(addresses)
 }
 
-// requestsInARow is a number of connections of which, with three equal routes, almost certainly each is used, for each
-// family by those to both replicas.
+// requestsInARow is a number of connections that, with three equal routes, almost certainly use each, for each family
+// by those to both replicas.
 const requestsInARow = 20
 
 // awaitAnswers waits until each replica answers this number of requests in a row, at its addresses in turn.

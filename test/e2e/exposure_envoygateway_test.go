@@ -64,8 +64,8 @@ func (s *scenario) createEnvoyGateway() (address string) {
 	return address
 }
 
-// TestEnvoyGatewayServesAllKindsOfRoutes: a Pod moves from one kind to the next, each of which a client outside uses.
-// Each former route stays until the Pod is reached by the next one, and its ListenerSet goes with it.
+// TestEnvoyGatewayServesAllKindsOfRoutes: a Pod moves from one kind to the next, and a client outside uses each. Each
+// former route stays until the Pod is reached by the next one, and its ListenerSet goes with it.
 func TestEnvoyGatewayServesAllKindsOfRoutes(t *testing.T) {
 	s, address := newEnvoyGateway(t)
 	prepareRouters(t) // for the CA

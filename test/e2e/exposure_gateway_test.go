@@ -54,7 +54,7 @@ func (s *scenario) byGateway(kind listenersv1alpha1.GatewayRouteKind, host liste
 }
 
 // awaitByHost waits until a client outside reaches a Pod through Traefik at a host name. The port has the name of the
-// scheme. With https, the certificate is that of the Pod, for this host.
+// scheme. With https, the certificate is the Pod's, for this host.
 func (s *scenario) awaitByHost(scheme string, a listenersv1alpha1.IngressAddress, want string) {
 	s.Helper()
 	s.awaitThroughTraefik(trustAuthority(), scheme+"://"+hostPort(a, scheme), a, want)

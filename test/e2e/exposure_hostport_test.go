@@ -88,8 +88,8 @@ func TestEachReplicaIsReachedAtItsHostPorts(t *testing.T) {
 	})
 }
 
-// TestAPinnedPodInTheNetworkOfItsNodeKeepsItsAddress: its ports are those of the node, whether it declares them or not.
-// While it is replaced, the Listener keeps the address.
+// TestAPinnedPodInTheNetworkOfItsNodeKeepsItsAddress: its ports are the node's, whether it declares them or not. While
+// it is replaced, the Listener keeps the address.
 func TestAPinnedPodInTheNetworkOfItsNodeKeepsItsAddress(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

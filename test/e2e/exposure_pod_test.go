@@ -189,7 +189,7 @@ func TestReplicasAreReachedAtAddressesOfTheirOwn(t *testing.T) {
 	})
 }
 
-// TestExternalDNSLeadsANameToAPod, and follows it to other addresses.
+// TestExternalDNSLeadsANameToAPod: and follows it to other addresses.
 func TestExternalDNSLeadsANameToAPod(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(atPods(func(spec *listenersv1alpha1.ListenerClassSpec) {
@@ -211,7 +211,7 @@ func TestExternalDNSLeadsANameToAPod(t *testing.T) {
 	s.awaitPodsByName(own, server, again)
 }
 
-// TestOnlyAllowedClientsReachPods, of two outside, both of which have a route to them.
+// TestOnlyAllowedClientsReachPods: one of two clients outside. Both have a route to them.
 func TestOnlyAllowedClientsReachPods(t *testing.T) {
 	s := newScenario(t)
 	s.routePods()
@@ -227,8 +227,8 @@ func TestOnlyAllowedClientsReachPods(t *testing.T) {
 	s.awaitAllowed(own, "web", first, second)
 }
 
-// TestClientsFindANodePortByItsSRVRecord, which external-dns creates for the Service of a shared Listener, by the name
-// of the Service, and leads to the node port at a name that leads to all nodes.
+// TestClientsFindANodePortByItsSRVRecord: external-dns creates it for the Service of a shared Listener, by the name of
+// the Service. It leads to the node port at a name of all nodes.
 func TestClientsFindANodePortByItsSRVRecord(t *testing.T) {
 	s := newScenario(t)
 	spec := unpinned()

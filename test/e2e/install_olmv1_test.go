@@ -237,8 +237,8 @@ func (m *olmv1Scenario) rollBack() {
 	m.checkUserData(before)
 }
 
-// deleteInUse deletes the ClusterExtension, whose objects the garbage collector then deletes, but for the CRDs. Pods
-// and Listeners stay. A new ClusterExtension manages them again, as docs/uninstall.md describes.
+// deleteInUse deletes the ClusterExtension, whose objects the garbage collector then deletes, except the CRDs. Pods and
+// Listeners stay. A new ClusterExtension manages them again, as docs/uninstall.md describes.
 func (m *olmv1Scenario) deleteInUse() {
 	before, agents := m.collectUserData(), m.daemonSet()
 	o := olmv1Object("ClusterExtension")

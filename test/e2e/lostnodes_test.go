@@ -268,7 +268,7 @@ func TestAVolumeDeletedByHandIsCreatedAgain(t *testing.T) {
 	mustAwaitDeleted(s, &corev1.Service{}, s.key("listener-broker-0"))
 }
 
-// TestADeletedNodeDoesNotAffectOtherAddresses: the address of a deleted node is removed, those of the others stay.
+// TestADeletedNodeDoesNotAffectOtherAddresses: the address of a deleted node is removed, and the others stay.
 func TestADeletedNodeDoesNotAffectOtherAddresses(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())

@@ -239,7 +239,7 @@ func (s *scenario) volumeOfStackable() *corev1.PersistentVolume {
 	return pv
 }
 
-// finalizerOfStackable is that of Stackable's provisioner sidecar.
+// finalizerOfStackable is the finalizer of Stackable's provisioner sidecar.
 const finalizerOfStackable = "external-provisioner.volume.kubernetes.io/finalizer"
 
 // listenerOfStackable applies a Listener that belongs to its volume only, and a status with three fields.

@@ -68,7 +68,8 @@ func (s *scenario) logProducts() {
 // recipeUser is the user of the recipes for NATS, RabbitMQ and ZooKeeper.
 const recipeUser = 1000
 
-// recipe returns a file of the recipes. replacements are pairs of texts, each of which the file has to contain.
+// recipe returns a file of the recipes. replacements are pairs of texts. The file has to contain the first of each
+// pair.
 func (s *scenario) recipe(file string, replacements ...string) string {
 	s.Helper()
 	root, err := checkout.Root()

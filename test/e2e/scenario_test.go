@@ -33,7 +33,7 @@ type scenario struct {
 	timeout time.Duration
 }
 
-// endedNamespaces are those of scenarios that have ended.
+// endedNamespaces are the namespaces of scenarios that have ended.
 var endedNamespaces sync.Map
 
 // newScenario creates a scenario and its namespace, which enforces the restricted Pod security standard. On OpenShift

@@ -76,7 +76,7 @@ func firing(t *testing.T, s *Store, r rule, at time.Time) []map[string]string {
 	return all
 }
 
-// values are those of a series by minute. A negative value means that there is no sample.
+// values are the values of a series by minute. A negative value means that there is no sample.
 type values map[string]func(minute int) float64
 
 func constant(v float64) func(int) float64 { return func(int) float64 { return v } }

@@ -100,7 +100,7 @@ func content(t *testing.T, path string) []byte {
 	return raw
 }
 
-// podsOf returns a Pod of each StatefulSet in a manifest, as its controller creates it. Its name is that of the set.
+// podsOf returns a Pod of each StatefulSet in a manifest, as its controller creates it. It has the name of the set.
 func podsOf(t *testing.T, manifest []byte) []*corev1.Pod {
 	t.Helper()
 	var pods []*corev1.Pod

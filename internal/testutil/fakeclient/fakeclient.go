@@ -45,7 +45,7 @@ func New(t testing.TB, intercept interceptor.Funcs, objects ...client.Object) cl
 	return NewWithBackends(t, backends.All(), intercept, objects...)
 }
 
-// NewWithBackends is New with the types of these backends, instead of those of the operator's own.
+// NewWithBackends is New with the types of these backends, instead of the operator's own.
 func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Funcs, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := Scheme()

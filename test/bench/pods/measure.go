@@ -56,7 +56,8 @@ func (b *Bench) Starts(ctx context.Context, rounds int) (*result.Starts, error) 
 	return starts, nil
 }
 
-// measurement is what was observed of the Pods of a variant. files are those of fresh claims, by the name of the Pod.
+// measurement is what was observed of the Pods of a variant. files are the files of fresh claims, by the name of the
+// Pod.
 type measurement struct {
 	pods    []started
 	periods []period

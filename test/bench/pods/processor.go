@@ -21,12 +21,12 @@ type process struct {
 	// cluster states that the command names a file of the cluster.
 	cluster bool
 	parent  int
-	// seconds is its CPU time, with that of its children that have ended.
+	// seconds is its CPU time, including its children that have ended.
 	seconds float64
 }
 
-// components are the programs whose CPU time is reported. That of others counts as that of "containers": the pause
-// programs of Pods, runc, the shims of containerd, and the network plugins.
+// components are the programs whose CPU time is reported. Others count as "containers": the pause programs of Pods,
+// runc, the shims of containerd, and the network plugins.
 var components = map[string]string{
 	"kube-apiserver": "kube-apiserver", "etcd": "etcd", "kube-controller-manager": "kube-controller-manager", "kube-scheduler": "kube-scheduler",
 	"kubelet": "kubelet", "kube-proxy": "kube-proxy", "containerd": "containerd", "operator": "operator", "node-agent": "node agent",
@@ -97,7 +97,7 @@ func (b *Bench) processorTimes() (map[string]float64, error) {
 	return times, nil
 }
 
-// belongs reports whether a process, or one that it descends from, is a program of the cluster.
+// belongs reports whether a process, or an ancestor of it, is a program of the cluster.
 func belongs(all map[int]process, p process) bool {
 	for !p.cluster {
 		parent, ok := all[p.parent]
@@ -109,7 +109,7 @@ func belongs(all map[int]process, p process) bool {
 	return true
 }
 
-// readProcess reads a process. It reports false for one that has ended, and for threads of the kernel.
+// readProcess reads a process. It reports false if the process has ended, and for threads of the kernel.
 func readProcess(pid int, clusterDir string) (process, bool) {
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	command, err := os.ReadFile(filepath.Join(proc, "cmdline"))

@@ -259,7 +259,7 @@ func remove[T any, P interface {
 	return nil
 }
 
-// awaitRemoved waits until all objects of a variant are gone, except for those of claims that stay bound.
+// awaitRemoved waits until all objects of a variant are gone, except the objects of claims that stay bound.
 func (b *Bench) awaitRemoved(ctx context.Context, v variant) error {
 	in := client.InNamespace(v.namespace())
 	return errors.Join(

@@ -14,7 +14,7 @@ import (
 
 // Part is the result of one part of the benchmarks. Exactly one of its last fields is set.
 type Part struct {
-	// Name is the part's name, which is also that of its file.
+	// Name is the part's name, and the name of its file.
 	Name string `json:"name"`
 	// Environment is where it was measured.
 	Environment Environment `json:"environment"`
@@ -45,7 +45,7 @@ type Environment struct {
 // Starts are the times that single Pods took from their creation until their containers ran, by the names of variants.
 type Starts struct {
 	Variants []Variant `json:"variants"`
-	// Timelines are those of a typical and of the slowest Pod with a fresh claim.
+	// Timelines are of a typical Pod and of the slowest Pod with a fresh claim.
 	Timelines []Timeline `json:"timelines"`
 	// Writes are the requests that changed something for the Pods of each variant.
 	Writes []Writes `json:"writes"`
@@ -103,7 +103,7 @@ type Bursts struct {
 // Burst is a kind of Pod of which many started at once, several times.
 type Burst struct {
 	Name string `json:"name"`
-	// Last are the times until the last Pod ran, and All those of all Pods, in milliseconds.
+	// Last are the times until the last Pod ran, and All the times of all Pods, in milliseconds.
 	Last []float64 `json:"last"`
 	All  []float64 `json:"all"`
 	// Races is the number of Pods that the node authorizer made wait.

@@ -16,7 +16,7 @@ import (
 )
 
 // withCopies writes a go.mod to dir that replaces modules by copies with the files that they lack and the changes of
-// others, and returns its path. An overlay would not do: the go command rejects those of files in the module cache.
+// others, and returns its path. An overlay would not do: the go command rejects overlays of files in the module cache.
 func (s Set) withCopies(ctx context.Context, source, dir string) (modFile string, err error) {
 	for _, name := range []string{"go.mod", "go.sum"} {
 		data, err := os.ReadFile(filepath.Join(source, name))

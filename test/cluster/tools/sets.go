@@ -47,7 +47,7 @@ var sets = map[string]Set{
 	"metallb": {
 		// Without a version its log says "commit unknown".
 		LDFlags: "-X go.universe.tf/metallb/internal/version.version=0.16.1",
-		// As in its next version, of which a proxy may not have all modules.
+		// As in its next version. A proxy may not have all modules of that.
 		Changed: map[string]map[string][]Change{"go.universe.tf/metallb": {"internal/k8s/webhook.go": {{
 			From: "NewWebhookHandler(mgr.GetScheme())", To: "NewWebhookHandler(mgr.GetScheme(), conversion.NewRegistry())",
 		}}}},
@@ -80,7 +80,7 @@ var sets = map[string]Set{
 	},
 	"cert-manager": {Hint: "cert-manager for issuers with a key in a Secret, about 5 minutes on two cores after Kubernetes"},
 	"olmv1": {
-		// One of its dependencies is not on all proxies: that of another way to apply objects, which is disabled by
+		// One of its dependencies is not on all proxies. It is for another way to apply objects, which is disabled by
 		// default and left out by "standard", and of the watch that repairs what others change. This repairs nothing.
 		Tags: append([]string{"standard"}, containerTags...),
 		Changed: map[string]map[string][]Change{"github.com/operator-framework/operator-controller": {

@@ -69,7 +69,7 @@ func main() {
 	}
 }
 
-// exitCode is that of a command of the user, which has printed why it failed.
+// exitCode is the exit code of a command of the user, which has printed why it failed.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit status %d", int(c)) }
