@@ -3,8 +3,8 @@
 // and whether it exists.
 //
 // It must never change or delete a policy, even one of another client. The operator has no permission to, so that a
-// stolen token of the operator remains confined. So a later version that needs another policy gives it another name, and
-// deletes the former one: permission for that comes with the manifests of the later version.
+// stolen token of the operator remains confined. So a later version that needs another policy gives it another name,
+// and deletes the former one: permission for that comes with the manifests of the later version.
 package confinement
 
 import (

@@ -179,8 +179,8 @@ func (m *mount) addressesUnknown() bool {
 const previousExposure = 2 * time.Minute
 
 // untilPrevious returns how long the Pod, which has PodListeners since a time but no address, still waits for others
-// than those of the previous exposure of its Listener, and for what the Listener waits. Addresses of the Pod alone are no
-// previous ones, and the new exposure may be complete only when they are known.
+// than those of the previous exposure of its Listener, and for what the Listener waits. Addresses of the Pod alone are
+// no previous ones, and the new exposure may be complete only when they are known.
 func (m *mount) untilPrevious(since metav1.Time, now time.Time) (left time.Duration, text string) {
 	if m.listener == nil || m.listener.Status == nil || len(m.previous.IngressAddresses) > 0 {
 		return 0, ""

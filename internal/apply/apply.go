@@ -84,11 +84,11 @@ func New(c client.Client, manager string) *Applier {
 }
 
 // Apply makes the object as desired says, whose apiVersion, kind and name must be set. observed is the object as last
-// read, or nil, or a pointer that is nil, if there is none: when it is still as the last apply of an equal desired state left it, or
-// SummarizeService recorded that it follows an equal one, nothing is sent and desired stays as it is. Otherwise the
-// result is true, and desired holds the object as it is now. A namesake that has replaced the observed object, or that
-// exists although observed is nil, is never written to, and if desired has a resource version, no other version either;
-// the error is then a conflict.
+// read, or nil, or a pointer that is nil, if there is none: when it is still as the last apply of an equal desired
+// state left it, or SummarizeService recorded that it follows an equal one, nothing is sent and desired stays as it is.
+// Otherwise the result is true, and desired holds the object as it is now. A namesake that has replaced the observed
+// object, or that exists although observed is nil, is never written to, and if desired has a resource version, no other
+// version either; the error is then a conflict.
 func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured, observed client.Object) (sent bool, _ error) {
 	if v := reflect.ValueOf(observed); v.Kind() == reflect.Pointer && v.IsNil() {
 		observed = nil

@@ -129,8 +129,8 @@ func versions() map[configv1.TLSProtocolVersion]uint16 {
 	}
 }
 
-// cipherSuites returns the suites with these names in OpenSSL that Go implements, except those of TLS 1.3, which cannot be
-// configured. It never returns nil, which would select Go's defaults.
+// cipherSuites returns the suites with these names in OpenSSL that Go implements, except those of TLS 1.3, which cannot
+// be configured. It never returns nil, which would select Go's defaults.
 func cipherSuites(names []string) []uint16 {
 	suites := []uint16{}
 	for _, suite := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
