@@ -47,7 +47,9 @@ func operatorOf(t *testing.T, namespace string) client.Client {
 }
 
 // denied reports whether an error is a denial with this message.
-func denied(err error, message string) bool { return err != nil && strings.Contains(err.Error(), message) }
+func denied(err error, message string) bool {
+	return err != nil && strings.Contains(err.Error(), message)
+}
 
 // permitPods gives the operator all permissions on Pods, far more than its ClusterRole, so that only the policy
 // restricts it.

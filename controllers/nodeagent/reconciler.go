@@ -35,6 +35,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/confinement"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
+	"github.com/listener-operator/listener-operator/controllers/olmupgrade"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -74,8 +75,8 @@ type Reconciler struct {
 
 	// operatorPod is the template of the operator's Pods as last read.
 	operatorPod corev1.PodSpec
-	// lastUpgradeable is the condition last written to the OperatorCondition.
-	lastUpgradeable *metav1.Condition
+	// upgrades reports to the Operator Lifecycle Manager.
+	upgrades olmupgrade.Reporter
 	// replacements are the last ones, by the kinds and names of the components.
 	replacements map[string]replacement
 	// uncreated is how many Pods of agents are missing, and uncreatedSince when this number has last changed.
@@ -110,7 +111,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.Lis
 		done = r.install(ctx, o)
 	}
 	status, recheck := describe(o, done, r.Clock.Now())
-	if err := errors.Join(done.err, r.writeStatus(ctx, config, status), r.writeOperatorCondition(ctx, status)); err != nil {
+	if err := errors.Join(done.err, r.writeStatus(ctx, config, status), r.reportUpgradeable(ctx, status)); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: recheck}, nil

@@ -296,3 +296,12 @@ func (r *Reconciler) writeStatus(ctx context.Context, config *operatorv1alpha1.L
 	}
 	return nil
 }
+
+// reportUpgradeable reports the condition Upgradeable to the Operator Lifecycle Manager, if there is one.
+func (r *Reconciler) reportUpgradeable(ctx context.Context, status operatorv1alpha1.ListenerOperatorStatus) error {
+	if r.OperatorCondition == "" {
+		return nil
+	}
+	key := client.ObjectKey{Namespace: r.Namespace, Name: r.OperatorCondition}
+	return r.upgrades.Report(ctx, r.apiReader, r.applier, key, *meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionUpgradeable))
+}

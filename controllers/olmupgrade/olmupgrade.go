@@ -1,0 +1,50 @@
+// Package olmupgrade reports to the Operator Lifecycle Manager whether the operator may be upgraded now. It must never
+// create an OperatorCondition: the Operator Lifecycle Manager creates one for each version.
+package olmupgrade
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// Reporter remembers the last report.
+type Reporter struct{ last metav1.Condition }
+
+// Report writes the condition Upgradeable into the OperatorCondition with this key, unless there is none or the
+// condition was reported before. reader must read without the cache, because the operator may read this object only.
+func (r *Reporter) Report(ctx context.Context, reader client.Reader, applier *apply.Applier, key types.NamespacedName, upgradeable metav1.Condition) error {
+	if r.last.Status == upgradeable.Status && r.last.Reason == upgradeable.Reason && r.last.Message == upgradeable.Message {
+		return nil
+	}
+	observed := &unstructured.Unstructured{}
+	observed.SetGroupVersionKind(names.KindOperatorCondition)
+	err := reader.Get(ctx, key, observed)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil // the operator is installed without the Operator Lifecycle Manager
+	}
+	if err != nil {
+		return fmt.Errorf("reading OperatorCondition %s: %w", key.Name, err)
+	}
+	desired := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"conditions": []any{map[string]any{
+		"type": upgradeable.Type, "status": string(upgradeable.Status), "reason": upgradeable.Reason, "message": upgradeable.Message,
+		"lastTransitionTime": upgradeable.LastTransitionTime.UTC().Format(metav1.RFC3339Micro),
+	}}}}}
+	desired.SetGroupVersionKind(names.KindOperatorCondition)
+	desired.SetNamespace(key.Namespace)
+	desired.SetName(key.Name)
+	if _, err := applier.Apply(ctx, desired, observed); err != nil { // never creates one, because of the observed uid
+		return err
+	}
+	r.last = upgradeable
+	return nil
+}
