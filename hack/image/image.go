@@ -53,11 +53,13 @@ type Spec struct {
 }
 
 // File is the content of a file in an image: the host's file Source or, if that is empty, Content. If Source is a
-// directory, File stands for all files in it.
+// directory, such as a root file system, File stands for all files, links and directories in it, without devices, pipes
+// and sockets.
 type File struct {
 	Source  string
 	Content []byte
-	// Mode is the permission bits of each file. Zero means the bits of Source, or 0644 for Content.
+	// Mode is the permission bits of each file. Zero means the bits of Source, of its directories, too, with setuid,
+	// setgid and sticky bits, or 0644 for Content.
 	Mode fs.FileMode
 }
 
@@ -152,8 +154,8 @@ func (s Spec) tree() (fstest.MapFS, error) {
 			return nil, err
 		}
 	}
-	for p, file := range s.Files {
-		if err := file.add(tree, p); err != nil {
+	for _, p := range slices.Sorted(maps.Keys(s.Files)) { // the first one decides the mode of a common directory
+		if err := s.Files[p].add(tree, p); err != nil {
 			return nil, err
 		}
 	}
@@ -190,22 +192,44 @@ func (f File) add(tree fstest.MapFS, p string) error {
 	if f.Source == "" {
 		return add(tree, p, fstest.MapFile{Mode: cmp.Or(f.Mode, 0o644), Data: f.Content})
 	}
-	return filepath.WalkDir(f.Source, func(source string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(f.Source, source)
+	root, err := filepath.EvalSymlinks(f.Source)
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(root, func(source string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		info, err := os.Stat(source)
+		name, err := filepath.Rel(root, source)
 		if err != nil {
 			return err
+		}
+		p := path.Join(p, name)
+		if e.Type() == fs.ModeSymlink {
+			target, err := os.Readlink(source)
+			if err != nil {
+				return err
+			}
+			return add(tree, p, fstest.MapFile{Mode: fs.ModeSymlink | 0o777, Data: []byte(target)})
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		mode := info.Mode() & (fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
+		switch {
+		case info.IsDir():
+			if other := tree[strings.TrimPrefix(path.Clean("/"+p), "/")]; f.Mode != 0 || name == "." || other != nil && other.Mode.IsDir() {
+				return nil
+			}
+			return add(tree, p, fstest.MapFile{Mode: fs.ModeDir | mode})
+		case !info.Mode().IsRegular() && name != ".":
+			return nil
 		}
 		content, err := os.ReadFile(source)
 		if err != nil {
 			return err
 		}
-		return add(tree, path.Join(p, name), fstest.MapFile{Mode: cmp.Or(f.Mode, info.Mode().Perm()), Data: content})
+		return add(tree, p, fstest.MapFile{Mode: cmp.Or(f.Mode, mode), Data: content})
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -136,6 +137,37 @@ func TestSourceDirectoryIsCopiedRecursively(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("at %s:\n%s", to, diff)
 		}
+	}
+}
+
+// TestRootFileSystemIsCopiedAsItIs: its links lead into the image, not to files of this machine.
+func TestRootFileSystemIsCopiedAsItIs(t *testing.T) {
+	root, program := t.TempDir(), source(t, 0)
+	for dir, mode := range map[string]fs.FileMode{"dev": 0o755, "etc": 0o755, "root": 0o700, "tmp": 0o777 | fs.ModeSticky, "usr": 0o755, "usr/bin": 0o755} {
+		if err := errors.Join(os.MkdirAll(filepath.Join(root, dir), 0o755), os.Chmod(filepath.Join(root, dir), mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	links := map[string]string{"bin": "usr/bin", "etc/mtab": "/proc/mounts", "usr/bin/pager": "/etc/alternatives/missing", "usr/bin/X11": "."}
+	for link, target := range links {
+		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	su := filepath.Join(root, "usr/bin/su")
+	if err := errors.Join(os.WriteFile(su, nil, 0o755), os.Chmod(su, 0o755|fs.ModeSetuid), syscall.Mkfifo(filepath.Join(root, "dev/initctl"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	// A second directory at /etc, whose files are added to it.
+	etc := filepath.Dir(source(t, 0))
+	want := []member{
+		{"app", 0o755, ""}, {"bin", 0o777, "usr/bin"}, {"dev/", 0o755, ""}, {"etc/", 0o755, ""}, {"etc/mtab", 0o777, "/proc/mounts"},
+		{"etc/program", 0o755, ""}, {"root/", 0o700, ""}, {"tmp/", 0o1777, ""}, {"usr/", 0o755, ""}, {"usr/bin/", 0o755, ""},
+		{"usr/bin/X11", 0o777, "."}, {"usr/bin/pager", 0o777, "/etc/alternatives/missing"}, {"usr/bin/su", 0o4755, ""},
+	}
+	got := members(t, Spec{Files: map[string]File{"/": {Source: root}, "/app": {Source: program}, "/etc": {Source: etc}}})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -36,7 +36,8 @@ const usage = `usage: cluster VERB [--name NAME] [FLAGS] [ARGUMENTS], in any ord
   client COMMAND       run a command outside the cluster, on the same network
   node N COMMAND       run a command on a node
   load-image           load an image into every node: --tar FILE, or --ref NAME:TAG with
-                       --file PATH=SOURCE (repeatable), --entrypoint, --user, --label NAME=VALUE
+                       --file PATH=SOURCE (repeatable; a file, or a directory such as a root file
+                       system), --entrypoint, --user, --label NAME=VALUE
   stop-node N          stop a node as a power cut does
   start-node N         start a node (a number that is not in use joins as a new node)
   delete-node N        delete a node and its disks
