@@ -222,7 +222,7 @@ type LoadBalancerSharing struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || has(self.nodePorts.range) || has(self.nodePorts.target)",message="nodePorts has no effect without range or target: set one of them, or remove nodePorts"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostname) || self.serviceType != 'NodePort'",message="hostname needs serviceType LoadBalancer or ClusterIP: the address of a Pod behind node ports is its node's"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostname) || !(has(self.route) || has(self.ingress) || has(self.gateway) || has(self.hostPort))",message="hostname names the addresses of the Service, which are not published with route, ingress, gateway or hostPort: remove hostname"
-// +kubebuilder:validation:XValidation:rule="!has(self.hostname) || !has(self.serviceAnnotationTemplates) || !('external-dns.alpha.kubernetes.io/hostname' in self.serviceAnnotationTemplates)",message="hostname and serviceAnnotationTemplates both set the annotation external-dns.alpha.kubernetes.io/hostname: remove it from serviceAnnotationTemplates"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostname) || !has(self.serviceAnnotationTemplates) || !('external-dns.alpha.kubernetes.io/hostname' in self.serviceAnnotationTemplates || 'external-dns.kubernetes.io/hostname' in self.serviceAnnotationTemplates)",message="hostname and serviceAnnotationTemplates both set an annotation of external-dns for the host name: remove it from serviceAnnotationTemplates"
 // +kubebuilder:validation:XValidation:rule="!has(self.advertise) || !has(self.advertise.addressTemplate) || !self.advertise.addressTemplate.contains('{nodeName}') || self.serviceType == 'NodePort' || has(self.hostPort)",message="{nodeName} in advertise.addressTemplate needs serviceType NodePort, or hostPort: other addresses do not belong to nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.advertise) || !has(self.advertise.portTemplate) || !self.advertise.portTemplate.contains('{nodePort}') || self.serviceType != 'ClusterIP'",message="{nodePort} in advertise.portTemplate needs serviceType NodePort or LoadBalancer: other Services have no node ports"
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancer) || self.serviceType == 'LoadBalancer'",message="loadBalancer needs serviceType LoadBalancer: other Services have none"
@@ -263,10 +263,10 @@ type ListenerClassSpec struct {
 	ServiceAnnotationTemplates map[string]AnnotationTemplate `json:"serviceAnnotationTemplates,omitempty"`
 
 	// hostname publishes a name for each Listener, as its first address, before those that the Service has. It is also
-	// the value of the annotation external-dns.alpha.kubernetes.io/hostname of the Service, so that external-dns lets
-	// the name lead to these addresses; without external-dns, another tool has to. With pod, it is published instead of
-	// the name that the Service has. Requires serviceType LoadBalancer or ClusterIP, without route, ingress, gateway
-	// and hostPort. If absent, no name is published.
+	// the value of the annotations external-dns.kubernetes.io/hostname and external-dns.alpha.kubernetes.io/hostname of
+	// the Service, so that external-dns lets the name lead to these addresses; without external-dns, another tool has
+	// to. With pod, it is published instead of the name that the Service has. Requires serviceType LoadBalancer or
+	// ClusterIP, without route, ingress, gateway and hostPort. If absent, no name is published.
 	// +optional
 	Hostname *Hostname `json:"hostname,omitempty"`
 

@@ -78,6 +78,10 @@ func TestInvalidChoiceOfAddressesIsRejectedWithTheCause(t *testing.T) {
 			spec: `{serviceType: LoadBalancer, hostname: {template: "{listener}.{namespace}.example.com"}, serviceAnnotationTemplates: {external-dns.alpha.kubernetes.io/hostname: a}}`,
 			want: "remove it from serviceAnnotationTemplates",
 		},
+		"two names for external-dns 0.22": {
+			spec: `{serviceType: LoadBalancer, hostname: {template: "{listener}.{namespace}.example.com"}, serviceAnnotationTemplates: {external-dns.kubernetes.io/hostname: a}}`,
+			want: "remove it from serviceAnnotationTemplates",
+		},
 		"annotations by templates":          {spec: `{serviceType: NodePort, serviceAnnotationTemplates: {example.com/owner: "{namespace}/{podName} ({hash})", example.com/empty: ""}}`},
 		"annotations by unknown templates":  {spec: `{serviceType: NodePort, serviceAnnotationTemplates: {example.com/owner: "{pod}"}}`, want: "may hold braces only in the placeholders"},
 		"annotations with other braces":     {spec: `{serviceType: NodePort, serviceAnnotationTemplates: {example.com/owner: '{"a": 1}'}}`, want: "use serviceAnnotations for text with other braces"},

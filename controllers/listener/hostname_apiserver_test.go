@@ -15,9 +15,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
-// TestAListenerIsPublishedByName: the name of a replica is its first address, and the annotation of external-dns, as
-// soon as the load balancer has an address. It stays while the Pod is replaced, and the author of a Listener
-// cannot choose it.
+// TestAListenerIsPublishedByName: the name of a replica is its first address, and in the annotations of external-dns,
+// as soon as the load balancer has an address. It stays while the Pod is replaced, and the author of a Listener cannot
+// choose it.
 func TestAListenerIsPublishedByName(t *testing.T) {
 	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer, PreferredAddressType: listenersv1alpha1.PreferredAddressTypeIP,
@@ -36,8 +36,8 @@ func TestAListenerIsPublishedByName(t *testing.T) {
 	f.createListener(func(l *listenersv1alpha1.Listener) {
 		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: l.Name, UID: "claim-uid"}}
 		l.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: fmt.Appendf(nil,
-			`{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": %q, "annotations": {%q: "another.example.com", "example.com/ttl": "10"}}}`,
-			f.key.Namespace, names.AnnotationHostname)}}
+			`{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": %q, "annotations": {%q: "another.example.com", %q: "another.example.com", "example.com/ttl": "10"}}}`,
+			f.key.Namespace, names.AnnotationHostname, names.AnnotationHostname022)}}
 	})
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNoSinglePod)
 	f.Expect(f.client.Get(t.Context(), f.key, &corev1.Service{})).NotTo(Succeed())
@@ -45,7 +45,7 @@ func TestAListenerIsPublishedByName(t *testing.T) {
 	f.Expect(f.client.Create(t.Context(), pod)).To(Succeed())
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForLoadBalancer)
 	f.Expect(f.service().Annotations).To(Equal(map[string]string{
-		names.AnnotationHostname: host, names.AnnotationPod: "kafka-2", "example.com/ttl": "10", "example.com/replica": "2 of web",
+		names.AnnotationHostname: host, names.AnnotationHostname022: host, names.AnnotationPod: "kafka-2", "example.com/ttl": "10", "example.com/replica": "2 of web",
 	}))
 	f.assign(corev1.LoadBalancerIngress{IP: "192.0.2.1"})
 	l := f.eventuallyAddresses(host, "192.0.2.1")
@@ -61,9 +61,11 @@ func TestAListenerIsPublishedByName(t *testing.T) {
 	f.eventuallyAddresses(host, "192.0.2.1")
 
 	// Another author of the Service cannot change it.
-	service := f.service()
-	f.change(service, func() { service.Annotations[names.AnnotationHostname] = "stolen.example.com" })
-	f.Eventually(func() string { return f.service().Annotations[names.AnnotationHostname] }).Should(Equal(host))
+	for _, annotation := range []string{names.AnnotationHostname, names.AnnotationHostname022} {
+		service := f.service()
+		f.change(service, func() { service.Annotations[annotation] = "stolen.example.com" })
+		f.Eventually(func() string { return f.service().Annotations[annotation] }).Should(Equal(host))
+	}
 	f.eventuallyAddresses(host, "192.0.2.1")
 
 	f.change(f.class, func() { f.class.Spec.Hostname, f.class.Spec.ServiceAnnotationTemplates = nil, nil })

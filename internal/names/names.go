@@ -80,8 +80,10 @@ const (
 	// annotations. While the Pod is being replaced, they stay.
 	AnnotationPod = "listeners.stackable.tech/pod"
 
-	// AnnotationHostname on a Service is the name that external-dns lets lead to the Service.
-	AnnotationHostname = "external-dns.alpha.kubernetes.io/hostname"
+	// AnnotationHostname on a Service is the name that external-dns lets lead to the Service, up to version 0.21, and
+	// AnnotationHostname022 the same from 0.22 on, which ignores the former.
+	AnnotationHostname    = "external-dns.alpha.kubernetes.io/hostname"
+	AnnotationHostname022 = "external-dns.kubernetes.io/hostname"
 
 	// Signer is the signer of certificates for the addresses of Pods.
 	Signer = "listener-operator.dev/address"

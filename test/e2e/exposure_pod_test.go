@@ -189,16 +189,17 @@ func TestReplicasAreReachedAtAddressesOfTheirOwn(t *testing.T) {
 	})
 }
 
-// TestExternalDNSLeadsANameToAPod: and follows it to other addresses.
+// TestExternalDNSLeadsANameToAPod: external-dns follows a Pod to other addresses. It reads the annotations that version
+// 0.22 reads.
 func TestExternalDNSLeadsANameToAPod(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(atPods(func(spec *listenersv1alpha1.ListenerClassSpec) {
 		spec.Hostname = &listenersv1alpha1.Hostname{Template: "{podName}.{namespace}." + zone}
-		spec.ServiceAnnotations = map[string]string{"external-dns.alpha.kubernetes.io/ttl": "1"}
+		spec.ServiceAnnotations = map[string]string{"external-dns.kubernetes.io/ttl": "1"}
 	}))
 	s.routePods()
 	s.startNameServer()
-	s.startExternalDNS("--managed-record-types=A", "--managed-record-types=AAAA")
+	s.startExternalDNS("--annotation-prefix=external-dns.kubernetes.io/", "--managed-record-types=A", "--managed-record-types=AAAA")
 	s.create(statefulSet("broker", 1, byClass(class.Name)))
 	server := func(context.Context) (string, error) { return testbed.ClientIP(), nil }
 	first := s.awaitReady("broker-0")

@@ -38,7 +38,8 @@ func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfigu
 		if refusal != nil {
 			return nil, refusal
 		}
-		annotations[names.AnnotationHostname], recorded = hosts.ByPort[""], max(recorded, hosts.Pod)
+		name := hosts.ByPort[""]
+		annotations[names.AnnotationHostname], annotations[names.AnnotationHostname022], recorded = name, name, max(recorded, hosts.Pod)
 	}
 	if recorded != "" {
 		annotations[names.AnnotationPod] = recorded

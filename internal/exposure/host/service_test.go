@@ -90,7 +90,7 @@ func TestAnnotationsOfTheServiceAreMadeFromTemplates(t *testing.T) {
 			if tc.recorded != "" {
 				tc.listener.Service = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{names.AnnotationPod: tc.recorded}}}
 			}
-			before := map[string]string{"example.com/other": others, names.AnnotationHostname: others, "example.com/owner": others}
+			before := map[string]string{"example.com/other": others, names.AnnotationHostname: others, names.AnnotationHostname022: others, "example.com/owner": others}
 			service := corev1ac.Service("listener-broker-2", "shop").WithAnnotations(before)
 			got, refusal := host.WithAnnotations(tc.listener, service)
 			refused := refusal != nil
@@ -104,6 +104,7 @@ func TestAnnotationsOfTheServiceAreMadeFromTemplates(t *testing.T) {
 			}
 			want := maps.Clone(before)
 			maps.Copy(want, tc.want)
+			want[names.AnnotationHostname022] = want[names.AnnotationHostname]
 			if diff := cmp.Diff(want, got.Annotations); diff != "" {
 				t.Errorf("annotations (-want +got):\n%s", diff)
 			}

@@ -14,7 +14,7 @@ const removed = "(removed)"
 
 // known are the domains of annotations, and other annotations, whose values are kept: those that the operator and the
 // plugin write or read. Anybody may write anything into others.
-var known = []string{names.Driver, "listener-operator.dev", names.AnnotationProvisioner, names.AnnotationHostname}
+var known = []string{names.Driver, "listener-operator.dev", names.AnnotationProvisioner, names.AnnotationHostname, names.AnnotationHostname022}
 
 // fields are the fields that are removed wherever they are in an object of any kind: the value of an environment
 // variable, what a container said when it ended, what a probe requests, the key of a Route, the password of a keystore
