@@ -303,7 +303,7 @@ var exposures = []Reason{
 	},
 	{
 		Name: listenersv1alpha1.ReasonGatewayPortsExhausted, Severity: Error, Actor: Administrator,
-		Meaning: "Listeners of the Gateway, its own or those of ListenerSets, have all ports in the range of the class; the message names the Gateway and the range. The Listener continues when one is free.",
+		Meaning: "The Gateway and its ListenerSets use all ports in the range of the class; the message names the Gateway and the range. The Listener continues when one is free.",
 		Remedy:  "Ask an administrator to extend spec.gateway.portRange of the class, or delete Listeners.",
 	},
 	{
@@ -349,7 +349,7 @@ var placements = []Reason{
 	},
 	{
 		Name: listenersv1alpha1.ReasonPortNotDeclared, Severity: Warning, Actor: User,
-		Meaning: "No container of the Pods declares a port of the Listener. That is no error if a program listens there nevertheless.", Remedy: "Check spec.ports of the Listener.",
+		Meaning: "No container of the Pods declares a port of the Listener. If a program listens there anyway, this is no error.", Remedy: "Check spec.ports of the Listener.",
 	},
 	{
 		Name: listenersv1alpha1.ReasonNoHostPorts, Severity: Error, Actor: User,
@@ -364,7 +364,7 @@ var placements = []Reason{
 	},
 	{
 		Name: listenersv1alpha1.ReasonPreviousExposure, Severity: Waiting, Actor: Either,
-		Meaning: "The class of the Listener has changed, and the addresses are those of its previous exposure until the new one is complete; the message says what is missing. New Pods wait for two " +
+		Meaning: "The class of the Listener has changed, and it keeps the addresses of its previous exposure until the new one is complete; the message says what is missing. New Pods wait for two " +
 			"minutes at most, and then start with the previous addresses: docs/address-changes.md#while-a-class-changes",
 		Remedy: "Find out why the new exposure is not complete, as the message says, or name the previous class again.",
 	},
