@@ -22,7 +22,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := plugin.NewCommand(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}).ExecuteContext(ctx)
 	stop()
-	switch { // the statuses are as those of `kubectl diff`
+	switch { // the same statuses as `kubectl diff`
 	case err == nil:
 	case errors.Is(err, command.ErrProblem):
 		os.Exit(1)

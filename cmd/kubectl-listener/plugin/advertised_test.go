@@ -44,7 +44,7 @@ func TestAdvertisedAddressesAreNamedWithWhatIsBehindThem(t *testing.T) {
 		remedy string
 	}{
 		"something listens": {open, ""},
-		"nothing listens":   {closed, "See that it forwards to 203.0.113.7:31337 (" + w.node.Name + ")"},
+		"nothing listens":   {closed, "Make sure that it forwards to 203.0.113.7:31337 (" + w.node.Name + ")"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

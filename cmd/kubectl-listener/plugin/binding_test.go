@@ -42,7 +42,7 @@ func TestBindingIsASecretOfTheServiceBindingSpecification(t *testing.T) {
 		"an IPv6 address": {
 			addresses: []listenersv1alpha1.IngressAddress{at("2001:db8::7", ports), at("203.0.113.7", ports)}, args: []string{"--type", "redis"},
 			want: map[string]string{"type": "redis", "host": "2001:db8::7", "port": "9092", "uri": "redis://[2001:db8::7]:9092"},
-			note: "has 2 addresses with port client, of which the first one is used: [2001:db8::7]:9092",
+			note: "has 2 addresses with port client; the Secret has the first: [2001:db8::7]:9092",
 		},
 		"the first address with the port": {
 			addresses: []listenersv1alpha1.IngressAddress{at("admin.example.com", map[string]int32{"admin": 443}), at("client.example.com", map[string]int32{"client": 443})},

@@ -249,7 +249,7 @@ func TestConnectVerifiesCertificates(t *testing.T) {
 	if out, err := run(t, apiserver.Config(t), "ca", "-n", w.namespace); err == nil || !strings.Contains(err.Error(), "has no certificate authority") {
 		t.Errorf("ca: %q, %v", out, err)
 	}
-	if _, err := connect("--tls"); err == nil || !strings.Contains(err.Error(), "or name the authority of the servers by --ca-file") {
+	if _, err := connect("--tls"); err == nil || !strings.Contains(err.Error(), "or use --ca-file for the authority of the servers") {
 		t.Errorf("without an authority: %v", err)
 	}
 	s.trust(t)

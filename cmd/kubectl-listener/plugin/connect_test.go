@@ -106,7 +106,7 @@ func TestConnectSaysWhenANameOfPodsExists(t *testing.T) {
 		headless, notReady bool
 		want               string
 	}{
-		"a cluster IP": {want: "The name cannot be resolved where you are"},
+		"a cluster IP": {want: "Your DNS server does not know the name"},
 		"headless":     {headless: true, want: "exists only while a Pod that is ready mounts Listener "},
 		"also of Pods that are not ready": {
 			headless: true, notReady: true, want: "exists only while a Pod mounts Listener ",

@@ -351,7 +351,7 @@ func TestGatherListsWhatTheUserMayNotRead(t *testing.T) {
 		t.Errorf("output:\n%s", out)
 	}
 	out, err = run(t, offline, "doctor", "--from", dir)
-	if err != nil || strings.Contains(out, "in order") || !strings.Contains(out, "? Deployment listener-operator") || !strings.Contains(out, "which was not gathered") {
+	if err != nil || strings.Contains(out, "in order") || !strings.Contains(out, "? Deployment listener-operator") || !strings.Contains(out, "The result of kubectl listener gather lacks ") {
 		t.Errorf("doctor: error %v, output:\n%s", err, out)
 	}
 	// Of the namespace, everything is known but what is not in it.

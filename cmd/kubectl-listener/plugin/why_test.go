@@ -699,10 +699,10 @@ func TestWhySaysThatNoStepIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T)
 				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error", FinishedAt: metav1.Now()}},
 			}}
 			w.updateStatus(t, w.pod)
-		}, "see what is marked with ! at Pod"},
+		}, "See what is marked with ! at Pod"},
 		"a port that no container declares": {func(t *testing.T, w *world) {
 			w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonPortNotDeclared))
-		}, "see what is marked with ! at Listener"},
+		}, "See what is marked with ! at Listener"},
 		"a Listener without Pods": {func(t *testing.T, w *world) {
 			w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonReserved))
 			w.endpoints.Endpoints = []discoveryv1.Endpoint{}
@@ -713,10 +713,10 @@ func TestWhySaysThatNoStepIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T)
 			w.update(t, w.class)
 			w.listener.Status.KeptClassName = w.class.Name
 			w.updateStatus(t, w.listener)
-		}, "see what is marked with ! at ListenerClass"},
+		}, "See what is marked with ! at ListenerClass"},
 		"a NetworkPolicy that may deny clients": {func(t *testing.T, w *world) {
 			w.create(t, w.policy("deny", networkingv1.NetworkPolicyIngressRule{From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}}))
-		}, "see what is marked with ! at NetworkPolicy"},
+		}, "See what is marked with ! at NetworkPolicy"},
 		"a NetworkPolicy that admits every client": {func(t *testing.T, w *world) {
 			w.create(t, w.policy("clients", networkingv1.NetworkPolicyIngressRule{Ports: []networkingv1.NetworkPolicyPort{{Port: ptr.To(intstr.FromString("http"))}}}))
 			w.create(t, w.policy("deny"))
@@ -727,7 +727,7 @@ func TestWhySaysThatNoStepIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T)
 		"a NetworkPolicy of allowed clients, and one that admits every client": {func(t *testing.T, w *world) {
 			w.create(t, w.clientPolicy())
 			w.create(t, w.policy("clients", networkingv1.NetworkPolicyIngressRule{}))
-		}, "restricts clients in vain, because other policies admit every client"},
+		}, "has no effect, because other policies admit every client"},
 		"a NetworkPolicy for other Pods": {func(t *testing.T, w *world) {
 			policy := w.policy("others")
 			policy.Spec.PodSelector.MatchLabels = map[string]string{"app": "other"}
@@ -756,7 +756,7 @@ func TestWhySaysThatNoStepIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T)
 				Addresses: []string{"10.1.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)},
 			})
 			w.update(t, w.endpoints)
-		}, "see what is marked with ! at Endpoints"},
+		}, "See what is marked with ! at Endpoints"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -893,8 +893,8 @@ func TestWhyRefusesArgumentsThatNameNothing(t *testing.T) {
 		"absent":             "has no pod, claim, listener, statefulset, deployment, daemonset, replicaset, job \"absent\"",
 		"listener/absent":    "has no listener \"absent\"",
 		"deploy/absent":      "has no deployment \"absent\"",
-		"configmap/absent":   "none of those that this command is for: pod, claim, listener",
-		"gizmo/absent":       "none of those that this command is for",
+		"configmap/absent":   "but for: pod, claim, listener",
+		"gizmo/absent":       "this command is not for the kind",
 		"web --output=table": "--output is \"table\"",
 	} {
 		_, err := run(t, apiserver.Config(t), append([]string{"why", "-n", namespace}, strings.Fields(argument)...)...)

@@ -55,8 +55,8 @@ The applications may be in other namespaces or clusters, or outside. KIND is lis
 the first of these that exists. The Secret has the entries type, host, port and uri, and, if the Pods serve certificates
 of the operator, as ca.crt the authorities of the namespace. It has neither users nor passwords: add them yourself.
 
-Of several addresses, the first one with the port is used, which is the one that programs in the Pods advertise, and a
-note says so. The command creates nothing.`,
+If several addresses have the port, the Secret has the first, which programs in the Pods advertise, and a note says so.
+The command creates nothing.`,
 		Example: `  # Let an application in the namespace web reach the brokers of this one
   kubectl listener binding kafka-bootstrap --type kafka --port kafka | kubectl apply --namespace web --filename -
 
@@ -126,7 +126,7 @@ func (o *bindingOptions) bind(ctx context.Context, x *check.Examination, object 
 	}
 	host, port := candidates[0].Address, strconv.Itoa(int(candidates[0].Ports[name]))
 	if len(candidates) > 1 {
-		b.notes = append(b.notes, fmt.Sprintf("%s has %d addresses with port %s, of which the first one is used: %s", b.what, len(candidates), name, net.JoinHostPort(host, port)))
+		b.notes = append(b.notes, fmt.Sprintf("%s has %d addresses with port %s; the Secret has the first: %s", b.what, len(candidates), name, net.JoinHostPort(host, port)))
 	}
 	secret := &corev1.Secret{Type: corev1.SecretType("servicebinding.io/" + serviceType), StringData: map[string]string{
 		"type": serviceType, "host": host, "port": port, "uri": serviceType + "://" + net.JoinHostPort(host, port),
@@ -181,7 +181,7 @@ func (b *bound) fromPod(ctx context.Context, x *check.Examination, pod *corev1.P
 	return nil
 }
 
-// typeOf returns the type of the service: that of the flag, or that of a label.
+// typeOf returns the type of the service: the value of the flag, or of a label.
 func (o *bindingOptions) typeOf(b *bound) (string, error) {
 	label := b.GetLabels()[labelType]
 	const valid = "a lower-case letter, and then lower-case letters, digits, +, - and ., such as kafka or postgresql"

@@ -55,7 +55,7 @@ docs/tls.md has the whole procedure.`,
 	}
 }
 
-// Certificates returns the certificates that clients of a namespace have to trust, in PEM. They are those of an object
+// Certificates returns the certificates that clients of a namespace have to trust, in PEM. They are from an object
 // that only administrators and the operator can write.
 func Certificates(ctx context.Context, c client.Client, namespace string) (string, error) {
 	key := types.NamespacedName{Name: names.TrustBundlePrefix + namespace}

@@ -144,12 +144,12 @@ func (r *Report) AllClear() string {
 	}
 	var text []string
 	if names := objects[Warning]; len(names) > 0 {
-		text = append(text, "No step has failed; see what is marked with ! at "+strings.Join(slices.Compact(names), ", ")+".")
+		text = append(text, "No step has failed. See what is marked with ! at "+strings.Join(slices.Compact(names), ", ")+".")
 	}
 	if names := strings.Join(slices.Compact(objects[Unknown]), ", "); names != "" && r.Gathered.IsZero() {
 		text = append(text, "You may not read "+names+", so the cause of a problem may be there. Ask an administrator to run the command.")
 	} else if names != "" {
-		text = append(text, "Nobody knows about "+names+", which was not gathered, so the cause of a problem may be there. Ask an administrator to run kubectl listener gather.")
+		text = append(text, "The result of kubectl listener gather lacks "+names+", so the cause of a problem may be there. Ask an administrator to gather it.")
 	}
 	switch {
 	case len(text) > 0:
@@ -187,7 +187,7 @@ func (f Finding) Failed(reason, message, remedy string) Finding {
 	return f
 }
 
-// FailedBy returns the finding with a problem whose remedy is that of its reason. The pairs are placeholders of the
+// FailedBy returns the finding with a problem and the remedy of its reason. The pairs are placeholders of the
 // remedy, such as "{node}", and their values.
 func (f Finding) FailedBy(reason, message string, pairs ...string) Finding {
 	r := reasons.Of(reason)

@@ -82,8 +82,7 @@ func WriteSteps(out io.Writer, r *check.Report) {
 	}
 }
 
-// WriteChecks writes the findings that are not wrong, and then those that are, each with its remedy: first those of
-// administrators.
+// WriteChecks writes what is not wrong, and then the problems with their remedies: first the problems of administrators.
 func WriteChecks(out io.Writer, r *check.Report) { WriteChecksOr(out, r, r.AllClear()) }
 
 // WriteChecksOr is WriteChecks with what is written if nothing is wrong; nothing if none is empty.
@@ -110,7 +109,7 @@ func WriteChecksOr(out io.Writer, r *check.Report, none string) {
 	}
 }
 
-// maxProblems is how many problems of a group are written, so that those of another one can be found.
+// maxProblems is how many problems of a group are written, so that the next group can be found.
 const maxProblems = 10
 
 // writeProblems writes the first problems of a list, and how many others there are for each reason.

@@ -72,7 +72,7 @@ func (e *Environment) Find(ctx context.Context, c client.Client, args []string, 
 		o, err := lookup.Get(ctx, c, types.NamespacedName{Namespace: namespace, Name: name}, empty.(client.Object))
 		switch {
 		case meta.IsNoMatchError(err):
-			return nil, errors.New("the cluster does not serve Listeners: is the listener operator installed? run kubectl listener doctor")
+			return nil, errors.New("the cluster does not serve Listeners: see whether the listener operator is installed: kubectl listener doctor")
 		case err != nil || o != nil:
 			return o, err
 		}
@@ -101,7 +101,7 @@ func (e *Environment) only(c client.Client, given string, kinds []Kind) ([]Kind,
 		i = slices.IndexFunc(kinds, func(k Kind) bool { return k.GroupKind() == found.GroupKind() })
 	}
 	if i < 0 {
-		return nil, fmt.Errorf("the kind %q is none of those that this command is for: %s", given, join(kinds))
+		return nil, fmt.Errorf("this command is not for the kind %q, but for: %s", given, join(kinds))
 	}
 	return kinds[i : i+1], nil
 }

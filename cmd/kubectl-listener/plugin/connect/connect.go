@@ -49,15 +49,15 @@ func NewCommand(e *command.Environment) *cobra.Command {
 		Long: `Try each address of a Pod, a Listener or a workload from where you are.
 
 The command opens a TCP connection to each address with each port, and closes it at once. It sends nothing, so it does
-not show that the right program responds. Ports of other protocols are not tried. KIND is pod, listener, or a kind of
-workload such as statefulset, of which each Pod is tried. Without a kind, NAME is the first of these that exists, in
-this order.
+not test whether the right program responds. It does not try other protocols. KIND is pod, listener, or a kind of
+workload such as statefulset, whose Pods are all tried. Without a kind, NAME is the first of these that exists, in this
+order.
 
-With --tls, it begins a TLS session, and verifies the server's certificate as a client has to: that it is for the
-address, that it is valid now, and that an authority of the namespace has signed it, or with --ca-file, one of that
-file. It has no certificate of its own, so a server that requires one ends the connection after that.
+With --tls, the command begins a TLS session, and verifies the server's certificate as a client has to: it must be for
+the address, valid now, and signed by an authority of the namespace, or of the file that --ca-file names. The command
+has no certificate of its own, so a server that requires one then ends the connection.
 
-Run it where the clients are: an address that works there need not work elsewhere.`,
+Run the command where the clients are: an address that you can reach from here may be out of reach elsewhere.`,
 		Example: `  # Can I reach this broker?
   kubectl listener connect kafka-0
 
@@ -67,7 +67,7 @@ Run it where the clients are: an address that works there need not work elsewher
   # All addresses of a Listener, with a shorter timeout
   kubectl listener connect listener/kafka-bootstrap --timeout 1s
 
-  # Which certificate does a client see, and does it have the address?
+  # Which certificate does a client see, and is it for the address?
   kubectl listener connect kafka-0 --tls`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.CompleteNames(1, kinds...),
@@ -91,7 +91,7 @@ Run it where the clients are: an address that works there need not work elsewher
 	e.AddOutputFlag(cmd)
 	cmd.Flags().DurationVar(&how.Timeout, "timeout", DefaultTimeout, "How long to wait for each connection.")
 	cmd.Flags().BoolVar(&useTLS, "tls", false, "Begin a TLS session, and verify the certificate for each address.")
-	cmd.Flags().StringVar(&caFile, "ca-file", "", "File with the authorities to trust, in PEM, instead of those of the namespace. Implies --tls.")
+	cmd.Flags().StringVar(&caFile, "ca-file", "", "File with the authorities to trust, in PEM. Defaults to the authorities of the namespace. Implies --tls.")
 	return cmd
 }
 
@@ -99,8 +99,7 @@ Run it where the clients are: an address that works there need not work elsewher
 type Options struct {
 	// Timeout is how long each connection may take.
 	Timeout time.Duration
-	// Trusted are the authorities of which one has to have signed the certificates of servers. Nil means that there is
-	// no TLS.
+	// Trusted are the authorities whose certificates are accepted. Nil means that there is no TLS.
 	Trusted *x509.CertPool
 }
 
@@ -198,7 +197,7 @@ func remedyForSilence(ctx context.Context, x *check.Examination, o client.Object
 // remedyForRefusal returns what to do if a machine says that nothing listens at an endpoint: Kubernetes may send
 // clients to no Pod, or the program in a Pod that is ready may listen elsewhere.
 func remedyForRefusal(ctx context.Context, x *check.Examination, e *endpoint) string {
-	const refusal = "The machine responds, and nothing listens there. "
+	const refusal = "The machine responds, but nothing listens on the port. "
 	pods := podsOf(ctx, x, e.object, e.listener)
 	notReady := func(pod corev1.Pod) bool { return !claim.PodReady(&pod) }
 	service := walk.New(x).Service(ctx, client.ObjectKeyFromObject(e.listener))
@@ -211,8 +210,8 @@ func remedyForRefusal(ctx context.Context, x *check.Examination, e *endpoint) st
 			port = " on port " + p.TargetPort.String()
 		}
 	}
-	return fmt.Sprintf("%sPod %s is ready, so see whether its program listens%s, and on all addresses rather than 127.0.0.1 only: kubectl logs %s --namespace %s. "+
-		"If it does, see whether kube-proxy, or what the cluster has instead, runs on the nodes.", refusal, pods[0].Name, port, pods[0].Name, pods[0].Namespace)
+	return fmt.Sprintf("%sPod %s is ready, so see whether its program listens%s, on all addresses and not only on 127.0.0.1: kubectl logs %s --namespace %s. "+
+		"If it does, see whether kube-proxy or its replacement runs on the nodes.", refusal, pods[0].Name, port, pods[0].Name, pods[0].Namespace)
 }
 
 // podsOf returns a Pod itself, or the Pods that mount a Listener.
@@ -233,7 +232,7 @@ func remedyForName(ctx context.Context, x *check.Examination, o client.Object, l
 	if service.Spec.PublishNotReadyAddresses {
 		pod = "Pod"
 	}
-	return fmt.Sprintf("The name leads to Pods, and exists only while a %s mounts Listener %s: %s. If there is one, see that the DNS where you are knows the name: docs/pod-addresses.md",
+	return fmt.Sprintf("The name leads to Pods, and exists only while a %s mounts Listener %s: %s. If there is one, make sure that your DNS server knows the name: docs/pod-addresses.md",
 		pod, client.ObjectKeyFromObject(listener), why(o))
 }
 
@@ -246,8 +245,8 @@ func why(o client.Object) string {
 	return fmt.Sprintf("kubectl listener why %s/%s --namespace %s", kind, o.GetName(), o.GetNamespace())
 }
 
-// endpoint is an address of a Listener with the number of a port, and that port. target is where whatever is there has
-// to forward connections to, if the class advertises the address, and otherwise empty.
+// endpoint is an address of a Listener with the number of a port, and that port. target is where to forward connections
+// to if the class advertises the address, and otherwise empty.
 type endpoint struct {
 	address, port string
 	target        string
@@ -323,15 +322,15 @@ const (
 func (e *endpoint) dial(ctx context.Context, how Options) (check.Finding, cause) {
 	f := check.Finding{Kind: "Address", Name: e.address}
 	if e.protocol != corev1.ProtocolTCP && e.protocol != "" {
-		return f.Warning("", fmt.Sprintf("port %s is not tried: its protocol is %s", e.port, e.protocol)), other
+		return f.Warning("", fmt.Sprintf("port %s: the command does not try %s", e.port, e.protocol)), other
 	}
 	started := time.Now()
 	connection, err := (&net.Dialer{Timeout: how.Timeout}).DialContext(ctx, "tcp", e.address)
 	if err != nil {
 		remedy, cause := remedyForDial(err)
 		if e.target != "" {
-			remedy = fmt.Sprintf("The class advertises this address, and the operator does not know what is there. See that it forwards to %s, and is reached from where "+
-				"you are: docs/advertise.md", e.target)
+			remedy = fmt.Sprintf("The class advertises this address, and the operator does not know what is there. Make sure that it forwards to %s, and that you can "+
+				"reach it from here: docs/advertise.md", e.target)
 		}
 		return f.Failed("", fmt.Sprintf("port %s: %v", e.port, err), remedy), cause
 	}
@@ -348,12 +347,12 @@ func remedyForDial(err error) (string, cause) {
 	var network net.Error
 	switch {
 	case errors.As(err, &dns):
-		return "The name cannot be resolved where you are. Use its DNS there, or ask for a class with preferredAddressType: IP.", unresolved
+		return "Your DNS server does not know the name. Use one that does, or ask for a class with preferredAddressType: IP.", unresolved
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "", refused
 	case errors.As(err, &network) && network.Timeout():
-		return "Nothing responds. A firewall may drop the packets, or the address is not routed to where you are: docs/choosing-a-class.md", silent
+		return "Nothing responds. A firewall may drop the packets, or there is no route to the address from here: docs/choosing-a-class.md", silent
 	default:
-		return "See whether the address is routed to where you are: docs/choosing-a-class.md", silent
+		return "See whether there is a route to the address from here: docs/choosing-a-class.md", silent
 	}
 }

@@ -22,13 +22,13 @@ func trusted(ctx context.Context, c client.Client, namespace, file string) (*x50
 	var certificates []byte
 	if file != "" {
 		var err error
-		if certificates, err = os.ReadFile(file); err != nil { //nolint:gosec // the file of the user
+		if certificates, err = os.ReadFile(file); err != nil { //nolint:gosec // the user names the file
 			return nil, fmt.Errorf("reading --ca-file: %w", err)
 		}
 	} else {
 		published, err := ca.Certificates(ctx, c, namespace)
 		if err != nil {
-			return nil, fmt.Errorf("%w; or name the authority of the servers by --ca-file", err)
+			return nil, fmt.Errorf("%w; or use --ca-file for the authority of the servers", err)
 		}
 		certificates = []byte(published)
 	}
@@ -64,10 +64,10 @@ func remedyForHandshake(err error) (message, remedy string) {
 	switch {
 	case errors.As(err, &hostname):
 		return fmt.Sprintf("the certificate is not for this address, but for %s", list(hostname.Certificate)),
-			"Does the program read its certificate again when the file changes? Otherwise, restart the Pod: docs/tls.md"
+			"If the program does not read its certificate again when the file changes, restart the Pod: docs/tls.md"
 	case errors.As(err, &unknown):
 		return fmt.Sprintf("the certificate of %s is signed by %s, which is not trusted", unknown.Cert.Subject, unknown.Cert.Issuer),
-			"Is this the certificate that the operator has issued? If another authority has, name it by --ca-file: docs/tls.md"
+			"See whether the operator has issued this certificate. If another authority has, use --ca-file: docs/tls.md"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return fmt.Sprintf("the certificate is valid from %s until %s", invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339)),
 			"The program has to read its certificate again when the file changes: docs/tls.md. If the certificate is new, compare the clocks."

@@ -35,16 +35,17 @@ func NewCommand(e *command.Environment) *cobra.Command {
 		Use:   "gather",
 		Short: "Collect what others need to find the cause of a problem",
 		Long: `Collect what others need to find the cause of a problem: the objects that concern the listener operator, Listeners and
-their Pods, events about them, and the logs of operator and node agents.
+their Pods, events about them, and the logs of the operator and the node agents.
 
-It never reads Secrets and ConfigMaps. Of what it reads, it leaves out what may be secret: the values of environment
-variables, the commands of Pods other than the operator's, certificates of Routes, and annotations of unknown origin or
-that look like a secret. Names of objects, hosts and IP addresses stay. Look at the result before you send it.
+The command reads no Secrets and no ConfigMaps. From what it reads, it removes what may be secret: the values of
+environment variables, the commands of Pods other than the operator's, certificates of Routes, and the values of
+annotations that neither the operator nor the plugin uses. Names of objects, hosts and IP addresses stay. Look at the
+result before you send it.
 
-The command reads with your permissions: of the whole cluster, or if you may not, of the namespace. It prints what it
-could not read, and fails only if that is everything.
+The command reads the whole cluster or, if you may not, the namespace. It prints what it could not read, and fails only
+if it could read nothing.
 
-doctor --from and why --from read the result. Its layout is that of oc adm must-gather.`,
+The result has the layout of oc adm must-gather. doctor --from and why --from read it.`,
 		Example: `  # Write listener-gather.tar.gz
   kubectl listener gather
 
@@ -79,7 +80,7 @@ type gatherer struct {
 	// logsFrom is the time at which logs begin.
 	logsFrom time.Time
 	dir      *os.Root
-	// namespace is that of the user, who may not read others.
+	// namespace is read if the user may not read all.
 	namespace string
 	index     source.Index
 	// size is what was written, in bytes, and logs how much of it is logs.
@@ -116,7 +117,7 @@ func gather(ctx context.Context, e *command.Environment, output string, logsFrom
 	if g.index.Objects == 0 {
 		return errors.New("nothing could be gathered")
 	}
-	fmt.Fprintf(e.Out, "Wrote %d objects to %s. Look at it before you send it: it has no Secrets, but names and addresses.\n", g.index.Objects, output)
+	fmt.Fprintf(e.Out, "Wrote %d objects to %s. Look at it before you send it: it contains no Secrets, but names and addresses.\n", g.index.Objects, output)
 	return nil
 }
 
@@ -139,7 +140,7 @@ func (g *gatherer) connect() (err error) {
 	return err
 }
 
-// collect collects everything. The error is that nothing can be written, or that the cluster does not respond.
+// collect collects everything. The error is of writing, or of a cluster that does not respond.
 func (g *gatherer) collect(ctx context.Context) error {
 	server, err := g.api.ServerVersion()
 	if err != nil {
@@ -191,7 +192,7 @@ const (
 	logTimeout = time.Minute
 )
 
-// allLogs gathers the logs of operators and node agents: first those of operators, and of Pods that are not ready.
+// allLogs gathers the logs of operators and node agents: first of operators, and of Pods that are not ready.
 func (g *gatherer) allLogs(ctx context.Context) {
 	g.sortOwn()
 	left := 0

@@ -103,7 +103,7 @@ func (g *gatherer) operator(o *unstructured.Unstructured) bool {
 	return true
 }
 
-// isOwn reports whether an object is that of an operator or a node agent.
+// isOwn reports whether an object belongs to an operator or a node agent.
 func (g *gatherer) isOwn(o *unstructured.Unstructured) bool {
 	return g.operators.Has(o.GetNamespace()) && o.GetLabels()[labelName] == names.Operator
 }
@@ -164,7 +164,7 @@ func isNamedLikeOperator(o *unstructured.Unstructured) bool {
 	return strings.HasPrefix(o.GetName(), names.Operator)
 }
 
-// binding reports whether a binding is that of an operator or a node agent, and remembers its role.
+// binding reports whether a binding is for an operator or a node agent, and remembers its role.
 func (g *gatherer) binding(o *unstructured.Unstructured) bool {
 	b, err := typed[rbacv1.ClusterRoleBinding](o) // a RoleBinding has the same fields
 	if err != nil || !slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool {

@@ -78,7 +78,7 @@ func (g *gatherer) isOwned(o *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(o.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return g.uids.Has(owner.UID) })
 }
 
-// operatorGroup reports whether an OperatorGroup is in the namespace of an operator, or of one that is to be installed.
+// operatorGroup reports whether an OperatorGroup is in the namespace of an operator, or of a Subscription to one.
 func (g *gatherer) operatorGroup(o *unstructured.Unstructured) bool {
 	return g.operators.Has(o.GetNamespace()) || g.subscribed.Has(o.GetNamespace())
 }

@@ -46,22 +46,22 @@ func NewCommand(e *command.Environment) *cobra.Command {
 		Short: "List every address of every replica",
 		Long: `List every address of every replica.
 
-Each line is one address with one port. Below a Listener are the Pods that mount it, each with the addresses that lead
-to that Pod, as its files have them. A Listener without Pods has the addresses that are reserved for it. NAME is the
-name of a Listener. Without names, all Listeners of the namespace are listed.
+Each line is one address with one port. Each Pod that mounts a Listener has the addresses that lead to this Pod, the same
+as in its files. A Listener without Pods has the addresses that are reserved for it. NAME is the name of a Listener.
+Without names, the command lists all Listeners of the namespace.
 
-With --output json or yaml, each Listener also has, as "advertised", what has to be configured in front of the cluster
-if its class advertises other addresses: docs/advertise.md
+With --output json or yaml, "advertised" is what to configure in front of the cluster if the class of a Listener
+advertises other addresses: docs/advertise.md
 
-With --endpoints, the output is the list of servers that clients want: host:port of one port of all these Listeners,
-separated by commas.`,
+With --endpoints, the command prints a list of servers as clients expect it: host:port of one port of all these
+Listeners, separated by commas.`,
 		Example: `  # The addresses of all brokers
   kubectl listener get --namespace shop
 
-  # All namespaces, and whatever changes from now on
+  # All namespaces, and then each change
   kubectl listener get --all-namespaces --watch
 
-  # The list of servers for clients that must know every replica, here of a StatefulSet with the label app=redis
+  # The servers for clients that must know every replica, here of a StatefulSet with the label app=redis
   kubectl listener get --selector app=redis --endpoints client`,
 		ValidArgsFunction: e.CompleteNames(0, command.KindListener),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -71,9 +71,9 @@ separated by commas.`,
 	}
 	e.AddOutputFlag(cmd)
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "List the Listeners with these labels, such as app=redis. A Listener has the labels of its claim.")
-	cmd.Flags().StringVar(&o.endpoints, "endpoints", "", "Write host:port of the port with this name, of all Listeners, separated by commas.")
+	cmd.Flags().StringVar(&o.endpoints, "endpoints", "", "Print host:port of the port with this name, of all Listeners, separated by commas.")
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "List the Listeners of all namespaces.")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After the list, write what changes, until the command is interrupted.")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After the list, print each change until you interrupt the command.")
 	cmd.MarkFlagsMutuallyExclusive("endpoints", "output")
 	cmd.MarkFlagsMutuallyExclusive("endpoints", "watch")
 	return cmd
@@ -82,7 +82,7 @@ separated by commas.`,
 // selection returns which Listeners are read. Names select among them.
 func (o *getOptions) selection() (*client.ListOptions, error) {
 	if len(o.names) > 0 && o.selector != "" {
-		return nil, errors.New("name Listeners, or select them by labels with --selector, but not both")
+		return nil, errors.New("name Listeners or use --selector, but not both")
 	}
 	selector, err := labels.Parse(o.selector)
 	if err != nil {
@@ -135,7 +135,7 @@ type listenerAddresses struct {
 	Class     string `json:"class,omitempty"`
 	// Reason is why the Listener is in its state.
 	Reason string `json:"reason,omitempty"`
-	// Addresses are those of the Listener as a whole.
+	// Addresses lead to the Listener as a whole.
 	Addresses []listenersv1alpha1.IngressAddress `json:"addresses"`
 	// Advertised is where to forward what clients send to Addresses, if the class advertises these.
 	Advertised []advertise.Forward `json:"advertised"`
@@ -254,7 +254,7 @@ func rowsOf(listeners []listenerAddresses) []row {
 	return rows
 }
 
-// with returns a line for each address with each port, or one that says that there is no address yet.
+// with returns a line for each address with each port, or one line if there is no address yet.
 func (r row) with(addresses []listenersv1alpha1.IngressAddress) []row {
 	if len(addresses) == 0 {
 		r.port, r.address = none, "<pending>"
@@ -270,7 +270,7 @@ func (r row) with(addresses []listenersv1alpha1.IngressAddress) []row {
 	return rows
 }
 
-// maxCell is the length of the longest value in a table: that of a DNS name with a port.
+// maxCell is the length of the longest value in a table, a DNS name with a port.
 const maxCell = 260
 
 // writeRows writes lines as a table, which begins with a header.

@@ -36,8 +36,8 @@ func NewCommand(e *command.Environment) *cobra.Command {
 		Short: "Find what would change if this operator replaced Stackable's",
 		Long: `Find what would change if this operator replaced Stackable's listener operator.
 
-The command compares the settings of the other operator with those of this one, and shows each Listener, class and claim
-that this operator treats differently. The exit status is 1 if something blocks the move. The command only reads; the
+The command compares the settings of both operators, and shows each Listener, class and claim that this operator treats
+differently. The exit status is 1 if something blocks the move. The command only reads; the
 steps are in docs/moving-over.md.
 
 It needs the permissions of a cluster administrator. What you may not read is marked with ?.`,
@@ -161,8 +161,8 @@ func (m *migration) compareSettings(ctx context.Context) {
 	}
 	config := &operatorv1alpha1.ListenerOperator{}
 	configured := m.Get(ctx, types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}, config) == check.Present
-	// Which domain the resolver of a Pod has, is not known here: a setting that names another one than the default is
-	// carried over, even if the resolver has it, too.
+	// The domain of the Pods' resolver is not known here. A setting other than the default is carried over, even if the
+	// resolver has the same domain.
 	desired := stackable.Settings(m.classes, m.listeners, "")
 	if configured {
 		desired = config.Spec

@@ -27,15 +27,15 @@ func NewCommand(e *command.Environment) *cobra.Command {
 		Short: "Release the volumes of claims from a lost node",
 		Long: `Release the volumes of claims from a lost node, so that their Pods can start on another node.
 
-A pinned volume ties its Pod to one node. The command requests its release, by the annotation
-` + names.AnnotationRelease + ` of the claim. The operator carries the request out: Listener, Service and node ports
-stay, and only the address of the node changes.
+A pinned volume ties its Pod to one node. The command requests the release of the volume, with the annotation
+` + names.AnnotationRelease + ` of the claim. The operator then releases it: Listener, Service and node ports stay, and
+only the address of the node changes.
 
-Is the machine really gone? If it still runs, its containers run, too, and two replicas with the same identity may
-destroy data. So the command refuses a request while the Node object exists, unless it has the taint
-` + corev1.TaintNodeOutOfService + `. With --force it sends the request nevertheless, for example to move a Pod away from a
-node that works; the operator then waits until no Pod uses the volume there. --force also replaces the annotation's
-value "` + names.ReleaseNever + `".
+Is the machine really gone? If it still runs, so do its containers, and two replicas with the same identity may destroy
+data. The command therefore refuses while the Node object exists, unless the Node has the taint
+` + corev1.TaintNodeOutOfService + `. With --force, it sends the request anyway, for example to move a Pod away from a node
+that works; the operator then waits until no Pod uses the volume there. --force also replaces the value
+"` + names.ReleaseNever + `" of the annotation.
 
 docs/lost-nodes.md has the whole procedure.`,
 		Example: `  # The node of a broker is lost
@@ -60,11 +60,11 @@ docs/lost-nodes.md has the whole procedure.`,
 		}),
 	}
 	e.AddOutputFlag(cmd)
-	cmd.Flags().BoolVar(&force, "force", false, "Request the release although the node exists, or the claim excludes it.")
+	cmd.Flags().BoolVar(&force, "force", false, "Request the release even if the node exists or the claim excludes a release.")
 	return cmd
 }
 
-// write writes a report as text. That nothing is wrong is not known: the node of a volume may be lost.
+// write writes a report as text. It does not say that nothing is wrong, because the command does not look for that.
 func write(out io.Writer, r *check.Report) { command.WriteChecksOr(out, r, "") }
 
 // releaser requests releases.
@@ -84,13 +84,13 @@ func (r *releaser) release(ctx context.Context, pvc *corev1.PersistentVolumeClai
 	pinned := claim.PinnedNodes(pv)
 	switch {
 	case found == check.Forbidden && !r.force:
-		return f.Failed("", "you may not read its PersistentVolume, so it is not known whether the node is lost", remedyForbidden)
+		return f.Failed("", "you may not read its PersistentVolume, so the command cannot find out whether the node is lost", remedyForbidden)
 	case found == check.Forbidden:
 		return r.request(ctx, f, pvc, "its node")
 	case found == check.Missing:
 		return f.Failed("", "its PersistentVolume does not exist", check.RemedyOperator)
 	case !claim.IsBoundTo(pv, pvc):
-		return f.Failed("", "has no listener volume", "Name a claim with a listener volume: kubectl listener doctor lists those that are pinned to lost nodes.")
+		return f.Failed("", "has no listener volume", "Name a claim with a listener volume. To list the volumes on lost nodes, run: kubectl listener doctor")
 	case len(pinned) == 0:
 		return f.Failed("", "its volume is not pinned to a node by the operator, so there is nothing to release", "Find out what its Pod waits for: kubectl listener why claim/"+pvc.Name)
 	}
@@ -100,7 +100,7 @@ func (r *releaser) release(ctx context.Context, pvc *corev1.PersistentVolumeClai
 	return r.request(ctx, f, pvc, "node "+pinned[0])
 }
 
-// remedyForbidden is what to do if it is not known whether a node is lost.
+// remedyForbidden is what to do if the user may not read whether a node is lost.
 const remedyForbidden = "Ask an administrator, or use --force if you know that the machine is gone."
 
 // refusal returns why a release is not requested, or an empty finding.
@@ -113,17 +113,17 @@ func (r *releaser) refusal(ctx context.Context, f check.Finding, pvc *corev1.Per
 		return check.Finding{}
 	}
 	if value == names.ReleaseNever {
-		return f.Failed("", fmt.Sprintf("its annotation %s is %q", names.AnnotationRelease, value), "If this does not apply any more, use --force.")
+		return f.Failed("", fmt.Sprintf("its annotation %s is %q", names.AnnotationRelease, value), "If the claim may be released after all, use --force.")
 	}
 	node := &corev1.Node{}
 	switch found := r.Get(ctx, types.NamespacedName{Name: name}, node); {
 	case found == check.Missing || found == check.Present && claim.NodeLost(node):
 		return check.Finding{}
 	case found == check.Forbidden:
-		return f.Failed("", "you may not read nodes, so it is not known whether node "+name+" is lost", remedyForbidden)
+		return f.Failed("", "you may not read nodes, so the command cannot find out whether node "+name+" is lost", remedyForbidden)
 	}
 	return f.Failed("NodeExists", fmt.Sprintf("node %s exists, so the containers of the Pod may still run there", name),
-		fmt.Sprintf("If the machine is off, say so: kubectl taint node %s %s=nodeshutdown:NoExecute. To move the Pod away from a node that works, cordon the node, "+
+		fmt.Sprintf("If the machine is off, run: kubectl taint node %s %s=nodeshutdown:NoExecute. To move the Pod away from a node that works, cordon the node, "+
 			"use --force, and delete the Pod.", name, corev1.TaintNodeOutOfService))
 }
 

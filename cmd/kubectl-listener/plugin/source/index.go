@@ -16,7 +16,7 @@ const (
 	ResourcesFile = "api-resources.yaml"
 )
 
-// MaxSize is the most that is gathered and read, in bytes, because the size of an archive is not that of its content.
+// MaxSize is the most that is gathered and read, in bytes, because the content of an archive may be larger.
 const MaxSize = 1 << 30
 
 // KindReview is the kind of the reviews of the permissions that the operator and its node agents need. The API server
@@ -44,7 +44,7 @@ type Index struct {
 type Listed struct {
 	// Kind is the kind with its API group, such as Pod or DaemonSet.apps.
 	Kind string `json:"kind"`
-	// Namespace is empty if those of the whole cluster were listed.
+	// Namespace is empty if the whole cluster was listed.
 	Namespace string `json:"namespace,omitempty"`
 	// Some states that only objects that concern Listeners and the operator were kept.
 	Some bool `json:"some,omitempty"`

@@ -28,7 +28,7 @@ const maxFile = 6 << 20
 var errTooLarge = errors.New("it has more content than is read")
 
 // Open returns a source of what was gathered in a directory, or in an archive, and its index. The objects may be below
-// another directory, as those of `oc adm must-gather` are.
+// another directory, as `oc adm must-gather` writes them.
 func Open(name string, scheme *runtime.Scheme) (*Source, Index, error) {
 	a := &archive{scheme: scheme, objects: map[schema.GroupKind]map[types.NamespacedName]*unstructured.Unstructured{}}
 	files, err := a.read(name)
@@ -131,8 +131,8 @@ func (a *archive) count(n *yaml.Node) error {
 	return nil
 }
 
-// read returns the YAML files of a directory or an archive. The size of an archive limits that of its content, because
-// anything can be packed into a small one.
+// read returns the YAML files of a directory or an archive. The size of an archive limits the size of its
+// content, because anything can be packed into a small archive.
 func (a *archive) read(name string) (map[string][]byte, error) {
 	info, err := os.Stat(name)
 	if err != nil {

@@ -213,7 +213,7 @@ func (s *Source) newList(k kind) client.ObjectList {
 	return list
 }
 
-// list lists the objects of a kind. An error is known as that of the objects.
+// list lists the objects of a kind. The objects keep the error.
 func (s *Source) list(ctx context.Context, k kind, all *objects) {
 	list := s.newList(k)
 	err := s.Client.List(ctx, list, client.InNamespace(k.namespace))
@@ -229,7 +229,7 @@ func (s *Source) list(ctx context.Context, k kind, all *objects) {
 	_ = all.Replace(items, "") // it returns no error
 }
 
-// watchOf returns the requests that list and watch the objects of a kind. Their errors are those of the objects.
+// watchOf returns the requests that list and watch the objects of a kind. The objects keep errors.
 func (s *Source) watchOf(c client.WithWatch, k kind, all *objects) cache.ListerWatcher {
 	return listWatch{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -248,7 +248,7 @@ func (s *Source) watchOf(c client.WithWatch, k kind, all *objects) cache.ListerW
 	}}
 }
 
-// listWatch lists before it watches: not every API server has lists in watches, and an error would be that of the list.
+// listWatch lists before it watches: not every API server has lists in watches, and errors would be errors of the list.
 type listWatch struct{ *cache.ListWatch }
 
 // IsWatchListSemanticsUnSupported is what package watchlist asks.
@@ -285,7 +285,7 @@ type objects struct {
 	err    error
 	byKey  map[client.ObjectKey]client.Object
 	sorted []client.Object // or nil after a change
-	// items are those of the lists of namespaces since the last change, and fields the objects by a field's value.
+	// items are the items of lists of namespaces since the last change, and fields the objects by a field's value.
 	items  map[string]reflect.Value
 	fields map[string]map[string][]client.Object
 }

@@ -28,15 +28,15 @@ func NewCommand(e *command.Environment) *cobra.Command {
 		Long: `Show nodes, Pods, Listeners and addresses as a picture that follows the cluster.
 
 The command serves a page to the browsers of this machine until it is interrupted, and prints the address of the page.
-The page reads with your permissions and changes nothing; nobody can open it without the secret in its address. It marks
-what is wrong with the words of kubectl listener why. Select a Pod or a Listener to see its path, the files in its
+The page reads with your permissions and changes nothing. Its address contains a secret, without which it cannot be
+opened. It marks what is wrong in the words of kubectl listener why. Select a Pod or a Listener to see its path, the files in its
 volumes, and whether its addresses can be reached from here.
 
 With --output svg, the command writes the picture as it is now, and ends.`,
 		Example: `  # The Listeners of a namespace
   kubectl listener map --namespace shop
 
-  # Those of all namespaces, at a port of your choice
+  # All namespaces, at a port of your choice
   kubectl listener map --all-namespaces --address 127.0.0.1:8080
 
   # A picture for a document

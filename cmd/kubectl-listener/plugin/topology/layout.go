@@ -23,7 +23,7 @@ type picture struct {
 	Headings []line `json:"headings"`
 	Boxes    []*box `json:"boxes"`
 	Edges    []edge `json:"edges"`
-	// Summary counts what there is and what is wrong; Notes are those of the graph.
+	// Summary counts what there is and what is wrong; Notes are the notes of the graph.
 	Summary string   `json:"summary"`
 	Notes   []string `json:"notes"`
 	// namespaces states that the picture has several, which it names.
@@ -95,7 +95,7 @@ type placed struct {
 	pods []*pod
 }
 
-// lay lays out the part of a graph that a query matches: the Listeners with those of their Pods that together have all
+// lay lays out the part of a graph that a query matches: the Listeners, and the Pods that together with them have all
 // words. If only is true, it is the part that is not right.
 func (g *graph) lay(query string, only bool) *picture {
 	p := &picture{Width: width, Edges: []edge{}, Boxes: []*box{}, Notes: g.notes, namespaces: g.namespace == ""}
@@ -109,7 +109,7 @@ func (g *graph) lay(query string, only bool) *picture {
 		byNode[pod.node] = append(byNode[pod.node], pod)
 	}
 	homes := map[string][]placed{} // Listeners by the node beside which they are
-	const none = "\xff"            // that of Listeners without Pods
+	const none = "\xff"            // for Listeners without Pods
 	for _, l := range listeners {
 		home := none
 		if len(l.pods) > 0 {

@@ -45,7 +45,7 @@ type subject struct {
 	text string
 	// also is other text that a search finds.
 	also []string
-	// volumes are those of a Pod.
+	// volumes are the listener volumes of a Pod.
 	volumes map[string]listenersv1alpha1.PodListener
 }
 
@@ -74,7 +74,7 @@ func observe(ctx context.Context, c client.Client, namespace string) (*graph, er
 	var listeners listenersv1alpha1.ListenerList
 	switch err := c.List(ctx, &listeners, client.InNamespace(namespace)); {
 	case meta.IsNoMatchError(err):
-		return nil, errors.New("the cluster does not serve Listeners: is the listener operator installed? run kubectl listener doctor")
+		return nil, errors.New("the cluster does not serve Listeners: see whether the listener operator is installed: kubectl listener doctor")
 	case err != nil:
 		return nil, fmt.Errorf("listing Listeners: %w", err)
 	}
@@ -213,7 +213,7 @@ func (g *graph) addNode(p *pod) {
 	n.says = worst(n.report.Findings, func(string) bool { return true })
 }
 
-// worst returns the first of the findings that matter most, among those of the kinds.
+// worst returns the first of the findings that matter most, among the findings about these kinds.
 func worst(findings []check.Finding, ofKind func(string) bool) check.Finding {
 	order := []check.State{check.Failed, check.Unknown, check.Warning, check.OK}
 	result := check.Finding{State: check.OK}

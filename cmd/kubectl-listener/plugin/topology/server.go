@@ -119,8 +119,8 @@ func (s *server) now() (*graph, <-chan struct{}) {
 	return s.graph, s.changed
 }
 
-// handler serves the page to those who know its path, and to no page of another origin. Host is that of a request for
-// this server, which a name that an attacker resolves to this machine is not.
+// handler serves the page to those who know its path, and to no page of another origin. A request has to name host:
+// an attacker may resolve another name to this machine.
 func (s *server) handler(host string) http.Handler {
 	files, _ := fs.Sub(page, "page") // which exists
 	mux := http.NewServeMux()
@@ -140,7 +140,7 @@ func (s *server) handler(host string) http.Handler {
 	})
 	mux.HandleFunc("GET /details", s.details)
 	mux.HandleFunc("GET /connect", s.connect)
-	_, port, _ := net.SplitHostPort(host) // which is that of a listener
+	_, port, _ := net.SplitHostPort(host) // which is the address of a listener
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
 			"Content-Security-Policy": "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -199,7 +199,7 @@ func say(findings ...check.Finding) []said {
 	return all
 }
 
-// files are those of a volume.
+// files are the files of a volume.
 type files struct {
 	Volume string      `json:"volume"`
 	Files  [][2]string `json:"files"` // path and content

@@ -44,8 +44,8 @@ type mounts struct {
 	podListeners sets.Set[string]
 }
 
-// Nodes follows all nodes: that those that should have a node agent have one that is ready, and registered with the
-// kubelet, and that Pods with listener volumes are on such nodes only.
+// Nodes follows all nodes. Each selected node needs a node agent that is ready and registered with the kubelet. Pods with
+// listener volumes belong on such nodes only.
 func (w *Walk) Nodes(ctx context.Context, i *Installation) {
 	if i.daemonSet == nil {
 		return
@@ -119,7 +119,7 @@ func (w *Walk) observeAgents(ctx context.Context, a *agents) bool {
 	return true
 }
 
-// nodeOf returns the node of a Pod of a DaemonSet, which is that of its node affinity while it waits for the scheduler.
+// nodeOf returns the node of a Pod of a DaemonSet. While the Pod waits for the scheduler, its node affinity names it.
 func nodeOf(pod *corev1.Pod) string {
 	affinity := pod.Spec.Affinity
 	if pod.Spec.NodeName != "" || affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {

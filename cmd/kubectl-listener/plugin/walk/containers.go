@@ -92,8 +92,7 @@ func restartPolicy(pod *corev1.Pod, name string) corev1.RestartPolicy {
 	return pod.Spec.RestartPolicy
 }
 
-// recently is how long a container that has restarted counts as one that may end again: the kubelet forgets its
-// back-off after that time.
+// recently is how long a container that has restarted may end again: the kubelet forgets its back-off after that time.
 const recently = 10 * time.Minute
 
 // failed reports whether the kubelet starts a container again that has ended like this, or the Pod cannot do without

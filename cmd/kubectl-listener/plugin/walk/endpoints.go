@@ -54,7 +54,7 @@ func (w *Walk) endpoints(
 // noneReady returns that clients are sent to no Pod. remedy says what sends them to Pods that are not ready.
 func noneReady(f check.Finding, all int, remedy string) check.Finding {
 	f = f.Failed("", fmt.Sprintf("none of %d Pods is ready", all), fmt.Sprintf(
-		"Find out why the Pods are not ready: kubectl describe pods --namespace %s. If they should receive traffic nevertheless, %s.", f.Namespace, remedy)).Because()
+		"Find out why the Pods are not ready: kubectl describe pods --namespace %s. If they should receive traffic anyway, %s.", f.Namespace, remedy)).Because()
 	if all == 1 {
 		return f.Aside()
 	}

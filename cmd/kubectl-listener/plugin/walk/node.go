@@ -23,7 +23,7 @@ const (
 	withoutAgent
 )
 
-// node follows a node: Kubernetes keeps the Pods of one that does not respond, and the addresses stay published.
+// node follows a node. If it does not respond, Kubernetes keeps its Pods, and the addresses stay published.
 func (w *Walk) node(ctx context.Context, name string) nodeState {
 	node := &corev1.Node{}
 	f := check.Finding{Kind: "Node", Name: name}

@@ -29,7 +29,7 @@ func (w *Walk) policies(ctx context.Context, pod *corev1.Pod, listener string) {
 		f := check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace, Name: policies[i].Name}
 		switch restricts := exposure.IsClientPolicy(&policies[i]); {
 		case restricts && admitted:
-			w.Add(f.Warning("", "restricts clients in vain, because other policies admit every client: docs/network-policies.md"))
+			w.Add(f.Warning("", "has no effect, because other policies admit every client: docs/network-policies.md"))
 		case restricts:
 			w.Add(f.OK("selects Pod %s; of the clients outside, it admits only %s, by allowedClients", pod.Name, strings.Join(admittedRanges(&policies[i]), ", ")))
 		case admitted:
@@ -47,7 +47,7 @@ func (w *Walk) Policies(ctx context.Context, namespace string) []networkingv1.Ne
 	return list.Items
 }
 
-// Selecting returns those of the NetworkPolicies of a Pod's namespace that decide which clients reach the Pod.
+// Selecting returns the NetworkPolicies of a Pod's namespace that decide which clients reach the Pod.
 func Selecting(policies []networkingv1.NetworkPolicy, pod *corev1.Pod) (selecting []networkingv1.NetworkPolicy) {
 	for i := range policies {
 		if exposure.SelectsForIngress(&policies[i], pod) {

@@ -1,6 +1,6 @@
 // Package walk follows the path of an address from one object to the next, and says what it finds, with a file for each
-// kind of object. `why` prints the walk that begins at an object, `doctor` what those of all objects find, and `map`
-// shows it. It must change nothing, and repeat no rule: what the operator knows is in conditions, events and its own
+// kind of object. `why` prints the walk from one object, `doctor` what the walks from all objects find, and `map` shows
+// it. It must change nothing, and repeat no rule: what the operator knows is in conditions, events and its own
 // packages, and what reasons mean is in package reasons.
 package walk
 
@@ -76,7 +76,7 @@ func (w *Walk) All(ctx context.Context, lists ...client.ObjectList) bool {
 	return read
 }
 
-// connectCommand returns the command that tries the addresses of an object. Those of a claim are those of its Pods.
+// connectCommand returns the command that tries the addresses of an object, or of the Pods of a claim.
 func (w *Walk) connectCommand(o client.Object) string {
 	kind, _ := w.Client.GroupVersionKindFor(o) // which was read as one of the scheme
 	target := Argument(kind.Kind) + "/" + o.GetName()
