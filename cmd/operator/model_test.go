@@ -359,7 +359,7 @@ func (m *model) violation() string {
 	if err != nil {
 		return err.Error()
 	}
-	for _, check := range []func(*world) string{m.serviceViolation, m.listenerViolation, m.podViolation} {
+	for _, check := range []func(*snapshot) string{m.serviceViolation, m.listenerViolation, m.podViolation} {
 		if found := check(w); found != "" {
 			return found
 		}
@@ -368,7 +368,7 @@ func (m *model) violation() string {
 }
 
 // serviceViolation: each Service belongs to a Listener of its name, or is a user's and unchanged.
-func (m *model) serviceViolation(w *world) string {
+func (m *model) serviceViolation(w *snapshot) string {
 	for name, want := range m.foreign {
 		s := w.services[name]
 		if s == nil || string(s.UID)+" "+s.ResourceVersion != want {
@@ -385,7 +385,7 @@ func (m *model) serviceViolation(w *world) string {
 
 // listenerViolation: each Listener whose class exists has its Service, and its own node ports for ever; its status is
 // that of the Service, with addresses of nodes that exist.
-func (m *model) listenerViolation(w *world) string {
+func (m *model) listenerViolation(w *snapshot) string {
 	for name, l := range w.listeners {
 		class, s := w.classes[l.Class()], w.services[name]
 		if class == nil || m.foreign[name] != "" {
@@ -420,7 +420,7 @@ func (m *model) listenerViolation(w *world) string {
 
 // podViolation: each Pod that is bound to a node with a bound volume has the addresses that lead to it, and no
 // PodListeners exists without its Pod.
-func (m *model) podViolation(w *world) string {
+func (m *model) podViolation(w *snapshot) string {
 	for name, p := range w.podListeners {
 		if !slices.ContainsFunc(slices.Collect(maps.Values(w.pods)), func(pod *corev1.Pod) bool { return listenersv1alpha1.PodListenersName(pod.UID) == name }) {
 			return "PodListeners " + p.Name + " has no Pod"
@@ -462,8 +462,8 @@ func (m *model) podViolation(w *world) string {
 	return ""
 }
 
-// world is what the API server has, by name.
-type world struct {
+// snapshot is what the API server has, by name.
+type snapshot struct {
 	classes      map[string]*listenersv1alpha1.ListenerClass
 	listeners    map[string]*listenersv1alpha1.Listener
 	services     map[string]*corev1.Service
@@ -474,7 +474,7 @@ type world struct {
 	nodes        map[string]string // their addresses
 }
 
-func observe(ctx context.Context, c client.Client, namespace string) (*world, error) {
+func observe(ctx context.Context, c client.Client, namespace string) (*snapshot, error) {
 	var (
 		classes      listenersv1alpha1.ListenerClassList
 		listeners    listenersv1alpha1.ListenerList
@@ -491,7 +491,7 @@ func observe(ctx context.Context, c client.Client, namespace string) (*world, er
 			return nil, err
 		}
 	}
-	w := &world{
+	w := &snapshot{
 		classes: byName(classes.Items), listeners: byName(listeners.Items), services: byName(services.Items), claims: byName(claims.Items),
 		volumes: byName(volumes.Items), pods: byName(pods.Items), podListeners: byName(podListeners.Items), nodes: map[string]string{},
 	}
@@ -535,7 +535,7 @@ func (c *cluster) run(ctx context.Context) {
 
 // Errors are ignored everywhere: the next pass repeats what has failed.
 
-func (c *cluster) bindVolumes(ctx context.Context, w *world) {
+func (c *cluster) bindVolumes(ctx context.Context, w *snapshot) {
 	for _, v := range w.volumes {
 		claim := w.claims[v.Spec.ClaimRef.Name]
 		switch {
@@ -568,7 +568,7 @@ func (c *cluster) bindVolumes(ctx context.Context, w *world) {
 }
 
 // schedule gives nodes an address, and binds the Pods whose claims are bound to a node that their volumes permit.
-func (c *cluster) schedule(ctx context.Context, w *world) {
+func (c *cluster) schedule(ctx context.Context, w *snapshot) {
 	var nodes corev1.NodeList
 	_ = c.List(ctx, &nodes)
 	for i := range nodes.Items {
@@ -593,7 +593,7 @@ func (c *cluster) schedule(ctx context.Context, w *world) {
 }
 
 // collect deletes the Pods of deleted nodes, and the objects whose owners are all deleted.
-func (c *cluster) collect(ctx context.Context, w *world) {
+func (c *cluster) collect(ctx context.Context, w *snapshot) {
 	now := client.GracePeriodSeconds(0)
 	for _, pod := range w.pods {
 		err := c.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, &corev1.Node{})

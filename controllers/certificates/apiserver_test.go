@@ -40,21 +40,19 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// world is an operator, and a namespace with Pods of which the test is the kubelet and the controller of PodListeners.
+// world has an operator, and Pods. The test is their kubelet, and the controller of PodListeners.
 type world struct {
-	*testing.T
-	Gomega
-	client.Client
-	// operators is the operator's namespace, namespace that of the Pods.
-	operators, namespace string
-	stop                 func()
+	*apiserver.World
+	// operators is the operator's namespace.
+	operators string
+	stop      func()
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, Gomega: NewWithT(t), Client: apiserver.Client(t), operators: apiserver.Namespace(t), namespace: apiserver.Namespace(t)}
+	w := &world{World: apiserver.NewWorld(t), operators: apiserver.Namespace(t)}
 	t.Cleanup(func() { // there is no garbage collector, and the operator of the next test would repair them
-		for _, o := range w.published(w.namespace) {
+		for _, o := range w.published(w.Namespace) {
 			w.Expect(client.IgnoreNotFound(w.Delete(context.Background(), o))).To(Succeed())
 		}
 	})
@@ -95,7 +93,7 @@ func (w *world) pod(name string, claims ...string) *corev1.Pod {
 	var volumes []corev1.Volume
 	for _, c := range claims {
 		volume, provisioner, _ := strings.Cut(c, "@")
-		w.claim(name+"-"+volume, provisioner, w.namespace+"-"+name+"-"+volume)
+		w.claim(name+"-"+volume, provisioner, w.Namespace+"-"+name+"-"+volume)
 		volumes = append(volumes, objects.ClaimVolume(volume, name+"-"+volume))
 	}
 	return w.podWith(name, volumes...)
@@ -104,7 +102,7 @@ func (w *world) pod(name string, claims ...string) *corev1.Pod {
 func (w *world) podWith(name string, volumes ...corev1.Volume) *corev1.Pod {
 	w.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
 		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "web", Image: "web"}}, Volumes: volumes},
 	}
 	w.create(pod)
@@ -115,7 +113,7 @@ func (w *world) podWith(name string, volumes ...corev1.Volume) *corev1.Pod {
 func (w *world) claim(name, provisioner, volume string) {
 	w.Helper()
 	w.create(&corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Annotations: map[string]string{names.AnnotationProvisioner: provisioner}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name, Annotations: map[string]string{names.AnnotationProvisioner: provisioner}},
 		Spec:       objects.ClaimSpec(volume),
 	})
 }
@@ -123,7 +121,7 @@ func (w *world) claim(name, provisioner, volume string) {
 // listen creates a Listener, with a status.
 func (w *world) listen(name string) *listenersv1alpha1.Listener {
 	w.Helper()
-	l := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
+	l := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
 	w.create(l)
 	before := l.DeepCopy()
 	l.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{}}
@@ -139,7 +137,7 @@ func (w *world) publish(pod *corev1.Pod, byVolume map[string]string) {
 	for volume, value := range byVolume {
 		listener, list, _ := strings.Cut(value, ":")
 		l := &listenersv1alpha1.Listener{}
-		if apierrors.IsNotFound(w.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: listener}, l)) {
+		if apierrors.IsNotFound(w.Get(w.Context(), client.ObjectKey{Namespace: w.Namespace, Name: listener}, l)) {
 			l = w.listen(listener)
 		}
 		entry := listenersv1alpha1.PodListener{Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: listener}
@@ -187,7 +185,7 @@ func (w *world) decided(r *certificatesv1.PodCertificateRequest) metav1.Conditio
 	w.Eventually(func() []metav1.Condition {
 		w.Expect(w.Get(w.Context(), client.ObjectKeyFromObject(r), r)).To(Succeed())
 		return r.Status.Conditions
-	}).WithTimeout(apiserver.Timeout).Should(HaveLen(1))
+	}).Should(HaveLen(1))
 	return r.Status.Conditions[0]
 }
 
@@ -204,7 +202,7 @@ func (w *world) issued(r *certificatesv1.PodCertificateRequest) *x509.Certificat
 // waiting returns what the requests of Pods wait for, by the name of the Pod, as the events of the Pods say.
 func (w *world) waiting() (map[string]string, error) {
 	var all corev1.EventList
-	err := w.List(w.Context(), &all, client.InNamespace(w.namespace))
+	err := w.List(w.Context(), &all, client.InNamespace(w.Namespace))
 	texts := map[string]string{}
 	for _, e := range all.Items {
 		if e.Reason == listenersv1alpha1.ReasonCertificateWaiting {
@@ -249,11 +247,11 @@ func TestCertificatesAreForPublishedAddresses(t *testing.T) {
 	pod, other := w.pod("web-0", "own@"+names.Driver, "shared@"+names.Driver, "data@example.com/disk"), w.pod("web-1", "shared@"+names.Driver)
 	w.publish(other, map[string]string{"shared": "web:203.0.113.8"})
 	request := w.request(pod, names.Signer, nil)
-	w.Eventually(w.waiting).WithTimeout(apiserver.Timeout).Should(HaveKeyWithValue("web-0", ContainSubstring(`volume "own" has no address yet`)))
+	w.Eventually(w.waiting).Should(HaveKeyWithValue("web-0", ContainSubstring(`volume "own" has no address yet`)))
 	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7 2001:db8::7", "shared": "web:203.0.113.7"})
 
 	c := w.issued(request)
-	for _, o := range w.published(w.namespace) {
+	for _, o := range w.published(w.Namespace) {
 		w.Expect(w.Get(w.Context(), client.ObjectKeyFromObject(o), o)).To(Succeed())
 		w.Expect(o.GetOwnerReferences()).To(HaveLen(1), "%T ends with the CRDs", o)
 	}
@@ -261,15 +259,15 @@ func TestCertificatesAreForPublishedAddresses(t *testing.T) {
 	w.Expect(w.Get(w.Context(), client.ObjectKey{Namespace: w.operators, Name: names.CertificateAuthoritySecret}, secret)).To(Succeed())
 	w.Expect(secret.OwnerReferences).To(BeEmpty(), "a restored Secret must not be garbage")
 	for _, address := range []string{"203.0.113.7", "2001:db8::7", "203.0.113.8"} {
-		w.Expect(w.verify(c, w.namespace, address)).To(Succeed(), address)
+		w.Expect(w.verify(c, w.Namespace, address)).To(Succeed(), address)
 	}
 	w.Expect(len(c.IPAddresses)+len(c.DNSNames)).To(Equal(3), "%v %v", c.IPAddresses, c.DNSNames)
 	w.Expect(c.NotAfter.Sub(c.NotBefore)).To(Equal(certificate.LeafLifetime))
 	w.Expect(request.Status.BeginRefreshAt.Sub(c.NotBefore)).To(Equal(certificate.RefreshAfter))
 
 	narrow := w.issued(w.request(pod, names.Signer, map[string]string{names.AnnotationCertificateVolumes: "own", names.AnnotationCertificateUsages: "server, client"}))
-	w.Expect(w.verify(narrow, w.namespace, "203.0.113.7")).To(Succeed())
-	w.Expect(w.verify(narrow, w.namespace, "203.0.113.8")).To(MatchError(ContainSubstring("203.0.113.8")))
+	w.Expect(w.verify(narrow, w.Namespace, "203.0.113.7")).To(Succeed())
+	w.Expect(w.verify(narrow, w.Namespace, "203.0.113.8")).To(MatchError(ContainSubstring("203.0.113.8")))
 	w.Expect(narrow.ExtKeyUsage).To(ContainElement(x509.ExtKeyUsageClientAuth))
 
 	neighbour := newWorld(t)
@@ -277,8 +275,8 @@ func TestCertificatesAreForPublishedAddresses(t *testing.T) {
 	stranger := neighbour.pod("web-0", "own@"+names.Driver)
 	neighbour.publish(stranger, map[string]string{"own": "web-0:203.0.113.7"})
 	foreign := neighbour.issued(neighbour.request(stranger, names.Signer, nil))
-	w.Expect(w.verify(foreign, neighbour.namespace, "203.0.113.7")).To(Succeed())
-	w.Expect(w.verify(foreign, w.namespace, "203.0.113.7")).NotTo(Succeed(), "each namespace has its own authority")
+	w.Expect(w.verify(foreign, neighbour.Namespace, "203.0.113.7")).To(Succeed())
+	w.Expect(w.verify(foreign, w.Namespace, "203.0.113.7")).NotTo(Succeed(), "each namespace has its own authority")
 }
 
 // TestWhatIsDenied: each for a reason. Requests of other signers are not touched.
@@ -338,7 +336,7 @@ func TestWhatWaits(t *testing.T) {
 	} {
 		requests = append(requests, w.request(pod, names.Signer, nil))
 	}
-	w.Eventually(w.waiting).WithTimeout(apiserver.Timeout).Should(And(
+	w.Eventually(w.waiting).Should(And(
 		HaveKeyWithValue("no-address-0", ContainSubstring(`volume "own" has no address yet`)),
 		HaveKeyWithValue("missing-0", ContainSubstring(`the claim missing-0-own of volume "own" does not exist yet`)),
 		HaveKeyWithValue("foreign-0", ContainSubstring(`the claim foreign-0-own of volume "own" does not exist yet`)),
@@ -348,7 +346,7 @@ func TestWhatWaits(t *testing.T) {
 	for _, request := range requests {
 		w.Expect(w.Delete(w.Context(), request)).To(Succeed())
 	}
-	w.Eventually(func() float64 { return metric(t, waitingRequests) }).WithTimeout(apiserver.Timeout).Should(BeZero())
+	w.Eventually(func() float64 { return metric(t, waitingRequests) }).Should(BeZero())
 }
 
 // TestAPodOfTheSameNameGetsNothingOfItsPredecessor: its request is denied.
@@ -363,7 +361,7 @@ func TestAPodOfTheSameNameGetsNothingOfItsPredecessor(t *testing.T) {
 	w.publish(first, map[string]string{"own": "web-0:203.0.113.7"}) // what is left of it
 	w.publish(second, map[string]string{"own": "web-0b:203.0.113.8"})
 	c := w.issued(late)
-	w.Expect(w.verify(c, w.namespace, "203.0.113.8")).To(Succeed())
+	w.Expect(w.verify(c, w.Namespace, "203.0.113.8")).To(Succeed())
 	w.Expect(c.IPAddresses).To(HaveLen(1))
 	w.Expect(w.decided(early).Reason).To(Equal(listenersv1alpha1.ReasonPodDeleted))
 }
@@ -380,15 +378,15 @@ func TestAddressesOfADeletedListenerGetNoCertificate(t *testing.T) {
 	waits := func(pod *corev1.Pod) {
 		t.Helper()
 		request := w.request(pod, names.Signer, nil)
-		w.Eventually(w.waiting).WithTimeout(apiserver.Timeout).Should(HaveKeyWithValue(pod.Name, ContainSubstring("Listener web-0 was deleted")))
+		w.Eventually(w.waiting).Should(HaveKeyWithValue(pod.Name, ContainSubstring("Listener web-0 was deleted")))
 		w.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(request), request)).To(Succeed())
 		w.Expect(request.Status.Conditions).To(BeEmpty())
 	}
 	waits(pod)
 	same := w.pod("web-1", "own@"+names.Driver)
 	w.publish(same, map[string]string{"own": "web-0:203.0.113.7"})
-	w.Expect(w.Delete(t.Context(), &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web-0"}})).To(Succeed())
-	w.create(&listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web-0"}})
+	w.Expect(w.Delete(t.Context(), &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "web-0"}})).To(Succeed())
+	w.create(&listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "web-0"}})
 	waits(same)
 }
 
@@ -403,12 +401,12 @@ func TestTheEndOfANamespaceIsNoError(t *testing.T) {
 	w.issued(w.request(pod, names.Signer, nil))
 	request := w.request(late, names.Signer, nil)
 
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
 	w.Expect(w.Delete(w.Context(), namespace)).To(Succeed())
-	configMap, bundle := w.published(w.namespace)[0], w.published(w.namespace)[1]
+	configMap, bundle := w.published(w.Namespace)[0], w.published(w.Namespace)[1]
 	w.Expect(w.Delete(w.Context(), configMap)).To(Succeed()) // as Kubernetes does, in any order
 	o := &listenersv1alpha1.PodListeners{}
-	w.Expect(w.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: listenersv1alpha1.PodListenersName(late.UID)}, o)).To(Succeed())
+	w.Expect(w.Get(w.Context(), client.ObjectKey{Namespace: w.Namespace, Name: listenersv1alpha1.PodListenersName(late.UID)}, o)).To(Succeed())
 	o.Spec.Listeners["own"] = listenersv1alpha1.PodListener{
 		Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: "late-0", IngressAddresses: []listenersv1alpha1.IngressAddress{
 			{Address: "203.0.113.8", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 80}},
@@ -424,7 +422,7 @@ func TestTheEndOfANamespaceIsNoError(t *testing.T) {
 	w.Eventually(func() error {
 		return w.Get(w.Context(), client.ObjectKeyFromObject(bundle), &certificatesv1.ClusterTrustBundle{})
 	}).
-		WithTimeout(apiserver.Timeout).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
 	w.Expect(metric(t, errorsOfAll)).To(Equal(before))
 }
 
@@ -470,11 +468,11 @@ func TestClientsTrustAnAuthorityBeforeItSigns(t *testing.T) {
 	w.create(configuration)
 	w.Cleanup(func() { _ = w.Delete(context.Background(), configuration) })
 	trusted := func(g Gomega) int {
-		configMap, bundle := w.bundles(g, w.namespace)
+		configMap, bundle := w.bundles(g, w.Namespace)
 		g.Expect(bundle).To(Equal(configMap))
 		return strings.Count(bundle, "BEGIN")
 	}
-	w.Eventually(trusted).WithTimeout(apiserver.Timeout).Should(Equal(2))
+	w.Eventually(trusted).Should(Equal(2))
 	second := w.issued(w.request(pod, names.Signer, nil))
 	w.Expect(second.AuthorityKeyId).To(Equal(first.AuthorityKeyId), "clients may not trust the new one yet")
 
@@ -482,15 +480,15 @@ func TestClientsTrustAnAuthorityBeforeItSigns(t *testing.T) {
 	third := w.issued(w.request(pod, names.Signer, nil))
 	w.Expect(third.AuthorityKeyId).NotTo(Equal(first.AuthorityKeyId))
 	for _, c := range []*x509.Certificate{first, second, third} {
-		w.Expect(w.verify(c, w.namespace, "203.0.113.7")).To(Succeed())
+		w.Expect(w.verify(c, w.Namespace, "203.0.113.7")).To(Succeed())
 	}
 
 	now.SetTime(began.Add(100 * time.Minute))
 	w.stop()
 	w.start(now) // in place of the timer, which follows the real time
-	w.Eventually(trusted).WithTimeout(apiserver.Timeout).Should(Equal(1))
-	w.Expect(w.verify(third, w.namespace, "203.0.113.7")).To(Succeed())
-	w.Expect(w.verify(first, w.namespace, "203.0.113.7")).NotTo(Succeed())
+	w.Eventually(trusted).Should(Equal(1))
+	w.Expect(w.verify(third, w.Namespace, "203.0.113.7")).To(Succeed())
+	w.Expect(w.verify(first, w.Namespace, "203.0.113.7")).NotTo(Succeed())
 }
 
 // TestAuthoritiesSurvive: a restart of the operator, the deletion of their Secret, and damage, which stops the signer
@@ -525,18 +523,18 @@ func TestAuthoritiesSurvive(t *testing.T) {
 			restored := &corev1.Secret{}
 			err := w.Get(w.Context(), key, restored)
 			return restored.Data, err
-		}).WithTimeout(apiserver.Timeout).Should(Equal(secret.Data))
+		}).Should(Equal(secret.Data))
 		same(what)
 	}
 
-	_, bundle := w.bundles(w, w.namespace)
-	for _, o := range w.published(w.namespace) {
+	_, bundle := w.bundles(w, w.Namespace)
+	for _, o := range w.published(w.Namespace) {
 		w.Expect(w.Delete(w.Context(), o)).To(Succeed())
 		w.Eventually(func(g Gomega) string {
-			cm, ctb := w.bundles(g, w.namespace)
+			cm, ctb := w.bundles(g, w.Namespace)
 			g.Expect(cm).To(Equal(ctb))
 			return cm
-		}).WithTimeout(apiserver.Timeout).Should(Equal(bundle))
+		}).Should(Equal(bundle))
 	}
 }
 
@@ -549,7 +547,7 @@ func TestOtherRootsAreUsedAtOnce(t *testing.T) {
 	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
 	first := w.issued(w.request(pod, names.Signer, nil))
 	namespace := &corev1.Namespace{}
-	w.Expect(w.Get(w.Context(), client.ObjectKey{Name: w.namespace}, namespace)).To(Succeed())
+	w.Expect(w.Get(w.Context(), client.ObjectKey{Name: w.Namespace}, namespace)).To(Succeed())
 	restore := func(root certificate.Root) []byte {
 		secret := &corev1.Secret{}
 		w.Expect(w.Get(w.Context(), client.ObjectKey{Namespace: w.operators, Name: names.CertificateAuthoritySecret}, secret)).To(Succeed())
@@ -559,17 +557,17 @@ func TestOtherRootsAreUsedAtOnce(t *testing.T) {
 		w.Expect(err).NotTo(HaveOccurred())
 		return authority.PEM()
 	}
-	trusted := func() string { _, bundle := w.bundles(w, w.namespace); return bundle }
+	trusted := func() string { _, bundle := w.bundles(w, w.Namespace); return bundle }
 	backup := restore(certificate.NewRoot(time.Now().Add(-time.Hour)))
-	w.Eventually(trusted).WithTimeout(apiserver.Timeout).Should(Equal(string(backup)))
+	w.Eventually(trusted).Should(Equal(string(backup)))
 	second := w.issued(w.request(pod, names.Signer, nil))
-	w.Expect(w.verify(second, w.namespace, "203.0.113.7")).To(Succeed())
-	w.Expect(w.verify(first, w.namespace, "203.0.113.7")).NotTo(Succeed())
+	w.Expect(w.verify(second, w.Namespace, "203.0.113.7")).To(Succeed())
+	w.Expect(w.verify(first, w.Namespace, "203.0.113.7")).NotTo(Succeed())
 
 	expired := restore(certificate.NewRoot(time.Now().Add(-certificate.AuthorityLifetime)))
-	w.Eventually(trusted).WithTimeout(apiserver.Timeout).ShouldNot(Equal(string(backup)))
+	w.Eventually(trusted).ShouldNot(Equal(string(backup)))
 	w.Expect(trusted()).NotTo(ContainSubstring(string(expired)))
-	w.Expect(w.verify(w.issued(w.request(pod, names.Signer, nil)), w.namespace, "203.0.113.7")).To(Succeed())
+	w.Expect(w.verify(w.issued(w.request(pod, names.Signer, nil)), w.Namespace, "203.0.113.7")).To(Succeed())
 }
 
 // TestADamagedSecretIsReported: nothing is signed, and the Secret is not overwritten, until it is repaired.
@@ -595,7 +593,7 @@ func TestADamagedSecretIsReported(t *testing.T) {
 			texts = append(texts, e.Reason+" "+e.Message)
 		}
 		return texts, err
-	}).WithTimeout(apiserver.Timeout).Should(ContainElement(And(
+	}).Should(ContainElement(And(
 		HavePrefix(operatorv1alpha1.ReasonCertificateAuthorityDamaged), ContainSubstring(w.operators+"/"+names.CertificateAuthoritySecret), Not(ContainSubstring("truncated")))))
 	w.Expect(w.Get(w.Context(), client.ObjectKeyFromObject(request), request)).To(Succeed())
 	w.Expect(request.Status.Conditions).To(BeEmpty())
@@ -610,7 +608,7 @@ func TestADamagedSecretIsReported(t *testing.T) {
 // TestTheConfigMapOfANamespaceIsTheOperators: whoever has created or changed it, and whatever labels it has.
 func TestTheConfigMapOfANamespaceIsTheOperators(t *testing.T) {
 	w := newWorld(t)
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: names.CertificateAuthorityConfigMap}}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: names.CertificateAuthorityConfigMap}}
 	foreign := cm.DeepCopy()
 	foreign.Data = map[string]string{names.CertificateAuthorityKey: "of others", "other": "x"}
 	w.create(foreign)
@@ -618,7 +616,7 @@ func TestTheConfigMapOfANamespaceIsTheOperators(t *testing.T) {
 	pod := w.pod("web-0", "own@"+names.Driver)
 	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
 	c := w.issued(w.request(pod, names.Signer, nil))
-	w.Expect(w.verify(c, w.namespace, "203.0.113.7")).To(Succeed())
+	w.Expect(w.verify(c, w.Namespace, "203.0.113.7")).To(Succeed())
 	w.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(cm), cm)).To(Succeed())
 	published := cm.Data
 	w.Expect(published).To(HaveLen(1))
@@ -642,24 +640,24 @@ func TestTheConfigMapOfANamespaceIsTheOperators(t *testing.T) {
 			g.Expect(cm.Data).To(Equal(published))
 			g.Expect(cm.BinaryData).To(BeEmpty())
 			g.Expect(cm.Immutable).To(BeNil())
-		}).WithTimeout(apiserver.Timeout).Should(Succeed(), what)
+		}).Should(Succeed(), what)
 	}
 
 	cm.Data, cm.Immutable = map[string]string{names.CertificateAuthorityKey: "of others"}, ptr.To(true)
 	w.Expect(w.Update(t.Context(), cm)).To(Succeed())
 	w.Eventually(func() ([]string, error) {
 		var all corev1.EventList
-		err := w.List(t.Context(), &all, client.InNamespace(w.namespace))
+		err := w.List(t.Context(), &all, client.InNamespace(w.Namespace))
 		var texts []string
 		for _, e := range all.Items {
 			texts = append(texts, e.Reason+" "+e.Message)
 		}
 		return texts, err
-	}).WithTimeout(apiserver.Timeout).Should(ContainElement(And(HavePrefix(listenersv1alpha1.ReasonForeignConfigMap), ContainSubstring("Delete this ConfigMap"))))
+	}).Should(ContainElement(And(HavePrefix(listenersv1alpha1.ReasonForeignConfigMap), ContainSubstring("Delete this ConfigMap"))))
 	w.issued(w.request(pod, names.Signer, nil))
 	w.Expect(w.Delete(t.Context(), cm)).To(Succeed())
 	w.Eventually(func(g Gomega) string {
-		configMap, _ := w.bundles(g, w.namespace)
+		configMap, _ := w.bundles(g, w.Namespace)
 		return configMap
-	}).WithTimeout(apiserver.Timeout).Should(Equal(published[names.CertificateAuthorityKey]))
+	}).Should(Equal(published[names.CertificateAuthorityKey]))
 }

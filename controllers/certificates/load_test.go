@@ -46,7 +46,7 @@ func TestATenantWithManyRequestsDelaysNobody(t *testing.T) {
 	waited := time.Since(start)
 	var all certificatesv1.PodCertificateRequestList
 	w.Eventually(func() (decided int, _ error) {
-		err := w.List(t.Context(), &all, client.InNamespace(w.namespace))
+		err := w.List(t.Context(), &all, client.InNamespace(w.Namespace))
 		for i := range all.Items {
 			decided += min(len(all.Items[i].Status.Conditions), 1)
 		}

@@ -3,7 +3,6 @@ package certmanager_test
 import (
 	"os"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	eventsv1 "k8s.io/api/events/v1"
@@ -25,20 +24,16 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// world is an operator, and a namespace with Listeners whose addresses the test writes.
+// world has an operator, and Listeners whose addresses the test writes.
 type world struct {
-	*testing.T
-	Gomega
-	client.Client
-	namespace, class string
+	*apiserver.World
+	class string
 }
 
 // newWorld starts an operator. Its class has an issuer.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, Gomega: NewWithT(t), Client: apiserver.Client(t), namespace: apiserver.Namespace(t)}
-	w.SetDefaultEventuallyTimeout(apiserver.Timeout)
-	w.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	w := &world{World: apiserver.NewWorld(t)}
 	apis, err := platform.Watch(t.Context(), apiserver.Config(t))
 	w.Expect(err).NotTo(HaveOccurred())
 	apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error {
@@ -63,7 +58,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) listener(name, label string, addresses ...string) *listenersv1alpha1.Listener {
 	w.Helper()
 	l := &listenersv1alpha1.Listener{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: map[string]string{names.LabelCertificate: label}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name, Labels: map[string]string{names.LabelCertificate: label}},
 		Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To(w.class)},
 	}
 	w.Expect(w.Create(w.Context(), l)).To(Succeed())
@@ -88,7 +83,7 @@ func (w *world) certificate(name string) func() []string {
 	return func() []string {
 		c := &unstructured.Unstructured{}
 		c.SetGroupVersionKind(names.KindCertificate)
-		if w.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, c) != nil {
+		if w.Get(w.Context(), client.ObjectKey{Namespace: w.Namespace, Name: name}, c) != nil {
 			return nil
 		}
 		ips, _, _ := unstructured.NestedStringSlice(c.Object, "spec", "ipAddresses")
@@ -100,7 +95,7 @@ func (w *world) certificate(name string) func() []string {
 func (w *world) warnings(listener string) func() []string {
 	return func() (notes []string) {
 		var all eventsv1.EventList
-		w.Expect(w.List(w.Context(), &all, client.InNamespace(w.namespace))).To(Succeed())
+		w.Expect(w.List(w.Context(), &all, client.InNamespace(w.Namespace))).To(Succeed())
 		for _, e := range all.Items {
 			if e.Regarding.Name == listener && e.Reason == listenersv1alpha1.ReasonNotInCertificate {
 				notes = append(notes, e.Note)
@@ -121,7 +116,7 @@ func TestCertificatesFollowTheAddressesOfListeners(t *testing.T) {
 
 	c := &unstructured.Unstructured{}
 	c.SetGroupVersionKind(names.KindCertificate)
-	w.Expect(w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "web-listener-tls"}, c)).To(Succeed())
+	w.Expect(w.Get(t.Context(), client.ObjectKey{Namespace: w.Namespace, Name: "web-listener-tls"}, c)).To(Succeed())
 	w.Expect(c.Object["spec"]).To(Equal(map[string]any{ //nolint:gosec // no credentials
 		"secretName": "web-listener-tls", "ipAddresses": []any{"192.0.2.1", "192.0.2.2"}, "dnsNames": []any{}, "usages": []any{"digital signature", "server auth"},
 		"issuerRef":               map[string]any{"group": "cert-manager.io", "kind": "Issuer", "name": "company"},
@@ -147,13 +142,13 @@ func TestCertificatesFollowTheAddressesOfListeners(t *testing.T) {
 	w.Eventually(w.certificate("web-listener-tls")).Should(BeNil())
 
 	// By hand, and by the class.
-	w.Expect(w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "other-listener-tls"}, c)).To(Succeed())
+	w.Expect(w.Get(t.Context(), client.ObjectKey{Namespace: w.Namespace, Name: "other-listener-tls"}, c)).To(Succeed())
 	w.Expect(w.Delete(t.Context(), c)).To(Succeed())
 	w.Eventually(w.certificate("other-listener-tls")).Should(Equal([]string{"192.0.2.2"}))
 	class := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: w.class}}
 	w.Expect(w.Patch(t.Context(), class, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"certificates":{"issuerRef":{"name":"new"}}}}`)))).To(Succeed())
 	w.Eventually(func() string {
-		_ = w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "other-listener-tls"}, c)
+		_ = w.Get(t.Context(), client.ObjectKey{Namespace: w.Namespace, Name: "other-listener-tls"}, c)
 		name, _, _ := unstructured.NestedString(c.Object, "spec", "issuerRef", "name")
 		return name
 	}).Should(Equal("new"))
@@ -164,7 +159,7 @@ func TestAListenerThatIsInNoCertificateSaysWhy(t *testing.T) {
 	defer crds.Remove(t, apiserver.Client(t), crds.Certificates)
 	w := newWorld(t)
 	foreign := &unstructured.Unstructured{Object: map[string]any{
-		"metadata": map[string]any{"namespace": w.namespace, "name": "foreign-listener-tls"},
+		"metadata": map[string]any{"namespace": w.Namespace, "name": "foreign-listener-tls"},
 		"spec":     map[string]any{"secretName": "x", "issuerRef": map[string]any{"name": "x"}},
 	}}
 	foreign.SetGroupVersionKind(names.KindCertificate)

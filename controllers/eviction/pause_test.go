@@ -49,7 +49,7 @@ func newFlapping(t *testing.T, replicas int32, ahead time.Duration) *flapping {
 	set.Spec.Replicas = &replicas
 	recorder := events.NewFakeRecorder(10000)
 	f := &flapping{
-		T: t, clock: testingclock.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), ahead: ahead, template: *w.pod, events: recorder.Events,
+		T: t, clock: testingclock.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), ahead: ahead, template: *w.Pod, events: recorder.Events,
 		pods: map[string]int{}, evicted: map[string]int{}, address: first,
 	}
 	c := fakeclient.New(t, interceptor.Funcs{SubResourceCreate: func(
@@ -243,13 +243,13 @@ func TestPodsAreReadInPages(t *testing.T) {
 		case o.Continue == "":
 			pods.Continue = "next"
 		default:
-			pods.Items = []corev1.Pod{*w.pod}
+			pods.Items = []corev1.Pod{*w.Pod}
 		}
 		return nil
 	}}, w.set)
 	r := &Reconciler{APIReader: c, Clock: clock.RealClock{}}
-	set, err := r.replicaSet(t.Context(), "shop", metav1.GetControllerOf(w.pod))
-	if err != nil || pages != 2 || len(set.pods) != 1 || set.pods[0].UID != w.pod.UID {
+	set, err := r.replicaSet(t.Context(), "shop", metav1.GetControllerOf(w.Pod))
+	if err != nil || pages != 2 || len(set.pods) != 1 || set.pods[0].UID != w.Pod.UID {
 		t.Errorf("%d pages, %v, %v", pages, set, err)
 	}
 }

@@ -30,10 +30,10 @@ var (
 	second = []listenersv1alpha1.IngressAddress{{Address: "192.0.2.2", AddressType: "IP", Ports: map[string]int32{"http": 80}}}
 )
 
-// world has the objects that exist before a reconcile. Each test changes one of them.
+// world is the shared one, with the controller of the Pod.
 type world struct {
+	*objects.World
 	set client.Object
-	pod *corev1.Pod
 	// start and now are the addresses of the Pod when it started, and now.
 	start, now []listenersv1alpha1.IngressAddress
 	// refused is the error of the eviction.
@@ -47,23 +47,21 @@ func newWorld() *world {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "set"},
 		Spec:       appsv1.StatefulSetSpec{Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: labels}},
 	}
-	pod := replica("web-0", true)
-	pod.Namespace, pod.Labels = "shop", labels
-	pod.Spec.NodeName = "node-1"
-	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
-	pod.Spec.Volumes = []corev1.Volume{objects.ClaimVolume("listener", "listener-web-0")}
-	return &world{set: set, pod: &pod, start: first, now: second}
+	w := &world{World: objects.NewWorld(), set: set, start: first, now: second}
+	w.Pod.Labels, w.Pod.Status = labels, replica("web-0", true).Status
+	w.Pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+	return w
 }
 
 // run reconciles the controller of the Pod once, with the requests that its objects map to, and returns the names of
 // the Pods that were evicted, and the events.
 func (w *world) run(t *testing.T) (evicted, recorded []string, _ reconcile.Result, _ error) {
 	t.Helper()
-	object := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(w.pod), w.pod.UID, "node-1")
+	object := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(w.Pod), w.Pod.UID, "node-1")
 	object.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{IngressAddresses: w.now}
 	object.Spec.StartAddresses = map[string][]listenersv1alpha1.IngressAddress{"listener": w.start}
 	object.Spec.RestartOnChange = []string{"listener"}
-	objects := []client.Object{w.pod, object}
+	objects := []client.Object{w.Pod, object}
 	if w.set != nil {
 		objects = append(objects, w.set)
 	}
@@ -83,7 +81,7 @@ func (w *world) run(t *testing.T) (evicted, recorded []string, _ reconcile.Resul
 		t.Fatalf("%d requests", len(requests))
 	}
 	result, err := r.Reconcile(t.Context(), requests[0])
-	if waits := len(r.podToController(t.Context(), w.pod)) == 1; waits != (changesOf(object) != "") {
+	if waits := len(r.podToController(t.Context(), w.Pod)) == 1; waits != (changesOf(object) != "") {
 		t.Errorf("the controller waits for events of its Pods: %t", waits)
 	}
 	close(recorder.Events)
@@ -97,7 +95,7 @@ func TestOutdatedPods(t *testing.T) {
 	budget := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 	notFound := apierrors.NewNotFound(corev1.Resource("pods"), "web-0")
 	controlledBy := func(apiVersion, kind string) func(*world) {
-		return func(w *world) { w.pod.OwnerReferences[0].APIVersion, w.pod.OwnerReferences[0].Kind = apiVersion, kind }
+		return func(w *world) { w.Pod.OwnerReferences[0].APIVersion, w.Pod.OwnerReferences[0].Kind = apiVersion, kind }
 	}
 	for name, tc := range map[string]struct {
 		change func(*world)
@@ -122,7 +120,7 @@ func TestOutdatedPods(t *testing.T) {
 			}
 			controlledBy("apps/v1", "DaemonSet")(w)
 		}, true, []string{"AddressChanged"}, retryWaiting},
-		"without a controller are not evicted": {func(w *world) { w.pod.OwnerReferences = nil }, false, []string{
+		"without a controller are not evicted": {func(w *world) { w.Pod.OwnerReferences = nil }, false, []string{
 			"Warning NotEvicted", "was 192.0.2.1:80", "no controller would replace it",
 		}, 30 * time.Minute},
 		"of another controller are not evicted": {controlledBy("batch/v1", "Job"), false, []string{
@@ -183,10 +181,10 @@ func TestAnEvictionThatFailsIsAnError(t *testing.T) {
 
 func TestPodListenersOfAnotherPodIsIgnored(t *testing.T) {
 	w := newWorld()
-	c := fakeclient.New(t, interceptor.Funcs{}, w.pod)
+	c := fakeclient.New(t, interceptor.Funcs{}, w.Pod)
 	r := &Reconciler{Client: c, APIReader: c, Clock: clock.RealClock{}}
 	for name, uid := range map[string]types.UID{"of an earlier Pod of the same name": "earlier", "without owner": ""} {
-		object := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(w.pod), uid, "node-1")
+		object := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(w.Pod), uid, "node-1")
 		if uid == "" {
 			object.OwnerReferences = nil
 		}

@@ -71,37 +71,37 @@ func (c *cluster) create() {
 	c.t.Helper()
 	c.namespace = apiserver.Namespace(c.t)
 	w := newWorld()
-	w.class.Name, w.class.ResourceVersion = c.namespace, ""
-	w.claim.Namespace, w.claim.UID = c.namespace, ""
-	w.claim.Annotations[names.AnnotationListenerClass] = c.namespace
-	w.claim.Spec.VolumeName = ""
-	c.Expect(c.api.Create(c.t.Context(), w.class)).To(Succeed())
-	c.Expect(c.api.Create(c.t.Context(), w.claim)).To(Succeed())
-	w.claim.Spec.VolumeName = claim.VolumeName(w.claim)
-	c.Expect(c.api.Update(c.t.Context(), w.claim)).To(Succeed())
+	w.Class.Name, w.Class.ResourceVersion = c.namespace, ""
+	w.Claim.Namespace, w.Claim.UID = c.namespace, ""
+	w.Claim.Annotations[names.AnnotationListenerClass] = c.namespace
+	w.Claim.Spec.VolumeName = ""
+	c.Expect(c.api.Create(c.t.Context(), w.Class)).To(Succeed())
+	c.Expect(c.api.Create(c.t.Context(), w.Claim)).To(Succeed())
+	w.Claim.Spec.VolumeName = claim.VolumeName(w.Claim)
+	c.Expect(c.api.Update(c.t.Context(), w.Claim)).To(Succeed())
 
-	w.pv.Name, w.pv.UID, w.pv.Finalizers = w.claim.Spec.VolumeName, "", nil // the API server adds its own
-	w.pv.Labels[names.LabelListenerNamespace] = c.namespace
-	w.pv.Annotations[names.AnnotationLostSince] = "2026-01-01T00:00:00Z"
-	w.pv.Spec.ClaimRef.Namespace, w.pv.Spec.ClaimRef.UID = c.namespace, w.claim.UID
-	w.pv.Spec.CSI.VolumeHandle, w.pv.Spec.CSI.VolumeAttributes = w.pv.Name, map[string]string{names.AnnotationListenerClass: c.namespace}
-	w.pv.Spec.NodeAffinity = claim.NodeAffinity("lost-" + c.namespace)
-	c.Expect(c.api.Create(c.t.Context(), w.pv)).To(Succeed())
-	c.Expect(w.pv.Finalizers).To(ConsistOf(finalizerProtection))
+	w.Volume.Name, w.Volume.UID, w.Volume.Finalizers = w.Claim.Spec.VolumeName, "", nil // the API server adds its own
+	w.Volume.Labels[names.LabelListenerNamespace] = c.namespace
+	w.Volume.Annotations[names.AnnotationLostSince] = "2026-01-01T00:00:00Z"
+	w.Volume.Spec.ClaimRef.Namespace, w.Volume.Spec.ClaimRef.UID = c.namespace, w.Claim.UID
+	w.Volume.Spec.CSI.VolumeHandle, w.Volume.Spec.CSI.VolumeAttributes = w.Volume.Name, map[string]string{names.AnnotationListenerClass: c.namespace}
+	w.Volume.Spec.NodeAffinity = claim.NodeAffinity("lost-" + c.namespace)
+	c.Expect(c.api.Create(c.t.Context(), w.Volume)).To(Succeed())
+	c.Expect(w.Volume.Finalizers).To(ConsistOf(finalizerProtection))
 
-	w.listener.Namespace, w.listener.UID, w.listener.Spec.ClassName = c.namespace, "", &c.namespace
-	w.ownedBy("PersistentVolume", w.pv.Name, w.pv.UID)
-	status := w.listener.Status
-	c.Expect(c.api.Create(c.t.Context(), w.listener)).To(Succeed())
-	w.listener.Status = status
-	c.Expect(c.api.Status().Update(c.t.Context(), w.listener)).To(Succeed())
-	c.replaced = replacement{w.claim, w.pv, w.listener}
+	w.Listener.Namespace, w.Listener.UID, w.Listener.Spec.ClassName = c.namespace, "", &c.namespace
+	w.ownedBy("PersistentVolume", w.Volume.Name, w.Volume.UID)
+	status := w.Listener.Status
+	c.Expect(c.api.Create(c.t.Context(), w.Listener)).To(Succeed())
+	w.Listener.Status = status
+	c.Expect(c.api.Status().Update(c.t.Context(), w.Listener)).To(Succeed())
+	c.replaced = replacement{w.Claim, w.Volume, w.Listener}
 	c.Eventually(func(ctx context.Context) error {
 		return errors.Join(
-			c.cached.Get(ctx, client.ObjectKeyFromObject(w.claim), &corev1.PersistentVolumeClaim{}),
-			c.cached.Get(ctx, client.ObjectKeyFromObject(w.pv), &corev1.PersistentVolume{}),
-			c.cached.Get(ctx, client.ObjectKeyFromObject(w.class), &listenersv1alpha1.ListenerClass{}),
-			c.cached.Get(ctx, client.ObjectKeyFromObject(w.listener), &listenersv1alpha1.Listener{}),
+			c.cached.Get(ctx, client.ObjectKeyFromObject(w.Claim), &corev1.PersistentVolumeClaim{}),
+			c.cached.Get(ctx, client.ObjectKeyFromObject(w.Volume), &corev1.PersistentVolume{}),
+			c.cached.Get(ctx, client.ObjectKeyFromObject(w.Class), &listenersv1alpha1.ListenerClass{}),
+			c.cached.Get(ctx, client.ObjectKeyFromObject(w.Listener), &listenersv1alpha1.Listener{}),
 		)
 	}).WithContext(c.t.Context()).WithTimeout(apiserver.Timeout).Should(Succeed())
 }

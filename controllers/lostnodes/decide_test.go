@@ -27,7 +27,7 @@ func TestDecision(t *testing.T) {
 			lostFor(-time.Hour), "", decision{lost: true, wait: 10 * time.Minute},
 		},
 		"record that is no time": {
-			func(w *world) { w.pv.Annotations[names.AnnotationLostSince] = "yesterday" }, "", decision{lost: true, wait: 10 * time.Minute},
+			func(w *world) { w.Volume.Annotations[names.AnnotationLostSince] = "yesterday" }, "", decision{lost: true, wait: 10 * time.Minute},
 		},
 		"node exists again": {
 			func(w *world) { lostFor(time.Hour)(w); w.nodes = append(w.nodes, node("node-1")) }, "", decision{},
@@ -44,17 +44,17 @@ func TestDecision(t *testing.T) {
 			}, "", decision{},
 		},
 		"no releaseAfter": {
-			func(w *world) { lostFor(time.Hour)(w); w.class.Spec.Pinning.ReleaseAfter = nil }, "", decision{lost: true},
+			func(w *world) { lostFor(time.Hour)(w); w.Class.Spec.Pinning.ReleaseAfter = nil }, "", decision{lost: true},
 		},
 		"pinnedNodePorts": {
 			func(w *world) {
 				lostFor(time.Hour)(w)
-				w.class.Spec.Pinning, w.class.Spec.PinnedNodePorts = nil, true
+				w.Class.Spec.Pinning, w.Class.Spec.PinnedNodePorts = nil, true
 			}, "", decision{lost: true},
 		},
-		"class does not exist": {func(w *world) { lostFor(time.Hour)(w); w.class = nil }, "", decision{lost: true}},
+		"class does not exist": {func(w *world) { lostFor(time.Hour)(w); w.Class = nil }, "", decision{lost: true}},
 		"class is not pinned any more": {
-			func(w *world) { lostFor(time.Hour)(w); w.class.Spec.Pinning = nil }, "", decision{lost: true, release: lostNode},
+			func(w *world) { lostFor(time.Hour)(w); w.Class.Spec.Pinning = nil }, "", decision{lost: true, release: lostNode},
 		},
 		"excluded": {func(w *world) { lostFor(time.Hour)(w); annotated("never")(w) }, "", decision{lost: true}},
 		"Preferred, node lost a moment ago": {
@@ -93,17 +93,17 @@ func TestDecision(t *testing.T) {
 			decision{lost: true, release: lostNode, invalid: `the annotation listener-operator.dev/release has the value "yes"`},
 		},
 		"request for a volume that is not pinned": {
-			func(w *world) { w.pv.Spec.NodeAffinity = nil; annotated(ago(time.Second))(w) }, "", decision{},
+			func(w *world) { w.Volume.Spec.NodeAffinity = nil; annotated(ago(time.Second))(w) }, "", decision{},
 		},
 		"node affinity of another key": {
 			func(w *world) {
-				w.pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Key = corev1.LabelHostname
+				w.Volume.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Key = corev1.LabelHostname
 				lostFor(time.Hour)(w)
 			}, "", decision{},
 		},
 		"node affinity of two nodes": {
 			func(w *world) {
-				w.pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values = []string{"node-1", "node-9"}
+				w.Volume.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values = []string{"node-1", "node-9"}
 				lostFor(time.Hour)(w)
 			}, "", decision{},
 		},
@@ -111,7 +111,7 @@ func TestDecision(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			tc.change(w)
-			o := &observed{claim: w.claim, pv: w.pv, listener: w.listener, class: w.class, displaced: tc.displaced, nodes: map[string]*corev1.Node{}}
+			o := &observed{claim: w.Claim, pv: w.Volume, listener: w.Listener, class: w.Class, displaced: tc.displaced, nodes: map[string]*corev1.Node{}}
 			for _, n := range w.nodes {
 				o.nodes[n.Name] = n
 			}
@@ -128,11 +128,11 @@ func begins(text, beginning string) bool {
 }
 
 func lostFor(d time.Duration) func(*world) {
-	return func(w *world) { w.pv.Annotations[names.AnnotationLostSince] = ago(d) }
+	return func(w *world) { w.Volume.Annotations[names.AnnotationLostSince] = ago(d) }
 }
 
 func annotated(value string) func(*world) {
-	return func(w *world) { w.claim.Annotations[names.AnnotationRelease] = value }
+	return func(w *world) { w.Claim.Annotations[names.AnnotationRelease] = value }
 }
 
 func TestMessageOfALostNodeStatesWhatFollows(t *testing.T) {
@@ -142,7 +142,7 @@ func TestMessageOfALostNodeStatesWhatFollows(t *testing.T) {
 	}{
 		"releaseAfter": {func(*world) {}, "does not exist; the volume will be released at 2026-05-01T03:10:00Z"},
 		"no releaseAfter": {
-			func(w *world) { w.class.Spec.Pinning.ReleaseAfter = nil },
+			func(w *world) { w.Class.Spec.Pinning.ReleaseAfter = nil },
 			"is not released automatically: to release it, set the annotation listener-operator.dev/release",
 		},
 		"excluded": {annotated("never"), "is not released, because its claim has the annotation listener-operator.dev/release: never"},
@@ -154,7 +154,7 @@ func TestMessageOfALostNodeStatesWhatFollows(t *testing.T) {
 		},
 		"Preferred": {
 			func(w *world) {
-				w.class.Spec.Pinning = &listenersv1alpha1.Pinning{Policy: listenersv1alpha1.PinningPolicyPreferred}
+				w.Class.Spec.Pinning = &listenersv1alpha1.Pinning{Policy: listenersv1alpha1.PinningPolicyPreferred}
 			},
 			"will be released at 2026-05-01T03:00:10Z",
 		},
@@ -162,7 +162,7 @@ func TestMessageOfALostNodeStatesWhatFollows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			tc.change(w)
-			o := &observed{claim: w.claim, pv: w.pv, class: w.class, nodes: map[string]*corev1.Node{}}
+			o := &observed{claim: w.Claim, pv: w.Volume, class: w.Class, nodes: map[string]*corev1.Node{}}
 			for _, n := range w.nodes {
 				o.nodes[n.Name] = n
 			}

@@ -70,8 +70,8 @@ func TestVolumeIsReleasedBecauseOfItsPinOnly(t *testing.T) {
 			taint("node-2", "infra")(w)
 			w.pods[0].Spec.Tolerations = []corev1.Toleration{{Key: "infra", Operator: corev1.TolerationOpExists}}
 		}, "unschedulable"},
-		"policy Required":           {noRoom, func(w *world) { cordoned(w); w.class.Spec.Pinning.Policy = listenersv1alpha1.PinningPolicyRequired }, ""},
-		"class not pinned any more": {noRoom, func(w *world) { cordoned(w); w.class.Spec.Pinning = nil }, "unschedulable"},
+		"policy Required":           {noRoom, func(w *world) { cordoned(w); w.Class.Spec.Pinning.Policy = listenersv1alpha1.PinningPolicyRequired }, ""},
+		"class not pinned any more": {noRoom, func(w *world) { cordoned(w); w.Class.Spec.Pinning = nil }, "unschedulable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
@@ -105,11 +105,11 @@ func TestOtherVolumesOfThePodCount(t *testing.T) {
 		}
 	}
 	second := func(w *world, className string) []client.Object {
-		pvc, pv, listener := w.claim.DeepCopy(), w.pv.DeepCopy(), w.listener.DeepCopy()
+		pvc, pv, listener := w.Claim.DeepCopy(), w.Volume.DeepCopy(), w.Listener.DeepCopy()
 		pvc.Name, pvc.UID, pvc.Spec.VolumeName = "data", "data-uid", "pvc-data-uid"
 		pv.Name, pv.UID, pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.UID = "pvc-data-uid", "data-pv-uid", "data", "data-uid"
 		listener.Name, listener.UID, listener.Spec.ClassName = "data", "data-listener-uid", &className
-		strict := w.class.DeepCopy()
+		strict := w.Class.DeepCopy()
 		strict.Name, strict.Spec.Pinning.Policy = "strict", listenersv1alpha1.PinningPolicyRequired
 		return []client.Object{pvc, pv, listener, strict}
 	}
@@ -125,10 +125,10 @@ func TestOtherVolumesOfThePodCount(t *testing.T) {
 			return unbound(storagev1.VolumeBindingWaitForFirstConsumer)
 		}, "unschedulable"},
 		"claim that the scheduler waits for":       {func(*world) []client.Object { return unbound(storagev1.VolumeBindingImmediate) }, ""},
-		"listener volume that is released as well": {func(w *world) []client.Object { return second(w, "stable") }, "unschedulable"},
+		"listener volume that is released as well": {func(w *world) []client.Object { return second(w, w.Class.Name) }, "unschedulable"},
 		"listener volume with policy Required":     {func(w *world) []client.Object { return second(w, "strict") }, ""},
 		"listener volume that is excluded from releases": {func(w *world) []client.Object {
-			objects := second(w, "stable")
+			objects := second(w, w.Class.Name)
 			objects[0].(*corev1.PersistentVolumeClaim).Annotations[names.AnnotationRelease] = "never"
 			return objects
 		}, ""},
@@ -154,7 +154,7 @@ func checkDisplaced(t *testing.T, w *world, want string, more ...client.Object) 
 			t.Fatal(err)
 		}
 	}
-	o, err := r.observe(t.Context(), r.Client, client.ObjectKeyFromObject(w.claim))
+	o, err := r.observe(t.Context(), r.Client, client.ObjectKeyFromObject(w.Claim))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,10 +165,10 @@ func checkDisplaced(t *testing.T, w *world, want string, more ...client.Object) 
 	if !strings.Contains(got, want) || (got == "") != (want == "") {
 		t.Errorf("released because %q, want %q", got, want)
 	}
-	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(w.claim)}); err != nil {
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(w.Claim)}); err != nil {
 		t.Fatal(err)
 	}
-	if released := r.volume().UID != w.pv.UID; released != (want != "") {
+	if released := r.volume().UID != w.Volume.UID; released != (want != "") {
 		t.Errorf("released: %t", released)
 	}
 }

@@ -6,12 +6,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -32,72 +30,38 @@ var start = time.Date(2026, 5, 1, 3, 0, 0, 0, time.UTC)
 // ago returns an earlier time as annotations have it.
 func ago(d time.Duration) string { return start.Add(-d).Format(time.RFC3339) }
 
-// world has the objects that exist before a reconcile. Each test changes one of them.
+// world is the shared one, with other Pods and nodes.
 type world struct {
-	class    *listenersv1alpha1.ListenerClass
-	listener *listenersv1alpha1.Listener
-	claim    *corev1.PersistentVolumeClaim
-	pv       *corev1.PersistentVolume
-	pods     []*corev1.Pod
-	nodes    []*corev1.Node
+	*objects.World
+	pods  []*corev1.Pod
+	nodes []*corev1.Node
 }
 
 // newWorld returns the claim of the replica web-0, whose volume is pinned to node-1, which does not exist. node-2
 // exists. The class releases volumes after ten minutes. No Pod exists.
 func newWorld() *world {
-	pvc := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "listener-web-0", Namespace: "shop", UID: "claim-uid", Labels: map[string]string{"app": "web"},
-			Annotations: map[string]string{names.AnnotationProvisioner: names.Driver, names.AnnotationListenerClass: "stable"},
-		},
-		Spec: objects.ClaimSpec("pvc-claim-uid"),
+	w := &world{World: objects.NewWorld(), nodes: []*corev1.Node{node("node-2")}}
+	w.Node, w.Pod = nil, nil
+	w.Class.Spec.Pinning = &listenersv1alpha1.Pinning{
+		Policy: listenersv1alpha1.PinningPolicyRequired, ReleaseAfter: &metav1.Duration{Duration: 10 * time.Minute},
 	}
-	w := &world{
-		class: &listenersv1alpha1.ListenerClass{
-			ObjectMeta: metav1.ObjectMeta{Name: "stable"},
-			Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, Pinning: &listenersv1alpha1.Pinning{
-				Policy: listenersv1alpha1.PinningPolicyRequired, ReleaseAfter: &metav1.Duration{Duration: 10 * time.Minute},
-			}},
-		},
-		listener: &listenersv1alpha1.Listener{
-			ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Namespace: "shop", UID: "listener-uid", Generation: 1},
-			Spec: listenersv1alpha1.ListenerSpec{
-				ClassName: ptr.To("stable"), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080}},
-			},
-			Status: &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{}},
-		},
-		claim: pvc,
-		pv: &corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: "pvc-claim-uid", UID: "pv-uid", CreationTimestamp: metav1.NewTime(start.Add(-time.Hour)),
-				Labels:      map[string]string{names.LabelListenerNamespace: "shop", names.LabelListenerName: "listener-web-0"},
-				Annotations: map[string]string{}, Finalizers: []string{finalizerProtection},
-			},
-			Spec: corev1.PersistentVolumeSpec{
-				AccessModes: pvc.Spec.AccessModes, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")},
-				ClaimRef:                      &corev1.ObjectReference{Namespace: pvc.Namespace, Name: pvc.Name, UID: pvc.UID},
-				NodeAffinity:                  claim.NodeAffinity("node-1"),
-				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-				StorageClassName:              names.Driver,
-				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-					Driver: names.Driver, VolumeHandle: "pvc-claim-uid",
-					VolumeAttributes: map[string]string{names.AnnotationListenerClass: "stable"},
-				}},
-			},
-		},
-		nodes: []*corev1.Node{node("node-2")},
-	}
-	w.ownedBy("PersistentVolume", w.pv.Name, w.pv.UID) // as Stackable's listener operator leaves it
+	w.Claim.Annotations[names.AnnotationProvisioner] = names.Driver
+	w.Listener.Generation = 1
+	w.Volume.CreationTimestamp, w.Volume.Finalizers = metav1.NewTime(start.Add(-time.Hour)), []string{finalizerProtection}
+	w.Volume.Annotations = map[string]string{}
+	w.Volume.Spec.NodeAffinity = claim.NodeAffinity("node-1")
+	w.Volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	w.ownedBy("PersistentVolume", w.Volume.Name, w.Volume.UID) // as Stackable's listener operator leaves it
 	return w
 }
 
 func (w *world) ownedBy(kind, name string, uid types.UID) {
-	w.listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: name, UID: uid}}
+	w.Listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: name, UID: uid}}
 }
 
 // preferred gives the class the policy Preferred, and lets node-1 exist.
 func (w *world) preferred() {
-	w.class.Spec.Pinning = &listenersv1alpha1.Pinning{Policy: listenersv1alpha1.PinningPolicyPreferred}
+	w.Class.Spec.Pinning = &listenersv1alpha1.Pinning{Policy: listenersv1alpha1.PinningPolicyPreferred}
 	w.nodes = append(w.nodes, node("node-1"))
 }
 
@@ -127,22 +91,14 @@ func rejected(verdict string) *corev1.Pod {
 }
 
 func (w *world) objects() []client.Object {
-	var objects []client.Object
-	for _, o := range []struct {
-		object client.Object
-		exists bool
-	}{{w.class, w.class != nil}, {w.listener, w.listener != nil}, {w.claim, w.claim != nil}, {w.pv, w.pv != nil}} {
-		if o.exists {
-			objects = append(objects, o.object)
-		}
-	}
+	all := w.Objects()
 	for _, p := range w.pods {
-		objects = append(objects, p)
+		all = append(all, p)
 	}
 	for _, n := range w.nodes {
-		objects = append(objects, n)
+		all = append(all, n)
 	}
-	return objects
+	return all
 }
 
 // run is a Reconciler on a fake client.

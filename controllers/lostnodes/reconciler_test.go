@@ -113,23 +113,23 @@ func TestVolumeOfALostNodeIsReplaced(t *testing.T) {
 	r.reconcile()
 	r.wantEvents("Normal VolumeReleased PersistentVolume pvc-claim-uid is released from node node-1")
 	released := r.volume()
-	want := w.pv.DeepCopy()
+	want := w.Volume.DeepCopy()
 	want.UID, want.ResourceVersion, want.CreationTimestamp = released.UID, released.ResourceVersion, released.CreationTimestamp
 	want.Finalizers, want.Spec.NodeAffinity = nil, nil
 	want.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeFilesystem)
 	want.Spec.ClaimRef.APIVersion, want.Spec.ClaimRef.Kind = "v1", "PersistentVolumeClaim"
-	want.Spec.CSI.VolumeAttributes = w.claim.Annotations
+	want.Spec.CSI.VolumeAttributes = w.Claim.Annotations
 	want.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": names.Driver, names.AnnotationReleasedFrom: "node-1"}
-	if diff := cmp.Diff(want, released); diff != "" || released.UID == w.pv.UID {
+	if diff := cmp.Diff(want, released); diff != "" || released.UID == w.Volume.UID {
 		t.Errorf("the new volume (-want +got):\n%s", diff)
 	}
 	var l listenersv1alpha1.Listener
 	if err := r.api.Get(t.Context(), claimKey, &l); err != nil {
 		t.Fatal(err)
 	}
-	if l.UID != w.listener.UID || len(l.OwnerReferences) != 1 || l.OwnerReferences[0].UID != w.claim.UID {
+	if l.UID != w.Listener.UID || len(l.OwnerReferences) != 1 || l.OwnerReferences[0].UID != w.Claim.UID {
 		// The fake client does not remove the owner that another manager set.
-		if len(l.OwnerReferences) != 2 || l.OwnerReferences[1].UID != w.claim.UID {
+		if len(l.OwnerReferences) != 2 || l.OwnerReferences[1].UID != w.Claim.UID {
 			t.Errorf("owners of the Listener: %+v", l.OwnerReferences)
 		}
 	}
@@ -155,7 +155,7 @@ func TestNodeThatReturnsKeepsItsVolumes(t *testing.T) {
 	for _, policy := range []listenersv1alpha1.PinningPolicy{listenersv1alpha1.PinningPolicyRequired, listenersv1alpha1.PinningPolicyPreferred} {
 		t.Run(string(policy), func(t *testing.T) {
 			w := newWorld()
-			w.class.Spec.Pinning.Policy = policy
+			w.Class.Spec.Pinning.Policy = policy
 			w.pods = []*corev1.Pod{rejected(noRoom)}
 			r := w.start(t, interceptor.Funcs{})
 			r.reconcile()
@@ -168,7 +168,7 @@ func TestNodeThatReturnsKeepsItsVolumes(t *testing.T) {
 			r.add(again)
 			r.reconcile()
 			r.reconcile()
-			if pv := r.volume(); pv.UID != w.pv.UID || len(pv.Annotations) > 0 {
+			if pv := r.volume(); pv.UID != w.Volume.UID || len(pv.Annotations) > 0 {
 				t.Errorf("volume %s has the annotations %v", pv.UID, pv.Annotations)
 			}
 			if want := "True NodeReturned: every node that a volume is pinned to exists"; r.condition() != want {
@@ -205,7 +205,7 @@ func TestLossIsConfirmedByTheAPIServer(t *testing.T) {
 				},
 			})
 			r.reconcile()
-			if pv := r.volume(); pv.UID != w.pv.UID || pv.ResourceVersion != "999" {
+			if pv := r.volume(); pv.UID != w.Volume.UID || pv.ResourceVersion != "999" {
 				t.Errorf("the volume was changed: %+v", pv.ObjectMeta)
 			}
 			r.wantEvents()
@@ -228,14 +228,14 @@ func TestReleaseIsRefused(t *testing.T) {
 			w.pods = []*corev1.Pod{pod("node-1")}
 			w.pods[0].DeletionTimestamp, w.pods[0].Finalizers = ptr.To(metav1.Now()), []string{"a.example/b"}
 		}, "Pod web-0 on node node-1 uses it"},
-		"foreign finalizer": {func(w *world) { w.pv.Finalizers = append(w.pv.Finalizers, "backup.example/keep") },
+		"foreign finalizer": {func(w *world) { w.Volume.Finalizers = append(w.Volume.Finalizers, "backup.example/keep") },
 			"its finalizers backup.example/keep belong to others"},
 		"node affinity of another key": {func(w *world) {
-			w.pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Key = corev1.LabelHostname
+			w.Volume.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Key = corev1.LabelHostname
 		}, "the operator did not set its node affinity"},
-		"claim names another class": {func(w *world) { w.claim.Annotations[names.AnnotationListenerClass] = "other" },
+		"claim names another class": {func(w *world) { w.Claim.Annotations[names.AnnotationListenerClass] = "other" },
 			"the annotations of the claim do not select the same Listener any more"},
-		"claim selects nothing": {func(w *world) { delete(w.claim.Annotations, names.AnnotationListenerClass) },
+		"claim selects nothing": {func(w *world) { delete(w.Claim.Annotations, names.AnnotationListenerClass) },
 			"the annotations of the claim do not select the same Listener any more"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestReleaseIsRefused(t *testing.T) {
 			for range 4 { // it is said once
 				r.reconcile()
 			}
-			if pv := r.volume(); pv.UID != w.pv.UID || pv.DeletionTimestamp != nil || cmp.Diff(w.pv.Finalizers, pv.Finalizers) != "" {
+			if pv := r.volume(); pv.UID != w.Volume.UID || pv.DeletionTimestamp != nil || cmp.Diff(w.Volume.Finalizers, pv.Finalizers) != "" {
 				t.Errorf("the volume was changed: %+v", pv.ObjectMeta)
 			}
 			text := "Warning ReleaseRefused PersistentVolume pvc-claim-uid is not released, although the annotation listener-operator.dev/release requests it: "
@@ -279,7 +279,7 @@ func TestPodsThatDoNotMountTheVolumePermitItsRelease(t *testing.T) {
 			w.pods = []*corev1.Pod{p}
 			r := w.start(t, interceptor.Funcs{})
 			r.reconcile()
-			if pv := r.volume(); pv.UID == w.pv.UID || pv.Spec.NodeAffinity != nil {
+			if pv := r.volume(); pv.UID == w.Volume.UID || pv.Spec.NodeAffinity != nil {
 				t.Errorf("the volume was not released: %+v", pv)
 			}
 		})
@@ -288,7 +288,7 @@ func TestPodsThatDoNotMountTheVolumePermitItsRelease(t *testing.T) {
 
 func TestUnknownRequestIsExplained(t *testing.T) {
 	w := newWorld()
-	w.pv.Spec.NodeAffinity = nil
+	w.Volume.Spec.NodeAffinity = nil
 	annotated("now")(w)
 	r := w.start(t, interceptor.Funcs{})
 	r.reconcile()
@@ -300,21 +300,21 @@ func TestUnknownRequestIsExplained(t *testing.T) {
 // A foreign finalizer that is added while the release is in progress delays it, and stays.
 func TestForeignFinalizerOfAVolumeBeingReleasedStays(t *testing.T) {
 	w := newWorld()
-	w.pv.Finalizers = append(w.pv.Finalizers, "backup.example/keep")
-	w.pv.DeletionTimestamp = ptr.To(metav1.NewTime(start))
-	w.pv.Annotations[names.AnnotationReleasedFrom] = "node-1"
+	w.Volume.Finalizers = append(w.Volume.Finalizers, "backup.example/keep")
+	w.Volume.DeletionTimestamp = ptr.To(metav1.NewTime(start))
+	w.Volume.Annotations[names.AnnotationReleasedFrom] = "node-1"
 	r := w.start(t, interceptor.Funcs{})
 	r.reconcile()
 	r.reconcile()
 	r.wantEvents("Warning ReleaseRefused PersistentVolume pvc-claim-uid is being deleted, to release it from node node-1, " +
 		"but has finalizers of others, who have to remove them: backup.example/keep")
 	pv := r.volume()
-	if diff := cmp.Diff(w.pv.Finalizers, pv.Finalizers); diff != "" {
+	if diff := cmp.Diff(w.Volume.Finalizers, pv.Finalizers); diff != "" {
 		t.Errorf("finalizers (-want +got):\n%s", diff)
 	}
 	r.update(pv, func() { pv.Finalizers = []string{finalizerProtection} })
 	r.reconcile()
-	if pv := r.volume(); pv.UID == w.pv.UID || pv.Spec.NodeAffinity != nil {
+	if pv := r.volume(); pv.UID == w.Volume.UID || pv.Spec.NodeAffinity != nil {
 		t.Errorf("the volume was not released: %+v", pv)
 	}
 }
@@ -323,17 +323,17 @@ func TestForeignFinalizerOfAVolumeBeingReleasedStays(t *testing.T) {
 func TestReleaseWaitsForTheProvisioner(t *testing.T) {
 	w := newWorld()
 	lostFor(time.Hour)(w)
-	w.pv.Finalizers = []string{finalizerProtection, finalizerProvisioner}
+	w.Volume.Finalizers = []string{finalizerProtection, finalizerProvisioner}
 	r := w.start(t, interceptor.Funcs{})
 	r.reconcile()
 	r.wantEvents()
 	pv := r.volume()
-	if pv.UID != w.pv.UID || pv.DeletionTimestamp != nil {
+	if pv.UID != w.Volume.UID || pv.DeletionTimestamp != nil {
 		t.Fatalf("the volume was changed: %+v", pv.ObjectMeta)
 	}
 	r.update(pv, func() { pv.Finalizers = []string{finalizerProtection} })
 	r.reconcile()
-	if r.volume().UID == w.pv.UID {
+	if r.volume().UID == w.Volume.UID {
 		t.Error("the volume was not released")
 	}
 }
@@ -352,11 +352,11 @@ func TestReleaseIsCompletedAlthoughTheNodeIsBack(t *testing.T) {
 			w := newWorld()
 			w.nodes = append(w.nodes, node("node-1"))
 			w.pods = tc.pods
-			w.pv.DeletionTimestamp = ptr.To(metav1.NewTime(start))
-			w.pv.Annotations[names.AnnotationReleasedFrom] = "node-1"
+			w.Volume.DeletionTimestamp = ptr.To(metav1.NewTime(start))
+			w.Volume.Annotations[names.AnnotationReleasedFrom] = "node-1"
 			r := w.start(t, interceptor.Funcs{})
 			r.reconcile()
-			if diff := cmp.Diff(tc.want, r.volume().Spec.NodeAffinity); diff != "" || r.volume().UID == w.pv.UID {
+			if diff := cmp.Diff(tc.want, r.volume().Spec.NodeAffinity); diff != "" || r.volume().UID == w.Volume.UID {
 				t.Errorf("node affinity (-want +got):\n%s", diff)
 			}
 		})
@@ -374,7 +374,7 @@ func TestVolumeThatDoesNotExistIsCreatedAgain(t *testing.T) {
 	}{
 		"no Pod": {func(*world) {}, nil, nil, corev1.PersistentVolumeReclaimDelete, nil},
 		"claim that Kubernetes did not annotate": {
-			func(w *world) { delete(w.claim.Annotations, names.AnnotationProvisioner) }, nil, nil, corev1.PersistentVolumeReclaimDelete, nil,
+			func(w *world) { delete(w.Claim.Annotations, names.AnnotationProvisioner) }, nil, nil, corev1.PersistentVolumeReclaimDelete, nil,
 		},
 		"reclaim policy of the StorageClass": {
 			func(*world) {}, []client.Object{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, ReclaimPolicy: &retain}}, nil, retain, nil,
@@ -384,20 +384,20 @@ func TestVolumeThatDoesNotExistIsCreatedAgain(t *testing.T) {
 			[]string{"Normal VolumeRestored"},
 		},
 		"Pod of a class that is not pinned": {
-			func(w *world) { w.pods = []*corev1.Pod{pod("node-2")}; w.class.Spec.Pinning = nil }, nil, nil, corev1.PersistentVolumeReclaimDelete,
+			func(w *world) { w.pods = []*corev1.Pod{pod("node-2")}; w.Class.Spec.Pinning = nil }, nil, nil, corev1.PersistentVolumeReclaimDelete,
 			[]string{"Normal VolumeRestored"},
 		},
 		"Pod on a lost node": {
 			func(w *world) { w.pods = []*corev1.Pod{pod("node-1")} }, nil, nil, corev1.PersistentVolumeReclaimDelete, []string{"Normal VolumeRestored"},
 		},
 		"claim with both annotations, which Stackable's listener operator accepted": {
-			func(w *world) { w.claim.Annotations[names.AnnotationListenerName] = "other" }, nil, nil, corev1.PersistentVolumeReclaimDelete, nil,
+			func(w *world) { w.Claim.Annotations[names.AnnotationListenerName] = "other" }, nil, nil, corev1.PersistentVolumeReclaimDelete, nil,
 		},
-		"no Listener": {func(w *world) { w.listener = nil }, nil, nil, corev1.PersistentVolumeReclaimDelete, nil},
+		"no Listener": {func(w *world) { w.Listener = nil }, nil, nil, corev1.PersistentVolumeReclaimDelete, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			w.pv = nil
+			w.Volume = nil
 			tc.change(w)
 			r := w.start(t, interceptor.Funcs{})
 			for _, o := range tc.more {
@@ -423,23 +423,23 @@ func TestVolumeThatCannotBeCreatedAgainIsReported(t *testing.T) {
 		change func(*world)
 		want   []string
 	}{
-		"claim without a selector": {func(w *world) { delete(w.claim.Annotations, names.AnnotationListenerClass) },
+		"claim without a selector": {func(w *world) { delete(w.Claim.Annotations, names.AnnotationListenerClass) },
 			[]string{"Warning VolumeNotRestored PersistentVolume pvc-claim-uid does not exist, and cannot be created again, because the claim has neither"}},
 		"claim of a Listener that cannot exist": {func(w *world) {
-			delete(w.claim.Annotations, names.AnnotationListenerClass)
-			w.claim.Annotations[names.AnnotationListenerName] = "x%2f"
+			delete(w.Claim.Annotations, names.AnnotationListenerClass)
+			w.Claim.Annotations[names.AnnotationListenerName] = "x%2f"
 		}, []string{`Warning VolumeNotRestored PersistentVolume pvc-claim-uid does not exist, and cannot be created again, because the Service of Listener "x%2f"`}},
-		"volume that the operator did not provision": {func(w *world) { w.claim.Spec.VolumeName = "by-hand" },
+		"volume that the operator did not provision": {func(w *world) { w.Claim.Spec.VolumeName = "by-hand" },
 			[]string{"Warning VolumeNotRestored PersistentVolume by-hand does not exist, and was not provisioned by the operator"}},
-		"claim of another provisioner": {func(w *world) { w.claim.Annotations[names.AnnotationProvisioner] = "disks.example" }, nil},
+		"claim of another provisioner": {func(w *world) { w.Claim.Annotations[names.AnnotationProvisioner] = "disks.example" }, nil},
 		"claim that is being deleted": {func(w *world) {
-			w.claim.DeletionTimestamp, w.claim.Finalizers = ptr.To(metav1.Now()), []string{"kubernetes.io/pvc-protection"}
+			w.Claim.DeletionTimestamp, w.Claim.Finalizers = ptr.To(metav1.Now()), []string{"kubernetes.io/pvc-protection"}
 		}, nil},
-		"claim without a volume": {func(w *world) { w.claim.Spec.VolumeName = "" }, nil},
+		"claim without a volume": {func(w *world) { w.Claim.Spec.VolumeName = "" }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			w.pv = nil
+			w.Volume = nil
 			tc.change(w)
 			r := w.start(t, interceptor.Funcs{})
 			r.reconcile()
@@ -456,9 +456,9 @@ func TestVolumeThatCannotBeCreatedAgainIsReported(t *testing.T) {
 // Neither a volume of another driver nor one that is bound to another claim is the claim's.
 func TestVolumesOfOthersAreNotTouched(t *testing.T) {
 	for name, change := range map[string]func(*world){
-		"another driver": func(w *world) { w.pv.Spec.CSI.Driver = "disks.example" },
-		"another claim":  func(w *world) { w.pv.Spec.ClaimRef.UID = "earlier" },
-		"no claim":       func(w *world) { w.pv.Spec.ClaimRef = nil },
+		"another driver": func(w *world) { w.Volume.Spec.CSI.Driver = "disks.example" },
+		"another claim":  func(w *world) { w.Volume.Spec.ClaimRef.UID = "earlier" },
+		"no claim":       func(w *world) { w.Volume.Spec.ClaimRef = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
@@ -467,7 +467,7 @@ func TestVolumesOfOthersAreNotTouched(t *testing.T) {
 			change(w)
 			r := w.start(t, interceptor.Funcs{})
 			r.reconcile()
-			if pv := r.volume(); pv.UID != w.pv.UID || pv.ResourceVersion != "999" {
+			if pv := r.volume(); pv.UID != w.Volume.UID || pv.ResourceVersion != "999" {
 				t.Errorf("the volume was changed: %+v", pv.ObjectMeta)
 			}
 			r.wantEvents()
@@ -484,11 +484,11 @@ func recorded(pv corev1.PersistentVolume, node string) corev1.PersistentVolume {
 // The class was changed not to pin, and the Pod starts on its former node again, which is no move.
 func TestPodThatStaysOnItsNodeIsNoMove(t *testing.T) {
 	w := newWorld()
-	w.class.Spec.Pinning = nil
+	w.Class.Spec.Pinning = nil
 	w.nodes = append(w.nodes, node("node-1"))
-	w.pv.Spec.NodeAffinity = nil
-	w.pv.Annotations[names.AnnotationReleasedFrom] = "node-1"
-	*w.pv = recorded(*w.pv, "node-1")
+	w.Volume.Spec.NodeAffinity = nil
+	w.Volume.Annotations[names.AnnotationReleasedFrom] = "node-1"
+	*w.Volume = recorded(*w.Volume, "node-1")
 	r := w.start(t, interceptor.Funcs{})
 	r.reconcile()
 	if r.volume().Annotations[names.AnnotationReleasedFrom] == "" || !strings.HasPrefix(r.condition(), "False VolumeReleased") {
@@ -509,16 +509,16 @@ func TestMoveIsReportedAlthoughTheCacheIsBehind(t *testing.T) {
 	w.nodes = append(w.nodes, node("node-1"))
 	r := w.start(t, interceptor.Funcs{})
 	says := func(status metav1.ConditionStatus, reason string) {
-		if err := r.api.Get(t.Context(), claimKey, w.listener); err != nil {
+		if err := r.api.Get(t.Context(), claimKey, w.Listener); err != nil {
 			t.Fatal(err)
 		}
-		meta.SetStatusCondition(&w.listener.Status.Conditions, metav1.Condition{Type: listenersv1alpha1.ListenerNodesAvailable, Status: status, Reason: reason})
-		if err := r.api.Status().Update(t.Context(), w.listener); err != nil {
+		meta.SetStatusCondition(&w.Listener.Status.Conditions, metav1.Condition{Type: listenersv1alpha1.ListenerNodesAvailable, Status: status, Reason: reason})
+		if err := r.api.Status().Update(t.Context(), w.Listener); err != nil {
 			t.Fatal(err)
 		}
 	}
 	says(metav1.ConditionFalse, listenersv1alpha1.ReasonVolumeReleased)
-	behind := w.listener.DeepCopy()
+	behind := w.Listener.DeepCopy()
 	says(metav1.ConditionTrue, listenersv1alpha1.ReasonVolumeMoved)
 	r.Client = interceptor.NewClient(r.api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
@@ -538,7 +538,7 @@ func TestMoveIsReportedAlthoughTheCacheIsBehind(t *testing.T) {
 // The condition of a shared Listener describes the worst of its volumes, and names all that are in this state.
 func TestConditionDescribesAllVolumes(t *testing.T) {
 	volume := func(name, node, since, from string) corev1.PersistentVolume {
-		pv := newWorld().pv
+		pv := newWorld().Volume
 		pv.Name, pv.Annotations = name, map[string]string{names.AnnotationLostSince: since, names.AnnotationReleasedFrom: from}
 		pv.Spec.NodeAffinity = nil
 		if node != "" {

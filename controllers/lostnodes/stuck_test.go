@@ -36,10 +36,10 @@ func TestPodThatWaitsForTheNodeOfItsVolumeIsToldWhatToDo(t *testing.T) {
 		}, nil},
 		"whose volume is being released": {func(w *world) {
 			w.nodes, w.pods = append(w.nodes, node("node-1")), []*corev1.Pod{rejected(conflicts)}
-			w.claim.Annotations[names.AnnotationRelease] = start.Format(time.RFC3339)
+			w.Claim.Annotations[names.AnnotationRelease] = start.Format(time.RFC3339)
 		}, nil},
 		"whose volume is not pinned": {func(w *world) {
-			w.pv.Spec.NodeAffinity, w.pods = nil, []*corev1.Pod{rejected(conflicts)}
+			w.Volume.Spec.NodeAffinity, w.pods = nil, []*corev1.Pod{rejected(conflicts)}
 		}, nil},
 		"scheduled": {func(w *world) {
 			w.nodes, w.pods = append(w.nodes, node("node-1")), []*corev1.Pod{pod("node-1")}

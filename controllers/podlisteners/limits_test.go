@@ -17,7 +17,7 @@ func TestPodListenersOfAFinishedPodAreDeleted(t *testing.T) {
 	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
 		w := newWorld()
 		w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {IngressAddresses: nodeAddr}})
-		w.pod.Status.Phase = phase
+		w.Pod.Status.Phase = phase
 		c, _ := w.mustRun(t)
 		if err := c.Get(t.Context(), objectKey, &listenersv1alpha1.PodListeners{}); !apierrors.IsNotFound(err) {
 			t.Errorf("Pod in phase %s: reading its PodListeners: %v", phase, err)
@@ -42,11 +42,11 @@ func TestAPodHasALimitedNumberOfVolumesAndAddresses(t *testing.T) {
 				for i := range tc.ports {
 					ports[fmt.Sprintf("port-%d", i)] = int32(30000 + i) //nolint:gosec // at most 31023
 				}
-				w.listener.Status.NodePorts, w.pod.Spec.Volumes = ports, nil
+				w.Listener.Status.NodePorts, w.Pod.Spec.Volumes = ports, nil
 				for i := range tc.volumes {
 					volume := fmt.Sprintf("v%d", i)
-					w.pod.Spec.Volumes = append(w.pod.Spec.Volumes, objects.ClaimVolume(volume, "listener-web-0"))
-					entries[volume] = listenersv1alpha1.PodListener{PersistentVolumeName: "pvc-1"}
+					w.Pod.Spec.Volumes = append(w.Pod.Spec.Volumes, objects.ClaimVolume(volume, "listener-web-0"))
+					entries[volume] = listenersv1alpha1.PodListener{PersistentVolumeName: "pvc-claim-uid"}
 				}
 				if before {
 					w.publishedBefore(entries)

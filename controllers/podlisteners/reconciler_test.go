@@ -49,53 +49,23 @@ var (
 	}
 )
 
-// world has the objects that exist before a reconcile. Each test changes one of them.
+// world is the shared one, with the PodListeners of the Pod.
 type world struct {
-	node     *corev1.Node
-	class    *listenersv1alpha1.ListenerClass
-	listener *listenersv1alpha1.Listener
-	pod      *corev1.Pod
-	pvc      *corev1.PersistentVolumeClaim
-	pv       *corev1.PersistentVolume
+	*objects.World
 	// existing is the PodListeners of the Pod. There is none by default.
 	existing *listenersv1alpha1.PodListeners
 }
 
 // newWorld returns a Pod that was bound to node-1 and mounts the Listener web, whose class has node ports, by name.
 func newWorld() *world {
-	return &world{
-		node: objects.Node("node-1", objects.InternalIP("192.0.2.1")),
-		class: &listenersv1alpha1.ListenerClass{
-			ObjectMeta: metav1.ObjectMeta{Name: "public"},
-			Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
-		},
-		listener: &listenersv1alpha1.Listener{
-			ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "aaaa-bbbb", Generation: 3},
-			Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")},
-			Status:     &listenersv1alpha1.ListenerStatus{ObservedGeneration: 3, NodePorts: portMap, IngressAddresses: []listenersv1alpha1.IngressAddress{}},
-		},
-		pod: &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "shop", UID: podUID},
-			Spec: corev1.PodSpec{
-				NodeName:   "node-1",
-				Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}}},
-				Volumes:    []corev1.Volume{objects.ClaimVolume("listener", "listener-web-0")},
-			},
-		},
-		pvc: &corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Namespace: "shop", UID: "claim-uid"},
-			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pvc-1"},
-		},
-		pv: &corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", UID: "pv-uid"},
-			Spec: corev1.PersistentVolumeSpec{
-				ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "listener-web-0", UID: "claim-uid"},
-				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-					Driver: names.Driver, VolumeHandle: "pvc-1", VolumeAttributes: map[string]string{names.AnnotationListenerName: "web"},
-				}},
-			},
-		},
-	}
+	w := &world{World: objects.NewWorld()}
+	w.Listener.Name, w.Listener.UID, w.Listener.Generation = "web", "aaaa-bbbb", 3
+	w.Listener.Spec.Ports, w.Listener.Status.ObservedGeneration, w.Listener.Status.NodePorts = nil, 3, portMap
+	w.Pod.UID = podUID
+	w.Claim.Labels, w.Claim.Annotations = nil, nil
+	w.Claim.Spec = corev1.PersistentVolumeClaimSpec{VolumeName: w.Volume.Name}
+	w.Volume.Labels, w.Volume.Spec.CSI.VolumeAttributes = nil, map[string]string{names.AnnotationListenerName: "web"}
+	return w
 }
 
 // publishedBefore gives the Pod a PodListeners with these entries.
@@ -113,24 +83,24 @@ func newObject() *listenersv1alpha1.PodListeners {
 
 // bothFamilies gives the Service both IP families, IPv6 first, and the node an address of each.
 func (w *world) bothFamilies() {
-	w.listener.Status.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
-	w.node.Status.Addresses = append(w.node.Status.Addresses, objects.InternalIP("2001:db8::1"))
+	w.Listener.Status.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
+	w.Node.Status.Addresses = append(w.Node.Status.Addresses, objects.InternalIP("2001:db8::1"))
 }
 
 // hostPort makes the class one with host ports, and gives the Pod one, or none if it is 0.
 func (w *world) hostPort(number int32) {
-	w.class.Spec = listenersv1alpha1.ListenerClassSpec{
+	w.Class.Spec = listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeClusterIP, HostPort: &listenersv1alpha1.HostPortExposure{},
 	}
-	w.listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080}}
-	w.listener.Status.NodePorts = nil
-	w.pod.Spec.Containers[0].Ports[0].HostPort = number
+	w.Listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080}}
+	w.Listener.Status.NodePorts = nil
+	w.Pod.Spec.Containers[0].Ports[0].HostPort = number
 }
 
 // advertise makes the class one that advertises addresses, with these targets in the status of the Listener.
 func (w *world) advertise(targets ...listenersv1alpha1.Target) {
-	w.class.Spec.Advertise = &listenersv1alpha1.Advertise{AddressTemplate: "edge.example"}
-	w.listener.Status.Targets = targets
+	w.Class.Spec.Advertise = &listenersv1alpha1.Advertise{AddressTemplate: "edge.example"}
+	w.Listener.Status.Targets = targets
 }
 
 // targetOf returns a target that is advertised with a port.
@@ -144,25 +114,9 @@ func advertisedAt(number int32) []listenersv1alpha1.IngressAddress {
 
 // classBased makes the claim a class-based one, whose Listener does not exist.
 func (w *world) classBased() {
-	w.pv.Spec.CSI.VolumeAttributes = map[string]string{names.AnnotationListenerClass: "public"}
-	w.pvc.Labels = map[string]string{"app": "web"}
-	w.listener = nil
-}
-
-func (w *world) objects() []client.Object {
-	var objects []client.Object
-	for _, o := range []struct {
-		object client.Object
-		exists bool
-	}{
-		{w.node, w.node != nil}, {w.class, w.class != nil}, {w.listener, w.listener != nil}, {w.pod, w.pod != nil},
-		{w.pvc, w.pvc != nil}, {w.pv, w.pv != nil}, {w.existing, w.existing != nil},
-	} {
-		if o.exists {
-			objects = append(objects, o.object)
-		}
-	}
-	return objects
+	w.Volume.Spec.CSI.VolumeAttributes = map[string]string{names.AnnotationListenerClass: "public"}
+	w.Claim.Labels = map[string]string{"app": "web"}
+	w.Listener = nil
 }
 
 // newReconciler returns a Reconciler that reads what the cache has of the objects of c.
@@ -176,11 +130,11 @@ func newReconciler(c client.WithWatch, recorder events.EventRecorder) *podlisten
 // run reconciles once and returns the client, the events and the error.
 func (w *world) run(t *testing.T, intercept interceptor.Funcs) (client.Client, chan string, error) {
 	t.Helper()
-	c := fakeclient.New(t, intercept, w.objects()...)
+	c := fakeclient.New(t, intercept, w.Objects(w.existing)...)
 	recorder := events.NewFakeRecorder(10)
 	r := newReconciler(c, recorder)
-	if w.pod != nil {
-		r.Receive(t.Context(), w.pod)
+	if w.Pod != nil {
+		r.Receive(t.Context(), w.Pod)
 	}
 	_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey})
 	return c, recorder.Events, err
@@ -212,11 +166,11 @@ func published(t *testing.T, c client.Client) *listenersv1alpha1.PodListenersSpe
 func TestSummaryListsAllVolumes(t *testing.T) {
 	w := newWorld()
 	w.publishedBefore(map[string]listenersv1alpha1.PodListener{
-		"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+		"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 		"metrics":  {Scope: "Cluster"},
 	})
 	w.existing.Spec.Summary = "outdated"
-	w.pod.Spec.Volumes = append(w.pod.Spec.Volumes, objects.ClaimVolume("metrics", "not-bound"))
+	w.Pod.Spec.Volumes = append(w.Pod.Spec.Volumes, objects.ClaimVolume("metrics", "not-bound"))
 	c, _ := w.mustRun(t)
 	var got listenersv1alpha1.PodListeners
 	if err := c.Get(t.Context(), objectKey, &got); err != nil {
@@ -233,7 +187,7 @@ var withoutStart = cmpopts.IgnoreFields(listenersv1alpha1.PodListenersSpec{}, "S
 func TestPodGetsTheAddressOfItsNode(t *testing.T) {
 	c, recorded := newWorld().mustRun(t)
 	want := &listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: map[string]listenersv1alpha1.PodListener{
-		"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+		"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 	}}
 	if diff := cmp.Diff(want, published(t, c), withoutStart); diff != "" {
 		t.Errorf("PodListeners (-want +got):\n%s", diff)
@@ -242,7 +196,7 @@ func TestPodGetsTheAddressOfItsNode(t *testing.T) {
 	var pv corev1.PersistentVolume
 	if err := errors.Join(
 		c.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web-0"}, &pod),
-		c.Get(t.Context(), types.NamespacedName{Name: "pvc-1"}, &pv),
+		c.Get(t.Context(), types.NamespacedName{Name: "pvc-claim-uid"}, &pv),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -264,47 +218,47 @@ func TestPodGetsTheAddressOfItsNode(t *testing.T) {
 
 func TestEntriesOfPodListeners(t *testing.T) {
 	lb := []listenersv1alpha1.IngressAddress{{Address: "lb.example", AddressType: "Hostname", Ports: map[string]int32{"http": 8080}}}
-	old := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", IngressAddresses: lb, PersistentVolumeName: "pvc-1", ListenerName: "web"}}
-	none := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web"}}
+	old := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", IngressAddresses: lb, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"}}
+	none := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"}}
 	for name, tc := range map[string]struct {
 		change func(*world)
 		want   map[string]listenersv1alpha1.PodListener
 	}{
 		"all addresses of a Listener without node ports": {
 			func(w *world) {
-				w.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer
-				w.listener.Status.NodePorts, w.listener.Status.IngressAddresses = nil, lb
+				w.Class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer
+				w.Listener.Status.NodePorts, w.Listener.Status.IngressAddresses = nil, lb
 			},
 			map[string]listenersv1alpha1.PodListener{
-				"listener": {Scope: "Cluster", IngressAddresses: lb, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+				"listener": {Scope: "Cluster", IngressAddresses: lb, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 			},
 		},
 		"the name of a Listener that does not exist": {
-			func(w *world) { w.listener = nil },
+			func(w *world) { w.Listener = nil },
 			map[string]listenersv1alpha1.PodListener{
-				"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web"},
+				"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 			},
 		},
 		"the node and the host ports of this Pod, and not those of other Pods": {
-			func(w *world) { w.hostPort(80); w.listener.Status.IngressAddresses = lb },
+			func(w *world) { w.hostPort(80); w.Listener.Status.IngressAddresses = lb },
 			map[string]listenersv1alpha1.PodListener{"listener": {
 				Scope:                "Node",
 				IngressAddresses:     []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: "IP", Ports: map[string]int32{"http": 80}}},
-				PersistentVolumeName: "pvc-1", ListenerName: "web",
+				PersistentVolumeName: "pvc-claim-uid", ListenerName: "web",
 			}},
 		},
 		"the ports of a Pod in the network of its node": {
-			func(w *world) { w.hostPort(0); w.pod.Spec.HostNetwork = true },
+			func(w *world) { w.hostPort(0); w.Pod.Spec.HostNetwork = true },
 			map[string]listenersv1alpha1.PodListener{"listener": {
 				Scope:                "Node",
 				IngressAddresses:     []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: "IP", Ports: map[string]int32{"http": 8080}}},
-				PersistentVolumeName: "pvc-1", ListenerName: "web",
+				PersistentVolumeName: "pvc-claim-uid", ListenerName: "web",
 			}},
 		},
 		"what is advertised in place of the address of this node": {
 			func(w *world) { w.advertise(targetOf("192.0.2.1", portMap, 1), targetOf("192.0.2.2", portMap, 2)) },
 			map[string]listenersv1alpha1.PodListener{
-				"listener": {Scope: "Node", IngressAddresses: advertisedAt(1), PersistentVolumeName: "pvc-1", ListenerName: "web"},
+				"listener": {Scope: "Node", IngressAddresses: advertisedAt(1), PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 			},
 		},
 		"what is advertised in place of the host ports of this Pod": {
@@ -313,175 +267,175 @@ func TestEntriesOfPodListeners(t *testing.T) {
 				w.advertise(targetOf("192.0.2.1", map[string]int32{"http": 81}, 1), targetOf("192.0.2.1", map[string]int32{"http": 80}, 2))
 			},
 			map[string]listenersv1alpha1.PodListener{
-				"listener": {Scope: "Node", IngressAddresses: advertisedAt(2), PersistentVolumeName: "pvc-1", ListenerName: "web"},
+				"listener": {Scope: "Node", IngressAddresses: advertisedAt(2), PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 			},
 		},
 		"what is advertised while the class does not exist": {
-			func(w *world) { w.advertise(targetOf("192.0.2.1", portMap, 1)); w.class = nil },
+			func(w *world) { w.advertise(targetOf("192.0.2.1", portMap, 1)); w.Class = nil },
 			map[string]listenersv1alpha1.PodListener{
-				"listener": {Scope: "Node", IngressAddresses: advertisedAt(1), PersistentVolumeName: "pvc-1", ListenerName: "web"},
+				"listener": {Scope: "Node", IngressAddresses: advertisedAt(1), PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 			},
 		},
 		"what is advertised, until the Listener has the addresses by a class that advertises none": {
-			func(w *world) { w.advertise(targetOf("192.0.2.1", portMap, 1)); w.class.Spec.Advertise = nil },
+			func(w *world) { w.advertise(targetOf("192.0.2.1", portMap, 1)); w.Class.Spec.Advertise = nil },
 			map[string]listenersv1alpha1.PodListener{
-				"listener": {Scope: "Node", IngressAddresses: advertisedAt(1), PersistentVolumeName: "pvc-1", ListenerName: "web"},
+				"listener": {Scope: "Node", IngressAddresses: advertisedAt(1), PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 			},
 		},
 		"no address of the node if none is advertised for it": {
 			func(w *world) { w.advertise(targetOf("192.0.2.2", portMap, 2)) },
-			map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", PersistentVolumeName: "pvc-1", ListenerName: "web"}},
+			map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"}},
 		},
 		"the previous addresses while none are advertised for the node": {
-			func(w *world) { w.advertise(); w.publishedBefore(old); w.listener.Status.IngressAddresses = lb },
-			map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: lb, PersistentVolumeName: "pvc-1", ListenerName: "web"}},
+			func(w *world) { w.advertise(); w.publishedBefore(old); w.Listener.Status.IngressAddresses = lb },
+			map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: lb, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"}},
 		},
 		"no address of other Pods for a Pod without host ports": {
-			func(w *world) { w.hostPort(0); w.listener.Status.IngressAddresses = lb },
-			map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", PersistentVolumeName: "pvc-1", ListenerName: "web"}},
+			func(w *world) { w.hostPort(0); w.Listener.Status.IngressAddresses = lb },
+			map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"}},
 		},
 		"node ports, until a Pod of a class that changed has host ports": {
-			func(w *world) { w.hostPort(0); w.listener.Status.NodePorts = portMap },
+			func(w *world) { w.hostPort(0); w.Listener.Status.NodePorts = portMap },
 			map[string]listenersv1alpha1.PodListener{
-				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 			},
 		},
 		"the previous addresses while the status of the Listener is outdated": {
 			func(w *world) {
-				w.listener.Generation++
+				w.Listener.Generation++
 				w.publishedBefore(old)
-				w.listener.Status.IngressAddresses = lb
+				w.Listener.Status.IngressAddresses = lb
 			},
 			old,
 		},
 		"the previous addresses while the class does not exist": {
-			func(w *world) { w.class = nil; w.publishedBefore(old); w.listener.Status.IngressAddresses = lb },
+			func(w *world) { w.Class = nil; w.publishedBefore(old); w.Listener.Status.IngressAddresses = lb },
 			old,
 		},
 		"no address that the Listener has no more, while its class does not exist": {
-			func(w *world) { w.class = nil; w.publishedBefore(old) },
+			func(w *world) { w.Class = nil; w.publishedBefore(old) },
 			none,
 		},
 		"no address of a Listener that was deleted": {
-			func(w *world) { w.listener = nil; w.publishedBefore(old) },
+			func(w *world) { w.Listener = nil; w.publishedBefore(old) },
 			none,
 		},
 		"no address of a Listener that is being deleted, whose status does not change any more": {
 			func(w *world) {
-				w.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer
-				w.listener.Status.NodePorts, w.listener.Status.IngressAddresses = nil, lb
-				w.listener.DeletionTimestamp, w.listener.Finalizers = ptr.To(metav1.Now()), []string{"example.com/tenant"}
+				w.Class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer
+				w.Listener.Status.NodePorts, w.Listener.Status.IngressAddresses = nil, lb
+				w.Listener.DeletionTimestamp, w.Listener.Finalizers = ptr.To(metav1.Now()), []string{"example.com/tenant"}
 				w.publishedBefore(old)
 			},
 			none,
 		},
 		"no address of an earlier Listener of the name": {
-			func(w *world) { w.listener.Status = nil; w.publishedBefore(old) },
+			func(w *world) { w.Listener.Status = nil; w.publishedBefore(old) },
 			none,
 		},
 		"the addresses in the status for a new Pod while the class does not exist": {
 			func(w *world) {
-				w.class, w.listener.Status.NodePorts, w.listener.Status.IngressAddresses = nil, nil, lb
+				w.Class, w.Listener.Status.NodePorts, w.Listener.Status.IngressAddresses = nil, nil, lb
 			},
 			old,
 		},
 		"the address of the node for a new Pod while the class does not exist": {
-			func(w *world) { w.class = nil },
+			func(w *world) { w.Class = nil },
 			map[string]listenersv1alpha1.PodListener{
-				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 			},
 		},
 		"the addresses of the node in each family of the Service while the class does not exist": {
 			func(w *world) {
-				w.class = nil
+				w.Class = nil
 				w.bothFamilies()
 			},
 			map[string]listenersv1alpha1.PodListener{
-				"listener": {Scope: "Node", IngressAddresses: bothAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+				"listener": {Scope: "Node", IngressAddresses: bothAddr, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 			},
 		},
 		"the host name of the node while the class does not exist and other addresses are host names": {
 			func(w *world) {
-				w.class, w.listener.Status.IngressAddresses = nil, []listenersv1alpha1.IngressAddress{{Address: "node-2.example", AddressType: "Hostname", Ports: portMap}}
-				w.node.Status.Addresses = append(w.node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: "node-1.example"})
+				w.Class, w.Listener.Status.IngressAddresses = nil, []listenersv1alpha1.IngressAddress{{Address: "node-2.example", AddressType: "Hostname", Ports: portMap}}
+				w.Node.Status.Addresses = append(w.Node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: "node-1.example"})
 			},
 			map[string]listenersv1alpha1.PodListener{
 				"listener": {
 					Scope: "Node", IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "node-1.example", AddressType: "Hostname", Ports: portMap}},
-					PersistentVolumeName: "pvc-1", ListenerName: "web",
+					PersistentVolumeName: "pvc-claim-uid", ListenerName: "web",
 				},
 			},
 		},
 		"the address of the node that the status has while the class does not exist": {
 			func(w *world) {
-				w.class, w.listener.Status.IngressAddresses = nil, []listenersv1alpha1.IngressAddress{{Address: "node-1.example", AddressType: "Hostname", Ports: portMap}}
-				w.node.Status.Addresses = append(w.node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalDNS, Address: "node-1.example"})
+				w.Class, w.Listener.Status.IngressAddresses = nil, []listenersv1alpha1.IngressAddress{{Address: "node-1.example", AddressType: "Hostname", Ports: portMap}}
+				w.Node.Status.Addresses = append(w.Node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalDNS, Address: "node-1.example"})
 			},
 			map[string]listenersv1alpha1.PodListener{
 				"listener": {
 					Scope: "Node", IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "node-1.example", AddressType: "Hostname", Ports: portMap}},
-					PersistentVolumeName: "pvc-1", ListenerName: "web",
+					PersistentVolumeName: "pvc-claim-uid", ListenerName: "web",
 				},
 			},
 		},
 		"the address of the node that the class chooses": {
 			func(w *world) {
-				w.class.Spec.NodeAddresses = &listenersv1alpha1.NodeAddresses{Types: []listenersv1alpha1.NodeAddressType{"ExternalDNS", "InternalIP"}}
-				w.node.Status.Addresses = append(w.node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalDNS, Address: "node-1.example"})
+				w.Class.Spec.NodeAddresses = &listenersv1alpha1.NodeAddresses{Types: []listenersv1alpha1.NodeAddressType{"ExternalDNS", "InternalIP"}}
+				w.Node.Status.Addresses = append(w.Node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalDNS, Address: "node-1.example"})
 			},
 			map[string]listenersv1alpha1.PodListener{
 				"listener": {
 					Scope: "Node", IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "node-1.example", AddressType: "Hostname", Ports: portMap}},
-					PersistentVolumeName: "pvc-1", ListenerName: "web",
+					PersistentVolumeName: "pvc-claim-uid", ListenerName: "web",
 				},
 			},
 		},
 		"the addresses of the node in the order of the Service's families": {
 			func(w *world) {
-				w.class.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyPreferDualStack)
+				w.Class.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyPreferDualStack)
 				w.bothFamilies()
 			},
 			map[string]listenersv1alpha1.PodListener{
-				"listener": {Scope: "Node", IngressAddresses: bothAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+				"listener": {Scope: "Node", IngressAddresses: bothAddr, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 			},
 		},
 		"the address that the node advertises": {
 			func(w *world) {
-				w.node.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "198.51.100.1"}
+				w.Node.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "198.51.100.1"}
 			},
 			map[string]listenersv1alpha1.PodListener{
 				"listener": {
 					Scope: "Node", IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "198.51.100.1", AddressType: "IP", Ports: portMap}},
-					PersistentVolumeName: "pvc-1", ListenerName: "web",
+					PersistentVolumeName: "pvc-claim-uid", ListenerName: "web",
 				},
 			},
 		},
 		"no address of a node that advertises an invalid one": {
 			func(w *world) {
-				w.node.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "198.51.100"}
+				w.Node.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "198.51.100"}
 			},
-			map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", PersistentVolumeName: "pvc-1", ListenerName: "web"}},
+			map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"}},
 		},
 		"the previous addresses while the node advertises an invalid one": {
 			func(w *world) {
-				w.node.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "198.51.100"}
-				w.listener.Status.IngressAddresses = nodeAddr
+				w.Node.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "198.51.100"}
+				w.Listener.Status.IngressAddresses = nodeAddr
 				w.publishedBefore(map[string]listenersv1alpha1.PodListener{
-					"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+					"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 				})
 			},
 			map[string]listenersv1alpha1.PodListener{
-				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 			},
 		},
 		"the previous addresses while the Node does not exist": {
-			func(w *world) { w.node = nil; w.publishedBefore(old); w.listener.Status.IngressAddresses = lb },
+			func(w *world) { w.Node = nil; w.publishedBefore(old); w.Listener.Status.IngressAddresses = lb },
 			map[string]listenersv1alpha1.PodListener{
-				"listener": {Scope: "Node", IngressAddresses: lb, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+				"listener": {Scope: "Node", IngressAddresses: lb, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 			},
 		},
 		"no address while the claim does not exist": {
-			func(w *world) { w.pvc = nil; w.publishedBefore(old); w.listener.Status.IngressAddresses = lb },
+			func(w *world) { w.Claim = nil; w.publishedBefore(old); w.Listener.Status.IngressAddresses = lb },
 			none,
 		},
 		"no entry for a volume that the Pod does not have": {
@@ -489,13 +443,13 @@ func TestEntriesOfPodListeners(t *testing.T) {
 				w.publishedBefore(map[string]listenersv1alpha1.PodListener{"other": old["listener"]})
 			},
 			map[string]listenersv1alpha1.PodListener{
-				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 			},
 		},
 		"the node that is missing in an object of Stackable's operator": {
 			func(w *world) { w.publishedBefore(old); w.existing.Spec.NodeName = "" },
 			map[string]listenersv1alpha1.PodListener{
-				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 			},
 		},
 	} {
@@ -531,7 +485,7 @@ func TestAddressesAtTheStartOfAPodAreRecorded(t *testing.T) {
 			}
 		}
 	}
-	restarts := func(w *world) { w.class.Spec.OnAddressChange = listenersv1alpha1.OnAddressChangeRestart }
+	restarts := func(w *world) { w.Class.Spec.OnAddressChange = listenersv1alpha1.OnAddressChangeRestart }
 	for name, tc := range map[string]struct {
 		change             func(*world)
 		want               []listenersv1alpha1.IngressAddress
@@ -539,7 +493,7 @@ func TestAddressesAtTheStartOfAPodAreRecorded(t *testing.T) {
 	}{
 		"the first ones":                              {change: restarts, want: nodeAddr},
 		"the first ones, by default":                  {change: func(*world) {}, want: nodeAddr},
-		"none before there are any":                   {change: both(restarts, func(w *world) { w.listener.Status.ObservedGeneration = 0 })},
+		"none before there are any":                   {change: both(restarts, func(w *world) { w.Listener.Status.ObservedGeneration = 0 })},
 		"the first ones after a wait":                 {change: both(restarts, before(nil, nil, false)), want: nodeAddr},
 		"the same after a change":                     {change: both(restarts, before(nodeAddr, earlier, true)), want: earlier, outdated: true, restarts: true},
 		"the same after a change, by default":         {change: before(nodeAddr, earlier, false), want: earlier, outdated: true},
@@ -547,9 +501,9 @@ func TestAddressesAtTheStartOfAPodAreRecorded(t *testing.T) {
 		"the present ones of a Pod that runs":         {change: both(restarts, before(earlier, nil, false)), want: nodeAddr},
 		"no restart for a change before the class":    {change: both(restarts, before(nodeAddr, earlier, false)), want: earlier, outdated: true},
 		"no restart any more when the class rewrites": {change: before(nodeAddr, earlier, true), want: earlier, outdated: true},
-		"the same while there is no class":            {change: both(before(earlier, earlier, true), func(w *world) { w.class = nil }), want: earlier},
-		"the same while there are no addresses":       {change: both(restarts, before(earlier, earlier, true), func(w *world) { w.node = nil }), want: earlier},
-		"the same while the Listener does not exist":  {change: both(restarts, before(earlier, earlier, true), func(w *world) { w.listener = nil }), want: earlier},
+		"the same while there is no class":            {change: both(before(earlier, earlier, true), func(w *world) { w.Class = nil }), want: earlier},
+		"the same while there are no addresses":       {change: both(restarts, before(earlier, earlier, true), func(w *world) { w.Node = nil }), want: earlier},
+		"the same while the Listener does not exist":  {change: both(restarts, before(earlier, earlier, true), func(w *world) { w.Listener = nil }), want: earlier},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
@@ -592,19 +546,19 @@ func TestAPodStartsWithPreviousAddressesOnlyIfNoOthersCome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			w.listener.Status.Conditions = []metav1.Condition{{
+			w.Listener.Status.Conditions = []metav1.Condition{{
 				Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: tc.reason, Message: "through the previous exposure",
 			}}
 			if tc.age > 0 {
 				w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {
-					Scope: "Node", PersistentVolumeName: "pvc-1", ListenerName: "web", IngressAddresses: tc.has,
+					Scope: "Node", PersistentVolumeName: "pvc-claim-uid", ListenerName: "web", IngressAddresses: tc.has,
 				}})
 				w.existing.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
 			}
-			c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
+			c := fakeclient.New(t, interceptor.Funcs{}, w.Objects(w.existing)...)
 			recorder := events.NewFakeRecorder(10)
 			r := newReconciler(c, recorder)
-			result, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod))
+			result, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.Pod))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -623,8 +577,8 @@ func TestAPodStartsWithPreviousAddressesOnlyIfNoOthersCome(t *testing.T) {
 func TestAPodWithAHostPortDoesNotWaitForItsListener(t *testing.T) {
 	w := newWorld()
 	w.hostPort(8080)
-	w.listener.Status.IngressAddresses = nodeAddr
-	w.listener.Status.Conditions = []metav1.Condition{{
+	w.Listener.Status.IngressAddresses = nodeAddr
+	w.Listener.Status.Conditions = []metav1.Condition{{
 		Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonPreviousExposure,
 	}}
 	c, _ := w.mustRun(t)
@@ -635,18 +589,18 @@ func TestAPodWithAHostPortDoesNotWaitForItsListener(t *testing.T) {
 
 func TestPodWithoutBoundListenerVolumesHasNoPodListeners(t *testing.T) {
 	for name, change := range map[string]func(*world){
-		"without claims":           func(w *world) { w.pod.Spec.Volumes = nil },
-		"claim that is not bound":  func(w *world) { w.pvc.Spec.VolumeName = "" },
-		"volume of another driver": func(w *world) { w.pv.Spec.CSI.Driver = "other.example" },
-		"volume of another claim":  func(w *world) { w.pv.Spec.ClaimRef.UID = "another" },
-		"Pod not bound to a node":  func(w *world) { w.pod.Spec.NodeName = "" },
-		"finished Pod":             func(w *world) { w.pod.Status.Phase = corev1.PodSucceeded },
+		"without claims":           func(w *world) { w.Pod.Spec.Volumes = nil },
+		"claim that is not bound":  func(w *world) { w.Claim.Spec.VolumeName = "" },
+		"volume of another driver": func(w *world) { w.Volume.Spec.CSI.Driver = "other.example" },
+		"volume of another claim":  func(w *world) { w.Volume.Spec.ClaimRef.UID = "another" },
+		"Pod not bound to a node":  func(w *world) { w.Pod.Spec.NodeName = "" },
+		"finished Pod":             func(w *world) { w.Pod.Status.Phase = corev1.PodSucceeded },
 		"Pod that is being deleted": func(w *world) {
-			w.pod.DeletionTimestamp, w.pod.Finalizers = ptr.To(metav1.Now()), []string{"test/keep"}
+			w.Pod.DeletionTimestamp, w.Pod.Finalizers = ptr.To(metav1.Now()), []string{"test/keep"}
 		},
 		"ephemeral claim of another": func(w *world) {
-			w.pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
-			w.pvc.Name, w.pv.Spec.ClaimRef.Name = "web-0-listener", "web-0-listener"
+			w.Pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
+			w.Claim.Name, w.Volume.Spec.ClaimRef.Name = "web-0-listener", "web-0-listener"
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -663,13 +617,13 @@ func TestPodWithoutBoundListenerVolumesHasNoPodListeners(t *testing.T) {
 // kubelet then tries again to mount a volume that it was not permitted to read.
 func TestPodListenersIsWrittenOnceForAListenerThatIsBeingExposed(t *testing.T) {
 	for name, change := range map[string]func(*world){
-		"without a status":        func(w *world) { w.listener.Status = nil },
-		"with an outdated status": func(w *world) { w.listener.Generation++ },
+		"without a status":        func(w *world) { w.Listener.Status = nil },
+		"with an outdated status": func(w *world) { w.Listener.Generation++ },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			w.listener.CreationTimestamp = metav1.Now()
-			exposed := w.listener.Status.DeepCopy()
+			w.Listener.CreationTimestamp = metav1.Now()
+			exposed := w.Listener.Status.DeepCopy()
 			change(w)
 			writes := 0
 			c := fakeclient.New(t, interceptor.Funcs{
@@ -683,12 +637,12 @@ func TestPodListenersIsWrittenOnceForAListenerThatIsBeingExposed(t *testing.T) {
 					}
 					return c.Patch(ctx, o, patch, options...)
 				},
-			}, w.objects()...)
+			}, w.Objects(w.existing)...)
 			recorder := events.NewFakeRecorder(10)
 			r := newReconciler(c, recorder)
 			reconcileOnce := func() time.Duration {
 				t.Helper()
-				result, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod))
+				result, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.Pod))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -698,14 +652,14 @@ func TestPodListenersIsWrittenOnceForAListenerThatIsBeingExposed(t *testing.T) {
 				t.Errorf("waits %s", wait)
 			}
 			var pod corev1.Pod
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pod), &pod); err != nil || pod.Labels[names.PodMountLabel(w.listener.UID)] != "web" {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Pod), &pod); err != nil || pod.Labels[names.PodMountLabel(w.Listener.UID)] != "web" {
 				t.Errorf("the Pod has the labels %v (%v)", pod.Labels, err)
 			}
 			if writes > 0 || len(recorder.Events) > 0 {
 				t.Errorf("%d writes, %d events before the addresses are known", writes, len(recorder.Events))
 			}
 			var listener listenersv1alpha1.Listener
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.listener), &listener); err != nil {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Listener), &listener); err != nil {
 				t.Fatal(err)
 			}
 			listener.Status = exposed
@@ -726,10 +680,10 @@ func TestPodListenersIsWrittenOnceForAListenerThatIsBeingExposed(t *testing.T) {
 // The node agent waits longer for an address than for an object that does not exist.
 func TestPodListenersIsWrittenWhileAListenerTakesLongToBeExposed(t *testing.T) {
 	w := newWorld()
-	w.listener.CreationTimestamp = metav1.NewTime(time.Now().Add(-5 * time.Second))
-	w.listener.Status = nil
+	w.Listener.CreationTimestamp = metav1.NewTime(time.Now().Add(-5 * time.Second))
+	w.Listener.Status = nil
 	c, _ := w.mustRun(t)
-	want := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web"}}
+	want := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"}}
 	if got := published(t, c); got == nil || !cmp.Equal(got.Listeners, want) {
 		t.Errorf("PodListeners %+v", got)
 	}
@@ -801,10 +755,10 @@ func TestARejectionByThePolicyOfAnAdministratorIsReported(t *testing.T) {
 
 func TestPodListenersThatDoesNotMatchIsReplacedOrDeleted(t *testing.T) {
 	right := &listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: map[string]listenersv1alpha1.PodListener{
-		"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+		"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 	}}
 	forged := map[string]listenersv1alpha1.PodListener{"listener": {
-		Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web",
+		Scope: "Cluster", PersistentVolumeName: "pvc-claim-uid", ListenerName: "web",
 		IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "evil.example", AddressType: "Hostname", Ports: portMap}},
 	}}
 	for name, tc := range map[string]struct {
@@ -824,7 +778,7 @@ func TestPodListenersThatDoesNotMatchIsReplacedOrDeleted(t *testing.T) {
 		"with a finalizer": {func(w *world) { w.existing.Finalizers = []string{"example.com/x"}; w.existing.OwnerReferences = nil }, right},
 		"with a finalizer, of a Pod that does not exist": {func(w *world) {
 			w.existing.Finalizers = []string{"example.com/x"}
-			w.pod = nil
+			w.Pod = nil
 		}, nil},
 		"with a finalizer, and deleted": {func(w *world) {
 			w.existing.Finalizers, w.existing.DeletionTimestamp = []string{"example.com/x"}, ptr.To(metav1.Now())
@@ -832,9 +786,9 @@ func TestPodListenersThatDoesNotMatchIsReplacedOrDeleted(t *testing.T) {
 		"with a second owner": {func(w *world) {
 			w.existing.OwnerReferences = append(w.existing.OwnerReferences, metav1.OwnerReference{Kind: "Node", UID: "x"})
 		}, right},
-		"of a Pod that does not exist": {func(w *world) { w.pod = nil }, nil},
-		"of a Pod of another uid":      {func(w *world) { w.pod.UID = "another" }, nil},
-		"of a Pod without claims":      {func(w *world) { w.pod.Spec.Volumes = nil }, nil},
+		"of a Pod that does not exist": {func(w *world) { w.Pod = nil }, nil},
+		"of a Pod of another uid":      {func(w *world) { w.Pod.UID = "another" }, nil},
+		"of a Pod without claims":      {func(w *world) { w.Pod.Spec.Volumes = nil }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
@@ -855,9 +809,9 @@ func TestPodListenersThatDoesNotMatchIsReplacedOrDeleted(t *testing.T) {
 // Requests of PodListeners that were deleted have no object that names the Pod.
 func TestDeletedPodListenersAreCreatedAgainWhileTheirPodExists(t *testing.T) {
 	w := newWorld()
-	c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
+	c := fakeclient.New(t, interceptor.Funcs{}, w.Objects(w.existing)...)
 	r := newReconciler(c, events.NewFakeRecorder(10))
-	request := r.Receive(t.Context(), w.pod)
+	request := r.Receive(t.Context(), w.Pod)
 	reconcileAfter := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -874,9 +828,9 @@ func TestDeletedPodListenersAreCreatedAgainWhileTheirPodExists(t *testing.T) {
 		t.Error("the PodListeners of a Pod were not created again")
 	}
 	// A Pod of the same name is another Pod.
-	second := w.pod.DeepCopy()
+	second := w.Pod.DeepCopy()
 	second.UID, second.ResourceVersion = "second", ""
-	if err := errors.Join(c.Delete(t.Context(), w.pod), c.Create(t.Context(), second)); err != nil {
+	if err := errors.Join(c.Delete(t.Context(), w.Pod), c.Create(t.Context(), second)); err != nil {
 		t.Fatal(err)
 	}
 	reconcileAfter(nil)
@@ -901,7 +855,7 @@ func TestListenerOfAClassBasedClaimIsApplied(t *testing.T) {
 	}
 	if diff := cmp.Diff([]metav1.OwnerReference{
 		{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "listener-web-0", UID: "claim-uid"},
-		{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-1", UID: "pv-uid"},
+		{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-claim-uid", UID: "pv-uid"},
 	}, got.OwnerReferences); diff != "" {
 		t.Errorf("owners (-want +got):\n%s", diff)
 	}
@@ -918,11 +872,11 @@ func TestListenerOfAClassBasedClaimIsApplied(t *testing.T) {
 // The status is that of the ports or the class of the earlier Pod until the Listener is exposed again.
 func TestAPodWithOtherPortsDoesNotStartWithTheAddressesOfTheEarlierOne(t *testing.T) {
 	w := newWorld()
-	listener := w.listener
+	listener := w.Listener
 	w.classBased()
-	listener.Name, w.listener = w.pvc.Name, listener
+	listener.Name, w.Listener = w.Claim.Name, listener
 	listener.OwnerReferences = []metav1.OwnerReference{
-		{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: w.pvc.Name, UID: w.pvc.UID}, {APIVersion: "v1", Kind: "PersistentVolume", Name: w.pv.Name, UID: w.pv.UID},
+		{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: w.Claim.Name, UID: w.Claim.UID}, {APIVersion: "v1", Kind: "PersistentVolume", Name: w.Volume.Name, UID: w.Volume.UID},
 	}
 	listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "earlier", Port: 9092, Protocol: ptr.To(corev1.ProtocolTCP)}}
 	listener.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
@@ -934,9 +888,9 @@ func TestAPodWithOtherPortsDoesNotStartWithTheAddressesOfTheEarlierOne(t *testin
 			o.(interface{ SetGeneration(int64) }).SetGeneration(4) // as the API server does when the spec changes
 		}
 		return nil
-	}}, w.objects()...)
+	}}, w.Objects(w.existing)...)
 	r := newReconciler(c, events.NewFakeRecorder(10))
-	if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod)); err != nil {
+	if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.Pod)); err != nil {
 		t.Fatal(err)
 	}
 	if got := published(t, c); got != nil && len(got.Listeners["listener"].IngressAddresses) > 0 {
@@ -950,14 +904,14 @@ func TestListenerOfAClassBasedClaimIsCreatedWhenThePodIsBound(t *testing.T) {
 		want   int
 	}{
 		"bound":                   {func(*world) {}, 1},
-		"not bound":               {func(w *world) { w.pod.Spec.NodeName = "" }, 0},
-		"claim not bound":         {func(w *world) { w.pvc.Spec.VolumeName = "" }, 0},
-		"no volume":               {func(w *world) { w.pv = nil }, 0},
-		"volume of another claim": {func(w *world) { w.pv.Spec.ClaimRef.UID = "another" }, 0},
+		"not bound":               {func(w *world) { w.Pod.Spec.NodeName = "" }, 0},
+		"claim not bound":         {func(w *world) { w.Claim.Spec.VolumeName = "" }, 0},
+		"no volume":               {func(w *world) { w.Volume = nil }, 0},
+		"volume of another claim": {func(w *world) { w.Volume.Spec.ClaimRef.UID = "another" }, 0},
 		"being deleted": {func(w *world) {
-			w.pod.DeletionTimestamp, w.pod.Finalizers = ptr.To(metav1.Now()), []string{"test/keep"}
+			w.Pod.DeletionTimestamp, w.Pod.Finalizers = ptr.To(metav1.Now()), []string{"test/keep"}
 		}, 0},
-		"rejected": {func(w *world) { w.pod.Status.Phase = corev1.PodFailed }, 0},
+		"rejected": {func(w *world) { w.Pod.Status.Phase = corev1.PodFailed }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
@@ -972,7 +926,7 @@ func TestListenerOfAClassBasedClaimIsCreatedWhenThePodIsBound(t *testing.T) {
 				t.Errorf("Listeners %+v, want %d", listeners.Items, tc.want)
 			}
 			var pod corev1.Pod
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pod), &pod); err != nil || len(pod.Labels) != tc.want {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Pod), &pod); err != nil || len(pod.Labels) != tc.want {
 				t.Errorf("the Pod has the labels %v (%v), want %d", pod.Labels, err, tc.want)
 			}
 		})
@@ -982,20 +936,20 @@ func TestListenerOfAClassBasedClaimIsCreatedWhenThePodIsBound(t *testing.T) {
 // A quota refuses the Listener of one volume only.
 func TestOtherVolumesOfAPodWhoseListenerAQuotaForbidsGetTheirAddresses(t *testing.T) {
 	w := newWorld()
-	own, volume := w.pvc.DeepCopy(), w.pv.DeepCopy()
+	own, volume := w.Claim.DeepCopy(), w.Volume.DeepCopy()
 	own.Name, own.UID, own.Spec.VolumeName = "own", "own-uid", "pvc-own"
 	volume.Name, volume.UID, volume.Spec.ClaimRef.UID = "pvc-own", "pv-own-uid", "own-uid"
 	volume.Spec.CSI.VolumeAttributes = map[string]string{names.AnnotationListenerClass: "public"}
-	w.pod.Spec.Volumes = append(w.pod.Spec.Volumes, objects.ClaimVolume("own", "own"))
+	w.Pod.Spec.Volumes = append(w.Pod.Spec.Volumes, objects.ClaimVolume("own", "own"))
 	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "listeners"}, "own", errors.New("exceeded quota: addresses"))
 	c := fakeclient.New(t, interceptor.Funcs{Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 		if desired, ok := o.(interface{ GetKind() string }); ok && desired.GetKind() == "Listener" {
 			return quota
 		}
 		return c.Apply(ctx, o, options...)
-	}}, append(w.objects(), own, volume)...)
+	}}, append(w.Objects(w.existing), own, volume)...)
 	r := newReconciler(c, events.NewFakeRecorder(10))
-	r.Receive(t.Context(), w.pod)
+	r.Receive(t.Context(), w.Pod)
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey}); !errors.Is(err, quota) {
 		t.Errorf("error is %v, want that of the quota, so that it is tried again", err)
 	}
@@ -1020,8 +974,8 @@ func TestListenerHasThePortsThatTheClaimLists(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			w.classBased()
-			w.pvc.Annotations = map[string]string{names.AnnotationPorts: tc.annotation, names.AnnotationProvisioner: names.Driver}
-			w.pod.Spec.Containers = append(w.pod.Spec.Containers, corev1.Container{Ports: tc.ports})
+			w.Claim.Annotations = map[string]string{names.AnnotationPorts: tc.annotation, names.AnnotationProvisioner: names.Driver}
+			w.Pod.Spec.Containers = append(w.Pod.Spec.Containers, corev1.Container{Ports: tc.ports})
 			c, recorded := w.mustRun(t)
 			listener := &listenersv1alpha1.Listener{}
 			if err := c.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "listener-web-0"}, listener); err != nil {
@@ -1051,7 +1005,7 @@ func TestListenerHasThePortsThatTheClaimLists(t *testing.T) {
 func TestPodsThatShareAClaimDoNotOverwriteEachOthersPorts(t *testing.T) {
 	w := newWorld()
 	w.classBased()
-	second := w.pod.DeepCopy()
+	second := w.Pod.DeepCopy()
 	second.Name, second.UID = "web-1", "second"
 	second.Spec.Containers[0].Ports[0].ContainerPort = 9090
 	applied := 0
@@ -1062,10 +1016,10 @@ func TestPodsThatShareAClaimDoNotOverwriteEachOthersPorts(t *testing.T) {
 			applied++
 		}
 		return c.Apply(ctx, o, options...)
-	}}, append(w.objects(), second)...)
+	}}, append(w.Objects(w.existing), second)...)
 	r := newReconciler(c, events.NewFakeRecorder(100))
 	for range 5 {
-		for _, pod := range []*corev1.Pod{w.pod, second} {
+		for _, pod := range []*corev1.Pod{w.Pod, second} {
 			if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), pod)); err != nil {
 				t.Fatal(err)
 			}
@@ -1075,7 +1029,7 @@ func TestPodsThatShareAClaimDoNotOverwriteEachOthersPorts(t *testing.T) {
 		t.Errorf("the Listener was applied %d times, want once for each of two mounts", applied)
 	}
 	var got listenersv1alpha1.Listener
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pvc), &got); err != nil {
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Claim), &got); err != nil {
 		t.Fatal(err)
 	}
 	if got.Spec.Ports[0].Port != 9090 {
@@ -1085,10 +1039,10 @@ func TestPodsThatShareAClaimDoNotOverwriteEachOthersPorts(t *testing.T) {
 
 func TestListenerOfAUserWithTheNameOfAClaimIsNotChanged(t *testing.T) {
 	w := newWorld()
-	existing := w.listener
+	existing := w.Listener
 	w.classBased()
 	existing.Name = "listener-web-0"
-	w.listener = existing
+	w.Listener = existing
 	c, recorded := w.mustRun(t)
 	var got listenersv1alpha1.Listener
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(existing), &got); err != nil {
@@ -1111,32 +1065,32 @@ func TestNodeOfAVolumeIsRecordedAtANewMount(t *testing.T) {
 		want   string
 	}{
 		"first mount":           {func(*world) {}, "node-1"},
-		"mount on another node": {func(w *world) { w.pv.Annotations = map[string]string{names.AnnotationNode: "node-9"} }, "node-1"},
+		"mount on another node": {func(w *world) { w.Volume.Annotations = map[string]string{names.AnnotationNode: "node-9"} }, "node-1"},
 		"mounted before": {func(w *world) {
-			w.pv.Annotations = map[string]string{names.AnnotationNode: "node-9"}
+			w.Volume.Annotations = map[string]string{names.AnnotationNode: "node-9"}
 			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node"}})
 		}, "node-9"},
 		// It may be the one that the volume was released from.
-		"node that is lost": {func(w *world) { w.node = nil }, ""},
+		"node that is lost": {func(w *world) { w.Node = nil }, ""},
 		"node that is lost, after the volume was replaced": {func(w *world) {
-			w.node = nil
+			w.Node = nil
 			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr}})
 		}, ""},
 		"Pod that is being deleted, after the volume was replaced": {func(w *world) {
-			w.pod.DeletionTimestamp, w.pod.Finalizers = ptr.To(metav1.Now()), []string{"a.example/b"}
+			w.Pod.DeletionTimestamp, w.Pod.Finalizers = ptr.To(metav1.Now()), []string{"a.example/b"}
 			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr}})
 		}, ""},
 		"node that is lost, mounted on another node before": {func(w *world) {
-			w.node = nil
-			w.pv.Annotations = map[string]string{names.AnnotationNode: "node-9"}
+			w.Node = nil
+			w.Volume.Annotations = map[string]string{names.AnnotationNode: "node-9"}
 		}, "node-9"},
 		"ephemeral, which only this Pod mounts": {func(w *world) {
-			w.pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
-			w.pvc.Name, w.pv.Spec.ClaimRef.Name = "web-0-listener", "web-0-listener"
-			w.pvc.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web-0", UID: podUID, Controller: ptr.To(true)}}
+			w.Pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
+			w.Claim.Name, w.Volume.Spec.ClaimRef.Name = "web-0-listener", "web-0-listener"
+			w.Claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web-0", UID: podUID, Controller: ptr.To(true)}}
 		}, ""},
 		"pinned": {func(w *world) {
-			w.pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			w.Volume.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: names.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{"node-1"}}},
 			}}}}
 		}, ""},
@@ -1146,7 +1100,7 @@ func TestNodeOfAVolumeIsRecordedAtANewMount(t *testing.T) {
 			tc.change(w)
 			c, _ := w.mustRun(t)
 			var pv corev1.PersistentVolume
-			if err := c.Get(t.Context(), types.NamespacedName{Name: "pvc-1"}, &pv); err != nil {
+			if err := c.Get(t.Context(), types.NamespacedName{Name: "pvc-claim-uid"}, &pv); err != nil {
 				t.Fatal(err)
 			}
 			if got := pv.Annotations[names.AnnotationNode]; got != tc.want {
@@ -1157,46 +1111,46 @@ func TestNodeOfAVolumeIsRecordedAtANewMount(t *testing.T) {
 }
 
 func TestVolumeOfAPinnedClassIsPinnedBeforeAnAddressIsPublished(t *testing.T) {
-	withAddress := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"}}
+	withAddress := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"}}
 	for name, tc := range map[string]struct {
 		change func(*world)
 		want   []string // the nodes to which the volume is pinned
 	}{
 		"first mount":     {func(*world) {}, []string{"node-1"}},
-		"unpinned so far": {func(w *world) { w.pv.Annotations = map[string]string{names.AnnotationNode: "node-9"} }, []string{"node-1"}},
+		"unpinned so far": {func(w *world) { w.Volume.Annotations = map[string]string{names.AnnotationNode: "node-9"} }, []string{"node-1"}},
 		"class unknown at the first reconcile": {func(w *world) {
-			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web"}})
+			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"}})
 		}, []string{"node-1"}},
-		"pinned":                          {func(w *world) { w.pv.Spec.NodeAffinity = claim.NodeAffinity("node-1") }, []string{"node-1"}},
-		"pinned to another node":          {func(w *world) { w.pv.Spec.NodeAffinity = claim.NodeAffinity("node-9") }, []string{"node-9"}},
+		"pinned":                          {func(w *world) { w.Volume.Spec.NodeAffinity = claim.NodeAffinity("node-1") }, []string{"node-1"}},
+		"pinned to another node":          {func(w *world) { w.Volume.Spec.NodeAffinity = claim.NodeAffinity("node-9") }, []string{"node-9"}},
 		"with an address already":         {func(w *world) { w.publishedBefore(withAddress) }, nil},
-		"class that is not pinned":        {func(w *world) { w.class.Spec.PinnedNodePorts = false }, nil},
-		"class that is no NodePort class": {func(w *world) { w.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer }, nil},
-		"class that does not exist":       {func(w *world) { w.class = nil }, nil},
+		"class that is not pinned":        {func(w *world) { w.Class.Spec.PinnedNodePorts = false }, nil},
+		"class that is no NodePort class": {func(w *world) { w.Class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer }, nil},
+		"class that does not exist":       {func(w *world) { w.Class = nil }, nil},
 		"class that is not pinned any more": {func(w *world) {
-			w.class.Spec.PinnedNodePorts = false
-			w.pv.Spec.NodeAffinity = claim.NodeAffinity("node-1")
+			w.Class.Spec.PinnedNodePorts = false
+			w.Volume.Spec.NodeAffinity = claim.NodeAffinity("node-1")
 		}, []string{"node-1"}},
 		"class with pinning": {func(w *world) {
-			w.class.Spec.PinnedNodePorts = false
-			w.class.Spec.Pinning = &listenersv1alpha1.Pinning{Policy: listenersv1alpha1.PinningPolicyPreferred}
+			w.Class.Spec.PinnedNodePorts = false
+			w.Class.Spec.Pinning = &listenersv1alpha1.Pinning{Policy: listenersv1alpha1.PinningPolicyPreferred}
 		}, []string{"node-1"}},
 		// It could not start anywhere else, and would have to be released again.
-		"node that was deleted while the mount waits": {func(w *world) { w.node = nil }, nil},
+		"node that was deleted while the mount waits": {func(w *world) { w.Node = nil }, nil},
 		"node that is out of service": {func(w *world) {
-			w.node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
+			w.Node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			w.class.Spec.PinnedNodePorts = true
+			w.Class.Spec.PinnedNodePorts = true
 			tc.change(w)
 			pinnedAtCreation := false
 			c, _, err := w.run(t, interceptor.Funcs{Create: func(
 				ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption,
 			) error {
 				var pv corev1.PersistentVolume
-				if err := c.Get(ctx, types.NamespacedName{Name: "pvc-1"}, &pv); err != nil {
+				if err := c.Get(ctx, types.NamespacedName{Name: "pvc-claim-uid"}, &pv); err != nil {
 					return err
 				}
 				pinnedAtCreation = pv.Spec.NodeAffinity != nil
@@ -1206,16 +1160,16 @@ func TestVolumeOfAPinnedClassIsPinnedBeforeAnAddressIsPublished(t *testing.T) {
 				t.Fatal(err)
 			}
 			var pv corev1.PersistentVolume
-			if err := c.Get(t.Context(), types.NamespacedName{Name: "pvc-1"}, &pv); err != nil {
+			if err := c.Get(t.Context(), types.NamespacedName{Name: "pvc-claim-uid"}, &pv); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.want, claim.PinnedNodes(&pv)); diff != "" {
 				t.Errorf("pinned nodes (-want +got):\n%s", diff)
 			}
-			if w.existing == nil && w.node != nil && pinnedAtCreation != (tc.want != nil) {
+			if w.existing == nil && w.Node != nil && pinnedAtCreation != (tc.want != nil) {
 				t.Errorf("the volume was pinned when the addresses were published: %v", pinnedAtCreation)
 			}
-			if tc.want != nil && pv.Annotations[names.AnnotationNode] != "" && w.pv.Annotations == nil {
+			if tc.want != nil && pv.Annotations[names.AnnotationNode] != "" && w.Volume.Annotations == nil {
 				t.Errorf("the pinned volume has the recorded node %s", pv.Annotations[names.AnnotationNode])
 			}
 		})
@@ -1226,13 +1180,13 @@ func TestVolumeOfAPinnedClassIsPinnedBeforeAnAddressIsPublished(t *testing.T) {
 // pinned. Its Pod gets an address nevertheless.
 func TestNodeAffinityOfAnotherKeyStays(t *testing.T) {
 	w := newWorld()
-	w.class.Spec.PinnedNodePorts = true
+	w.Class.Spec.PinnedNodePorts = true
 	affinity := claim.NodeAffinity("node-1")
 	affinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Key = corev1.LabelTopologyZone
-	w.pv.Spec.NodeAffinity = affinity.DeepCopy()
+	w.Volume.Spec.NodeAffinity = affinity.DeepCopy()
 	c, _ := w.mustRun(t)
 	var pv corev1.PersistentVolume
-	if err := c.Get(t.Context(), types.NamespacedName{Name: "pvc-1"}, &pv); err != nil {
+	if err := c.Get(t.Context(), types.NamespacedName{Name: "pvc-claim-uid"}, &pv); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(affinity, pv.Spec.NodeAffinity); diff != "" || pv.Annotations[names.AnnotationNode] != "node-1" {
@@ -1247,9 +1201,9 @@ func TestNodeAffinityOfAnotherKeyStays(t *testing.T) {
 func TestClaimBecomesOwnerOfItsListener(t *testing.T) {
 	w := newWorld()
 	w.classBased()
-	w.listener = &listenersv1alpha1.Listener{
+	w.Listener = &listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Namespace: "shop", UID: "aaaa-bbbb", OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-1", UID: "pv-uid"},
+			{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-claim-uid", UID: "pv-uid"},
 		}},
 		Spec: listenersv1alpha1.ListenerSpec{
 			ClassName: ptr.To("public"), Ports: []listenersv1alpha1.ListenerPort{{Name: "of-another-pod", Port: 9000}},
@@ -1269,13 +1223,13 @@ func TestClaimBecomesOwnerOfItsListener(t *testing.T) {
 // Two Pods on two nodes share a claim: the volume is pinned to the node of the first one.
 func TestPodOnAnotherNodeThanThatOfItsPinnedVolumeGetsNoAddress(t *testing.T) {
 	w := newWorld()
-	w.class.Spec.PinnedNodePorts = true
-	w.pv.Spec.NodeAffinity = claim.NodeAffinity("node-9")
+	w.Class.Spec.PinnedNodePorts = true
+	w.Volume.Spec.NodeAffinity = claim.NodeAffinity("node-9")
 	c, recorded := w.mustRun(t)
 	if got := published(t, c).Listeners["listener"].IngressAddresses; len(got) > 0 {
 		t.Errorf("addresses %v", got)
 	}
-	const want = `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: PersistentVolume pvc-1 is pinned to node node-9, ` +
+	const want = `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: PersistentVolume pvc-claim-uid is pinned to node node-9, ` +
 		`where another Pod has mounted it first, but this Pod is on node node-1; delete the Pod, so that it is scheduled again`
 	select {
 	case got := <-recorded:
@@ -1288,8 +1242,8 @@ func TestPodOnAnotherNodeThanThatOfItsPinnedVolumeGetsNoAddress(t *testing.T) {
 }
 
 func TestPodListenersOfAPodThatIsDeletedBeforeItStartedIsDeleted(t *testing.T) {
-	waiting := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web"}}
-	filled := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"}}
+	waiting := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"}}
+	filled := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"}}
 	for name, tc := range map[string]struct {
 		phase   corev1.PodPhase
 		entries map[string]listenersv1alpha1.PodListener
@@ -1302,7 +1256,7 @@ func TestPodListenersOfAPodThatIsDeletedBeforeItStartedIsDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			w.pod.DeletionTimestamp, w.pod.Finalizers, w.pod.Status.Phase = ptr.To(metav1.Now()), []string{"test/keep"}, tc.phase
+			w.Pod.DeletionTimestamp, w.Pod.Finalizers, w.Pod.Status.Phase = ptr.To(metav1.Now()), []string{"test/keep"}, tc.phase
 			w.publishedBefore(tc.entries)
 			before := metric.Value(t, "listener_operator_withdrawn_podlisteners_total")
 			c, _ := w.mustRun(t)
@@ -1321,22 +1275,22 @@ func TestPodGetsAnEventWithTheReasonOfAMissingAddress(t *testing.T) {
 		change func(*world)
 		want   string
 	}{
-		"no Listener":  {func(w *world) { w.listener = nil }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: it does not exist; the mount continues when it is created`},
-		"no class":     {func(w *world) { w.class, w.listener.Status.NodePorts = nil, nil }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: ListenerClass "public" does not exist`},
-		"no className": {func(w *world) { w.listener.Spec.ClassName, w.listener.Status.NodePorts = nil, nil }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: it has no spec.className`},
+		"no Listener":  {func(w *world) { w.Listener = nil }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: it does not exist; the mount continues when it is created`},
+		"no class":     {func(w *world) { w.Class, w.Listener.Status.NodePorts = nil, nil }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: ListenerClass "public" does not exist`},
+		"no className": {func(w *world) { w.Listener.Spec.ClassName, w.Listener.Status.NodePorts = nil, nil }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: it has no spec.className`},
 		"load balancer pending": {func(w *world) {
-			w.listener.Status.NodePorts = nil
-			w.listener.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Message: "no load balancer for Service web"}}
+			w.Listener.Status.NodePorts = nil
+			w.Listener.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Message: "no load balancer for Service web"}}
 		}, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: no load balancer for Service web`},
 		"no host port": {func(w *world) { w.hostPort(0) }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: ` +
 			`Pod shop/web-0 declares no hostPort for "http" (8080/TCP); set hostPort in the ports of its containers, or hostNetwork: true`},
 		"advertised address of another Listener": {func(w *world) {
 			w.advertise()
-			w.listener.Status.Conditions = []metav1.Condition{{Type: "Accepted", Status: "False", Reason: "AddressTaken", Message: "a port is at edge.example:1"}}
+			w.Listener.Status.Conditions = []metav1.Condition{{Type: "Accepted", Status: "False", Reason: "AddressTaken", Message: "a port is at edge.example:1"}}
 		}, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: a port is at edge.example:1`},
 		"message that is too long for an event": {func(w *world) {
-			w.listener.Status.NodePorts = nil
-			w.listener.Status.Conditions = []metav1.Condition{{Type: "Accepted", Status: "False", Message: strings.Repeat("a", 5000)}}
+			w.Listener.Status.NodePorts = nil
+			w.Listener.Status.Conditions = []metav1.Condition{{Type: "Accepted", Status: "False", Message: strings.Repeat("a", 5000)}}
 		}, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: ` + strings.Repeat("a", 1024-61-3) + "..."},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1363,10 +1317,10 @@ func TestAPodIsKnownBeforeAnAddressIsAdvertisedForIt(t *testing.T) {
 			w := newWorld()
 			change(w)
 			w.advertise()
-			w.listener.CreationTimestamp = metav1.Now()
-			w.listener.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "WaitingForPods", Message: "no Pod"}}
+			w.Listener.CreationTimestamp = metav1.Now()
+			w.Listener.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "WaitingForPods", Message: "no Pod"}}
 			c, recorded := w.mustRun(t)
-			want := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", PersistentVolumeName: "pvc-1", ListenerName: "web"}}
+			want := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"}}
 			if diff := cmp.Diff(want, published(t, c).Listeners); diff != "" {
 				t.Errorf("listeners (-want +got):\n%s", diff)
 			}
@@ -1388,7 +1342,7 @@ func (w *recordedEvents) Eventf(_, _ runtime.Object, _, _, action, note string, 
 // that differ in their text alone as one, with the text of the first, so each reason has an action of its own.
 func TestEventIsEmittedOnceUntilItsTextChanges(t *testing.T) {
 	w := newWorld()
-	c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
+	c := fakeclient.New(t, interceptor.Funcs{}, w.Objects(w.existing)...)
 	var got recordedEvents
 	r := newReconciler(c, &got)
 	reconcileAfter := func(err error) {
@@ -1396,7 +1350,7 @@ func TestEventIsEmittedOnceUntilItsTextChanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod)); err != nil {
+		if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.Pod)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -1404,7 +1358,7 @@ func TestEventIsEmittedOnceUntilItsTextChanges(t *testing.T) {
 		t.Helper()
 		for i := range 2 {
 			listener := &listenersv1alpha1.Listener{}
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.listener), listener); err != nil {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Listener), listener); err != nil {
 				t.Fatal(err)
 			}
 			listener.Status = &listenersv1alpha1.ListenerStatus{
@@ -1440,12 +1394,12 @@ func TestEventIsEmittedOnceUntilItsTextChanges(t *testing.T) {
 func TestEventIsRepeatedWhileItsCauseLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.class, w.listener.Status.NodePorts = nil, nil
-		c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
+		w.Class, w.Listener.Status.NodePorts = nil, nil
+		c := fakeclient.New(t, interceptor.Funcs{}, w.Objects(w.existing)...)
 		var got recordedEvents
 		r := newReconciler(c, &got)
 		for range 4 {
-			result, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod))
+			result, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.Pod))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -1466,30 +1420,30 @@ func TestSilentMistakesGetAnEvent(t *testing.T) {
 		want   string
 	}{
 		"the class of a claim is changed": {func(w *world) {
-			w.pvc.Annotations = map[string]string{names.AnnotationListenerClass: "other"}
-		}, "Mount: the annotations were changed after PersistentVolume pvc-1 was provisioned, which has no effect: the volume still uses " +
+			w.Claim.Annotations = map[string]string{names.AnnotationListenerClass: "other"}
+		}, "Mount: the annotations were changed after PersistentVolume pvc-claim-uid was provisioned, which has no effect: the volume still uses " +
 			"listeners.stackable.tech/listener-name: web; to use another class or Listener, delete the claim and create it again"},
 		"the Listener that a Pod mounts is deleted": {func(w *world) {
-			w.listener, w.pod.Status.Phase = nil, corev1.PodRunning
+			w.Listener, w.Pod.Status.Phase = nil, corev1.PodRunning
 			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr}})
 		}, `Mount: Listener shop/web was deleted, and its Service with it; the files of volume "listener" keep the last addresses, which do not work any more; create the Listener again`},
 		"two containers share the name of a port": {func(w *world) {
 			w.classBased()
-			w.pod.Spec.Containers = append(w.pod.Spec.Containers, corev1.Container{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 9090}}})
+			w.Pod.Spec.Containers = append(w.Pod.Spec.Containers, corev1.Container{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 9090}}})
 		}, `Mount: Volume "listener": several containers have a port of the same name, of which the last one is exposed: http is 9090/TCP, not 8080/TCP; ` +
 			"rename one of them, so that both are exposed"},
 		"nothing is wrong": {func(w *world) {
-			w.pvc.Annotations = map[string]string{names.AnnotationListenerName: "web"}
+			w.Claim.Annotations = map[string]string{names.AnnotationListenerName: "web"}
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			tc.change(w)
-			c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
+			c := fakeclient.New(t, interceptor.Funcs{}, w.Objects(w.existing)...)
 			var got recordedEvents
 			r := newReconciler(c, &got)
 			for range 2 {
-				if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod)); err != nil {
+				if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.Pod)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -1511,19 +1465,19 @@ func TestNextReconcileRecoversFromAnyFailedWrite(t *testing.T) {
 		w.classBased()
 		// The Listener exists, so that one reconcile writes objects of all kinds: Listener, PersistentVolume, Pod and
 		// PodListeners.
-		w.listener = &listenersv1alpha1.Listener{
+		w.Listener = &listenersv1alpha1.Listener{
 			ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Namespace: "shop", UID: "aaaa-bbbb", Generation: 1,
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-0", UID: "gone"}}},
 			Spec:   listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")},
 			Status: &listenersv1alpha1.ListenerStatus{ObservedGeneration: 1, NodePorts: portMap},
 		}
-		c := fakeclient.New(t, fakeclient.FailWrite(n, broken), w.objects()...)
+		c := fakeclient.New(t, fakeclient.FailWrite(n, broken), w.Objects(w.existing)...)
 		r := newReconciler(c, events.NewFakeRecorder(10))
-		_, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod))
+		_, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.Pod))
 		if !errors.Is(err, broken) {
 			t.Errorf("write %d: the error is not returned: %v", n, err)
 		}
-		if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod)); err != nil {
+		if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.Pod)); err != nil {
 			t.Errorf("write %d: the second reconcile failed: %v", n, err)
 		}
 		if got := published(t, c).Listeners["listener"].IngressAddresses; !cmp.Equal(got, nodeAddr) {
@@ -1535,7 +1489,7 @@ func TestNextReconcileRecoversFromAnyFailedWrite(t *testing.T) {
 func TestVolumeOfAListenerThatCannotExistIsReportedAndNotRetried(t *testing.T) {
 	for _, name := range []string{"x%2f", "a.b", strings.Repeat("x", 64)} {
 		w := newWorld()
-		w.pv.Spec.CSI.VolumeAttributes = map[string]string{names.AnnotationListenerName: name}
+		w.Volume.Spec.CSI.VolumeAttributes = map[string]string{names.AnnotationListenerName: name}
 		_, recorded, err := w.run(t, fakeclient.FailWrite(0, errors.New("unexpected write")))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

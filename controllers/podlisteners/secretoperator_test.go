@@ -97,12 +97,12 @@ func TestTheSecretOperatorGetsTheAddressesOfEachVolume(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			pvc, pv := w.pvc.DeepCopy(), w.pv.DeepCopy()
+			pvc, pv := w.Claim.DeepCopy(), w.Volume.DeepCopy()
 			pvc.Name, pvc.UID, pvc.Spec.VolumeName = "own", "own-uid", "pvc-own"
 			pv.Name, pv.UID, pv.Spec.ClaimRef = "pvc-own", "pv-own-uid", &corev1.ObjectReference{Namespace: "shop", Name: "own", UID: "own-uid"}
 			pv.Spec.CSI.VolumeAttributes = map[string]string{names.AnnotationListenerName: "own"}
-			w.pod.Spec.Volumes = append(w.pod.Spec.Volumes, objects.ClaimVolume("own", "own"))
-			c := fakeclient.New(t, interceptor.Funcs{}, append(w.objects(), pvc, pv,
+			w.Pod.Spec.Volumes = append(w.Pod.Spec.Volumes, objects.ClaimVolume("own", "own"))
+			c := fakeclient.New(t, interceptor.Funcs{}, append(w.Objects(w.existing), pvc, pv,
 				&listenersv1alpha1.ListenerClass{
 					ObjectMeta: metav1.ObjectMeta{Name: "lb"}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer},
 				},
@@ -112,13 +112,13 @@ func TestTheSecretOperatorGetsTheAddressesOfEachVolume(t *testing.T) {
 					Status:     &listenersv1alpha1.ListenerStatus{ObservedGeneration: 1, IngressAddresses: tc.own},
 				})...)
 			r := newReconciler(c, events.NewFakeRecorder(10))
-			r.Receive(t.Context(), w.pod)
+			r.Receive(t.Context(), w.Pod)
 			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey}); err != nil {
 				t.Fatal(err)
 			}
 			stored := &unstructured.Unstructured{}
 			stored.SetGroupVersionKind(listenersv1alpha1.GroupVersion.WithKind("PodListeners"))
-			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "pod-" + string(w.pod.UID)}, stored); err != nil {
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "pod-" + string(w.Pod.UID)}, stored); err != nil {
 				t.Fatal(err)
 			}
 			got, err := namesOfSecretOperator(stored.Object)

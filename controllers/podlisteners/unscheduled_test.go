@@ -18,8 +18,8 @@ import (
 
 // unschedulable makes the Pod one that the scheduler could not bind, because of this message.
 func (w *world) unschedulable(message string) {
-	w.pod.Spec.NodeName = ""
-	w.pod.Status.Conditions = []corev1.PodCondition{{
+	w.Pod.Spec.NodeName = ""
+	w.Pod.Status.Conditions = []corev1.PodCondition{{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: message,
 	}}
 }
@@ -32,28 +32,28 @@ func TestSchedulerIsRemindedOfBoundClaims(t *testing.T) {
 		waits    bool
 	}{
 		"since longer":  {func(*world) {}, string(podUID), false},
-		"after another": {func(w *world) { w.pv.Annotations = map[string]string{names.AnnotationReminded: "another"} }, "another", false},
-		"just bound":    {func(w *world) { w.pv.CreationTimestamp = metav1.Now() }, "", true},
+		"after another": {func(w *world) { w.Volume.Annotations = map[string]string{names.AnnotationReminded: "another"} }, "another", false},
+		"just bound":    {func(w *world) { w.Volume.CreationTimestamp = metav1.Now() }, "", true},
 		"bound in future, by another clock": {
-			func(w *world) { w.pv.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Hour)) }, string(podUID), false,
+			func(w *world) { w.Volume.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Hour)) }, string(podUID), false,
 		},
-		"not bound":      {func(w *world) { w.pvc.Spec.VolumeName = "" }, "", false},
+		"not bound":      {func(w *world) { w.Claim.Spec.VolumeName = "" }, "", false},
 		"another reason": {func(w *world) { w.unschedulable("0/3 nodes are available: 3 Insufficient cpu.") }, "", false},
-		"not tried yet":  {func(w *world) { w.pod.Status.Conditions = nil }, "", false},
-		"another driver": {func(w *world) { w.pv.Spec.CSI.Driver = "another" }, "", false},
+		"not tried yet":  {func(w *world) { w.Pod.Status.Conditions = nil }, "", false},
+		"another driver": {func(w *world) { w.Volume.Spec.CSI.Driver = "another" }, "", false},
 		"being deleted": {func(w *world) {
 			now := metav1.Now()
-			w.pod.DeletionTimestamp, w.pod.Finalizers = &now, []string{"test/keep"}
+			w.Pod.DeletionTimestamp, w.Pod.Finalizers = &now, []string{"test/keep"}
 		}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			w.unschedulable(unbound)
-			w.pv.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Minute))
+			w.Volume.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Minute))
 			tc.change(w)
-			c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
+			c := fakeclient.New(t, interceptor.Funcs{}, w.Objects(w.existing)...)
 			r := newReconciler(c, events.NewFakeRecorder(1))
-			r.Receive(t.Context(), w.pod)
+			r.Receive(t.Context(), w.Pod)
 			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey})
 			if err != nil {
 				t.Fatal(err)
@@ -62,7 +62,7 @@ func TestSchedulerIsRemindedOfBoundClaims(t *testing.T) {
 				t.Errorf("reconciled again after %s, want a wait: %t", result.RequeueAfter, tc.waits)
 			}
 			var pv corev1.PersistentVolume
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pv), &pv); err != nil {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Volume), &pv); err != nil {
 				t.Fatal(err)
 			}
 			if got := pv.Annotations[names.AnnotationReminded]; got != tc.reminded {
@@ -75,7 +75,7 @@ func TestSchedulerIsRemindedOfBoundClaims(t *testing.T) {
 func TestSchedulerIsRemindedOnce(t *testing.T) {
 	w := newWorld()
 	w.unschedulable("pod has unbound immediate PersistentVolumeClaims")
-	w.pv.Annotations = map[string]string{names.AnnotationReminded: string(podUID)}
+	w.Volume.Annotations = map[string]string{names.AnnotationReminded: string(podUID)}
 	patched := false
 	_, _, err := w.run(t, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {

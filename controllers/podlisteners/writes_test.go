@@ -49,13 +49,13 @@ func TestFieldManagersAreThoseOfTheContract(t *testing.T) {
 	classBased := newWorld()
 	classBased.classBased()
 	labelled := newWorld()
-	labelled.pv.Labels = map[string]string{
+	labelled.Volume.Labels = map[string]string{
 		"listeners.stackable.tech/listener-namespace": "shop", "listeners.stackable.tech/listener-name": "web",
 	}
-	labelled.pv.Annotations = map[string]string{"listeners.stackable.tech/node": "node-1"}
+	labelled.Volume.Annotations = map[string]string{"listeners.stackable.tech/node": "node-1"}
 	outdated := newWorld()
-	outdated.pv.Labels, outdated.pv.Annotations = labelled.pv.Labels, labelled.pv.Annotations
-	outdated.pod.Labels = map[string]string{"listener.stackable.tech/mnt.aaaabbbb": "web"}
+	outdated.Volume.Labels, outdated.Volume.Annotations = labelled.Volume.Labels, labelled.Volume.Annotations
+	outdated.Pod.Labels = map[string]string{"listener.stackable.tech/mnt.aaaabbbb": "web"}
 	outdated.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node"}})
 	for name, tc := range map[string]struct {
 		world *world
@@ -118,7 +118,7 @@ func TestPodAndVolumeAreOnlyLabelledIfTheirUIDMatches(t *testing.T) {
 	want := []string{
 		`{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"annotations":{"listeners.stackable.tech/node":"node-1"},` +
 			`"labels":{"listeners.stackable.tech/listener-name":"web","listeners.stackable.tech/listener-namespace":"shop"},` +
-			`"name":"pvc-1","uid":"pv-uid"}}`,
+			`"name":"pvc-claim-uid","uid":"pv-uid"}}`,
 		`{"metadata":{"labels":{"listener.stackable.tech/mnt.aaaabbbb":"web"},"uid":"` + string(podUID) + `"}}`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -156,13 +156,13 @@ func TestWritesThatTheCacheDoesNotHaveYetAreNotRepeated(t *testing.T) {
 				writes = append(writes, fmt.Sprintf("patch %T", o))
 				return c.Patch(ctx, o, patch, options...)
 			},
-		}, w.objects()...)
+		}, w.Objects(w.existing)...)
 		before := &corev1.Pod{}
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pod), before); err != nil {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Pod), before); err != nil {
 			t.Fatal(err)
 		}
 		r := newReconciler(c, events.NewFakeRecorder(10))
-		request := r.Receive(t.Context(), w.pod)
+		request := r.Receive(t.Context(), w.Pod)
 		for _, step := range []struct {
 			name  string
 			cause func()
@@ -190,15 +190,15 @@ func TestWritesThatTheCacheDoesNotHaveYetAreNotRepeated(t *testing.T) {
 // Another client may remove a label that the operator has added.
 func TestALabelThatWasRemovedIsAddedAgain(t *testing.T) {
 	w := newWorld()
-	c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
+	c := fakeclient.New(t, interceptor.Funcs{}, w.Objects(w.existing)...)
 	r := newReconciler(c, events.NewFakeRecorder(10))
-	request := r.Receive(t.Context(), w.pod)
+	request := r.Receive(t.Context(), w.Pod)
 	pod := &corev1.Pod{}
 	for range 2 {
 		if _, err := r.Reconcile(t.Context(), request); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pod), pod); err != nil || len(pod.Labels) != 1 {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Pod), pod); err != nil || len(pod.Labels) != 1 {
 			t.Fatalf("the labels are %v, error %v", pod.Labels, err)
 		}
 		pod.Labels = nil

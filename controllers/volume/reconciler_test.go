@@ -39,42 +39,26 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
-// world has the objects that exist while a claim is provisioned for the Pod web-0 on node-1.
+// world is the shared one while the claim is provisioned, with other objects.
 type world struct {
-	pvc   *corev1.PersistentVolumeClaim
-	pod   *corev1.Pod
-	class *listenersv1alpha1.ListenerClass
+	*objects.World
 	other []client.Object
 	// api has the objects, once there is a Reconciler.
 	api client.Client
 }
 
 func newWorld() *world {
-	return &world{
-		pvc: &corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: "listener-web-0", Namespace: "shop", UID: "claim-uid",
-				Annotations: map[string]string{names.AnnotationListenerClass: "public", "note": "kept"},
-			},
-			Spec: objects.ClaimSpec(""),
-		},
-		pod: &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "shop", UID: "pod-uid"},
-			Spec: corev1.PodSpec{
-				Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}},
-				Volumes:    []corev1.Volume{objects.ClaimVolume("listener", "listener-web-0")},
-			},
-		},
-		class: &listenersv1alpha1.ListenerClass{
-			ObjectMeta: metav1.ObjectMeta{Name: "public"},
-			Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, PinnedNodePorts: true},
-		},
-	}
+	w := &world{World: objects.NewWorld()}
+	w.Node, w.Volume, w.Listener = nil, nil, nil
+	w.Class.Spec.PinnedNodePorts = true
+	w.Claim.Spec.VolumeName, w.Claim.Labels, w.Claim.Annotations["note"] = "", nil, "kept"
+	w.Pod.Spec.NodeName = ""
+	return w
 }
 
 // byName makes the claim name the Listener web, which exists unless listener is nil.
 func (w *world) byName(listener *listenersv1alpha1.Listener) {
-	w.pvc.Annotations = map[string]string{names.AnnotationListenerName: "web"}
+	w.Claim.Annotations = map[string]string{names.AnnotationListenerName: "web"}
 	if listener != nil {
 		listener.Name, listener.Namespace = "web", "shop"
 		w.other = append(w.other, listener)
@@ -85,8 +69,8 @@ func (w *world) byName(listener *listenersv1alpha1.Listener) {
 func (w *world) listenerOf(uid types.UID) {
 	w.other = append(w.other, &listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: w.pvc.Name, Namespace: w.pvc.Namespace,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: w.pvc.Name, UID: uid}},
+			Name: w.Claim.Name, Namespace: w.Claim.Namespace,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: w.Claim.Name, UID: uid}},
 		},
 		Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")},
 	})
@@ -95,14 +79,8 @@ func (w *world) listenerOf(uid types.UID) {
 // reconciler returns a Reconciler in this world, and its events.
 func (w *world) reconciler(t *testing.T, intercept interceptor.Funcs) (*Reconciler, chan string) {
 	t.Helper()
-	objects := append([]client.Object{w.pvc, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver}}, w.other...)
-	if w.pod != nil {
-		objects = append(objects, w.pod)
-	}
-	if w.class != nil {
-		objects = append(objects, w.class)
-	}
-	c := fakeclient.New(t, intercept, objects...)
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver}
+	c := fakeclient.New(t, intercept, w.Objects(append(w.other, class)...)...)
 	w.api = c
 	recorder := events.NewFakeRecorder(10)
 	return &Reconciler{
@@ -113,7 +91,7 @@ func (w *world) reconciler(t *testing.T, intercept interceptor.Funcs) (*Reconcil
 // reconcile reconciles the claim.
 func (w *world) reconcile(t *testing.T, r *Reconciler) (reconcile.Result, error) {
 	t.Helper()
-	return r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(w.pvc)})
+	return r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(w.Claim)})
 }
 
 // provision reconciles the claim, and returns its volume, or nil if it has none.
@@ -121,7 +99,7 @@ func (w *world) provision(t *testing.T, intercept interceptor.Funcs) (*corev1.Pe
 	t.Helper()
 	r, recorded := w.reconciler(t, intercept)
 	_, err := w.reconcile(t, r)
-	pv, getErr := lookup.Get(t.Context(), w.api, client.ObjectKey{Name: claim.VolumeName(w.pvc)}, &corev1.PersistentVolume{})
+	pv, getErr := lookup.Get(t.Context(), w.api, client.ObjectKey{Name: claim.VolumeName(w.Claim)}, &corev1.PersistentVolume{})
 	if getErr != nil {
 		t.Fatal(getErr)
 	}
@@ -168,10 +146,10 @@ func TestListenerOfAnEarlierClaimGetsTheNewOneAsOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got listenersv1alpha1.Listener
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pvc), &got); err != nil {
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Claim), &got); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(got.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == w.pvc.UID }) {
+	if !slices.ContainsFunc(got.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == w.Claim.UID }) {
 		t.Errorf("owners %+v, want also the claim", got.OwnerReferences)
 	}
 }
@@ -191,7 +169,7 @@ func TestListenerOfAnEarlierClaimIsNotUsedIfItNamedAnotherClass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			w.pvc.CreationTimestamp = metav1.Now()
+			w.Claim.CreationTimestamp = metav1.Now()
 			w.listenerOf(tc.owner.UID)
 			listener := w.other[0].(*listenersv1alpha1.Listener)
 			listener.OwnerReferences, listener.Spec.ClassName, listener.UID = []metav1.OwnerReference{tc.owner}, &tc.class, "listener-uid"
@@ -225,15 +203,15 @@ func TestListenerOfANewClaimIsNotCreatedYet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pvc), &listenersv1alpha1.Listener{}); !apierrors.IsNotFound(err) {
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Claim), &listenersv1alpha1.Listener{}); !apierrors.IsNotFound(err) {
 		t.Errorf("reading the Listener: %v, want that it does not exist", err)
 	}
 }
 
 func TestListenerOfAClaimIsKeptWhenItsClassNoLongerAllowsTheNamespace(t *testing.T) {
 	w := newWorld()
-	w.class.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{}
-	w.listenerOf(w.pvc.UID)
+	w.Class.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{}
+	w.listenerOf(w.Claim.UID)
 	if pv, _, _, err := w.provision(t, interceptor.Funcs{}); err != nil || pv == nil {
 		t.Errorf("volume %v, error %v", pv, err)
 	}
@@ -246,7 +224,7 @@ func TestListenerWithAddressesNeedsNoClass(t *testing.T) {
 		"node ports": {NodePorts: map[string]int32{"http": 30080}},
 	} {
 		w := newWorld()
-		w.class = nil
+		w.Class = nil
 		w.byName(&listenersv1alpha1.Listener{Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("gone")}, Status: status})
 		if pv, _, _, err := w.provision(t, interceptor.Funcs{}); err != nil || pv == nil {
 			t.Errorf("%s: volume %v, error %v", name, pv, err)
@@ -256,8 +234,8 @@ func TestListenerWithAddressesNeedsNoClass(t *testing.T) {
 
 func TestPortsInOverridesOfTheClassSuffice(t *testing.T) {
 	w := newWorld()
-	w.pod.Spec.Containers[0].Ports = nil
-	w.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"name":"http","port":80}]}}`)
+	w.Pod.Spec.Containers[0].Ports = nil
+	w.Class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"name":"http","port":80}]}}`)
 	if pv, _, _, err := w.provision(t, interceptor.Funcs{}); err != nil || pv == nil {
 		t.Errorf("volume %v, error %v", pv, err)
 	}
@@ -274,7 +252,7 @@ func TestNamedListenerIsUsedUnchanged(t *testing.T) {
 		t.Errorf("the volume has Listener %q", got)
 	}
 	var created listenersv1alpha1.Listener
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pvc), &created); !apierrors.IsNotFound(err) {
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Claim), &created); !apierrors.IsNotFound(err) {
 		t.Errorf("a Listener was created for a claim that names one: %v", err)
 	}
 }
@@ -285,44 +263,44 @@ func TestClaimThatCannotBeProvisionedGetsAnEvent(t *testing.T) {
 		reason string
 		text   string
 	}{
-		"neither annotation": {func(w *world) { w.pvc.Annotations = nil }, "InvalidClaim", "neither"},
-		"a block device":     {func(w *world) { w.pvc.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock) }, "InvalidClaim", "spec.volumeMode is Block"},
-		"both annotations":   {func(w *world) { w.pvc.Annotations[names.AnnotationListenerName] = "web" }, "InvalidClaim", "both"},
+		"neither annotation": {func(w *world) { w.Claim.Annotations = nil }, "InvalidClaim", "neither"},
+		"a block device":     {func(w *world) { w.Claim.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock) }, "InvalidClaim", "spec.volumeMode is Block"},
+		"both annotations":   {func(w *world) { w.Claim.Annotations[names.AnnotationListenerName] = "web" }, "InvalidClaim", "both"},
 		"a port that the Pod does not have": {
-			func(w *world) { w.pvc.Annotations[names.AnnotationPorts] = "http, https" }, "InvalidClaim", `lists "https", but the containers of Pod web-0 have only the ports http`,
+			func(w *world) { w.Claim.Annotations[names.AnnotationPorts] = "http, https" }, "InvalidClaim", `lists "https", but the containers of Pod web-0 have only the ports http`,
 		},
 		"ports of a named Listener": {func(w *world) {
 			w.byName(&listenersv1alpha1.Listener{Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")}})
-			w.pvc.Annotations[names.AnnotationPorts] = "http"
+			w.Claim.Annotations[names.AnnotationPorts] = "http"
 		}, "InvalidClaim", "list the ports in spec.ports of the Listener"},
 		"annotation that nearly fits": {func(w *world) {
-			w.pvc.Annotations = map[string]string{"listener.stackable.tech/listener-class": "public"}
+			w.Claim.Annotations = map[string]string{"listener.stackable.tech/listener-class": "public"}
 		}, "InvalidClaim", "it has the annotation listener.stackable.tech/listener-class: did you mean listeners.stackable.tech/listener-class?"},
 		"Listener with a namespace": {func(w *world) {
-			w.pvc.Annotations = map[string]string{names.AnnotationListenerName: "shop/web"}
+			w.Claim.Annotations = map[string]string{names.AnnotationListenerName: "shop/web"}
 		}, "InvalidName", "must be the name alone"},
-		"unknown class":          {func(w *world) { w.class = nil }, "ClassNotFound", `"public"`},
-		"class with a long name": {func(w *world) { w.pvc.Annotations[names.AnnotationListenerClass] = strings.Repeat("a", 5000) }, "ClassNotFound", "aaa"},
+		"unknown class":          {func(w *world) { w.Class = nil }, "ClassNotFound", `"public"`},
+		"class with a long name": {func(w *world) { w.Claim.Annotations[names.AnnotationListenerClass] = strings.Repeat("a", 5000) }, "ClassNotFound", "aaa"},
 		"unknown Listener":       {func(w *world) { w.byName(nil) }, "ListenerNotFound", "shop/web"},
 		"Listener without class": {func(w *world) { w.byName(&listenersv1alpha1.Listener{}) }, "ClassNotSet", "shop/web"},
 		"Listener of an unknown class": {func(w *world) {
 			w.byName(&listenersv1alpha1.Listener{Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("gone")}})
 		}, "ClassNotFound", `"gone"`},
 		"class that does not allow the namespace": {func(w *world) {
-			w.class.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{Names: []string{"other"}}
+			w.Class.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{Names: []string{"other"}}
 		}, "NamespaceNotAllowed", "ListenerClass public does not allow namespace shop; name another class"},
 		"no ports, and overrides of the class with none": {func(w *world) {
-			w.pod.Spec.Containers[0].Ports = nil
-			w.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[],"sessionAffinity":"ClientIP"}}`)
+			w.Pod.Spec.Containers[0].Ports = nil
+			w.Class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[],"sessionAffinity":"ClientIP"}}`)
 		}, "NoPorts", "web-0"},
-		"no ports": {func(w *world) { w.pod.Spec.Containers[0].Ports = nil }, "NoPorts", "web-0"},
+		"no ports": {func(w *world) { w.Pod.Spec.Containers[0].Ports = nil }, "NoPorts", "web-0"},
 		"name that starts with a digit": {func(w *world) {
-			w.pvc.Name = "0-web"
-			w.pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "0-web"
+			w.Claim.Name = "0-web"
+			w.Pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "0-web"
 		}, "InvalidName", `"0-web"`},
 		"name of 64 characters": {func(w *world) {
-			w.pvc.Name = strings.Repeat("a", 64)
-			w.pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = w.pvc.Name
+			w.Claim.Name = strings.Repeat("a", 64)
+			w.Pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = w.Claim.Name
 		}, "InvalidName", "no more than 63"},
 		"Listener of a user with the name of the claim": {func(w *world) {
 			w.other = append(w.other, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Namespace: "shop"}})
@@ -371,9 +349,9 @@ func TestClaimThatCannotBeProvisionedGetsAnEvent(t *testing.T) {
 // Users look at the Pod first, and the scheduler only says that it has unbound claims.
 func TestPodsOfAClaimThatCannotBeProvisionedGetTheEvent(t *testing.T) {
 	w := newWorld()
-	w.class = nil
+	w.Class = nil
 	for i := range maxPods + 5 { // a Deployment that mounts one claim
-		pod := w.pod.DeepCopy()
+		pod := w.Pod.DeepCopy()
 		pod.Name, pod.UID = fmt.Sprintf("web-%d", i+1), types.UID(fmt.Sprint("uid-", i+1))
 		w.other = append(w.other, pod)
 	}
@@ -409,8 +387,8 @@ func (e *eventsByKind) Eventf(regarding, _ runtime.Object, _, reason, _, note st
 
 func TestWaitingClaimsAreCountedByReason(t *testing.T) {
 	w := newWorld()
-	class := w.class
-	w.class = nil
+	class := w.Class
+	w.Class = nil
 	r, _ := w.reconciler(t, interceptor.Funcs{})
 	waiting := func(reason string) float64 {
 		var m dto.Metric
@@ -439,7 +417,7 @@ func TestWaitingClaimsAreCountedByReason(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("without the class and the volume", 1)
-	if err := w.api.Delete(t.Context(), w.pvc); err != nil {
+	if err := w.api.Delete(t.Context(), w.Claim); err != nil {
 		t.Fatal(err)
 	}
 	expect("after the claim was deleted", 0)
@@ -450,7 +428,7 @@ func TestWaitingClaimsAreCountedByReason(t *testing.T) {
 func TestEventOfAWaitingClaimIsRepeatedAndForEachPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.class = nil
+		w.Class = nil
 		r, recorded := w.reconciler(t, interceptor.Funcs{})
 		for i, step := range []struct {
 			after time.Duration
@@ -461,7 +439,7 @@ func TestEventOfAWaitingClaimIsRepeatedAndForEachPod(t *testing.T) {
 		} {
 			time.Sleep(step.after)
 			if step.pods == 2 {
-				second := w.pod.DeepCopy()
+				second := w.Pod.DeepCopy()
 				second.Name, second.UID, second.ResourceVersion = "web-1", "second", ""
 				if err := client.IgnoreAlreadyExists(w.api.Create(t.Context(), second)); err != nil {
 					t.Fatal(err)
@@ -484,16 +462,16 @@ func TestEventOfAWaitingClaimIsRepeatedAndForEachPod(t *testing.T) {
 // A StatefulSet creates its claims a moment before its Pods.
 func TestClassBasedClaimWaitsForAPodWithoutAWarning(t *testing.T) {
 	for name, change := range map[string]func(*world){
-		"without a Pod": func(w *world) { w.pod = nil },
+		"without a Pod": func(w *world) { w.Pod = nil },
 		"Pod that is deleted": func(w *world) {
-			w.pod.DeletionTimestamp, w.pod.Finalizers = ptr.To(metav1.Now()), []string{"test/keep"}
+			w.Pod.DeletionTimestamp, w.Pod.Finalizers = ptr.To(metav1.Now()), []string{"test/keep"}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()
 				change(w)
-				w.pvc.CreationTimestamp = metav1.Now()
+				w.Claim.CreationTimestamp = metav1.Now()
 				r, recorded := w.reconciler(t, interceptor.Funcs{})
 				result, err := w.reconcile(t, r)
 				if err != nil || result.RequeueAfter != shortWait || len(recorded) > 0 {
@@ -545,7 +523,7 @@ func TestWaitingClaimsAreRequeued(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"},
 		Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")},
 	}
-	pod := newWorld().pod
+	pod := newWorld().Pod
 	pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "by-class"
 	c := fakeclient.New(t, interceptor.Funcs{}, listener, pod, bound, ofStorageClass,
 		claimFor("by-class", names.AnnotationListenerClass, "public"),
@@ -591,7 +569,7 @@ func TestOnlyClaimsThatNeedAVolumeOfTheDriverAreProvisioned(t *testing.T) {
 		classes = append(classes, class)
 	}
 	of := func(class string) func(*world) {
-		return func(w *world) { w.pvc.Spec.StorageClassName = &class }
+		return func(w *world) { w.Claim.Spec.StorageClassName = &class }
 	}
 	for name, tc := range map[string]struct {
 		change func(*world)
@@ -602,18 +580,18 @@ func TestOnlyClaimsThatNeedAVolumeOfTheDriverAreProvisioned(t *testing.T) {
 		"binding mode WaitForFirstConsumer": {of("late"), false},
 		"binding mode WaitForFirstConsumer, with a node": {func(w *world) {
 			of("late")(w)
-			w.pvc.Annotations["volume.kubernetes.io/selected-node"] = "node-1"
+			w.Claim.Annotations["volume.kubernetes.io/selected-node"] = "node-1"
 		}, true},
 		"another driver": {of("other"), false},
 		"another driver, and the annotation of this one": {func(w *world) {
 			of("other")(w)
-			w.pvc.Annotations[names.AnnotationProvisioner] = names.Driver
+			w.Claim.Annotations[names.AnnotationProvisioner] = names.Driver
 		}, false},
 		"unknown StorageClass": {of("unknown"), false},
-		"no StorageClass":      {func(w *world) { w.pvc.Spec.StorageClassName = nil }, false},
-		"a volume":             {func(w *world) { w.pvc.Spec.VolumeName = "pv" }, false},
+		"no StorageClass":      {func(w *world) { w.Claim.Spec.StorageClassName = nil }, false},
+		"a volume":             {func(w *world) { w.Claim.Spec.VolumeName = "pv" }, false},
 		"deletion": {func(w *world) {
-			w.pvc.DeletionTimestamp, w.pvc.Finalizers = ptr.To(metav1.Now()), []string{"test/keep"}
+			w.Claim.DeletionTimestamp, w.Claim.Finalizers = ptr.To(metav1.Now()), []string{"test/keep"}
 		}, false},
 		"a namespace that is being deleted": {func(w *world) {
 			w.other = append(w.other, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{

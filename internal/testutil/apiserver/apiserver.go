@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -184,6 +185,23 @@ func Namespace(t testing.TB) string {
 		}
 	})
 	return namespace.Name
+}
+
+// World is an API server for a test with gomega's assertions, and a namespace of its own.
+type World struct {
+	*testing.T
+	gomega.Gomega
+	client.Client
+	Namespace string
+}
+
+// NewWorld returns a World, in which eventually is within Timeout.
+func NewWorld(t *testing.T) *World {
+	t.Helper()
+	w := &World{T: t, Gomega: gomega.NewWithT(t), Client: Client(t), Namespace: Namespace(t)}
+	w.SetDefaultEventuallyTimeout(Timeout)
+	w.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	return w
 }
 
 // StartManager runs a manager until the test ends, with the cache and the indexes of an operator in the namespace, and
