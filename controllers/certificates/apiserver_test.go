@@ -373,6 +373,10 @@ func TestAddressesOfADeletedListenerGetNoCertificate(t *testing.T) {
 	l := w.listen("web-0")
 	pod := w.pod("web-0", "own@"+names.Driver)
 	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
+	patch := func(finalizers string) {
+		w.Expect(w.Patch(t.Context(), l, client.RawPatch("application/merge-patch+json", []byte(`{"metadata": {"finalizers": `+finalizers+`}}`)))).To(Succeed())
+	}
+	patch(`["example.com/keep"]`)
 	w.Expect(w.Delete(t.Context(), l)).To(Succeed())
 	w.start(clock.RealClock{})
 	waits := func(pod *corev1.Pod) {
@@ -382,7 +386,9 @@ func TestAddressesOfADeletedListenerGetNoCertificate(t *testing.T) {
 		w.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(request), request)).To(Succeed())
 		w.Expect(request.Status.Conditions).To(BeEmpty())
 	}
-	waits(pod)
+	waits(pod) // for a Listener that is being deleted
+	patch("null")
+	w.Eventually(func() error { return w.Get(t.Context(), client.ObjectKeyFromObject(l), l) }).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
 	same := w.pod("web-1", "own@"+names.Driver)
 	w.publish(same, map[string]string{"own": "web-0:203.0.113.7"})
 	w.Expect(w.Delete(t.Context(), &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "web-0"}})).To(Succeed())
