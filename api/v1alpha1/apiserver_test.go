@@ -55,47 +55,46 @@ func TestSpecIsStoredWithDefaultsAndNulls(t *testing.T) {
 		namespace, given, want string
 	}{
 		"Listener with an empty spec": {
-			namespace, `{kind: Listener, spec: {}}`,
-			`{extraPodSelectorLabels: {}, publishNotReadyAddresses: true, objectOverrides: []}`,
+			namespace: namespace, given: `{kind: Listener, spec: {}}`,
+			want: `{extraPodSelectorLabels: {}, publishNotReadyAddresses: true, objectOverrides: []}`,
 		},
 		"Listener with nulls": {
-			namespace,
-			`{kind: Listener, spec: {className: null, ports: null, publishNotReadyAddresses: null}}`,
-			`{className: null, ports: null, publishNotReadyAddresses: null, extraPodSelectorLabels: {}, objectOverrides: []}`,
+			namespace: namespace,
+			given:     `{kind: Listener, spec: {className: null, ports: null, publishNotReadyAddresses: null}}`,
+			want:      `{className: null, ports: null, publishNotReadyAddresses: null, extraPodSelectorLabels: {}, objectOverrides: []}`,
 		},
 		"port with a null protocol": {
-			namespace,
-			`{kind: Listener, spec: {publishNotReadyAddresses: false, ports: [{name: a, port: 1, protocol: null}]}}`,
-			`{publishNotReadyAddresses: false, ports: [{name: a, port: 1, protocol: null}], extraPodSelectorLabels: {}, objectOverrides: []}`,
+			namespace: namespace,
+			given:     `{kind: Listener, spec: {publishNotReadyAddresses: false, ports: [{name: a, port: 1, protocol: null}]}}`,
+			want:      `{publishNotReadyAddresses: false, ports: [{name: a, port: 1, protocol: null}], extraPodSelectorLabels: {}, objectOverrides: []}`,
 		},
 		"ports with the same name keep their order": {
-			namespace,
-			`{kind: Listener, spec: {ports: [{name: b, port: 2}, {name: a, port: 1}, {name: b, port: 3}]}}`,
-			`{ports: [{name: b, port: 2}, {name: a, port: 1}, {name: b, port: 3}],
+			namespace: namespace,
+			given:     `{kind: Listener, spec: {ports: [{name: b, port: 2}, {name: a, port: 1}, {name: b, port: 3}]}}`,
+			want: `{ports: [{name: b, port: 2}, {name: a, port: 1}, {name: b, port: 3}],
 			  publishNotReadyAddresses: true, extraPodSelectorLabels: {}, objectOverrides: []}`,
 		},
 		"overrides keep unknown fields, the spec does not": {
-			namespace,
-			`{kind: Listener, spec: {surprise: 1, objectOverrides: [{apiVersion: v1, kind: Service, spec: {surprise: {deep: [1]}}}]}}`,
-			`{objectOverrides: [{apiVersion: v1, kind: Service, spec: {surprise: {deep: [1]}}}],
+			namespace: namespace,
+			given:     `{kind: Listener, spec: {surprise: 1, objectOverrides: [{apiVersion: v1, kind: Service, spec: {surprise: {deep: [1]}}}]}}`,
+			want: `{objectOverrides: [{apiVersion: v1, kind: Service, spec: {surprise: {deep: [1]}}}],
 			  publishNotReadyAddresses: true, extraPodSelectorLabels: {}}`,
 		},
 		"ListenerClass with required fields only": {
-			"", `{kind: ListenerClass, spec: {serviceType: NodePort}}`,
-			`{serviceType: NodePort, loadBalancerAllocateNodePorts: true, serviceAnnotations: {}, preferredAddressType: HostnameConservative,
+			given: `{kind: ListenerClass, spec: {serviceType: NodePort}}`,
+			want: `{serviceType: NodePort, loadBalancerAllocateNodePorts: true, serviceAnnotations: {}, preferredAddressType: HostnameConservative,
 			  pinnedNodePorts: false, serviceOverrides: {apiVersion: v1, kind: Service, metadata: {}}}`,
 		},
 		"ListenerClass with nulls and unknown fields": {
-			"",
-			`{kind: ListenerClass, spec: {serviceType: ClusterIP, loadBalancerClass: null, serviceExternalTrafficPolicy: null, surprise: 1,
+			given: `{kind: ListenerClass, spec: {serviceType: ClusterIP, loadBalancerClass: null, serviceExternalTrafficPolicy: null, surprise: 1,
 			  serviceOverrides: {spec: {ports: [{port: 1}]}}}}`,
-			`{serviceType: ClusterIP, loadBalancerClass: null, serviceExternalTrafficPolicy: null, loadBalancerAllocateNodePorts: true,
+			want: `{serviceType: ClusterIP, loadBalancerClass: null, serviceExternalTrafficPolicy: null, loadBalancerAllocateNodePorts: true,
 			  serviceAnnotations: {}, preferredAddressType: HostnameConservative, pinnedNodePorts: false, serviceOverrides: {spec: {ports: [{port: 1}]}}}`,
 		},
 		"PodListeners as Stackable's listener operator writes them": {
-			namespace,
-			`{kind: PodListeners, spec: {listeners: {a: {scope: Node, ingressAddresses: null}, b: {scope: Cluster}}}}`,
-			`{listeners: {a: {scope: Node, ingressAddresses: null}, b: {scope: Cluster}}}`,
+			namespace: namespace,
+			given:     `{kind: PodListeners, spec: {listeners: {a: {scope: Node, ingressAddresses: null}, b: {scope: Cluster}}}}`,
+			want:      `{listeners: {a: {scope: Node, ingressAddresses: null}, b: {scope: Cluster}}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -372,28 +372,31 @@ func TestVolumeThatDoesNotExistIsCreatedAgain(t *testing.T) {
 		policy corev1.PersistentVolumeReclaimPolicy
 		events []string
 	}{
-		"no Pod": {func(*world) {}, nil, nil, corev1.PersistentVolumeReclaimDelete, nil},
+		"no Pod": {change: func(*world) {}, policy: corev1.PersistentVolumeReclaimDelete},
 		"claim that Kubernetes did not annotate": {
-			func(w *world) { delete(w.Claim.Annotations, names.AnnotationProvisioner) }, nil, nil, corev1.PersistentVolumeReclaimDelete, nil,
+			change: func(w *world) { delete(w.Claim.Annotations, names.AnnotationProvisioner) }, policy: corev1.PersistentVolumeReclaimDelete,
 		},
 		"reclaim policy of the StorageClass": {
-			func(*world) {}, []client.Object{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, ReclaimPolicy: &retain}}, nil, retain, nil,
+			change: func(*world) {},
+			more:   []client.Object{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, ReclaimPolicy: &retain}},
+			policy: retain,
 		},
 		"Pod of a pinned class": {
-			func(w *world) { w.pods = []*corev1.Pod{pod("node-2")} }, nil, claim.NodeAffinity("node-2"), corev1.PersistentVolumeReclaimDelete,
-			[]string{"Normal VolumeRestored"},
+			change: func(w *world) { w.pods = []*corev1.Pod{pod("node-2")} }, want: claim.NodeAffinity("node-2"), policy: corev1.PersistentVolumeReclaimDelete,
+			events: []string{"Normal VolumeRestored"},
 		},
 		"Pod of a class that is not pinned": {
-			func(w *world) { w.pods = []*corev1.Pod{pod("node-2")}; w.Class.Spec.Pinning = nil }, nil, nil, corev1.PersistentVolumeReclaimDelete,
-			[]string{"Normal VolumeRestored"},
+			change: func(w *world) { w.pods = []*corev1.Pod{pod("node-2")}; w.Class.Spec.Pinning = nil }, policy: corev1.PersistentVolumeReclaimDelete,
+			events: []string{"Normal VolumeRestored"},
 		},
 		"Pod on a lost node": {
-			func(w *world) { w.pods = []*corev1.Pod{pod("node-1")} }, nil, nil, corev1.PersistentVolumeReclaimDelete, []string{"Normal VolumeRestored"},
+			change: func(w *world) { w.pods = []*corev1.Pod{pod("node-1")} }, policy: corev1.PersistentVolumeReclaimDelete,
+			events: []string{"Normal VolumeRestored"},
 		},
 		"claim with both annotations, which Stackable's listener operator accepted": {
-			func(w *world) { w.Claim.Annotations[names.AnnotationListenerName] = "other" }, nil, nil, corev1.PersistentVolumeReclaimDelete, nil,
+			change: func(w *world) { w.Claim.Annotations[names.AnnotationListenerName] = "other" }, policy: corev1.PersistentVolumeReclaimDelete,
 		},
-		"no Listener": {func(w *world) { w.Listener = nil }, nil, nil, corev1.PersistentVolumeReclaimDelete, nil},
+		"no Listener": {change: func(w *world) { w.Listener = nil }, policy: corev1.PersistentVolumeReclaimDelete},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()

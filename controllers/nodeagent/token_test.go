@@ -190,17 +190,17 @@ func (w *walk) resource(r *metav1.APIResource, root string, named bool) {
 	collection, object := root+"/"+resource, root+"/"+resource+"/"+names.NodeAgent
 	const options = "?dryRun=All&timeoutSeconds=1"
 	requests := []struct{ verb, method, path string }{
-		{"list", http.MethodGet, collection + "?limit=1"},
-		{"watch", http.MethodGet, collection + "?watch=1&timeoutSeconds=1"},
+		{verb: "list", method: http.MethodGet, path: collection + "?limit=1"},
+		{verb: "watch", method: http.MethodGet, path: collection + "?watch=1&timeoutSeconds=1"},
 	}
 	if named {
 		requests = append(requests, []struct{ verb, method, path string }{
-			{"create", http.MethodPost, collection + options},
-			{"deletecollection", http.MethodDelete, collection + options},
-			{"get", http.MethodGet, object},
-			{"update", http.MethodPut, object + options},
-			{"patch", http.MethodPatch, object + options},
-			{"delete", http.MethodDelete, object + options},
+			{verb: "create", method: http.MethodPost, path: collection + options},
+			{verb: "deletecollection", method: http.MethodDelete, path: collection + options},
+			{verb: "get", method: http.MethodGet, path: object},
+			{verb: "update", method: http.MethodPut, path: object + options},
+			{verb: "patch", method: http.MethodPatch, path: object + options},
+			{verb: "delete", method: http.MethodDelete, path: object + options},
 		}...)
 	}
 	if isSub {

@@ -618,22 +618,22 @@ func TestReleasedVolumesAreDeleted(t *testing.T) {
 		// operator.
 		deleted, finalizer bool
 	}{
-		"bound":    {func(pv *corev1.PersistentVolume) { pv.Status.Phase = corev1.VolumeBound }, false, false},
-		"released": {func(*corev1.PersistentVolume) {}, true, false},
-		"released, to be retained": {func(pv *corev1.PersistentVolume) {
+		"bound":    {change: func(pv *corev1.PersistentVolume) { pv.Status.Phase = corev1.VolumeBound }},
+		"released": {change: func(*corev1.PersistentVolume) {}, deleted: true},
+		"released, to be retained": {change: func(pv *corev1.PersistentVolume) {
 			pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
-		}, false, false},
-		"bound, with the finalizer": {func(pv *corev1.PersistentVolume) {
+		}},
+		"bound, with the finalizer": {change: func(pv *corev1.PersistentVolume) {
 			pv.Status.Phase, pv.Finalizers = corev1.VolumeBound, []string{"external-provisioner.volume.kubernetes.io/finalizer", "test/keep"}
-		}, false, false},
-		"of another provisioner": {func(pv *corev1.PersistentVolume) {
+		}},
+		"of another provisioner": {change: func(pv *corev1.PersistentVolume) {
 			pv.Annotations["pv.kubernetes.io/provisioned-by"] = "other.example"
 			pv.Finalizers = []string{"external-provisioner.volume.kubernetes.io/finalizer"}
-		}, false, true},
-		"of another driver": {func(pv *corev1.PersistentVolume) {
+		}, finalizer: true},
+		"of another driver": {change: func(pv *corev1.PersistentVolume) {
 			pv.Spec.CSI.Driver = "other.example"
 			pv.Finalizers = []string{"external-provisioner.volume.kubernetes.io/finalizer"}
-		}, false, true},
+		}, finalizer: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pv := volumeOf("web")

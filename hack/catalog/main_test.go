@@ -266,8 +266,8 @@ func opm(t *testing.T, script string) string {
 
 func TestBundlesAreRenderedByOpm(t *testing.T) {
 	for name, tc := range map[string]struct{ bundle, image, want string }{
-		"an image":    {"registry.example/b:1", "", "registry.example/b:1"},
-		"a directory": {"some/dir", "registry.example/b:1", "some/dir --alpha-image-ref-template=registry.example/b:1"},
+		"an image":    {bundle: "registry.example/b:1", want: "registry.example/b:1"},
+		"a directory": {bundle: "some/dir", image: "registry.example/b:1", want: "some/dir --alpha-image-ref-template=registry.example/b:1"},
 	} {
 		got, err := renderWith(opm(t, `echo "$@"`))(t.Context(), tc.bundle, tc.image)
 		if want := "render --output=yaml --migrate-level=bundle-object-to-csv-metadata " + tc.want + "\n"; string(got) != want || err != nil {

@@ -36,14 +36,14 @@ func TestAWarningIsDueWhenItsTextChangesAndHalfAnHourLater(t *testing.T) {
 		due         bool
 		repeatAfter time.Duration
 	}{
-		{0, "node", "lost", true, message.Repeat},
-		{message.Repeat - 1, "node", "lost", false, message.Repeat},
-		{0, "quota", "exceeded", true, message.Repeat},
-		{1, "node", "lost", true, message.Repeat},
-		{0, "node", "back", true, message.Repeat},
-		{0, "quota", "", false, message.Repeat},
-		{0, "node", "", false, 0},
-		{0, "node", "lost", true, message.Repeat},
+		{cause: "node", text: "lost", due: true, repeatAfter: message.Repeat},
+		{after: message.Repeat - 1, cause: "node", text: "lost", repeatAfter: message.Repeat},
+		{cause: "quota", text: "exceeded", due: true, repeatAfter: message.Repeat},
+		{after: 1, cause: "node", text: "lost", due: true, repeatAfter: message.Repeat},
+		{cause: "node", text: "back", due: true, repeatAfter: message.Repeat},
+		{cause: "quota", repeatAfter: message.Repeat},
+		{cause: "node"},
+		{cause: "node", text: "lost", due: true, repeatAfter: message.Repeat},
 	} {
 		now = now.Add(step.after)
 		if due, repeat := w.Due("claim", step.cause, step.text, now), w.RepeatAfter("claim"); due != step.due || repeat != step.repeatAfter {

@@ -34,20 +34,20 @@ func TestRequeueHidesNothingButNormalOperation(t *testing.T) {
 		err              error
 		hidden, requeued bool
 	}{
-		"no error":                            {nil, true, false},
-		"a conflict":                          {outdated, true, true},
-		"a wrapped conflict":                  {fmt.Errorf("applying Service web: %w", outdated), true, true},
-		"several conflicts":                   {errors.Join(outdated, fmt.Errorf("applying: %w", outdated)), true, true},
-		"a namespace that ends":               {fmt.Errorf("creating Service web: %w", ending), true, false},
-		"a conflict in a namespace that ends": {errors.Join(ending, outdated), true, true},
-		"a quota":                             {quota, true, true},
-		"a quota and a conflict":              {errors.Join(quota, fmt.Errorf("applying: %w", outdated)), true, true},
-		"another error after a quota":         {errors.Join(quota, failure), false, false},
-		"another error":                       {failure, false, false},
-		"a denied write":                      {denied, false, false},
-		"another error after a conflict":      {errors.Join(outdated, failure), false, false},
-		"another error in a namespace's end":  {errors.Join(ending, failure), false, false},
-		"another error in a wrapped joining":  {fmt.Errorf("reconciling: %w", errors.Join(outdated, failure)), false, false},
+		"no error":                            {hidden: true},
+		"a conflict":                          {err: outdated, hidden: true, requeued: true},
+		"a wrapped conflict":                  {err: fmt.Errorf("applying Service web: %w", outdated), hidden: true, requeued: true},
+		"several conflicts":                   {err: errors.Join(outdated, fmt.Errorf("applying: %w", outdated)), hidden: true, requeued: true},
+		"a namespace that ends":               {err: fmt.Errorf("creating Service web: %w", ending), hidden: true},
+		"a conflict in a namespace that ends": {err: errors.Join(ending, outdated), hidden: true, requeued: true},
+		"a quota":                             {err: quota, hidden: true, requeued: true},
+		"a quota and a conflict":              {err: errors.Join(quota, fmt.Errorf("applying: %w", outdated)), hidden: true, requeued: true},
+		"another error after a quota":         {err: errors.Join(quota, failure)},
+		"another error":                       {err: failure},
+		"a denied write":                      {err: denied},
+		"another error after a conflict":      {err: errors.Join(outdated, failure)},
+		"another error in a namespace's end":  {err: errors.Join(ending, failure)},
+		"another error in a wrapped joining":  {err: fmt.Errorf("reconciling: %w", errors.Join(outdated, failure))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			own := reconcile.Result{RequeueAfter: time.Hour}

@@ -61,12 +61,12 @@ func TestSupportedVersionsAreTheSameEverywhere(t *testing.T) {
 	slices.Reverse(openshift)
 	lowest := kubernetes[len(kubernetes)-1]
 	for _, tc := range []struct{ path, expression, want string }{
-		{"config/manifests/clusterserviceversion.yaml", `minKubeVersion: (\S+)`, lowest + ".0"},
-		{"config/chart/Chart.yaml", `kubeVersion: ">=(\S+)-0"`, lowest + ".0"},
-		{"config/manifests/annotations.yaml", `com.redhat.openshift.versions: (\S+)`, openshift[0] + "-" + openshift[len(openshift)-1]},
-		{"config/catalog/openshift/ci.yaml", `catalog_names: \[(.+)\]`, strings.Join(openshift, ", ")},
-		{"docs/install.md", `You need Kubernetes (\S+) or newer`, lowest},
-		{"Makefile", `KUBERNETES_VERSIONS \?= (.+)`, strings.Join(tested, " ")},
+		{path: "config/manifests/clusterserviceversion.yaml", expression: `minKubeVersion: (\S+)`, want: lowest + ".0"},
+		{path: "config/chart/Chart.yaml", expression: `kubeVersion: ">=(\S+)-0"`, want: lowest + ".0"},
+		{path: "config/manifests/annotations.yaml", expression: `com.redhat.openshift.versions: (\S+)`, want: openshift[0] + "-" + openshift[len(openshift)-1]},
+		{path: "config/catalog/openshift/ci.yaml", expression: `catalog_names: \[(.+)\]`, want: strings.Join(openshift, ", ")},
+		{path: "docs/install.md", expression: `You need Kubernetes (\S+) or newer`, want: lowest},
+		{path: "Makefile", expression: `KUBERNETES_VERSIONS \?= (.+)`, want: strings.Join(tested, " ")},
 	} {
 		if got := first(t, tc.path, tc.expression); got != tc.want {
 			t.Errorf("%s has %s, and versions.md %s", tc.path, got, tc.want)
