@@ -186,7 +186,7 @@ func allNeeds() (all []need) {
 	return all
 }
 
-// TestWhatIsFreeCostsTwoAttempts, however many wait: one that succeeds, and one in vain.
+// TestWhatIsFreeCostsTwoAttempts: however many wait: one that succeeds, and one in vain.
 func TestWhatIsFreeCostsTwoAttempts(t *testing.T) {
 	for _, n := range allNeeds() {
 		p := newPool()
@@ -229,8 +229,8 @@ func TestWhatIsFreedBeforeTheStatusShowsTheRefusalIsNotMissed(t *testing.T) {
 	}
 }
 
-// TestNothingStaysFreeWhileAListenerWaits, whatever happens to the Listeners that are requested for it: they take it,
-// need something else, fail, or are deleted, and whenever the cache shows that.
+// TestNothingStaysFreeWhileAListenerWaits: whatever happens to the Listeners that are requested for it: they take it,
+// look for another thing, fail, or are deleted.
 func TestNothingStaysFreeWhileAListenerWaits(t *testing.T) {
 	const listeners, rounds = 100, 300
 	needs := allNeeds()

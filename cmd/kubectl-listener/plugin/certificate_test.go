@@ -135,7 +135,7 @@ func statusOf(issued certificate.Issued) certificatesv1.PodCertificateRequestSta
 	}
 }
 
-// TestWhyFollowsCertificates of a Pod that mounts one.
+// TestWhyFollowsCertificates: those that the Pod mounts.
 func TestWhyFollowsCertificates(t *testing.T) {
 	for name, tc := range map[string]struct {
 		request func(*testing.T, *secured)
@@ -235,7 +235,8 @@ func (s *secured) selfSigned(t *testing.T, address string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: s.key}
 }
 
-// TestConnectVerifiesCertificates as a client does that trusts the authority of the namespace, or that of a file.
+// TestConnectVerifiesCertificates: like a client that trusts the authority of the namespace, or the authority in a
+// file.
 func TestConnectVerifiesCertificates(t *testing.T) {
 	w := newWorld(t)
 	s := newSecured(t, w)

@@ -12,7 +12,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 )
 
-// TestWhyFollowsTheCertificateOfAListener, which cert-manager issues.
+// TestWhyFollowsTheCertificateOfAListener: cert-manager issues it.
 func TestWhyFollowsTheCertificateOfAListener(t *testing.T) {
 	crds.Install(t, apiserver.Client(t), crds.Certificates)
 	defer crds.Remove(t, apiserver.Client(t), crds.Certificates)

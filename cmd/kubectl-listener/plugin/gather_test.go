@@ -383,7 +383,7 @@ func (w *world) same(t *testing.T, config *rest.Config, from string, args ...str
 	return got
 }
 
-// TestWhySaysTheSameAboutWhatWasGathered, also with something that is wrong, and of an archive.
+// TestWhySaysTheSameAboutWhatWasGathered: in a directory and in an archive, and when something is wrong.
 func TestWhySaysTheSameAboutWhatWasGathered(t *testing.T) {
 	w := newWorld(t)
 	w.create(t, w.policy("deny"))

@@ -82,7 +82,7 @@ func TestMapWritesAPicture(t *testing.T) {
 	}
 }
 
-// TestMapFollowsTheCluster in a browser, with the words of why.
+// TestMapFollowsTheCluster: in a browser, with the words of why.
 func TestMapFollowsTheCluster(t *testing.T) {
 	w := newWorld(t)
 	page := browser(t)
@@ -107,7 +107,7 @@ func TestMapFollowsTheCluster(t *testing.T) {
 	await(page, t, `!document.querySelector(".Pod") && window.same`)
 }
 
-// TestMapShowsAPathAndItsFiles after a click, and by the keyboard alone.
+// TestMapShowsAPathAndItsFiles: after a click, and by the keyboard alone.
 func TestMapShowsAPathAndItsFiles(t *testing.T) {
 	w := newWorld(t)
 	open, _ := listen(t)
@@ -269,7 +269,7 @@ func TestMapRefusesOthers(t *testing.T) {
 	}
 }
 
-// TestMapSaysWhatItMayNotRead for a user who may only read a namespace.
+// TestMapSaysWhatItMayNotRead: to a user who may only read a namespace.
 func TestMapSaysWhatItMayNotRead(t *testing.T) {
 	w := newWorld(t)
 	w.create(t, &rbacv1.Role{
@@ -408,7 +408,7 @@ func TestMapOfThousandListenersIsFluid(t *testing.T) {
 	screenshot(page, t, "thousand-scrolled")
 }
 
-// TestMapSaysThatItIsOutdated while the API server does not respond. It sends no requests but those that read.
+// TestMapSaysThatItIsOutdated: while the API server does not respond. The map only sends requests that read.
 func TestMapSaysThatItIsOutdated(t *testing.T) {
 	w := newWorld(t)
 	config := apiserver.Config(t)
@@ -443,7 +443,7 @@ func TestMapSaysThatItIsOutdated(t *testing.T) {
 	await(page, t, `document.getElementById("notes").textContent === "" && document.querySelector(".Pod.OK")`)
 }
 
-// TestMapShowsWhatExposesAListener, which is not the Pod that does not respond.
+// TestMapShowsWhatExposesAListener: even if it is not the Pod that does not respond.
 func TestMapShowsWhatExposesAListener(t *testing.T) {
 	w := newWorld(t)
 	w.stopNode(t)

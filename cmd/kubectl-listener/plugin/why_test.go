@@ -790,7 +790,7 @@ func TestWhySaysNothingAboutWhatIsOnANodeThatDoesNotRespond(t *testing.T) {
 	}
 }
 
-// TestWhyNamesWhatDecidesAboutPodsThatAreNotReady, which the class may do for Listeners that several Pods share.
+// TestWhyNamesWhatDecidesAboutPodsThatAreNotReady: the class may decide for Listeners that several Pods share.
 func TestWhyNamesWhatDecidesAboutPodsThatAreNotReady(t *testing.T) {
 	w := newWorld(t)
 	w.listener.OwnerReferences = nil
@@ -866,7 +866,7 @@ func TestWhySaysWhatTheUserMayNotRead(t *testing.T) {
 	}
 }
 
-// TestWhySaysThatTheUserMayNotListNetworkPolicies, one of which may deny clients.
+// TestWhySaysThatTheUserMayNotListNetworkPolicies: one of them may deny clients.
 func TestWhySaysThatTheUserMayNotListNetworkPolicies(t *testing.T) {
 	w := newWorld(t)
 	const name = "reader-of-all-but-policies"
