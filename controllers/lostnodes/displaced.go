@@ -35,7 +35,7 @@ func (r *Reconciler) displaced(ctx context.Context, o *observed) (string, error)
 	}
 	for i := range o.pods {
 		pod := &o.pods[i]
-		verdict := unschedulable(pod)
+		verdict := claim.Unschedulable(pod)
 		if verdict == "" {
 			continue
 		}
@@ -54,23 +54,9 @@ func (r *Reconciler) displaced(ctx context.Context, o *observed) (string, error)
 	return "", nil
 }
 
-// unschedulable returns what the scheduler says about a Pod that it finds no node for, or "".
-func unschedulable(pod *corev1.Pod) string {
-	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
-		return ""
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			return c.Message
-		}
-	}
-	return ""
-}
-
 // displaces returns why the node does not take a Pod that another one of the nodes would take, or "". verdict is what
-// the scheduler says about the Pod. If the node would take the Pod as far as can be seen here, only a verdict that
-// names the node affinity of volumes shows that it has no room: another one may be outdated, for example about a claim
-// that was not bound yet.
+// the scheduler says about the Pod. Unless it names the node affinity of volumes, it may be outdated, for example about
+// a claim that was not bound yet, and does not show that the node has no room.
 func displaces(pod *corev1.Pod, verdict string, node *corev1.Node, nodes []corev1.Node, affinities []*corev1.VolumeNodeAffinity) string {
 	takes := func(other corev1.Node) bool { return other.Name != node.Name && refusal(pod, &other, affinities) == "" }
 	if !slices.ContainsFunc(nodes, takes) {
@@ -193,7 +179,7 @@ func (o *observed) stuck(d decision, now time.Time) []stuckPod {
 	var stuck []stuckPod
 	for i := range o.pods {
 		pod := &o.pods[i]
-		verdict := unschedulable(pod)
+		verdict := claim.Unschedulable(pod)
 		switch {
 		case !namesVolumeAffinity(verdict), claim.AwaitsAgent(verdict) && !d.lost:
 		case d.lost:

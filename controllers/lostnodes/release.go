@@ -192,9 +192,8 @@ func (r *Reconciler) adopt(ctx context.Context, o *observed) error {
 }
 
 // unprotect removes Kubernetes' own finalizer of a volume that is being deleted. It reports whether the volume is gone.
-// It is an update, not a patch: when the last finalizer goes, the API server deletes the object with the UID that an
-// update names, but after a patch whatever has the name by then. While leadership changes, that may be the new volume,
-// which another replica has created.
+// It is an update, because an update names a UID: after a patch that removes the last finalizer, the API server deletes
+// whatever has the name by then, such as the new volume, created by another replica while leadership changes.
 func (r *Reconciler) unprotect(ctx context.Context, o *observed) (bool, error) {
 	if foreign := foreignFinalizers(o.pv); foreign != "" {
 		r.warn(o, listenersv1alpha1.ReasonReleaseRefused, fmt.Sprintf("PersistentVolume %s is being deleted, to release it from node %s, "+

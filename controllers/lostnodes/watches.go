@@ -43,8 +43,10 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 // mount their volumes any more.
 func podMayReleaseVolume() predicate.Predicate {
 	return predicate.And(
-		predicates.Changed(func(pod *corev1.Pod) any { return []any{unschedulable(pod), pod.Spec.NodeName, claim.PodFinished(pod)} }),
-		predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return unschedulable(e.Object.(*corev1.Pod)) != "" }},
+		predicates.Changed(func(pod *corev1.Pod) any {
+			return []any{claim.Unschedulable(pod), pod.Spec.NodeName, claim.PodFinished(pod)}
+		}),
+		predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return claim.Unschedulable(e.Object.(*corev1.Pod)) != "" }},
 	)
 }
 

@@ -2,7 +2,6 @@ package podlisteners
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
@@ -22,10 +22,10 @@ const (
 	unboundClaims = "unbound immediate PersistentVolumeClaims"
 )
 
-// remindScheduler changes the volumes of a Pod that the scheduler leaves alone although they are bound. The scheduler
-// of Kubernetes 1.33 and 1.34 may look at the Pod before its own cache has the bound claim, and then again only after
-// five minutes, or when a PersistentVolume changes (kubernetes/kubernetes#73216). A volume is changed once, so that
-// Pods that share it do not change it by turns. wait is when to look again, or 0.
+// remindScheduler changes the bound volumes of a Pod that the scheduler leaves alone. The scheduler of Kubernetes 1.33
+// and 1.34 may look at the Pod before its own cache has the bound claim, and then again only after five minutes, or
+// when a PersistentVolume changes (kubernetes/kubernetes#73216). A volume is changed once for all of its Pods. wait is
+// when to look again, or 0.
 func (r *Reconciler) remindScheduler(ctx context.Context, pod *corev1.Pod) (wait time.Duration, _ error) {
 	volumes, err := r.volumes(ctx, pod)
 	if err != nil {
@@ -34,7 +34,7 @@ func (r *Reconciler) remindScheduler(ctx context.Context, pod *corev1.Pod) (wait
 	for _, m := range volumes {
 		if left := requests.Left(m.pv.CreationTimestamp, schedulingTimeout, r.Clock.Now()); left > 0 {
 			wait = max(wait, left)
-		} else if m.pv.Annotations[names.AnnotationReminded] == "" && awaitsClaims(pod) {
+		} else if m.pv.Annotations[names.AnnotationReminded] == "" && strings.Contains(claim.Unschedulable(pod), unboundClaims) {
 			log.FromContext(ctx).Info("The scheduler has not noticed that the claims of a Pod are bound: changing its volume", "Pod", pod.Name, "volume", m.pv.Name)
 			err := apply.PatchMetadata(ctx, r.Client, m.pv.DeepCopy(), names.FieldManagerDefault, map[string]any{
 				"annotations": map[string]any{names.AnnotationReminded: pod.UID},
@@ -45,11 +45,4 @@ func (r *Reconciler) remindScheduler(ctx context.Context, pod *corev1.Pod) (wait
 		}
 	}
 	return wait, nil
-}
-
-// awaitsClaims reports whether the scheduler takes a claim of a Pod for unbound.
-func awaitsClaims(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, unboundClaims)
-	})
 }

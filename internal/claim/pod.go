@@ -59,6 +59,19 @@ func NodeReady(node *corev1.Node) bool {
 	})
 }
 
+// Unschedulable returns what the scheduler says about a Pod that it finds no node for, or "".
+func Unschedulable(pod *corev1.Pod) string {
+	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+		return ""
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return c.Message
+		}
+	}
+	return ""
+}
+
 // AwaitsAgent reports whether the scheduler says about a Pod that it rejected a node because no node agent is
 // registered there, as of Kubernetes 1.37. While the agents are replaced, that passes by itself.
 func AwaitsAgent(verdict string) bool {
