@@ -15,6 +15,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/certificate"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/lookup"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // addresses are those of a Pod.
@@ -26,9 +27,8 @@ type addresses struct {
 }
 
 // addressesOf returns the addresses that the operator has published for the listener volumes of a Pod, or for those
-// that the order names. Only PodListeners and the status of Listeners count, which only the operator can write, and
-// only while the Listeners exist: others may have their addresses soon after. Where several Pods share a Listener, the
-// certificate is for the addresses of all of them: nodes forward to any.
+// that the order names: those in PodListeners and in the status of Listeners, which only the operator can write. Nodes
+// forward to any of the Pods that share a Listener. When a Listener is deleted, others may get its addresses.
 func (s *Signer) addressesOf(ctx context.Context, pod *corev1.Pod, o order) (addresses, error) {
 	volumes, result, err := s.volumes(ctx, pod, o.volumes)
 	if err != nil || result.denied != nil || result.waiting != "" {
@@ -83,7 +83,8 @@ func (s *Signer) volumes(ctx context.Context, pod *corev1.Pod, selected sets.Set
 			fmt.Sprintf("userAnnotations: the Pod has no listener volume %q", sets.List(missing)[0])}}, nil
 	}
 	if len(volumes) == 0 {
-		return nil, addresses{denied: noListenerVolumes()}, nil
+		return nil, addresses{denied: &denial{listenersv1alpha1.ReasonNoListenerVolumes,
+			"the Pod has no listener volume, and so no addresses for a certificate: add a volume with a claim of the StorageClass " + names.Driver}}, nil
 	}
 	return volumes, addresses{}, nil
 }

@@ -74,7 +74,9 @@ func (a *Authorities) Reconcile(ctx context.Context, _ reconcile.Request) (recon
 	rotation := rotationOf(configuration)
 	roots, again, err := a.next(ctx, secret, rotation)
 	if err != nil {
-		a.report(configuration, err)
+		if configuration != nil {
+			a.Events.Eventf(configuration, nil, corev1.EventTypeWarning, operatorv1alpha1.ReasonCertificateAuthorityDamaged, action, "%s", err)
+		}
 		return reconcile.Result{}, err
 	}
 	a.set(roots, rotation)
@@ -129,13 +131,6 @@ func (a *Authorities) secret(roots certificate.Roots, observed *corev1.Secret) *
 		secret.ResourceVersion = observed.ResourceVersion
 	}
 	return secret
-}
-
-// report emits an event of the configuration.
-func (a *Authorities) report(configuration *operatorv1alpha1.ListenerOperator, err error) {
-	if configuration != nil {
-		a.Events.Eventf(configuration, nil, corev1.EventTypeWarning, operatorv1alpha1.ReasonCertificateAuthorityDamaged, action, "%s", err)
-	}
 }
 
 func rotationOf(configuration *operatorv1alpha1.ListenerOperator) certificate.Rotation {

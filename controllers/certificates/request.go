@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/certificate"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -83,10 +82,4 @@ func parseUsages(value string) (asClient bool, problem string) {
 // decided reports whether a request was issued, denied or has failed, which is final.
 func decided(request *certificatesv1.PodCertificateRequest) bool {
 	return len(request.Status.Conditions) > 0
-}
-
-// noListenerVolumes is the denial of a request of a Pod that has none.
-func noListenerVolumes() *denial {
-	return &denial{listenersv1alpha1.ReasonNoListenerVolumes,
-		"the Pod has no listener volume, and so no addresses for a certificate: add a volume with a claim of the StorageClass " + names.Driver}
 }

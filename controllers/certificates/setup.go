@@ -49,23 +49,9 @@ func (a *Authorities) source(to handler.EventHandler) source.Source {
 	return source.Channel(changed, to)
 }
 
-// SetupWithManager registers the controller and its watches.
+// SetupWithManager registers the controller and its watches. Of a request that is decided, it keeps no more than that.
 func (s *Signer) SetupWithManager(mgr manager.Manager) (err error) {
-	if s.requests, err = s.Platform.View(viewOfRequests(mgr, &handler.EnqueueRequestForObject{}, s.undecided)); err != nil {
-		return err
-	}
-	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return s.undecided(ctx) })
-	return requests.Controller(mgr, "certificates", workers).
-		WatchesRawSource(s.requests).
-		WatchesRawSource(s.Authorities.source(all)).
-		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(s.podListenersToRequests)).
-		Complete(requests.Requeue(mgr, "certificates", s))
-}
-
-// viewOfRequests returns the options of a view of the requests of the signer. Of one that is decided, it keeps no more
-// than that.
-func viewOfRequests(mgr manager.Manager, to handler.EventHandler, changed func(context.Context) []reconcile.Request) platform.ViewOptions {
-	return platform.ViewOptions{
+	s.requests, err = s.Platform.View(platform.ViewOptions{
 		Scheme: mgr.GetScheme(), Object: &certificatesv1.PodCertificateRequest{},
 		Cache: cache.ByObject{
 			Field: fields.OneTermEqualSelector("spec.signerName", names.Signer),
@@ -82,8 +68,18 @@ func viewOfRequests(mgr manager.Manager, to handler.EventHandler, changed func(c
 			}
 			return nil
 		}},
-		Handler: to, Changed: changed,
+		Handler: &handler.EnqueueRequestForObject{},
+		Changed: func(ctx context.Context) []reconcile.Request { return s.undecided(ctx) },
+	})
+	if err != nil {
+		return err
 	}
+	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return s.undecided(ctx) })
+	return requests.Controller(mgr, "certificates", workers).
+		WatchesRawSource(s.requests).
+		WatchesRawSource(s.Authorities.source(all)).
+		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(s.podListenersToRequests)).
+		Complete(requests.Requeue(mgr, "certificates", s))
 }
 
 func trim(request *certificatesv1.PodCertificateRequest) *certificatesv1.PodCertificateRequest {
@@ -99,16 +95,13 @@ func trim(request *certificatesv1.PodCertificateRequest) *certificatesv1.PodCert
 	}
 }
 
-// undecided returns all requests that are not decided.
-func (s *Signer) undecided(ctx context.Context) []reconcile.Request { return s.list(ctx) }
-
 // podListenersToRequests maps PodListeners to the requests of their Pod that wait for an address.
 func (s *Signer) podListenersToRequests(ctx context.Context, o client.Object) []reconcile.Request {
-	return s.list(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{byPod: string(listenersv1alpha1.PodUID(o.GetName()))})
+	return s.undecided(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{byPod: string(listenersv1alpha1.PodUID(o.GetName()))})
 }
 
-// list returns requests that are not decided. While the kind is not served, there are none.
-func (s *Signer) list(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+// undecided returns requests that are not decided. While the kind is not served, there are none.
+func (s *Signer) undecided(ctx context.Context, options ...client.ListOption) []reconcile.Request {
 	var all certificatesv1.PodCertificateRequestList
 	if s.requests.Version() == "" || s.requests.List(ctx, &all, options...) != nil {
 		return nil // each is enqueued when it becomes known

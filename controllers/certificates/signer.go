@@ -148,10 +148,9 @@ func (s *Signer) issue(
 		Conditions:       []metav1.Condition{condition(certificatesv1.PodCertificateRequestConditionTypeIssued, "Issued", text, now)},
 		CertificateChain: string(issued.Chain), NotBefore: new(metav1.NewTime(issued.NotBefore)), NotAfter: new(metav1.NewTime(issued.NotAfter)), BeginRefreshAt: &refresh,
 	}
-	if err := s.decide(ctx, request, status); err != nil {
+	if err := s.decide(ctx, request, status, "issued"); err != nil {
 		return reconcile.Result{}, err
 	}
-	decisions.WithLabelValues("issued").Inc()
 	log.FromContext(ctx).V(1).Info("Issued a certificate", "pod", pod.Name, "addresses", addresses.String(), "notAfter", issued.NotAfter)
 	return reconcile.Result{}, nil
 }
@@ -162,19 +161,16 @@ func (s *Signer) deny(ctx context.Context, request *certificatesv1.PodCertificat
 	status := certificatesv1.PodCertificateRequestStatus{
 		Conditions: []metav1.Condition{condition(certificatesv1.PodCertificateRequestConditionTypeDenied, d.reason, text, s.Clock.Now())},
 	}
-	if err := s.decide(ctx, request, status); err != nil {
-		return err
-	}
-	decisions.WithLabelValues("denied").Inc()
-	return nil
+	return s.decide(ctx, request, status, "denied")
 }
 
 func condition(kind, reason, text string, now time.Time) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: text, LastTransitionTime: metav1.NewTime(now)}
 }
 
-// decide writes the status of a request, which is then final. A request that no longer exists is no error.
-func (s *Signer) decide(ctx context.Context, request *certificatesv1.PodCertificateRequest, status certificatesv1.PodCertificateRequestStatus) error {
+// decide writes the status of a request, which is then final. A request that no longer exists is no error. result is
+// how the decision is counted.
+func (s *Signer) decide(ctx context.Context, request *certificatesv1.PodCertificateRequest, status certificatesv1.PodCertificateRequestStatus, result string) error {
 	changed := request.DeepCopy()
 	changed.Status = status
 	patch := client.MergeFromWithOptions(request, client.MergeFromWithOptimisticLock{})
@@ -182,5 +178,6 @@ func (s *Signer) decide(ctx context.Context, request *certificatesv1.PodCertific
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deciding PodCertificateRequest %s: %w", client.ObjectKeyFromObject(request), err)
 	}
+	decisions.WithLabelValues(result).Inc()
 	return nil
 }
