@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/address"
@@ -95,14 +94,6 @@ func addressesOf(listener *listenersv1alpha1.Listener) []string {
 		}
 	}
 	return found
-}
-
-// nameProblem returns why there can be no Certificate with this name, or "".
-func nameProblem(name string) string {
-	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return fmt.Sprintf("there can be no Certificate named %s: %s; change the value of the label", name, strings.Join(problems, ", "))
-	}
-	return ""
 }
 
 // spec returns the desired spec of the Certificate with this name, and this Secret. Its key is one that programs in

@@ -9,12 +9,14 @@ package certmanager
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,8 +73,8 @@ func (r *Reconciler) bringTo(ctx context.Context, req reconcile.Request, members
 	if r.certificates.Version() == "" {
 		return all(members, "the cluster does not serve the Certificates of cert-manager: install cert-manager, or remove the label"), nil
 	}
-	if problem := nameProblem(key.Name); problem != "" {
-		return all(members, problem), nil
+	if problems := validation.IsDNS1123Subdomain(key.Name); len(problems) > 0 {
+		return all(members, fmt.Sprintf("there can be no Certificate named %s: %s; change the value of the label", key.Name, strings.Join(problems, ", "))), nil
 	}
 	observed, err := lookup.Get(ctx, r.certificates, key, newCertificate())
 	switch {
