@@ -23,10 +23,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/stackable"
 )
 
-// firstStart creates ListenerOperator/cluster when the operator starts for the first time, with the fields that the
-// administrator has set, what an earlier installation left of its settings, and defaults. A ConfigMap in the operator's
-// namespace records that it existed, so that it is not created again after an administrator deleted it. The ConfigMap
-// is owned by the operator's Deployment, so that a reinstallation creates the configuration again.
+// firstStart creates ListenerOperator/cluster at the first start of the operator, with the fields that the
+// administrator has set, what an earlier installation left of its settings, and defaults. A ConfigMap records that it
+// did, in case an administrator deletes the configuration. Its owner is the Deployment: a reinstallation creates the
+// configuration again.
 type firstStart struct {
 	writer    client.Writer
 	apiReader client.Reader

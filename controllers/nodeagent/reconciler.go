@@ -207,7 +207,7 @@ func (r *Reconciler) get(ctx context.Context, c installation.Component) (client.
 	return lookup.Get(ctx, r.apiReader, c.Key(r.Namespace), c.Empty())
 }
 
-// install applies all components in the order of their dependencies, and deletes those of earlier versions.
+// install applies all components, and deletes those of earlier versions.
 func (r *Reconciler) install(ctx context.Context, o *observed) outcome {
 	if message := o.foreignMessage(); message != "" {
 		return outcome{foreign: message}
@@ -215,20 +215,26 @@ func (r *Reconciler) install(ctx context.Context, o *observed) outcome {
 	if err := r.addFinalizer(ctx, o.config); err != nil {
 		return outcome{err: err}
 	}
+	done := r.applyAll(ctx, o, func(component) bool { return true })
+	if done.err == nil && done.moving == "" {
+		done.err = r.prune(ctx, o)
+	}
+	return done
+}
+
+// applyAll applies the components that are needed, in the order of their dependencies.
+func (r *Reconciler) applyAll(ctx context.Context, o *observed, needed func(component) bool) outcome {
 	moving, err := r.deleteOtherAgents(ctx, o)
 	if err != nil || moving != "" {
 		return outcome{moving: moving, err: err} // its deletion triggers the next reconciliation
 	}
 	deselected, err := r.keepPlacement(ctx, o)
-	if err != nil {
-		return outcome{err: err}
-	}
 	for i := range o.components {
-		if err := r.apply(ctx, o, &o.components[i]); err != nil {
-			return outcome{deselected: deselected, err: err}
+		if err == nil && needed(o.components[i]) {
+			err = r.apply(ctx, o, &o.components[i])
 		}
 	}
-	return outcome{deselected: deselected, err: r.prune(ctx, o)}
+	return outcome{deselected: deselected, err: err}
 }
 
 // foreignMessage returns the message about the first object that belongs to another installation, or "".

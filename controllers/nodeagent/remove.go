@@ -31,9 +31,8 @@ func effectiveManagementState(config *operatorv1alpha1.ListenerOperator) operato
 }
 
 // remove deletes the components, one at a time and in reverse order, unless volumes are in use: without an agent, their
-// Pods could neither start nor terminate. The StorageClass is deleted first: only then can no new volumes appear, and
-// the next reconciliation can rely on there being none. The policy that confines the agents is deleted after their last
-// Pod. Objects that another installation controls stay.
+// Pods could neither start nor terminate. After the StorageClass, the first one, no new volumes can appear. The policy
+// that confines the agents is deleted after their last Pod. Objects that another installation controls stay.
 func (r *Reconciler) remove(ctx context.Context, o *observed) outcome {
 	owned := o.owned()
 	switch {
@@ -78,21 +77,7 @@ func (r *Reconciler) maintain(ctx context.Context, o *observed) error {
 	if o.config.Spec.ManagementState == operatorv1alpha1.Unmanaged || o.foreignMessage() != "" {
 		return nil
 	}
-	if moving, err := r.deleteOtherAgents(ctx, o); err != nil || moving != "" {
-		return err
-	}
-	if _, err := r.keepPlacement(ctx, o); err != nil {
-		return err
-	}
-	for i, c := range o.components {
-		if c.Extra || c.Kind == "StorageClass" || c.isOrphan(o.config) {
-			continue
-		}
-		if err := r.apply(ctx, o, &o.components[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.applyAll(ctx, o, func(c component) bool { return !c.Extra && c.Kind != "StorageClass" && !c.isOrphan(o.config) }).err
 }
 
 // owned returns the components that exist and that the configuration controls.
@@ -157,11 +142,10 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, config *operatorv1alph
 	return nil
 }
 
-// deleteOtherAgents deletes agents of the configuration in other namespaces, and returns the namespaced name of a
-// DaemonSet that still exists, or "": the operator was uninstalled there without them, and is now installed here. There
-// must not be two agents on a node, which would replace each other's socket. If the operator is still installed there,
-// it would create them again. Otherwise they are of no use: their tokens became invalid with their ServiceAccount,
-// which is installed and uninstalled together with the operator.
+// deleteOtherAgents deletes agents of the configuration in other namespaces, where the operator was uninstalled without
+// them, and returns the namespaced name of a DaemonSet that still exists, or "". Two agents on a node would replace
+// each other's socket, and the old ones are of no use: their tokens became invalid with their ServiceAccount. While
+// that exists, the operator may still be installed there, and would create them again.
 func (r *Reconciler) deleteOtherAgents(ctx context.Context, o *observed) (moving string, _ error) {
 	var all appsv1.DaemonSetList
 	if err := r.Client.List(ctx, &all); err != nil {
