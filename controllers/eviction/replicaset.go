@@ -101,10 +101,9 @@ func scaleOf(o client.Object) (int32, *metav1.LabelSelector) {
 	}
 }
 
-// next returns the outdated Pod that is evicted next, or nil and what the eviction waits for. All other Pods have to be
-// ready: one that is not may be the successor of the Pod before. Outdated Pods that are not ready are the first,
-// because the change may be the reason, and no client loses by their eviction; then those that were not replaced
-// recently; then the order is that of the names, from the last one on, as in a rolling update of a StatefulSet.
+// next returns the outdated Pod to evict, or nil and what the eviction waits for: all other Pods have to be ready, as
+// one that is not may be the successor of the Pod before. The order is: Pods that are not ready, because the change may
+// be the reason; Pods that were not replaced recently; the last name first, as in a rolling update of a StatefulSet.
 func (s *replicas) next(outdated []outdatedPod, replaced func(*corev1.Pod) bool) (next *outdatedPod, blocked string) {
 	if missing := int(s.desired) - len(s.pods); missing > 0 {
 		return nil, fmt.Sprintf("%d of %d Pods do not exist", missing, s.desired)

@@ -116,10 +116,9 @@ func (r *Reconciler) labels(pod *corev1.Pod) map[string]string {
 	return labels
 }
 
-// ensureListener applies the Listener of a class-based claim, with the ports, the name and the index of the Pod that
-// mounts the claim, owned by claim and volume. It does not change a Listener that was not created for the claim. If the
-// mount is not new, it only adds owners: Pods that share a claim may have different ports, and must not overwrite each
-// other's.
+// ensureListener applies the Listener of a class-based claim, with the ports, the name and the index of the Pod, owned
+// by claim and volume, unless the Listener was not created for the claim. A mount that is not new only adds owners:
+// Pods that share a claim may have different ports, and must not overwrite each other's.
 func (r *Reconciler) ensureListener(ctx context.Context, m *mount, isNew bool) (warnings []warning, _ error) {
 	if m.selector.Class == "" {
 		return nil, nil

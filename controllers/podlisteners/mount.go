@@ -53,12 +53,11 @@ func (m *mount) pinnedElsewhere() bool {
 	return len(nodes) > 0 && !slices.Contains(nodes, m.pod.Spec.NodeName)
 }
 
-// reservation returns the node affinity of the volume, nil if it is not pinned, and the annotation that records the
-// node of the last mount of a volume that is not. A mount that is not new does not change the recorded node, because
-// another Pod may have mounted the volume since. The node of an ephemeral claim's volume is that of its Pod, and not
-// recorded. A node affinity that another client set stays: it is immutable. For a Pod that is leaving, because it is
-// being deleted or its node is lost, the volume is neither pinned nor is its node recorded: the volume may just have
-// been released from this node.
+// reservation returns the node affinity of the volume, or nil, and for a volume that is not pinned the annotation that
+// records the node of the last mount. Only a new mount changes the record, because another Pod may have mounted the
+// volume since. An ephemeral claim needs none: its node is that of its Pod. A node affinity that another client set is
+// immutable. A Pod that is leaving, because it is being deleted or its node is lost, changes nothing: the volume may
+// just have been released from this node.
 func (m *mount) reservation(isNew bool) (*corev1.VolumeNodeAffinity, map[string]string) {
 	recorded := m.pv.Annotations[names.AnnotationNode]
 	leaving := claim.NodeLost(m.node) || m.pod.DeletionTimestamp != nil
@@ -160,10 +159,9 @@ func (m *mount) nodeChoice() exposure.NodeChoice {
 	return choice
 }
 
-// addressesUnknown reports whether the addresses for the Pod cannot be determined: the Listener does not exist, its
-// status is outdated, or the volume is pinned to another node than that of the Pod. The previous addresses may still
-// work. While the class does not exist, the Listener keeps its Service, so the previous addresses still work, and for a
-// new Pod those in the status do.
+// addressesUnknown reports whether the addresses for the Pod cannot be determined, because the Listener does not exist,
+// its status is outdated, or the volume is pinned to another node. While the class does not exist, the Listener keeps
+// its Service, so previous addresses still work, and for a new Pod those in the status do.
 func (m *mount) addressesUnknown() bool {
 	if !m.statusCurrent() || m.pinnedElsewhere() {
 		return true
@@ -173,9 +171,8 @@ func (m *mount) addressesUnknown() bool {
 }
 
 // previousExposure is how long a Pod without addresses waits while its Listener has those of a previous exposure, which
-// are about to go away: its programs would advertise them for as long as they run. Most exposures are complete by then.
-// If not, the Pod gets the previous addresses, which still work: a class that is wrong must not keep Pods from
-// starting.
+// are about to go away: its programs would advertise them as long as they run. Then the Pod gets them, because they
+// still work, and a class that is wrong must not keep Pods from starting.
 const previousExposure = 2 * time.Minute
 
 // untilPrevious returns how long the Pod, which has PodListeners since a time but no address, still waits for others

@@ -242,9 +242,9 @@ func (r *Reconciler) class(ctx context.Context, name string) (*listenersv1alpha1
 }
 
 // adoptListener checks that the Listener of a class-based claim can be created, with the ports of the Pod that mounts
-// the claim. One of an earlier claim becomes that of this claim at once, before it is garbage-collected, so that the
-// addresses stay. If the earlier claim named another class, they are not wanted any more, and a Pod must not start with
-// them: then this claim waits until the Listener is garbage-collected.
+// the claim. One of an earlier claim becomes that of this claim before it is garbage-collected, so that the addresses
+// stay, unless the earlier claim named another class: then this claim waits, because a Pod must not start with the old
+// addresses.
 func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *listenersv1alpha1.ListenerClass) error {
 	pod, ports, err := r.firstPod(ctx, pvc, class)
 	if err != nil {

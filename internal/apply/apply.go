@@ -156,9 +156,9 @@ func has(object, desired any) bool {
 }
 
 // ApplyStatus makes status the status of the observed object, and never that of a namesake that has replaced it.
-// Callers compare the observed status before. It reports whether it sent a request: it does not send what it has sent
-// last, apart from the times of conditions, if the observed object is the version for which it was sent, or any other
-// one that the cache, which lags behind, had before the result. An object that no longer exists is no error.
+// Callers compare the observed status before. It does not send what it has sent last, apart from the times of
+// conditions, for this version or any earlier one, which a cache that lags behind may still have; sent reports whether
+// it did. An object that no longer exists is no error.
 func (a *Applier) ApplyStatus(ctx context.Context, observed client.Object, status any) (sent bool, _ error) {
 	return a.applyStatus(ctx, observed, status, "")
 }
@@ -253,10 +253,9 @@ func summary(manager string, sent [sha256.Size]byte) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{Manager: manager, FieldsType: base64.RawStdEncoding.EncodeToString(sent[:])}
 }
 
-// SummarizeService shortens the managed fields of a Service, for a cache, to what an Applier needs to decide whether
-// the Service follows a desired state: a hash of the fields that manager applied and still owns, with the values that
-// they have. A writer that changes such a field becomes its manager. So a new process need not repeat the applies of
-// the previous one, and a change of fields of other managers costs no request. It changes nothing the second time.
+// SummarizeService shortens the managed fields of a Service, for a cache, to what an Applier needs: a hash of the
+// fields that manager applied and still owns, with their values. A writer that changes such a field becomes its
+// manager. So neither a new process nor changes of other managers cause an apply. It changes nothing the second time.
 func SummarizeService(service *corev1.Service, manager string) {
 	own := slices.IndexFunc(service.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == manager })
 	if own >= 0 && service.ManagedFields[own].FieldsV1 == nil {

@@ -34,8 +34,8 @@ const (
 	backdated = 2 * time.Minute
 )
 
-// Root is the secret from which the keys of the authorities of all namespaces are derived. So nothing but the root has
-// to be kept: authorities are created, with the same key and the same certificate each time, when they are needed.
+// Root is the secret from which the keys and certificates of the authorities of all namespaces are derived, the same
+// each time, so that nothing else has to be kept.
 type Root struct {
 	// Seed is the secret.
 	Seed [SeedSize]byte

@@ -85,12 +85,11 @@ func Left(created metav1.Time, wait time.Duration, now time.Time) time.Duration 
 // delay is how long a request waits after a conflict. The event of the newer version usually reconciles it earlier.
 const delay = 50 * time.Millisecond
 
-// Requeue returns a reconciler of the named controller that returns no error if inner failed because of nothing but
-// conflicts, namespaces that are being deleted and ResourceQuotas. The first two are part of normal operation: the
-// cache follows the API server with a delay, and other clients write the same objects. It requeues the request after a
-// conflict. In a namespace that is being deleted there is nothing left to do until an object changes or is deleted, of
-// which there is an event. A quota is a matter of its namespace, whose users the controller tells. It is not watched,
-// so the request is repeated as after an error. A request that takes long has an event on its namespace.
+// Requeue returns a reconciler of the named controller that returns no error if inner failed only because of conflicts,
+// namespaces that are being deleted and ResourceQuotas. Conflicts are part of normal operation: the cache follows with
+// a delay, and others write the same objects. In a namespace that is being deleted there is nothing left to do. A quota
+// is a matter of its users, whom the controller tells; it is not watched, so the request is repeated as after an error.
+// A request that takes long has an event on its namespace.
 func Requeue(mgr manager.Manager, controller string, inner reconcile.Reconciler) reconcile.Reconciler {
 	counter := conflicts.WithLabelValues(controller) // present at zero
 	refused := newLimiter()                          // that of the controller forgets a request without an error

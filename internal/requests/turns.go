@@ -7,10 +7,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// newQueue returns what makes the work queue of a controller with so many workers. Namespaces take turns: a namespace
-// with thousands of requests delays a request of another one by no more than a single request of its own. And however
-// long its requests take, it has no more than half of the workers, but always one. Within a namespace, requests are in
-// the order in which they were added. client-go's work queue, which it orders, hands out no request to two workers.
+// newQueue returns what makes the work queue of a controller with so many workers. Namespaces take turns, so a
+// namespace with thousands of requests delays another one by a single request of its own, and it never has more than
+// half of the workers, but always one. Within a namespace, requests keep their order. The work queue of client-go,
+// which this one orders, hands out no request to two workers.
 func newQueue(workers int) func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	return func(controller string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 		t := &turns{limit: max(workers/2, 1), requests: map[string][]reconcile.Request{}, running: map[string]int{}}
