@@ -323,7 +323,7 @@ deploy: ## Install the operator with image IMG on the cluster that kubectl talks
 	KUBECTL="$(KUBECTL)" hack/deploy.sh $(IMG)
 
 .PHONY: undeploy
-undeploy: ## Remove the operator and everything that it installed; fails while volumes are in use.
+undeploy: ## Remove the operator, everything that it installed, and its certificate authorities; fails while volumes are in use.
 	KUBECTL="$(KUBECTL)" hack/undeploy.sh
 
 .PHONY: clean

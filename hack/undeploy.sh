@@ -31,6 +31,9 @@ if serves listenerclasses.$driver; then
 fi
 [ -z "$refused" ] || exit 1
 
+authorities=$($kubectl get secret listener-operator-certificate-authorities --namespace listener-operator --ignore-not-found -o name)
+[ -z "$authorities" ] || echo "warning: the certificate authorities that TLS clients trust (Secret listener-operator-certificate-authorities) are deleted with the namespace, and a new installation has others, unless you create the Secret before it from a copy" >&2
+
 if serves listeneroperators.listener-operator.dev; then
   # A finalizer delays the deletion until the operator has removed everything that it installed.
   if ! $kubectl delete listeneroperators.listener-operator.dev cluster --ignore-not-found --timeout=120s; then
