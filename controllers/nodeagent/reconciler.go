@@ -41,6 +41,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/stackable"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
 // Reconciler is the controller of ListenerOperator/cluster. It becomes usable by SetupWithManager.
@@ -126,6 +127,9 @@ type observed struct {
 	uncreatedSince time.Time
 	// clusterDomain is the DNS domain of the cluster, and resolverDomain that of the operator's resolver, or empty.
 	clusterDomain, resolverDomain string
+	// unmonitored is whether OpenShift leaves the namespace to its monitoring of users' workloads. That rejects
+	// ServiceMonitors with a token in a file, so they and their alerts are not installed.
+	unmonitored bool
 	// otherConfinements are messages about policies that are not those that confine this version of the operator.
 	otherConfinements []string
 }
@@ -160,13 +164,15 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 	operatorPod, podErr := r.readOperatorPod(ctx)
 	account, accountErr := r.serviceAccount(ctx, r.Namespace)
 	serviceCA, serviceCAErr := lookup.Get(ctx, r.apiReader, types.NamespacedName{Namespace: r.Namespace, Name: installation.ServiceCA}, &corev1.ConfigMap{})
+	namespace, namespaceErr := lookup.Get(ctx, r.Client, types.NamespacedName{Name: r.Namespace}, tenancy.Namespace())
 	other, otherErr := confinement.Others(ctx, r.Client)
-	if err := errors.Join(podErr, accountErr, serviceCAErr, otherErr); err != nil {
+	if err := errors.Join(podErr, accountErr, serviceCAErr, namespaceErr, otherErr); err != nil {
 		return nil, err
 	}
 	o := &observed{config: config, otherConfinements: other, clusterDomain: config.ClusterDomain(r.ClusterDomain), resolverDomain: r.ClusterDomain, settings: installation.Settings{
 		Namespace: r.Namespace, Image: r.Image, ServiceAccount: account, OperatorPod: operatorPod, ServiceCA: serviceCA != nil,
 	}}
+	o.unmonitored = serviceCA != nil && (namespace == nil || namespace.Labels[installation.LabelMonitored] != "true")
 	for _, c := range installation.Components() {
 		if !c.Optional.Empty() && !r.serves(c.Optional) {
 			continue
@@ -251,6 +257,12 @@ func (o *observed) foreignMessage() string {
 
 // apply brings the object of a component up to date, in the API and in c.
 func (r *Reconciler) apply(ctx context.Context, o *observed, c *component) error {
+	if o.unmonitored && c.Optional.Group == names.KindServiceMonitor.Group {
+		if c.object == nil {
+			return nil
+		}
+		return r.delete(ctx, c.Kind, c.object)
+	}
 	desired, err := c.Desired(o.config, o.settings)
 	if err != nil {
 		return err

@@ -71,6 +71,9 @@ func (c Component) render(config *operatorv1alpha1.ListenerOperator, s Settings)
 // authority that they sign serving certificates of Services with.
 const ServiceCA = "openshift-service-ca.crt"
 
+// LabelMonitored is the label of namespaces that the Prometheus of OpenShift itself monitors, if it is "true".
+const LabelMonitored = "openshift.io/cluster-monitoring"
+
 // commonValues are the values in the manifests of all components.
 func commonValues(s Settings) map[string]any {
 	values := map[string]any{
