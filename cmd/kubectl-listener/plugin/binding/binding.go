@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -105,13 +104,14 @@ type bound struct {
 
 // bind returns the Secret for a Listener or a Pod, and notes for the user.
 func (o *bindingOptions) bind(ctx context.Context, x *check.Examination, object client.Object) (_ *corev1.Secret, notes []string, _ error) {
-	b := &bound{Object: object}
+	w, f := walk.New(x), x.About(object)
+	b := &bound{Object: object, what: f.Object(), why: w.Command("why", object)}
 	var err error
 	switch object := object.(type) {
 	case *corev1.Pod:
-		err = b.fromPod(ctx, x, object)
+		err = b.fromPod(ctx, w, object)
 	case *listenersv1alpha1.Listener:
-		b.fromListener(ctx, x, object)
+		b.fromListener(ctx, w, object)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -147,11 +147,10 @@ func (o *bindingOptions) bind(ctx context.Context, x *check.Examination, object 
 }
 
 // fromListener sets what a Listener has.
-func (b *bound) fromListener(ctx context.Context, x *check.Examination, listener *listenersv1alpha1.Listener) {
-	b.what, b.why = "Listener "+client.ObjectKeyFromObject(listener).String(), "kubectl listener why listener/"+listener.Name+" --namespace "+listener.Namespace
+func (b *bound) fromListener(ctx context.Context, w *walk.Walk, listener *listenersv1alpha1.Listener) {
 	b.addresses = ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).IngressAddresses
 	var pods corev1.PodList
-	if x.List(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)}) == check.Forbidden {
+	if w.List(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)}) == check.Forbidden {
 		b.notes = append(b.notes, fmt.Sprintf("You may not list the Pods of %s, so ca.crt is left out. If they serve certificates of the operator, add it: kubectl listener ca --namespace %s",
 			b.what, listener.Namespace))
 	}
@@ -159,13 +158,11 @@ func (b *bound) fromListener(ctx context.Context, x *check.Examination, listener
 }
 
 // fromPod sets what a Pod with a single listener volume has.
-func (b *bound) fromPod(ctx context.Context, x *check.Examination, pod *corev1.Pod) error {
-	b.what, b.why = "Pod "+client.ObjectKeyFromObject(pod).String(), "kubectl listener why pod/"+pod.Name+" --namespace "+pod.Namespace
+func (b *bound) fromPod(ctx context.Context, w *walk.Walk, pod *corev1.Pod) error {
 	b.pods = []corev1.Pod{*pod}
-	published := &listenersv1alpha1.PodListeners{}
-	key := types.NamespacedName{Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
-	if x.Get(ctx, key, published) == check.Forbidden {
-		return fmt.Errorf("you may not read PodListeners %s, which have the addresses of %s; ask for the role view in the namespace, or name a Listener", key, b.what)
+	published, found := w.PodListeners(ctx, pod)
+	if found == check.Forbidden {
+		return fmt.Errorf("you may not read PodListeners, which have the addresses of %s; ask for the role view in the namespace, or name a Listener", b.what)
 	}
 	var listeners []string
 	for _, volume := range slices.Sorted(maps.Keys(published.Spec.Listeners)) {

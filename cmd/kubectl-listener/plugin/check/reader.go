@@ -35,6 +35,12 @@ type Examination struct {
 	Err error
 }
 
+// About returns a finding about an object, which was read as one of the scheme.
+func (x *Examination) About(o client.Object) Finding {
+	kind, _ := x.Client.GroupVersionKindFor(o)
+	return Finding{Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
 // Get reads an object. A kind that the cluster does not serve has no objects.
 func (x *Examination) Get(ctx context.Context, key types.NamespacedName, o client.Object) Presence {
 	return x.Request(fmt.Sprintf("reading %T %s", o, key), func() error { return x.Client.Get(ctx, key, o) })

@@ -82,7 +82,7 @@ func WriteSteps(out io.Writer, r *check.Report) {
 	}
 }
 
-// WriteChecks writes what is not wrong, and then the problems with their remedies: first the problems of administrators.
+// WriteChecks writes what is not wrong, and then the problems with their remedies, those for administrators first.
 func WriteChecks(out io.Writer, r *check.Report) { WriteChecksOr(out, r, r.AllClear()) }
 
 // WriteChecksOr is WriteChecks with what is written if nothing is wrong; nothing if none is empty.

@@ -11,7 +11,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -105,11 +104,12 @@ type Options struct {
 
 // Try connects to each address of a Pod, a Listener or a workload, and reports the results.
 func Try(ctx context.Context, x *check.Examination, o client.Object, how Options) {
+	w := walk.New(x)
 	var endpoints []endpoint
-	for _, target := range targets(ctx, x, o) {
-		own := endpointsOf(ctx, x, target)
+	for _, target := range targets(ctx, w, o) {
+		own := endpointsOf(ctx, w, target)
 		if len(own) == 0 {
-			x.Add(finding(x, target).Failed("", "has no address", "Find out why: "+why(target)))
+			x.Add(x.About(target).Failed("", "has no address", "Find out why: "+w.Command("why", target)))
 		}
 		for _, e := range own {
 			if !slices.ContainsFunc(endpoints, e.same) {
@@ -133,7 +133,7 @@ func Try(ctx context.Context, x *check.Examination, o client.Object, how Options
 		}
 		same := fault{e.listener, causes[i], e.port}
 		if _, known := remedies[same]; !known {
-			remedies[same] = e.remedy(ctx, x, causes[i])
+			remedies[same] = e.remedy(ctx, w, causes[i])
 		}
 		dialled[i].Remedy = cmp.Or(remedies[same], dialled[i].Remedy)
 	}
@@ -141,68 +141,63 @@ func Try(ctx context.Context, x *check.Examination, o client.Object, how Options
 }
 
 // targets returns a Pod or a Listener itself, and the Pods of a workload. That it has none is reported.
-func targets(ctx context.Context, x *check.Examination, o client.Object) (all []client.Object) {
+func targets(ctx context.Context, w *walk.Walk, o client.Object) (all []client.Object) {
 	switch o.(type) {
 	case *corev1.Pod, *listenersv1alpha1.Listener:
 		return []client.Object{o}
 	}
-	pods, _ := walk.New(x).PodsOfWorkload(ctx, o)
+	pods, _ := w.PodsOfWorkload(ctx, o)
 	for i := range pods {
 		all = append(all, &pods[i])
 	}
 	if len(all) == 0 {
-		f := finding(x, o)
-		x.Add(f.Failed("", "has no Pod", fmt.Sprintf("Find out why: kubectl listener why %s/%s --namespace %s", strings.ToLower(f.Kind), f.Name, f.Namespace)))
+		w.Add(w.About(o).Failed("", "has no Pod", "Find out why: "+w.Command("why", o)))
 	}
 	return all
 }
 
-// finding returns a finding about an object, which was read as one of the scheme.
-func finding(x *check.Examination, o client.Object) check.Finding {
-	kind, _ := x.Client.GroupVersionKindFor(o)
-	return check.Finding{Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
-}
-
 // remedy returns what to do about an endpoint for a cause that the objects of the cluster may explain, or "".
-func (e *endpoint) remedy(ctx context.Context, x *check.Examination, c cause) string {
+func (e *endpoint) remedy(ctx context.Context, w *walk.Walk, c cause) string {
 	switch c {
 	case refused:
-		return remedyForRefusal(ctx, x, e)
+		return e.remedyForRefusal(ctx, w)
 	case unresolved:
-		return remedyForName(ctx, x, e.object, e.listener)
+		return e.remedyForName(ctx, w)
 	default:
-		return remedyForSilence(ctx, x, e.object)
+		return e.remedyForSilence(ctx, w)
 	}
 }
 
-// remedyForSilence returns what to do if nothing responds at the addresses of an object: what is wrong on their path,
-// or "" if nothing is.
-func remedyForSilence(ctx context.Context, x *check.Examination, o client.Object) string {
-	path := &check.Examination{Client: x.Client}
-	walk.New(path).Examine(ctx, o)
-	x.Err = cmp.Or(x.Err, path.Err)
+// remedyForSilence returns what to do if nothing responds: what is wrong on the path of the address, or "" if nothing is.
+func (e *endpoint) remedyForSilence(ctx context.Context, w *walk.Walk) string {
+	path := w.Apart()
+	path.Examine(ctx, e.object)
+	w.Err = cmp.Or(w.Err, path.Err)
 	path.Conclude()
 	f := path.Problem
 	for i := range path.Findings {
-		if w := &path.Findings[i]; f == nil && w.State == check.Warning && slices.Contains([]string{"NetworkPolicy", "Listener"}, w.Kind) {
-			f = w
+		if warning := &path.Findings[i]; f == nil && warning.State == check.Warning && slices.Contains([]string{"NetworkPolicy", "Listener"}, warning.Kind) {
+			f = warning
 		}
 	}
 	if f == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s: %s. See why: %s", f.Object(), f.Text(), why(o))
+	return fmt.Sprintf("%s: %s. See why: %s", f.Object(), f.Text(), w.Command("why", e.object))
 }
 
 // remedyForRefusal returns what to do if a machine says that nothing listens at an endpoint: Kubernetes may send
 // clients to no Pod, or the program in a Pod that is ready may listen elsewhere.
-func remedyForRefusal(ctx context.Context, x *check.Examination, e *endpoint) string {
+func (e *endpoint) remedyForRefusal(ctx context.Context, w *walk.Walk) string {
 	const refusal = "The machine responds, but nothing listens on the port. "
-	pods := podsOf(ctx, x, e.object, e.listener)
+	pods := w.PodsOf(ctx, e.listener)
+	if pod, ok := e.object.(*corev1.Pod); ok {
+		pods = []corev1.Pod{*pod}
+	}
 	notReady := func(pod corev1.Pod) bool { return !claim.PodReady(&pod) }
-	service := walk.New(x).Service(ctx, client.ObjectKeyFromObject(e.listener))
+	service := w.Service(ctx, client.ObjectKeyFromObject(e.listener))
 	if len(pods) == 0 || service == nil || slices.ContainsFunc(pods, notReady) {
-		return refusal + "See whether its Pods are ready: " + why(e.object)
+		return refusal + "See whether its Pods are ready: " + w.Command("why", e.object)
 	}
 	port := ""
 	for i := range service.Spec.Ports {
@@ -214,17 +209,9 @@ func remedyForRefusal(ctx context.Context, x *check.Examination, e *endpoint) st
 		"If it does, see whether kube-proxy or its replacement runs on the nodes.", refusal, pods[0].Name, port, pods[0].Name, pods[0].Namespace)
 }
 
-// podsOf returns a Pod itself, or the Pods that mount a Listener.
-func podsOf(ctx context.Context, x *check.Examination, o client.Object, listener *listenersv1alpha1.Listener) []corev1.Pod {
-	if pod, ok := o.(*corev1.Pod); ok {
-		return []corev1.Pod{*pod}
-	}
-	return walk.New(x).PodsOf(ctx, listener)
-}
-
 // remedyForName returns what to do if the name of a Listener cannot be resolved, if it leads to Pods, or "".
-func remedyForName(ctx context.Context, x *check.Examination, o client.Object, listener *listenersv1alpha1.Listener) string {
-	service := walk.New(x).Service(ctx, client.ObjectKeyFromObject(listener))
+func (e *endpoint) remedyForName(ctx context.Context, w *walk.Walk) string {
+	service := w.Service(ctx, client.ObjectKeyFromObject(e.listener))
 	if service == nil || !exposure.IsHeadless(service) {
 		return ""
 	}
@@ -233,16 +220,7 @@ func remedyForName(ctx context.Context, x *check.Examination, o client.Object, l
 		pod = "Pod"
 	}
 	return fmt.Sprintf("The name leads to Pods, and exists only while a %s mounts Listener %s: %s. If there is one, make sure that your DNS server knows the name: docs/pod-addresses.md",
-		pod, client.ObjectKeyFromObject(listener), why(o))
-}
-
-// why returns the command that follows the path of the addresses of a Pod or a Listener.
-func why(o client.Object) string {
-	kind := "pod"
-	if _, ok := o.(*listenersv1alpha1.Listener); ok {
-		kind = "listener"
-	}
-	return fmt.Sprintf("kubectl listener why %s/%s --namespace %s", kind, o.GetName(), o.GetNamespace())
+		pod, client.ObjectKeyFromObject(e.listener), w.Command("why", e.object))
 }
 
 // endpoint is an address of a Listener with the number of a port, and that port. target is where to forward connections
@@ -262,23 +240,22 @@ func (e *endpoint) same(other endpoint) bool {
 }
 
 // endpointsOf returns the addresses of a Pod or a Listener with their ports, in the order of preference.
-func endpointsOf(ctx context.Context, x *check.Examination, o client.Object) []endpoint {
+func endpointsOf(ctx context.Context, w *walk.Walk, o client.Object) []endpoint {
 	if listener, ok := o.(*listenersv1alpha1.Listener); ok {
 		return appendEndpoints(nil, ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).IngressAddresses, listener, o)
 	}
-	pod := &listenersv1alpha1.PodListeners{}
-	key := types.NamespacedName{Namespace: o.GetNamespace(), Name: listenersv1alpha1.PodListenersName(o.GetUID())}
-	if x.Get(ctx, key, pod) == check.Forbidden {
-		x.Err = cmp.Or(x.Err, fmt.Errorf("you may not read PodListeners %s", key))
+	pod, found := w.PodListeners(ctx, o)
+	if found == check.Forbidden {
+		w.Err = cmp.Or(w.Err, fmt.Errorf("you may not read PodListeners %s/%s", o.GetNamespace(), listenersv1alpha1.PodListenersName(o.GetUID())))
 	}
 	var endpoints []endpoint
 	for _, volume := range slices.Sorted(maps.Keys(pod.Spec.Listeners)) {
 		entry := pod.Spec.Listeners[volume]
 		listener := &listenersv1alpha1.Listener{}
-		x.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: entry.ListenerName}, listener)
+		w.Get(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: entry.ListenerName}, listener)
 		endpoints = appendEndpoints(endpoints, entry.IngressAddresses, listener, o)
 	}
-	if x.Err != nil {
+	if w.Err != nil {
 		return nil
 	}
 	return endpoints

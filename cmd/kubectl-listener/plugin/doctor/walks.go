@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -114,6 +113,5 @@ func (d *doctor) more(remedy string, o client.Object) string {
 	if ended {
 		separator = ". More: "
 	}
-	kind, _ := d.Client.GroupVersionKindFor(o) // which was read as one of the scheme
-	return fmt.Sprintf("%s%skubectl listener why %s/%s --namespace %s", sentence, separator, walk.Argument(kind.Kind), o.GetName(), o.GetNamespace())
+	return sentence + separator + d.Command("why", o)
 }

@@ -394,18 +394,21 @@ func (a *objects) end(err error) {
 	}
 }
 
-func (a *objects) set(o any) error {
+// set sets an object. The objects are locked.
+func (a *objects) set(o any) {
 	object := o.(client.Object)
 	object.SetManagedFields(nil)
-	a.change(func() { a.byKey[client.ObjectKeyFromObject(object)] = object })
-	return nil
+	a.byKey[client.ObjectKeyFromObject(object)] = object
 }
 
 // Add implements cache.ReflectorStore.
-func (a *objects) Add(o any) error { return a.set(o) }
+func (a *objects) Add(o any) error {
+	a.change(func() { a.set(o) })
+	return nil
+}
 
 // Update implements cache.ReflectorStore.
-func (a *objects) Update(o any) error { return a.set(o) }
+func (a *objects) Update(o any) error { return a.Add(o) }
 
 // Delete implements cache.ReflectorStore.
 func (a *objects) Delete(o any) error {
@@ -418,9 +421,7 @@ func (a *objects) Replace(all []any, _ string) error {
 	a.change(func() {
 		a.listed, a.err, a.byKey = true, nil, map[client.ObjectKey]client.Object{}
 		for _, o := range all {
-			object := o.(client.Object)
-			object.SetManagedFields(nil)
-			a.byKey[client.ObjectKeyFromObject(object)] = object
+			a.set(o)
 		}
 	})
 	return nil

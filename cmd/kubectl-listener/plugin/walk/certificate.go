@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -111,8 +110,7 @@ func (w *Walk) issuedFinding(ctx context.Context, f check.Finding, pod *corev1.P
 
 // missing returns an address of the Pod that its certificate is not for, or "".
 func (w *Walk) missing(ctx context.Context, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest, certificate *x509.Certificate) string {
-	addresses := &listenersv1alpha1.PodListeners{}
-	w.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}, addresses)
+	addresses, _ := w.PodListeners(ctx, pod)
 	only := certificatenames.List(request.Spec.UnverifiedUserAnnotations[names.AnnotationCertificateVolumes])
 	for _, volume := range slices.Sorted(maps.Keys(addresses.Spec.Listeners)) {
 		if len(only) > 0 && !only.Has(volume) {

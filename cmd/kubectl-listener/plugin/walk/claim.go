@@ -70,7 +70,7 @@ func (w *Walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 			missing = missing.Warning("", "does not exist yet: the operator creates it when a Pod that mounts the claim is bound to a node")
 		case selector.Class != "":
 			missing = missing.Failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does", check.RemedyOperator)
-			missing = w.Said(ctx, pvc, missing)
+			missing = w.said(ctx, pvc, ofOperator, missing)
 		default:
 			missing = missing.FailedBy(listenersv1alpha1.ReasonListenerNotFound, "does not exist")
 		}
@@ -143,7 +143,7 @@ func (w *Walk) Claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) che
 	if problem := w.selectorProblem(ctx, f, pvc, selector); problem.State != "" {
 		return problem
 	}
-	return w.Said(ctx, pvc, f.Failed("", "has no volume, and the operator says nothing about it", check.RemedyOperator))
+	return w.said(ctx, pvc, ofOperator, f.Failed("", "has no volume, and the operator says nothing about it", check.RemedyOperator))
 }
 
 // storageProblem returns what keeps the operator from provisioning a claim at all, or an empty finding.
@@ -201,18 +201,8 @@ func (w *Walk) selectorProblem(ctx context.Context, f check.Finding, pvc *corev1
 	return problem
 }
 
-// Said returns what the operator says last about a claim, or otherwise the finding.
-func (w *Walk) Said(ctx context.Context, pvc *corev1.PersistentVolumeClaim, otherwise check.Finding) check.Finding {
-	return w.said(ctx, pvc, func(e *corev1.Event) bool { return e.ReportingController == names.EventReporter }, otherwise)
-}
-
-// Refused returns what the operator says about the quota or the policy that refuses an object of a Pod, or otherwise
-// the finding.
-func (w *Walk) Refused(ctx context.Context, pod *corev1.Pod, otherwise check.Finding) check.Finding {
-	return w.said(ctx, pod, func(e *corev1.Event) bool {
-		return e.Reason == listenersv1alpha1.ReasonQuotaExceeded || e.Reason == listenersv1alpha1.ReasonRequestRejected
-	}, otherwise)
-}
+// ofOperator reports whether the operator has emitted an event.
+func ofOperator(e *corev1.Event) bool { return e.ReportingController == names.EventReporter }
 
 // said returns what the last event that matches says about an object, or otherwise the finding.
 func (w *Walk) said(ctx context.Context, o client.Object, matches func(*corev1.Event) bool, otherwise check.Finding) check.Finding {

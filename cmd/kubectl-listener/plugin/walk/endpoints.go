@@ -27,7 +27,7 @@ func (w *Walk) endpoints(
 	if w.FollowAll(ctx, f, &endpoints, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name}) == check.Forbidden {
 		return
 	}
-	all, serving, included := CountEndpoints(endpoints.Items, pod)
+	all, serving, included := countEndpoints(endpoints.Items, pod)
 	ready, known := serving, true
 	if service.Spec.PublishNotReadyAddresses { // then every endpoint counts as ready
 		ready, known = w.readyPods(ctx, service.Namespace, endpoints.Items, all)
@@ -41,11 +41,11 @@ func (w *Walk) endpoints(
 	case all == 0:
 		w.Add(w.noEndpoints(ctx, f, listener, pod).Aside())
 	case serving == 0:
-		w.Add(noneReady(f, all, NotReadyRemedy(listener, class)))
+		w.Add(noneReady(f, all, notReadyRemedy(listener, class)))
 	case pod != nil && !included && pod.Status.PodIP != "":
 		w.Add(w.noEndpoint(f, listener, pod))
 	case service.Spec.PublishNotReadyAddresses:
-		w.Add(publishedFinding(f, ready, all, OnlyReadyRemedy(listener, class)))
+		w.Add(publishedFinding(f, ready, all, onlyReadyRemedy(listener, class)))
 	default:
 		w.Add(f.OK("%d of %d ready", ready, all))
 	}
@@ -132,9 +132,9 @@ func (w *Walk) noEndpoint(f check.Finding, listener *listenersv1alpha1.Listener,
 	}
 }
 
-// CountEndpoints returns the number of Pods in endpoint slices, how many of them are ready, and whether pod is one of
+// countEndpoints returns the number of Pods in endpoint slices, how many of them are ready, and whether pod is one of
 // them. A Pod of two IP families is in two slices.
-func CountEndpoints(endpointSlices []discoveryv1.EndpointSlice, pod *corev1.Pod) (all, ready int, included bool) {
+func countEndpoints(endpointSlices []discoveryv1.EndpointSlice, pod *corev1.Pod) (all, ready int, included bool) {
 	known := sets.New[string]()
 	for i := range endpointSlices {
 		for _, e := range endpointSlices[i].Endpoints {
@@ -156,9 +156,9 @@ func CountEndpoints(endpointSlices []discoveryv1.EndpointSlice, pod *corev1.Pod)
 	return all, ready, included
 }
 
-// OnlyReadyRemedy returns what lets a Listener that several Pods share send clients to ready Pods only. class is nil if
+// onlyReadyRemedy returns what lets a Listener that several Pods share send clients to ready Pods only. class is nil if
 // it could not be read.
-func OnlyReadyRemedy(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) string {
+func onlyReadyRemedy(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) string {
 	switch {
 	case claim.OwnsListener(listener):
 		return "the Listener belongs to a claim that is meant for a single Pod; create a Listener that the Pods share: docs/listeners.md#one-address-for-several-pods"
@@ -170,9 +170,9 @@ func OnlyReadyRemedy(listener *listenersv1alpha1.Listener, class *listenersv1alp
 	}
 }
 
-// NotReadyRemedy returns what lets a Listener send clients to Pods that are not ready. class is nil if it could not be
+// notReadyRemedy returns what lets a Listener send clients to Pods that are not ready. class is nil if it could not be
 // read.
-func NotReadyRemedy(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) string {
+func notReadyRemedy(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) string {
 	if class != nil && exposure.OnlyReady(class, listener) {
 		return fmt.Sprintf("override spec.publishNotReadyAddresses in objectOverrides of the Listener, because ListenerClass %s has notReadyAddressPolicy: PerPodOnly", class.Name)
 	}

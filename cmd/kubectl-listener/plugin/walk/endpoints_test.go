@@ -16,7 +16,7 @@ func TestAPodOfTwoIPFamiliesIsOneEndpoint(t *testing.T) {
 			{Addresses: []string{address + "2"}, TargetRef: &corev1.ObjectReference{UID: "two"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)}},
 		}}
 	}
-	all, ready, included := CountEndpoints([]discoveryv1.EndpointSlice{slice("10.0.0."), slice("fd00::")}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "two"}})
+	all, ready, included := countEndpoints([]discoveryv1.EndpointSlice{slice("10.0.0."), slice("fd00::")}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "two"}})
 	if all != 2 || ready != 1 || !included {
 		t.Errorf("all %d, ready %d, included %v", all, ready, included)
 	}

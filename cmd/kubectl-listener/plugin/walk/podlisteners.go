@@ -24,7 +24,10 @@ func (w *Walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 	f := check.Finding{Kind: "PodListeners", Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
 	f = f.Since(waitsSince(pod))
 	missing := f.Failed("", fmt.Sprintf("does not exist, although Pod %s is bound to node %s", pod.Name, pod.Spec.NodeName), check.RemedyOperator)
-	if !w.Require(ctx, addresses, w.Refused(ctx, pod, missing)) {
+	missing = w.said(ctx, pod, func(e *corev1.Event) bool {
+		return e.Reason == listenersv1alpha1.ReasonQuotaExceeded || e.Reason == listenersv1alpha1.ReasonRequestRejected
+	}, missing)
+	if !w.Require(ctx, addresses, missing) {
 		return
 	}
 	for i := range pod.Spec.Volumes {

@@ -20,11 +20,18 @@ import (
 
 // policies follows the NetworkPolicies that select a Pod, each of which may deny the clients of a Listener.
 func (w *Walk) policies(ctx context.Context, pod *corev1.Pod, listener string) {
-	policies := Selecting(w.Policies(ctx, pod.Namespace), pod)
+	var list networkingv1.NetworkPolicyList
+	w.FollowAll(ctx, check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace}, &list, client.InNamespace(pod.Namespace))
+	var policies []networkingv1.NetworkPolicy
+	for i := range list.Items {
+		if exposure.SelectsForIngress(&list.Items[i], pod) {
+			policies = append(policies, list.Items[i])
+		}
+	}
 	if len(policies) == 0 {
 		return
 	}
-	admitted := AdmitAll(policies, pod, w.Service(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: listener}))
+	admitted := admitAll(policies, pod, w.Service(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: listener}))
 	for i := range policies {
 		f := check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace, Name: policies[i].Name}
 		switch restricts := exposure.IsClientPolicy(&policies[i]); {
@@ -40,26 +47,9 @@ func (w *Walk) policies(ctx context.Context, pod *corev1.Pod, listener string) {
 	}
 }
 
-// Policies returns the NetworkPolicies of a namespace. If the user may not list them, it reports that.
-func (w *Walk) Policies(ctx context.Context, namespace string) []networkingv1.NetworkPolicy {
-	var list networkingv1.NetworkPolicyList
-	w.FollowAll(ctx, check.Finding{Kind: "NetworkPolicy", Namespace: namespace}, &list, client.InNamespace(namespace))
-	return list.Items
-}
-
-// Selecting returns the NetworkPolicies of a Pod's namespace that decide which clients reach the Pod.
-func Selecting(policies []networkingv1.NetworkPolicy, pod *corev1.Pod) (selecting []networkingv1.NetworkPolicy) {
-	for i := range policies {
-		if exposure.SelectsForIngress(&policies[i], pod) {
-			selecting = append(selecting, policies[i])
-		}
-	}
-	return selecting
-}
-
-// AdmitAll reports whether it is plain that the NetworkPolicies that select a Pod admit every source at each port of a
+// admitAll reports whether it is plain that the NetworkPolicies that select a Pod admit every source at each port of a
 // Service: what one of them admits, the others cannot deny. service is nil if it is not known.
-func AdmitAll(policies []networkingv1.NetworkPolicy, pod *corev1.Pod, service *corev1.Service) bool {
+func admitAll(policies []networkingv1.NetworkPolicy, pod *corev1.Pod, service *corev1.Service) bool {
 	var open []networkingv1.NetworkPolicyIngressRule
 	for i := range policies {
 		for _, rule := range policies[i].Spec.Ingress {

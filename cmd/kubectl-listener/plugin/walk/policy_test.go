@@ -53,7 +53,7 @@ func TestPoliciesThatPlainlyAdmitEverySource(t *testing.T) {
 			for _, ingress := range tc.policies {
 				policies = append(policies, networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Ingress: ingress}})
 			}
-			if got := AdmitAll(policies, pod, tc.service); got != tc.want {
+			if got := admitAll(policies, pod, tc.service); got != tc.want {
 				t.Errorf("it is plain: %v, want %v", got, tc.want)
 			}
 		})

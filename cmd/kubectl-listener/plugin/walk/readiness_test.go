@@ -39,10 +39,10 @@ func TestRemediesForPodsThatAreNotReadyNameWhatDecides(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "web", OwnerReferences: tc.owners},
 				Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public"), PublishNotReadyAddresses: tc.says},
 			}
-			if got := OnlyReadyRemedy(listener, tc.class); !strings.Contains(got, tc.onlyReady) {
+			if got := onlyReadyRemedy(listener, tc.class); !strings.Contains(got, tc.onlyReady) {
 				t.Errorf("for ready Pods only: %s", got)
 			}
-			if got := NotReadyRemedy(listener, tc.class); !strings.Contains(got, tc.notReady) {
+			if got := notReadyRemedy(listener, tc.class); !strings.Contains(got, tc.notReady) {
 				t.Errorf("also for others: %s", got)
 			}
 		})

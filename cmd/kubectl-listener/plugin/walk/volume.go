@@ -64,20 +64,17 @@ func (w *Walk) pin(ctx context.Context, pv *corev1.PersistentVolume) {
 	case found == check.Forbidden:
 		w.Add(f.OK("is pinned to node %s", pinned[0]))
 	case found == check.Missing:
-		w.Add(w.announced(ctx, Pin(pv, pinned[0], nil), pv))
+		w.Add(w.lost(ctx, f, pv, pinned[0], nil))
 	case claim.NodeLost(node):
-		w.Add(w.announced(ctx, Pin(pv, pinned[0], node), pv))
+		w.Add(w.lost(ctx, f, pv, pinned[0], node))
 	default:
 		w.Add(w.stuck(ctx, f.OK("is pinned to node %s", strings.Join(pinned, ", ")), pv.Spec.ClaimRef, node))
 	}
 }
 
-// Pin returns whether the node that the volume of a claim is pinned to is lost. node is nil if it does not exist.
-func Pin(pv *corev1.PersistentVolume, name string, node *corev1.Node) check.Finding {
-	f := check.Finding{Kind: "PersistentVolume", Name: pv.Name}
-	if !claim.NodeLost(node) {
-		return f.OK("is pinned to node %s", name)
-	}
+// lost returns that the volume of a claim is pinned to a node that is lost, with what the operator says about it, such as
+// when it is going to release the volume. node is nil if it does not exist.
+func (w *Walk) lost(ctx context.Context, f check.Finding, pv *corev1.PersistentVolume, name string, node *corev1.Node) check.Finding {
 	what := "does not exist"
 	if node != nil {
 		what = "is out of service"
@@ -86,28 +83,21 @@ func Pin(pv *corev1.PersistentVolume, name string, node *corev1.Node) check.Find
 	if since := pv.Annotations[names.AnnotationLostSince]; since != "" {
 		message += ", since " + since
 	}
-	f = f.FailedBy(listenersv1alpha1.ReasonNodeLost, message, OfClaim(pv.Spec.ClaimRef)...)
+	f = f.FailedBy(listenersv1alpha1.ReasonNodeLost, message, ofClaim(pv.Spec.ClaimRef)...)
 	if node != nil && claim.NodeReady(node) {
 		f.Message += ", although it is ready"
 		f.Remedy = fmt.Sprintf("If the machine works again, remove the taint, or no Pod starts there: kubectl taint node %s %s-", name, corev1.TaintNodeOutOfService)
 	}
-	return f
-}
-
-// OfClaim returns the placeholders of remedies that name a claim.
-func OfClaim(claim *corev1.ObjectReference) []string {
-	return []string{"{claim}", claim.Name, "{namespace}", claim.Namespace}
-}
-
-// announced adds to the finding of a volume on a lost node what the operator says, such as when it is going to release
-// the volume.
-func (w *Walk) announced(ctx context.Context, f check.Finding, pv *corev1.PersistentVolume) check.Finding {
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: pv.Spec.ClaimRef.Namespace, UID: pv.Spec.ClaimRef.UID}}
-	event := w.LastEvent(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonNodeLost })
-	if event != nil {
+	if event := w.LastEvent(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonNodeLost }); event != nil {
 		f.Message += "; the operator says: " + event.Message
 	}
 	return f
+}
+
+// ofClaim returns the placeholders of remedies that name a claim.
+func ofClaim(claim *corev1.ObjectReference) []string {
+	return []string{"{claim}", claim.Name, "{namespace}", claim.Namespace}
 }
 
 // stuck follows the Pods that wait for the node of a pinned volume, which may not respond. f is the finding if no Pod
@@ -124,7 +114,7 @@ func (w *Walk) stuck(ctx context.Context, f check.Finding, owner *corev1.ObjectR
 		if event := w.LastEvent(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonPinnedToNode }); event != nil {
 			message = event.Message
 		}
-		f = f.FailedBy(listenersv1alpha1.ReasonPinnedToNode, message, OfClaim(owner)...).Since(waitsSince(&pod))
+		f = f.FailedBy(listenersv1alpha1.ReasonPinnedToNode, message, ofClaim(owner)...).Since(waitsSince(&pod))
 		if !claim.NodeReady(node) {
 			w.Add(nodeFinding(node))
 			return f.Because()

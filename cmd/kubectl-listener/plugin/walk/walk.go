@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -45,7 +46,11 @@ func (w *Walk) Examine(ctx context.Context, o client.Object) {
 		w.fromWorkload(ctx, o)
 	}
 	w.operator(ctx)
-	w.Unseen = "This command does not test whether the program responds. Run, from where the clients are: " + w.connectCommand(o)
+	connect := w.Command("connect", o)
+	if _, isClaim := o.(*corev1.PersistentVolumeClaim); isClaim {
+		connect = "kubectl listener connect POD --namespace " + o.GetNamespace()
+	}
+	w.Unseen = "This command does not test whether the program responds. Run, from where the clients are: " + connect
 }
 
 // Step follows the part of the path that no other object of its kind is on: of a claim, without its Pods and its
@@ -76,25 +81,19 @@ func (w *Walk) All(ctx context.Context, lists ...client.ObjectList) bool {
 	return read
 }
 
-// connectCommand returns the command that tries the addresses of an object, or of the Pods of a claim.
-func (w *Walk) connectCommand(o client.Object) string {
-	kind, _ := w.Client.GroupVersionKindFor(o) // which was read as one of the scheme
-	target := Argument(kind.Kind) + "/" + o.GetName()
-	if _, isClaim := o.(*corev1.PersistentVolumeClaim); isClaim {
-		target = "POD"
-	}
-	return fmt.Sprintf("kubectl listener connect %s --namespace %s", target, o.GetNamespace())
+// Command returns a command of the plugin for an object. A PersistentVolumeClaim is a claim in arguments.
+func (w *Walk) Command(name string, o client.Object) string {
+	f := w.About(o)
+	return fmt.Sprintf("kubectl listener %s %s/%s --namespace %s", name, strings.ToLower(strings.TrimPrefix(f.Kind, "PersistentVolume")), f.Name, f.Namespace)
+}
+
+// PodListeners reads the addresses of a Pod.
+func (w *Walk) PodListeners(ctx context.Context, pod client.Object) (*listenersv1alpha1.PodListeners, check.Presence) {
+	addresses := &listenersv1alpha1.PodListeners{}
+	return addresses, w.Get(ctx, types.NamespacedName{Namespace: pod.GetNamespace(), Name: listenersv1alpha1.PodListenersName(pod.GetUID())}, addresses)
 }
 
 // Describe returns the command that shows an object of a namespace, and its events.
 func Describe(kind string, o client.Object) string {
 	return fmt.Sprintf("kubectl describe %s %s --namespace %s", kind, o.GetName(), o.GetNamespace())
-}
-
-// Argument returns the name of a kind in the arguments of commands.
-func Argument(kind string) string {
-	if kind == "PersistentVolumeClaim" {
-		return "claim"
-	}
-	return strings.ToLower(kind)
 }

@@ -23,8 +23,7 @@ func (w *Walk) fromWorkload(ctx context.Context, workload client.Object) {
 		w.fromPod(ctx, &pods[i])
 	}
 	found := len(pods) > 0
-	kind, _ := w.Client.GroupVersionKindFor(workload) // which was read as one of the scheme
-	f := check.Finding{Kind: kind.Kind, Namespace: workload.GetNamespace(), Name: workload.GetName()}
+	f := w.About(workload)
 	for _, o := range owners {
 		event := w.LastEvent(ctx, o, func(e *corev1.Event) bool {
 			return e.Type == corev1.EventTypeWarning && e.Reason == reasons.FailedCreate
