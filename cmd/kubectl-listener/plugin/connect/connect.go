@@ -168,7 +168,7 @@ func (e *endpoint) remedy(ctx context.Context, w *walk.Walk, c cause) string {
 	}
 }
 
-// remedyForSilence returns what to do if nothing responds: what is wrong on the path of the address, or "" if nothing is.
+// remedyForSilence returns what to do if nothing responds: what is wrong on the path of the address, or "".
 func (e *endpoint) remedyForSilence(ctx context.Context, w *walk.Walk) string {
 	path := w.Apart()
 	path.Examine(ctx, e.object)

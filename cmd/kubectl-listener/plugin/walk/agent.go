@@ -44,8 +44,8 @@ type mounts struct {
 	podListeners sets.Set[string]
 }
 
-// Nodes follows all nodes. Each selected node needs a node agent that is ready and registered with the kubelet, and only
-// such nodes should have Pods with listener volumes.
+// Nodes follows all nodes. Each selected node needs a node agent that is ready and registered with the kubelet. Other
+// nodes should have no Pods with listener volumes.
 func (w *Walk) Nodes(ctx context.Context, i *Installation) {
 	if i.daemonSet == nil {
 		return

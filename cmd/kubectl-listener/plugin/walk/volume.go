@@ -72,8 +72,8 @@ func (w *Walk) pin(ctx context.Context, pv *corev1.PersistentVolume) {
 	}
 }
 
-// lost returns that the volume of a claim is pinned to a node that is lost, with what the operator says about it, such as
-// when it is going to release the volume. node is nil if it does not exist.
+// lost returns that the volume of a claim is pinned to a lost node, with what the operator says about it, such as when
+// the operator is going to release the volume. node is nil if it does not exist.
 func (w *Walk) lost(ctx context.Context, f check.Finding, pv *corev1.PersistentVolume, name string, node *corev1.Node) check.Finding {
 	what := "does not exist"
 	if node != nil {
