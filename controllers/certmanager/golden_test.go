@@ -27,7 +27,7 @@ func TestWrittenCertificate(t *testing.T) {
 	if err != nil || len(problems) > 0 {
 		t.Fatal(problems, err)
 	}
-	certificate := newCertificate()
+	certificate := apply.Object(names.KindCertificate, key)
 	if err := c.Get(t.Context(), key, certificate); err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/growth"
 )
@@ -16,7 +18,7 @@ import (
 func TestCertificatesCostLinearTime(t *testing.T) {
 	growth.CheckLinear(t, map[string]growth.Work{
 		"Certificate: Listeners, and names that it has": {Size: 1000, Do: func(n int) { // more than a Certificate may have
-			observed, settings := newCertificate(), &listenersv1alpha1.Certificates{}
+			observed, settings := apply.Object(names.KindCertificate, types.NamespacedName{}), &listenersv1alpha1.Certificates{}
 			var members []member
 			var observedNames []any
 			for i := range n {

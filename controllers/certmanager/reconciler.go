@@ -76,7 +76,7 @@ func (r *Reconciler) bringTo(ctx context.Context, req reconcile.Request, members
 	if problems := validation.IsDNS1123Subdomain(key.Name); len(problems) > 0 {
 		return all(members, fmt.Sprintf("there can be no Certificate named %s: %s; change the value of the label", key.Name, strings.Join(problems, ", "))), nil
 	}
-	observed, err := lookup.Get(ctx, r.certificates, key, newCertificate())
+	observed, err := lookup.Get(ctx, r.certificates, key, apply.Object(names.KindCertificate, key))
 	switch {
 	case err != nil:
 		return nil, err
@@ -105,9 +105,7 @@ func (r *Reconciler) apply(ctx context.Context, key types.NamespacedName, member
 	if err != nil {
 		return nil, err
 	}
-	desired := newCertificate()
-	desired.SetNamespace(key.Namespace)
-	desired.SetName(key.Name)
+	desired := apply.Object(names.KindCertificate, key)
 	desired.SetLabels(map[string]string{names.LabelManagedBy: names.Operator})
 	desired.SetOwnerReferences([]metav1.OwnerReference{owner})
 	desired.Object["spec"] = p.spec(key.Name)
@@ -162,10 +160,4 @@ func (r *Reconciler) report(key types.NamespacedName, members []member, problems
 				"Listener %s is in no certificate: %s", m.listener.Name, message.Printable(problems[i], message.MaxEvent))
 		}
 	}
-}
-
-func newCertificate() *unstructured.Unstructured {
-	certificate := &unstructured.Unstructured{}
-	certificate.SetGroupVersionKind(names.KindCertificate)
-	return certificate
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
@@ -27,7 +28,7 @@ const workers = 4
 // SetupWithManager registers the controller and its watches.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) (err error) {
 	r.certificates, err = r.Platform.View(platform.ViewOptions{
-		Scheme: mgr.GetScheme(), Object: newCertificate(),
+		Scheme: mgr.GetScheme(), Object: apply.Object(names.KindCertificate, types.NamespacedName{}),
 		Cache:   cache.ByObject{Transform: trim},
 		Handler: handler.EnqueueRequestsFromMapFunc(certificateToRequest),
 		Changed: func(ctx context.Context) []reconcile.Request {
@@ -51,9 +52,7 @@ func trim(o any) (any, error) {
 	if !ok {
 		return o, nil // a tombstone of what was trimmed before
 	}
-	kept := newCertificate()
-	kept.SetNamespace(certificate.GetNamespace())
-	kept.SetName(certificate.GetName())
+	kept := apply.Object(names.KindCertificate, client.ObjectKeyFromObject(certificate))
 	kept.SetUID(certificate.GetUID())
 	kept.SetResourceVersion(certificate.GetResourceVersion())
 	if names.IsOwn(certificate) {

@@ -9,7 +9,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -18,6 +17,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
+	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -115,9 +115,7 @@ func (r *Reconciler) addFinalizer(ctx context.Context, config *operatorv1alpha1.
 	if controllerutil.ContainsFinalizer(config, operatorv1alpha1.FinalizerNodeAgent) {
 		return nil
 	}
-	desired := &unstructured.Unstructured{}
-	desired.SetGroupVersionKind(operatorv1alpha1.GroupVersion.WithKind("ListenerOperator"))
-	desired.SetName(config.Name)
+	desired := apply.Object(operatorv1alpha1.GroupVersion.WithKind("ListenerOperator"), client.ObjectKeyFromObject(config))
 	desired.SetFinalizers([]string{operatorv1alpha1.FinalizerNodeAgent})
 	if _, err := r.applier.Apply(ctx, desired, config); err != nil {
 		return fmt.Errorf("adding the finalizer: %w", err)

@@ -57,8 +57,7 @@ func (r *Reconciler) repair(ctx context.Context, config *operatorv1alpha1.Listen
 	if again && reflect.DeepEqual(last.result, contentOf(observed)) {
 		return nil
 	}
-	before := &unstructured.Unstructured{}
-	before.SetGroupVersionKind(desired.GroupVersionKind())
+	before := apply.Object(desired.GroupVersionKind(), client.ObjectKeyFromObject(desired))
 	if err := r.apiReader.Get(ctx, client.ObjectKeyFromObject(desired), before); err != nil {
 		return fmt.Errorf("reading %s %s: %w", c.Kind, c.Name, err)
 	}

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,8 +25,7 @@ func (r *Reporter) Report(ctx context.Context, reader client.Reader, applier *ap
 	if r.last.Status == upgradeable.Status && r.last.Reason == upgradeable.Reason && r.last.Message == upgradeable.Message {
 		return nil
 	}
-	observed := &unstructured.Unstructured{}
-	observed.SetGroupVersionKind(names.KindOperatorCondition)
+	observed := apply.Object(names.KindOperatorCondition, key)
 	err := reader.Get(ctx, key, observed)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil // the operator is installed without the Operator Lifecycle Manager
@@ -35,13 +33,11 @@ func (r *Reporter) Report(ctx context.Context, reader client.Reader, applier *ap
 	if err != nil {
 		return fmt.Errorf("reading OperatorCondition %s: %w", key.Name, err)
 	}
-	desired := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"conditions": []any{map[string]any{
+	desired := apply.Object(names.KindOperatorCondition, key)
+	desired.Object["spec"] = map[string]any{"conditions": []any{map[string]any{
 		"type": upgradeable.Type, "status": string(upgradeable.Status), "reason": upgradeable.Reason, "message": upgradeable.Message,
 		"lastTransitionTime": upgradeable.LastTransitionTime.UTC().Format(metav1.RFC3339Micro),
-	}}}}}
-	desired.SetGroupVersionKind(names.KindOperatorCondition)
-	desired.SetNamespace(key.Namespace)
-	desired.SetName(key.Name)
+	}}}
 	if _, err := applier.Apply(ctx, desired, observed); err != nil { // never creates one, because of the observed uid
 		return err
 	}

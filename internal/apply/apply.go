@@ -187,10 +187,8 @@ func (a *Applier) applyStatus(ctx context.Context, observed client.Object, statu
 	if last, ok := a.statuses.Get(id); ok && now.repeats(last.(sentStatus)) {
 		return false, nil
 	}
-	desired := &unstructured.Unstructured{Object: map[string]any{"status": content.Object}}
-	desired.SetGroupVersionKind(kind)
-	desired.SetNamespace(observed.GetNamespace())
-	desired.SetName(observed.GetName())
+	desired := Object(kind, id.name)
+	desired.Object["status"] = content.Object
 	desired.SetUID(observed.GetUID())
 	desired.SetResourceVersion(version)
 	err = a.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.manager, client.ForceOwnership)
@@ -214,11 +212,7 @@ func (a *Applier) Delete(ctx context.Context, observed client.Object, options ..
 	}
 	key := client.ObjectKeyFromObject(observed)
 	options = append([]client.DeleteOption{client.Preconditions{UID: ptr.To(observed.GetUID())}}, options...)
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(kind)
-	object.SetNamespace(key.Namespace)
-	object.SetName(key.Name)
-	if err := client.IgnoreNotFound(a.client.Delete(ctx, object, options...)); err != nil {
+	if err := client.IgnoreNotFound(a.client.Delete(ctx, Object(kind, key), options...)); err != nil {
 		return fmt.Errorf("deleting %s %s: %w", kind.Kind, key, err)
 	}
 	a.applied.Remove(identity{kind, key})
@@ -278,6 +272,15 @@ func asConflict(err error, desired *unstructured.Unstructured) error {
 		return err
 	}
 	return apierrors.NewConflict(schema.GroupResource{Group: desired.GroupVersionKind().Group, Resource: desired.GetKind()}, desired.GetName(), err)
+}
+
+// Object returns an object that has nothing but its kind and name.
+func Object(kind schema.GroupVersionKind, key types.NamespacedName) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(kind)
+	o.SetNamespace(key.Namespace)
+	o.SetName(key.Name)
+	return o
 }
 
 // Unstructured converts a typed object or apply configuration to what Apply takes. Callers have to remove fields that
