@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/applyconfigurations"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -58,17 +57,14 @@ func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Fun
 	if err := index.Register(t.Context(), fieldIndexer{builder}); err != nil {
 		t.Fatalf("registering indexes: %v", err)
 	}
-	var kinds []*exposure.Kind
+	kinds := map[schema.GroupVersionKind]*exposure.Kind{} // backends share some
 	for _, backend := range list {
-		kinds = append(kinds, backend.Generates...)
-	}
-	indexed := sets.New[schema.GroupVersionKind]()
-	for _, kind := range kinds {
-		if indexed.Has(kind.GroupVersionKind) {
-			continue
+		for _, kind := range backend.Generates {
+			kinds[kind.GroupVersionKind] = kind
 		}
-		indexed.Insert(kind.GroupVersionKind)
-		o, err := scheme.New(kind.GroupVersionKind)
+	}
+	for gvk, kind := range kinds {
+		o, err := scheme.New(gvk)
 		if err != nil {
 			t.Fatalf("creating an object of kind %s: %v", kind.Kind, err)
 		}
@@ -129,37 +125,25 @@ func (k kubernetesTypes) ObjectToTyped(o runtime.Object, options ...typed.Valida
 // FailWrite makes the n-th write of a client, counted from 0, fail with err, and every other one succeed.
 func FailWrite(n int, err error) interceptor.Funcs {
 	writes := 0
-	next := func() error {
+	next := func(write func() error) error {
 		writes++
 		if writes == n+1 {
 			return err
 		}
-		return nil
+		return write()
 	}
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
-			if err := next(); err != nil {
-				return err
-			}
-			return c.Create(ctx, o, options...)
+			return next(func() error { return c.Create(ctx, o, options...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
-			if err := next(); err != nil {
-				return err
-			}
-			return c.Patch(ctx, o, patch, options...)
+			return next(func() error { return c.Patch(ctx, o, patch, options...) })
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-			if err := next(); err != nil {
-				return err
-			}
-			return c.Apply(ctx, o, options...)
+			return next(func() error { return c.Apply(ctx, o, options...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
-			if err := next(); err != nil {
-				return err
-			}
-			return c.Delete(ctx, o, options...)
+			return next(func() error { return c.Delete(ctx, o, options...) })
 		},
 	}
 }
