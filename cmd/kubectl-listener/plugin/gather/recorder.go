@@ -67,50 +67,59 @@ func (r *recorder) List(ctx context.Context, list client.ObjectList, options ...
 		return err
 	}
 	o := (&client.ListOptions{}).ApplyOptions(options)
-	kind, resource := mapping.GroupVersionKind.GroupKind(), mapping.Resource.GroupResource().String()
-	what, count, some := resource, 0, o.LabelSelector != nil || o.FieldSelector != nil
-	if o.Namespace != "" {
-		what += " of namespace " + o.Namespace
-	}
+	listed := source.Listed{Kind: mapping.GroupVersionKind.GroupKind().String(), Namespace: o.Namespace, Some: o.LabelSelector != nil || o.FieldSelector != nil}
 	var items []runtime.Object
 	var incomplete error // of what is written
+	count, keep := 0, r.filters[mapping.GroupVersionKind.GroupKind()]
 	err = pager.New(func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
 		objects := &unstructured.UnstructuredList{}
 		objects.SetGroupVersionKind(mapping.GroupVersionKind)
 		return objects, r.Client.List(ctx, objects, o, client.Limit(page.Limit), client.Continue(page.Continue))
 	}).EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
 		whole := item.(*unstructured.Unstructured)
-		object, err := r.Scheme().New(mapping.GroupVersionKind)
-		if _, metadata := list.(*metav1.PartialObjectMetadataList); metadata {
-			object, err = &metav1.PartialObjectMetadata{}, nil
-		}
-		if err == nil {
-			err = source.Convert(whole.Object, object)
-		}
+		object, err := r.itemOf(list, mapping, whole)
 		items = append(items, object)
-		if keep := r.filters[kind]; keep != nil && !keep(whole) {
-			some = true
-			return err
-		}
-		if count++; count > maxObjects {
+		if keep != nil && !keep(whole) {
+			listed.Some = true
+		} else if count++; count > maxObjects {
 			incomplete = fmt.Errorf("there are more than %d", maxObjects)
 		} else {
 			incomplete = cmp.Or(incomplete, r.keep(mapping, whole))
 		}
 		return err
 	})
-	if err := cmp.Or(err, incomplete); err != nil && (o.Namespace == "" || !apierrors.IsForbidden(err)) { // or the same is missing
-		r.miss(what, err)
-	}
+	r.record(mapping.Resource.GroupResource().String(), listed, count, cmp.Or(err, incomplete))
 	if err != nil {
-		r.forbidden = r.forbidden || apierrors.IsForbidden(err)
 		return err
 	}
-	if listed := (source.Listed{Kind: kind.String(), Namespace: o.Namespace, Some: some}); incomplete == nil && !slices.Contains(r.index.Listed, listed) {
-		r.index.Listed = append(r.index.Listed, listed)
-	}
-	fmt.Fprintf(r.ErrOut, "%6d %s\n", count, what)
 	return meta.SetList(list, items)
+}
+
+// itemOf returns an object as an item of a list.
+func (r *recorder) itemOf(list client.ObjectList, mapping *meta.RESTMapping, whole *unstructured.Unstructured) (object runtime.Object, err error) {
+	if _, metadata := list.(*metav1.PartialObjectMetadataList); metadata {
+		object = &metav1.PartialObjectMetadata{}
+	} else if object, err = r.Scheme().New(mapping.GroupVersionKind); err != nil {
+		return nil, err
+	}
+	return object, source.Convert(whole.Object, object)
+}
+
+// record records that a list was read, or why not.
+func (r *recorder) record(what string, listed source.Listed, count int, err error) {
+	if listed.Namespace != "" {
+		what += " of namespace " + listed.Namespace
+	}
+	switch {
+	case err == nil && !slices.Contains(r.index.Listed, listed):
+		r.index.Listed = append(r.index.Listed, listed)
+	case err != nil && (listed.Namespace == "" || !apierrors.IsForbidden(err)): // or the same is missing of all namespaces
+		r.miss(what, err)
+	}
+	r.forbidden = r.forbidden || apierrors.IsForbidden(err)
+	if err == nil {
+		fmt.Fprintf(r.ErrOut, "%6d %s\n", count, what)
+	}
 }
 
 // Create implements client.Writer for the reviews of permissions that only an API server can carry out.

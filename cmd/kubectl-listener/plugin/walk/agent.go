@@ -148,28 +148,40 @@ func (w *Walk) agentOf(ctx context.Context, a *agents, node *corev1.Node) check.
 	if err != nil {
 		w.Err = cmp.Or(w.Err, fmt.Errorf("matching node %s: %w", node.Name, err))
 	}
-	notReadyForLong := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && !w.Young(c.LastTransitionTime.Time)
-	})
 	f := check.Finding{Kind: "Node", Name: node.Name}
 	switch {
-	case (selected || m != nil) && (notReadyForLong || agent != nil && !claim.PodReady(agent) && !claim.NodeReady(node)):
+	case (selected || m != nil) && w.isDown(node, agent):
 		f = nodeFinding(node)
 		if m != nil {
 			f.Message += fmt.Sprintf("; Listeners that Pods there mount: %d", len(m.listeners))
 		}
 		return f
-	case !selected && m != nil && w.inUse(ctx, node, m):
+	case selected:
+		return w.agentFinding(ctx, f, a, agent)
+	case m != nil && w.inUse(ctx, node, m):
 		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("has no node agent, because spec.nodeAgent.%s of ListenerOperator %s excludes it, and Pods with listener volumes are bound to it",
 			excludedBy(node, a.placement), operatorv1alpha1.ListenerOperatorName), "Change the field so that it includes the node, or let these Pods run elsewhere: docs/configuration.md")
-	case !selected:
+	default:
 		return check.Finding{}
+	}
+}
+
+// isDown reports whether a node has not been ready for long, or is not, like its agent, which may be nil.
+func (w *Walk) isDown(node *corev1.Node, agent *corev1.Pod) bool {
+	return agent != nil && !claim.PodReady(agent) && !claim.NodeReady(node) || slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && !w.Young(c.LastTransitionTime.Time)
+	})
+}
+
+// agentFinding returns whether the agent of a node works. It is nil if there is none.
+func (w *Walk) agentFinding(ctx context.Context, f check.Finding, a *agents, agent *corev1.Pod) check.Finding {
+	switch {
 	case agent == nil:
 		return f.Failed(reasons.NoNodeAgent, "has no node agent, so no Pod with a listener volume starts there", "See the events: "+Describe("daemonset", a.daemonSet))
 	case !claim.PodReady(agent):
 		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("the node agent %s %s, so no Pod with a listener volume starts there", agent.Name, w.notReady(ctx, agent)),
 			"See why: "+Describe("pod", agent))
-	case a.registered != nil && !a.registered.Has(node.Name):
+	case a.registered != nil && !a.registered.Has(f.Name):
 		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("the node agent %s is ready, and not registered with the kubelet", agent.Name),
 			"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir.")
 	default:
