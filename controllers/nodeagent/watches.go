@@ -76,14 +76,12 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 
 // optionalSource watches a component of an optional kind. Its cache holds metadata alone.
 func (r *Reconciler) optionalSource(mgr manager.Manager, c installation.Component) (*platform.View, error) {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(c.Optional)
 	only := cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, c.Name)}
 	if c.Namespaced {
 		only.Namespaces = map[string]cache.Config{r.Namespace: {}}
 	}
 	return r.APIs.View(platform.ViewOptions{
-		Scheme: mgr.GetScheme(), Object: object, Cache: only,
+		Scheme: mgr.GetScheme(), Object: lookup.Metadata(c.Optional), Cache: only,
 		Handler: handler.EnqueueRequestsFromMapFunc(toListenerOperator),
 		Changed: func(ctx context.Context) []reconcile.Request { return toListenerOperator(ctx, nil) },
 	})

@@ -12,12 +12,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
@@ -42,7 +42,7 @@ func Options(namespace string) ctrlcache.Options {
 		// What clients of each namespace have to trust.
 		&corev1.ConfigMap{}: {Field: fields.OneTermEqualSelector("metadata.name", names.CertificateAuthorityConfigMap)},
 		// Without its data, which nothing may keep.
-		secretMetadata(): {Namespaces: map[string]ctrlcache.Config{namespace: {
+		lookup.Metadata(corev1.SchemeGroupVersion.WithKind("Secret")): {Namespaces: map[string]ctrlcache.Config{namespace: {
 			FieldSelector: fields.OneTermEqualSelector("metadata.name", names.CertificateAuthoritySecret),
 		}}},
 		// The operator's own only.
@@ -51,11 +51,4 @@ func Options(namespace string) ctrlcache.Options {
 		}}},
 	}
 	return ctrlcache.Options{DefaultTransform: ctrlcache.TransformStripManagedFields(), ByObject: byObject}
-}
-
-// secretMetadata returns an object for the metadata of Secrets.
-func secretMetadata() *metav1.PartialObjectMetadata {
-	secret := &metav1.PartialObjectMetadata{}
-	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	return secret
 }

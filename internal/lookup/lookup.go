@@ -11,6 +11,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -38,14 +39,20 @@ func WithUID[T client.Object](ctx context.Context, reader client.Reader, key typ
 	return o, nil
 }
 
+// Metadata returns an empty object for the metadata of a kind, to read one or to watch all.
+func Metadata(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(kind)
+	return metadata
+}
+
 // configurationCRD is the CustomResourceDefinition of the configuration.
 const configurationCRD = "listeneroperators.listener-operator.dev"
 
 // ConfigurationCRD returns a reference to the CustomResourceDefinition of the configuration. It owns the policies that
 // exist as long as the operator is installed, whether there is a configuration or not. The operator cannot change it.
 func ConfigurationCRD(ctx context.Context, reader client.Reader) (metav1.OwnerReference, error) {
-	crd := &metav1.PartialObjectMetadata{}
-	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	crd := Metadata(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	if err := reader.Get(ctx, client.ObjectKey{Name: configurationCRD}, crd); err != nil {
 		return metav1.OwnerReference{}, fmt.Errorf("reading CustomResourceDefinition %s: %w", configurationCRD, err)
 	}

@@ -18,9 +18,7 @@ import (
 
 // Namespace returns an object for the metadata of a namespace, or for a watch of all.
 func Namespace() *metav1.PartialObjectMetadata {
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	return namespace
+	return lookup.Metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
 }
 
 // Terminating reports whether a namespace is being deleted. reader must read namespaces from the cache. In one that
