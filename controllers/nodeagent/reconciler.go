@@ -236,8 +236,12 @@ func (r *Reconciler) applyAll(ctx context.Context, o *observed, needed func(comp
 	}
 	deselected, err := r.keepPlacement(ctx, o)
 	for i := range o.components {
-		if err == nil && needed(o.components[i]) {
-			err = r.apply(ctx, o, &o.components[i])
+		switch c := &o.components[i]; {
+		case err != nil, !needed(*c):
+		case !o.unmonitored || c.Optional.Group != names.KindServiceMonitor.Group:
+			err = r.apply(ctx, o, c)
+		case c.object != nil:
+			err = r.delete(ctx, c.Kind, c.object)
 		}
 	}
 	return outcome{deselected: deselected, err: err}
@@ -257,12 +261,6 @@ func (o *observed) foreignMessage() string {
 
 // apply brings the object of a component up to date, in the API and in c.
 func (r *Reconciler) apply(ctx context.Context, o *observed, c *component) error {
-	if o.unmonitored && c.Optional.Group == names.KindServiceMonitor.Group {
-		if c.object == nil {
-			return nil
-		}
-		return r.delete(ctx, c.Kind, c.object)
-	}
 	desired, err := c.Desired(o.config, o.settings)
 	if err != nil {
 		return err
