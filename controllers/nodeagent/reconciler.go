@@ -221,7 +221,12 @@ func (r *Reconciler) install(ctx context.Context, o *observed) outcome {
 	if err := r.addFinalizer(ctx, o.config); err != nil {
 		return outcome{err: err}
 	}
-	done := r.applyAll(ctx, o, func(component) bool { return true })
+	done := r.applyAll(ctx, o, o.needs)
+	for _, c := range o.owned() {
+		if done.err == nil && !o.needs(c) {
+			done.err = r.delete(ctx, c.Kind, c.object)
+		}
+	}
 	if done.err == nil && done.moving == "" {
 		done.err = r.prune(ctx, o)
 	}
@@ -245,6 +250,11 @@ func (r *Reconciler) applyAll(ctx context.Context, o *observed, needed func(comp
 		}
 	}
 	return outcome{deselected: deselected, err: err}
+}
+
+// needs reports whether a component is installed.
+func (o *observed) needs(c component) bool {
+	return !o.unmonitored || c.Optional.Group != names.KindServiceMonitor.Group
 }
 
 // foreignMessage returns the message about the first object that belongs to another installation, or "".

@@ -55,9 +55,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&corev1.Pod{}, always, builder.WithPredicates(stackable.Pods())).
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, always, builder.WithPredicates(confinement.IsPolicy())).
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, always, builder.WithPredicates(confinement.IsPolicy())).
-		Watches(tenancy.Namespace(), always, builder.WithPredicates(predicate.LabelChangedPredicate{}, predicate.NewPredicateFuncs(func(o client.Object) bool {
-			return o.GetName() == r.Namespace
-		}))).
+		Watches(tenancy.Namespace(), always, builder.WithPredicates(predicate.LabelChangedPredicate{},
+			predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == r.Namespace }))).
 		Watches(&corev1.Node{}, whileWaiting, builder.WithPredicates(predicates.NodeSchedulingChanged()))
 	for _, c := range installation.Components() {
 		// By name, not by owner: the deletion of a foreign object has to trigger a reconciliation, too.
