@@ -16,24 +16,26 @@ type addresses struct {
 	// previous states that the published addresses are those of the previous exposure.
 	previous bool
 	// targets are the addresses that lead to the published ones, if the class advertises others. kept states that the
-	// status keeps what it has, because the addresses to publish are not known, or belong to another Listener.
+	// status keeps what it has, because the addresses to publish are not known, or belong to another Listener, which
+	// makes taken the refusal.
 	targets []listenersv1alpha1.Target
 	kept    bool
+	taken   *exposure.Refusal
 }
 
 // addressesOf returns the addresses of the Listener. Those of its backend are published as soon as they are complete,
 // because the first one must be right from the beginning. Until then, those of the previous exposure are published
 // while its objects exist. Once addresses were published, the remaining ones stay published.
-func addressesOf(s *snapshot, p *plan, o *outcome) addresses {
-	if s.class == nil || o.service == nil || s.serviceTerminating() {
+func addressesOf(s *snapshot, p *plan, w *written, placement exposure.Placement) addresses {
+	if s.class == nil || w.service == nil || s.serviceTerminating() {
 		// Cluster IPs of a range lead to the Pods until the Service is deleted, and the next one gets the same.
 		return addresses{kept: s.class != nil && s.class.Spec.ClusterIPs != nil && s.serviceTerminating()}
 	}
-	desired := exposedBy(s.backend, s.forBackend(s.backend, o.present, p.service), s, o)
+	desired := exposedBy(s.backend, s.forBackend(s.backend, w.present, p.service), s, w, placement)
 	if desired.Complete {
 		return addresses{desired: desired, published: desired}
 	}
-	if previous, ok := previousAddresses(s, p, o); ok {
+	if previous, ok := previousAddresses(s, p, w, placement); ok {
 		return addresses{desired: desired, published: previous, previous: true}
 	}
 	published := desired
@@ -43,23 +45,23 @@ func addressesOf(s *snapshot, p *plan, o *outcome) addresses {
 	return addresses{desired: desired, published: published}
 }
 
-// fitsClass reports whether the Service has the type of the class, and a cluster IP if it has to.
-func fitsClass(s *snapshot, p *plan, o *outcome) bool {
-	return !p.fixed && (o.service.Spec.Type == "" || listenersv1alpha1.ServiceType(o.service.Spec.Type) == s.class.Spec.ServiceType)
+// fitsClass reports whether the Service has the type of the class, and a cluster IP if it has tw.
+func fitsClass(s *snapshot, p *plan, w *written) bool {
+	return !p.fixed && (w.service.Spec.Type == "" || listenersv1alpha1.ServiceType(w.service.Spec.Type) == s.class.Spec.ServiceType)
 }
 
 // previousAddresses returns the addresses by the objects of another backend, or by the type that the Service still has.
-func previousAddresses(s *snapshot, p *plan, o *outcome) (exposed exposure.Exposed, ok bool) {
+func previousAddresses(s *snapshot, p *plan, w *written, placement exposure.Placement) (exposed exposure.Exposed, ok bool) {
 	for _, backend := range s.others {
-		l := s.forBackend(backend, o.present, p.service)
+		l := s.forBackend(backend, w.present, p.service)
 		ofService := backend.PlainService || backend.Headless
 		switch {
-		case !ofService && len(l.Objects) == 0, ofService && (backend.Headless != exposure.IsHeadless(o.service) || fitsClass(s, p, o)):
+		case !ofService && len(l.Objects) == 0, ofService && (backend.Headless != exposure.IsHeadless(w.service) || fitsClass(s, p, w)):
 			continue
 		case ofService:
-			l.Class = classWithTypeOf(o.service, s.class)
+			l.Class = classWithTypeOf(w.service, s.class)
 		}
-		if e := exposedBy(backend, l, s, o); len(e.Addresses) > 0 {
+		if e := exposedBy(backend, l, s, w, placement); len(e.Addresses) > 0 {
 			return e, true
 		}
 	}
@@ -70,17 +72,17 @@ func previousAddresses(s *snapshot, p *plan, o *outcome) (exposed exposure.Expos
 // Listener, and create others that it controls. So objects that are not known to be as planned, because they belong to
 // another backend, are being deleted, or could not be applied, keep the published addresses, but provide no others: a
 // host is published only if the template of the class, or the platform, has chosen it.
-func exposedBy(backend *exposure.Backend, l *exposure.Listener, s *snapshot, o *outcome) exposure.Exposed {
-	e := backend.Addresses(l, o.placement)
-	if len(l.Objects) == 0 || o.applied && backend.Name == s.backend.Name {
+func exposedBy(backend *exposure.Backend, l *exposure.Listener, s *snapshot, w *written, placement exposure.Placement) exposure.Exposed {
+	e := backend.Addresses(l, placement)
+	if len(l.Objects) == 0 || w.applied && backend.Name == s.backend.Name {
 		return e
 	}
 	all := len(e.Addresses)
 	e.Addresses = slices.DeleteFunc(e.Addresses, func(a listenersv1alpha1.IngressAddress) bool { return !l.Publishes(a.Address) })
 	e.Complete = e.Complete && len(e.Addresses) == all
-	if !e.Complete && e.Reason == "" && o.terminating != "" {
+	if !e.Complete && e.Reason == "" && w.terminating != "" {
 		e.Reason = listenersv1alpha1.ReasonObjectTerminating
-		e.Message = o.terminating + " is being deleted, and will then be created again; if the deletion does not finish, check its finalizers"
+		e.Message = w.terminating + " is being deleted, and will then be created again; if the deletion does not finish, check its finalizers"
 	}
 	return e
 }

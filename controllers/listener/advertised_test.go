@@ -65,7 +65,7 @@ func TestTheFirstListenerKeepsItsAdvertisedAddressAfterARestart(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := newAdvertised(fakeclient.New(t, interceptor.Funcs{}, tc.own, tc.other), newWaiting(nil))
+			x := &advertised{newKeys(listenersv1alpha1.ReasonAddressTaken, newWaiting(nil)), fakeclient.New(t, interceptor.Funcs{}, tc.own, tc.other)}
 			if tc.before != nil {
 				tc.before(x, tc.other)
 			}
@@ -84,7 +84,9 @@ func TestTheFirstListenerKeepsItsAdvertisedAddressAfterARestart(t *testing.T) {
 // TestListenersThatWaitForAnAdvertisedAddressAreReconciled: when another one no longer has it.
 func TestListenersThatWaitForAnAdvertisedAddressAreReconciled(t *testing.T) {
 	for name, free := range map[string]func(x *advertised, l *listenersv1alpha1.Listener){
-		"it is deleted":      func(x *advertised, l *listenersv1alpha1.Listener) { x.forget(l) },
+		"it is deleted": func(x *advertised, l *listenersv1alpha1.Listener) {
+			x.forget(client.ObjectKeyFromObject(l), sets.New(recordedEndpoints(l)...))
+		},
 		"its class has none": func(x *advertised, l *listenersv1alpha1.Listener) { x.release(l) },
 		"its class has other ones": func(x *advertised, l *listenersv1alpha1.Listener) {
 			_ = x.reserve(t.Context(), &snapshot{listener: l, class: &listenersv1alpha1.ListenerClass{}}, []listenersv1alpha1.Target{targetAt("other.example.com")}, true)
@@ -92,7 +94,7 @@ func TestListenersThatWaitForAnAdvertisedAddressAreReconciled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, later := newAdvertisedListener("first", time.Hour, targetAt("edge.example.com")), newAdvertisedListener("later", 0)
-			x := newAdvertised(fakeclient.New(t, interceptor.Funcs{}, first, later), newWaiting(nil))
+			x := &advertised{newKeys(listenersv1alpha1.ReasonAddressTaken, newWaiting(nil)), fakeclient.New(t, interceptor.Funcs{}, first, later)}
 			s := &snapshot{listener: later, class: &listenersv1alpha1.ListenerClass{}}
 			if refusal := x.reserve(t.Context(), s, []listenersv1alpha1.Target{targetAt("edge.example.com")}, true); refusal == nil {
 				t.Fatal("not refused")

@@ -13,8 +13,8 @@ import (
 )
 
 func acceptedCondition(s *snapshot, o *outcome) metav1.Condition {
-	if o.refusal != nil {
-		return metav1.Condition{Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionFalse, Reason: o.refusal.Reason, Message: o.refusal.Message}
+	if refusal := o.refused(); refusal != nil {
+		return metav1.Condition{Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionFalse, Reason: refusal.Reason, Message: refusal.Message}
 	}
 	notes := []string{fmt.Sprintf("Service %s follows ListenerClass %s", s.key(), s.class.Name)}
 	reason, text := warning(s)
@@ -63,7 +63,7 @@ func placementReason(p *exposure.Placement) (reason, note string) {
 	}
 }
 
-func readyCondition(s *snapshot, o *outcome, a addresses, status *listenersv1alpha1.ListenerStatus) metav1.Condition {
+func readyCondition(s *snapshot, o *outcome, status *listenersv1alpha1.ListenerStatus) metav1.Condition {
 	if len(status.IngressAddresses) > 0 {
 		const reachable = "reachable at "
 		message := reachable + status.IngressAddresses[0].Address
@@ -72,27 +72,27 @@ func readyCondition(s *snapshot, o *outcome, a addresses, status *listenersv1alp
 		}
 		reason := listenersv1alpha1.ReasonAddressesAssigned
 		switch {
-		case a.previous:
+		case o.previous:
 			reason = listenersv1alpha1.ReasonPreviousExposure // by which new Pods wait
-			message += fmt.Sprintf(" through the previous exposure, until that of ListenerClass %s is complete: %s", s.class.Name, a.desired.Message)
+			message += fmt.Sprintf(" through the previous exposure, until that of ListenerClass %s is complete: %s", s.class.Name, o.desired.Message)
 		case o.idleReason != "":
 			reason, message = o.idleReason, o.idleMessage+"; its addresses are kept: "+strings.TrimPrefix(message, reachable)
-		case a.published.Message != "":
-			message += "; left out: " + a.published.Message
+		case o.published.Message != "":
+			message += "; left out: " + o.published.Message
 		}
 		if reason == listenersv1alpha1.ReasonAddressesAssigned {
 			var note string
 			reason, note = placementReason(&o.placement)
 			message += note
 		}
-		if nodes, all := notReady(o); len(nodes) > 0 && !all {
+		if nodes, all := notReady(&o.placement); len(nodes) > 0 && !all {
 			message += "; those of nodes that are not ready may not respond: " + columns.Names(nodes)
 		}
 		return metav1.Condition{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 	}
-	reason, message := a.desired.Reason, a.desired.Message
+	reason, message := o.desired.Reason, o.desired.Message
 	switch {
-	case o.refusal != nil:
+	case o.refused() != nil:
 		reason, message = listenersv1alpha1.ReasonNotAccepted, "see the condition Accepted"
 	case s.serviceTerminating():
 		reason, message = listenersv1alpha1.ReasonServiceTerminating, "Service "+s.key().String()+" is being deleted, and will then be "+

@@ -15,7 +15,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
@@ -56,23 +55,26 @@ func newExclusive(reader client.Reader, list backends.List, k *kinds, w *waiting
 	}
 }
 
-// plan adds the objects to a plan, and reserves what they exclude others from, until each is written or restored.
-func (x *exclusive) plan(ctx context.Context, s *snapshot, p *plan) error {
+// plan returns the objects of a plan, or why there can be none. If they are exclusive, it reserves what they exclude
+// others from, until each is written or restored.
+func (x *exclusive) plan(ctx context.Context, s *snapshot, p servicePlan) ([]exposure.Desired, *exposure.Refusal, error) {
+	if !s.backend.IsExclusive() {
+		objects, refusal := planObjects(s, p, exposure.Others{})
+		return objects, refusal, nil
+	}
 	x.planning.Lock()
 	defer x.planning.Unlock()
 	others, err := x.others(ctx, s.backend, s.listener)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	if p.addObjects(s, others); p.objectsRefusal != nil {
-		return nil
-	}
+	objects, refusal := planObjects(s, p, others)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, desired := range p.objects {
+	for _, desired := range objects {
 		planned, err := x.kinds.typed(s.backend.Generated(desired.GetKind()), desired)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		if before := s.objects[s.backend.Name][nameOf(desired)]; before != nil {
 			planned.SetUID(before.GetUID())
@@ -80,7 +82,7 @@ func (x *exclusive) plan(ctx context.Context, s *snapshot, p *plan) error {
 		key := exclusiveKey(desired)
 		x.before[key], x.known[key] = x.known[key], planned
 	}
-	return nil
+	return objects, refusal, nil
 }
 
 // written records an object that was written, or nil if it was deleted.
@@ -145,21 +147,6 @@ func (x *exclusive) others(ctx context.Context, backend *exposure.Backend, liste
 		})
 	}
 	return others, nil
-}
-
-// otherListeners returns the Listeners of the selected classes, but for this one. They must not be changed.
-func otherListeners(ctx context.Context, reader client.Reader, listener *listenersv1alpha1.Listener, selected func(*listenersv1alpha1.ListenerClass) bool) (others []listenersv1alpha1.Listener) {
-	var classes listenersv1alpha1.ListenerClassList
-	index.List(ctx, reader, &classes)
-	for i := range classes.Items {
-		if !selected(&classes.Items[i]) {
-			continue
-		}
-		var listeners listenersv1alpha1.ListenerList
-		index.List(ctx, reader, &listeners, client.MatchingFields{index.ListenersByClass: classes.Items[i].Name})
-		others = append(others, listeners.Items...)
-	}
-	return slices.DeleteFunc(others, func(other listenersv1alpha1.Listener) bool { return other.UID == listener.UID })
 }
 
 func (x *exclusive) all(ctx context.Context, kind *exposure.Kind) map[exclusiveObject]exposure.Object {

@@ -30,7 +30,7 @@ func (s *state) transition(t *testing.T) *transition {
 	c := fakeclient.NewWithBackends(t, s.backends, intercept, s.objects()...)
 	r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
 	o := &transition{Reconciler: r, t: t, now: clocktesting.NewFakePassiveClock(time.Now()), writes: writes}
-	o.idlePeriod = idleLater
+	o.idle.period = idleLater
 	setClock(o.Reconciler, o.now)
 	return o
 }

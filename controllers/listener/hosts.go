@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -23,94 +23,105 @@ import (
 // hosts gives each host to one Listener. A template gives no two Listeners the same host, but the templates of two
 // classes can. After a restart, the objects in the cache show which Listener was the first.
 type hosts struct {
+	*keys
 	reader *reader
-
-	mu sync.Mutex
-	// holders are the Listeners that have a host, and held are the hosts of each.
-	holders map[string]types.NamespacedName
-	held    map[types.NamespacedName]sets.Set[string]
-}
-
-func newHosts(r *reader) *hosts {
-	return &hosts{reader: r, holders: map[string]types.NamespacedName{}, held: map[types.NamespacedName]sets.Set[string]{}}
 }
 
 // reserve makes the hosts of a plan those of the Listener, in place of those that it had. If another Listener has one,
-// the plan is refused, and the Listener is reconciled again when that may have changed. A Listener whose objects are
-// refused keeps the hosts that it had, which these objects may still have.
-func (h *hosts) reserve(ctx context.Context, s *snapshot, p *plan) error {
+// it returns the refusal of the Service or of the objects. A Listener whose objects are refused keeps the hosts that it
+// had, which these objects may still have.
+func (h *hosts) reserve(ctx context.Context, s *snapshot, p servicePlan, desired []exposure.Desired, objectsRefusal *exposure.Refusal) (ofService, ofObjects *exposure.Refusal, _ error) {
+	service, objects, err := h.planned(s, p.serviceNow, desired)
+	if err != nil {
+		return nil, nil, err
+	}
+	others, err := h.others(ctx, s, slices.Concat(service, objects))
+	if err != nil {
+		return nil, nil, err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ofService, ofObjects, err := h.planned(s, p)
-	if err != nil {
-		return err
+	if ofService = h.refusal(s, service, others); ofService != nil {
+		return ofService, objectsRefusal, nil
 	}
-	if p.refusal, err = h.refusal(ctx, s, ofService); err != nil || p.refusal != nil {
-		return err
+	if ofObjects = objectsRefusal; ofObjects == nil {
+		ofObjects = h.refusal(s, objects, others)
 	}
-	if p.objectsRefusal == nil {
-		p.objectsRefusal, err = h.refusal(ctx, s, ofObjects)
+	held := h.held[s.key()]
+	wanted := sets.New(service...).Insert(objects...)
+	if ofObjects != nil {
+		if wanted = sets.New(service...); held != nil {
+			wanted = wanted.Union(held.keys)
+		}
 	}
-	if err != nil {
-		return err
+	if held != nil || wanted.Len() > 0 {
+		h.set(s.key(), wanted, nil)
 	}
-	if p.objectsRefusal != nil {
-		ofObjects = h.held[s.key()].UnsortedList()
+	return nil, ofObjects, nil
+}
+
+// otherHolder is who has a host that a Listener wants: another Listener, or a holding that is out of date.
+type otherHolder struct {
+	listener *listenersv1alpha1.Listener
+	outdated *holding
+}
+
+// refusal returns why a Listener cannot have the hosts, or nil. others are what others returned before.
+func (h *hosts) refusal(s *snapshot, wanted []string, others map[string]otherHolder) *exposure.Refusal {
+	for _, host := range wanted {
+		var holder types.NamespacedName
+		if held, other := h.holders[host], others[host]; other.listener != nil {
+			holder = client.ObjectKeyFromObject(other.listener)
+		} else if held != nil && held != other.outdated {
+			holder = held.listener
+		}
+		if holder != s.key() && holder.Name != "" {
+			return exposure.RefuseTaken(h.reason, "by ListenerClass "+s.class.Name+" the host is", host, holder, "rename the Listener, or use a class whose hosts end differently")
+		}
 	}
-	h.set(s.key(), sets.New(ofService...).Insert(ofObjects...))
 	return nil
 }
 
-// refusal returns why a Listener cannot have the hosts, because another one has one of them, or nil.
-func (h *hosts) refusal(ctx context.Context, s *snapshot, wanted []string) (*exposure.Refusal, error) {
+// others finds who has the hosts, apart from the Listener. It takes time for each object with one of them, which
+// tenants can write, and so must not hold the lock.
+func (h *hosts) others(ctx context.Context, s *snapshot, wanted []string) (map[string]otherHolder, error) {
+	others := map[string]otherHolder{}
 	for _, host := range wanted {
-		holder, err := h.holder(ctx, s, host)
+		h.mu.Lock()
+		held := h.holders[host]
+		h.mu.Unlock()
+		if held != nil && held.listener == s.key() {
+			continue
+		}
+		if held != nil {
+			listener, err := lookup.Get(ctx, h.reader.client, held.listener, &listenersv1alpha1.Listener{})
+			holds := false
+			if err == nil && listener != nil {
+				holds, err = h.holdsHost(ctx, listener, host)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if holds {
+				others[host] = otherHolder{listener: listener}
+				continue
+			}
+		}
+		first, err := h.firstInCache(ctx, s, host)
 		if err != nil {
 			return nil, err
 		}
-		if holder != nil {
-			return exposure.RefuseTaken(listenersv1alpha1.ReasonInvalidHost, "by ListenerClass "+s.class.Name+" the host is", host, client.ObjectKeyFromObject(holder),
-				"rename the Listener, or use a class whose hosts end differently"), nil
-		}
+		others[host] = otherHolder{listener: first, outdated: held}
 	}
-	return nil, nil //nolint:nilnil // nothing is refused
-}
-
-// set makes the hosts those of a Listener, in place of all others.
-func (h *hosts) set(listener types.NamespacedName, wanted sets.Set[string]) {
-	for host := range h.held[listener] {
-		if h.holders[host] == listener {
-			delete(h.holders, host)
-		}
-	}
-	delete(h.held, listener)
-	if len(wanted) > 0 {
-		h.held[listener] = wanted
-	}
-	for host := range wanted {
-		h.holders[host] = listener
-	}
-}
-
-func (h *hosts) heldBy(listener types.NamespacedName) []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.held[listener].UnsortedList()
-}
-
-// forget removes a Listener that was deleted.
-func (h *hosts) forget(listener types.NamespacedName) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.set(listener, nil)
+	return others, nil
 }
 
 // planned returns the hosts of a plan: the name of the Service, if the class has a template, and those of the objects.
-func (h *hosts) planned(s *snapshot, p *plan) (ofService, ofObjects []string, _ error) {
+func (h *hosts) planned(s *snapshot, service *corev1ac.ServiceApplyConfiguration, objects []exposure.Desired) (ofService, ofObjects []string, _ error) {
 	if s.class.Spec.Hostname != nil {
-		ofService = []string{p.serviceNow.Annotations[names.AnnotationHostname]}
+		ofService = []string{service.Annotations[names.AnnotationHostname]}
 	}
-	for _, desired := range p.objects {
+	for _, desired := range objects {
 		kind := s.backend.Generated(desired.GetKind())
 		if kind.Hosts == nil {
 			continue
@@ -124,32 +135,25 @@ func (h *hosts) planned(s *snapshot, p *plan) (ofService, ofObjects []string, _ 
 	return ofService, slices.DeleteFunc(ofObjects, func(host string) bool { return host == "" }), nil
 }
 
-// holder returns the other Listener that has a host, or nil. It is the one that got it first.
-func (h *hosts) holder(ctx context.Context, s *snapshot, host string) (*listenersv1alpha1.Listener, error) {
-	if key, ok := h.holders[host]; ok {
-		if key == s.key() {
-			return nil, nil //nolint:nilnil // a host has one holder, and it is this Listener
-		}
-		if holder, err := h.entitled(ctx, key, host); holder != nil || err != nil {
-			return holder, err
-		}
-		h.held[key].Delete(host)
-		delete(h.holders, host)
-	}
+// firstInCache returns another Listener that had a host before this one, by their objects, or nil.
+func (h *hosts) firstInCache(ctx context.Context, s *snapshot, host string) (*listenersv1alpha1.Listener, error) {
 	objects := h.objectsWith(ctx, host)
 	seen := sets.New(s.key())
 	for _, object := range objects {
-		other, ok := listenerOf(object)
-		if !ok || seen.Has(other) {
+		key, ok := listenerOf(object)
+		if !ok || seen.Has(key) {
 			continue
 		}
-		seen.Insert(other)
-		holder, err := h.entitled(ctx, other, host)
+		seen.Insert(key)
+		other, err := lookup.Get(ctx, h.reader.client, key, &listenersv1alpha1.Listener{})
 		if err != nil {
 			return nil, err
 		}
-		if holder != nil && precedes(holder, s.listener, objects) {
-			return holder, nil
+		if other == nil || !precedes(other, s.listener, objects) {
+			continue
+		}
+		if holds, err := h.holdsHost(ctx, other, host); holds || err != nil {
+			return other, err
 		}
 	}
 	return nil, nil //nolint:nilnil // nobody has it
@@ -177,27 +181,23 @@ func (h *hosts) objectsWith(ctx context.Context, host string) []client.Object {
 	return objects
 }
 
-// entitled returns a Listener if it exists and a host is that of its class, or still published for it, and otherwise
-// nil. Objects do not show that: tenants can write some that name a Listener as their controller.
-func (h *hosts) entitled(ctx context.Context, key types.NamespacedName, host string) (*listenersv1alpha1.Listener, error) {
-	listener, err := lookup.Get(ctx, h.reader.client, key, &listenersv1alpha1.Listener{})
-	if err != nil || listener == nil || (&exposure.Listener{Listener: listener}).Publishes(host) {
-		return listener, err
+// holdsHost reports whether a host is that of a Listener by its class, or still published for it. Objects do not show
+// that: tenants can write some that name a Listener as their controller.
+func (h *hosts) holdsHost(ctx context.Context, listener *listenersv1alpha1.Listener, host string) (bool, error) {
+	if (&exposure.Listener{Listener: listener}).Publishes(host) {
+		return true, nil
 	}
 	s, err := h.reader.snapshot(ctx, listener)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	p := newPlan(s)
+	p := planService(s)
 	if p.refusal != nil {
-		return nil, nil //nolint:nilnil // it is not
+		return false, nil
 	}
-	p.addObjects(s, exposure.Others{})
-	ofService, ofObjects, err := h.planned(s, p)
-	if err != nil || !slices.Contains(ofService, host) && !slices.Contains(ofObjects, host) {
-		return nil, err
-	}
-	return listener, nil
+	objects, _ := planObjects(s, p, exposure.Others{})
+	ofService, ofObjects, err := h.planned(s, p.serviceNow, objects)
+	return slices.Contains(ofService, host) || slices.Contains(ofObjects, host), err
 }
 
 // precedes reports whether a has had the host of the objects before b: if it is accepted, or its objects are earlier.

@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
@@ -99,13 +101,42 @@ func TestTheFirstListenerKeepsItsHostAfterARestart(t *testing.T) {
 	}
 }
 
+// TestObjectsThatTenantsWriteDoNotBlockOtherListeners: how long it takes to find out that their Listeners have another
+// host is for tenants to choose.
+func TestObjectsThatTenantsWriteDoNotBlockOtherListeners(t *testing.T) {
+	own, _ := newIngressListener("shop", "web", "mirrored", 0)
+	other, otherIngress := newIngressListener("web", "shop", "plain", time.Hour)
+	s := &state{backends: backends.All(), listener: own}
+	c := s.with(other, otherIngress, newIngressClass("mirrored", "{namespace}.{listener}.example.com"), newIngressClass("plain", "{listener}.{namespace}.example.org")).newClient(t)
+	looks := 0
+	var r *Reconciler
+	r = newReconciler(s.backends, interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, name client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if name == client.ObjectKeyFromObject(other) {
+				looks++
+				if !r.hosts.mu.TryLock() {
+					t.Fatalf("the hosts are locked while %T %s is read", o, name)
+				}
+				r.hosts.mu.Unlock()
+			}
+			return c.Get(ctx, name, o, options...)
+		},
+	}), events.NewFakeRecorder(100))
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(own), own); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Reconcile(t.Context(), own); err != nil || looks == 0 {
+		t.Errorf("error %v after %d looks", err, looks)
+	}
+}
+
 // TestHostsOfListenersThatNoLongerHaveThemAreForgotten: what is kept in memory does not grow with deleted Listeners.
 func TestHostsOfListenersThatNoLongerHaveThemAreForgotten(t *testing.T) {
-	h := newHosts(nil)
+	h := newKeys(listenersv1alpha1.ReasonInvalidHost, newWaiting(nil))
 	first := types.NamespacedName{Namespace: "shop", Name: "web"}
-	h.set(first, sets.New("a", "b"))
-	h.set(first, sets.New("b"))
-	h.forget(first)
+	h.set(first, sets.New("a", "b"), nil)
+	h.set(first, sets.New("b"), nil)
+	h.forget(first, nil)
 	if len(h.holders)+len(h.held) > 0 {
 		t.Errorf("left: %+v", h)
 	}

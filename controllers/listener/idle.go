@@ -26,6 +26,15 @@ import (
 // replaced, or becomes the leader, takes less, and changes no status then.
 const idlePeriod = time.Minute
 
+// idle is why nothing responds at the addresses of a Listener, if that lasts, or empty.
+type idle struct{ idleReason, idleMessage string }
+
+// idleObserver has since when nothing responds at the addresses of Listeners, until that is reported, after a period.
+type idleObserver struct {
+	periods
+	period time.Duration
+}
+
 // reportedIdle reports whether the status says already that nothing responds, for another reason than the nodes.
 func reportedIdle(listener *listenersv1alpha1.Listener) bool {
 	ready := condition(listener, listenersv1alpha1.ListenerReady)
@@ -37,35 +46,33 @@ func reportedIdle(listener *listenersv1alpha1.Listener) bool {
 // Pod has the labels that it selects, or no container declares a port. Programs may listen on ports that no container
 // declares, so that is no error; no container can declare a number that its program reads from its volume. If overrides
 // replace the selector of the Service, other Pods respond.
-func nothingListens(s *snapshot, p *plan, o *outcome) (reason, message string) {
-	if s.class == nil || o.service == nil || s.serviceTerminating() || replacesSelector(s, p) {
-		return "", ""
+func nothingListens(s *snapshot, p *plan, w *written, placement exposure.Placement) idle {
+	if s.class == nil || w.service == nil || s.serviceTerminating() || replacesSelector(s, p) {
+		return idle{}
 	}
-	selected := slices.DeleteFunc(slices.Clone(o.placement.Mounting), func(pod *corev1.Pod) bool {
+	selected := slices.DeleteFunc(slices.Clone(placement.Mounting), func(pod *corev1.Pod) bool {
 		return !labels.SelectorFromSet(s.listener.Spec.ExtraPodSelectorLabels).Matches(labels.Set(pod.Labels))
 	})
-	switch undeclared := undeclaredPorts(o.service, selected, s.class.TargetsNodePorts()); {
-	case len(o.placement.Mounting) == 0:
-		return listenersv1alpha1.ReasonReserved, "reserved; no Pod mounts it"
+	switch undeclared := undeclaredPorts(w.service, selected, s.class.TargetsNodePorts()); {
+	case len(placement.Mounting) == 0:
+		return idle{listenersv1alpha1.ReasonReserved, "reserved; no Pod mounts it"}
 	case len(selected) == 0:
-		return listenersv1alpha1.ReasonNoMatchingPods,
-			"no Pod that mounts it has the labels of spec.extraPodSelectorLabels: " + labels.FormatLabels(s.listener.Spec.ExtraPodSelectorLabels)
+		return idle{listenersv1alpha1.ReasonNoMatchingPods, "no Pod that mounts it has the labels of spec.extraPodSelectorLabels: " + labels.FormatLabels(s.listener.Spec.ExtraPodSelectorLabels)}
 	case len(undeclared) > 0:
-		return listenersv1alpha1.ReasonPortNotDeclared,
-			"no container of its Pods declares these ports, on which a program has to listen: " + strings.Join(undeclared, ", ")
+		return idle{listenersv1alpha1.ReasonPortNotDeclared, "no container of its Pods declares these ports, on which a program has to listen: " + strings.Join(undeclared, ", ")}
 	default:
-		return "", ""
+		return idle{}
 	}
 }
 
 // notReady returns the names of the nodes of the Listener that are not ready, and whether these are all of them.
-func notReady(o *outcome) (nodes []string, all bool) {
-	for _, node := range o.placement.Nodes {
+func notReady(p *exposure.Placement) (nodes []string, all bool) {
+	for _, node := range p.Nodes {
 		if !claim.NodeReady(node) {
 			nodes = append(nodes, node.Name)
 		}
 	}
-	return nodes, len(nodes) > 0 && len(nodes) == len(o.placement.Nodes)
+	return nodes, len(nodes) > 0 && len(nodes) == len(p.Nodes)
 }
 
 // undeclaredPorts returns the ports of a Service that no container of the Pods declares, by its number or by its name.
@@ -105,20 +112,17 @@ func replacesSelector(s *snapshot, p *plan) bool {
 	return !maps.Equal(selector, p.service.Spec.Selector)
 }
 
-// observeIdle records why nothing responds at the addresses, if that lasts. It returns the rest of the period after
-// which it is reported, or 0. Kubernetes has waited before it says that a node is not ready.
-func (r *Reconciler) observeIdle(s *snapshot, p *plan, o *outcome) time.Duration {
-	if nodes, all := notReady(o); all {
-		o.idleReason = listenersv1alpha1.ReasonNodesNotReady
-		o.idleMessage = "no node of its addresses is ready, so they may not respond: " + columns.Names(nodes)
-	} else if reason, message := nothingListens(s, p, o); reason != "" {
-		if !reportedIdle(s.listener) {
-			if remaining := r.idlePeriod - r.idle.age(s.listener.UID, ""); remaining > 0 {
-				return remaining
-			}
+// observe returns why nothing responds at the addresses, if that lasts, and the rest of the period after which it is
+// reported, or 0. Kubernetes has waited before it says that a node is not ready.
+func (i idleObserver) observe(s *snapshot, p *plan, w *written, placement exposure.Placement) (idle, time.Duration) {
+	found := nothingListens(s, p, w, placement)
+	if nodes, all := notReady(&placement); all {
+		found = idle{listenersv1alpha1.ReasonNodesNotReady, "no node of its addresses is ready, so they may not respond: " + columns.Names(nodes)}
+	} else if found.idleReason != "" && !reportedIdle(s.listener) {
+		if remaining := i.period - i.age(s.listener.UID, ""); remaining > 0 {
+			return idle{}, remaining
 		}
-		o.idleReason, o.idleMessage = reason, message
 	}
-	r.idle.Delete(s.listener.UID)
-	return 0
+	i.Delete(s.listener.UID)
+	return found, 0
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -17,6 +18,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -119,8 +121,8 @@ func (r *Reconciler) listenerToListeners() handler.EventHandler {
 			listener, key := e.Object.(*listenersv1alpha1.Listener), client.ObjectKeyFromObject(e.Object)
 			r.waiting.changed(ctx, q, listener, nil)
 			add(q, r.refusedHosts(ctx, r.hosts.heldBy(key)))
-			r.hosts.forget(key)
-			r.advertised.forget(listener)
+			r.hosts.forget(key, nil)
+			r.advertised.forget(key, sets.New(recordedEndpoints(listener)...))
 			r.waiting.free(append(r.Backends.TakenReasons(), listenersv1alpha1.ReasonClusterIPsExhausted)...)
 		},
 	}
@@ -131,6 +133,35 @@ func (r *Reconciler) deletedServiceToListeners() handler.EventHandler {
 	return handler.Funcs{DeleteFunc: func(context.Context, event.DeleteEvent, queue) {
 		r.waiting.free(listenersv1alpha1.ReasonClusterIPsExhausted)
 	}}
+}
+
+// policyToListeners maps the NetworkPolicy of a Listener to this one, and to others of the same Pods; and any other
+// NetworkPolicy to the Listener that needs its name, and to those of the namespace whose clients are restricted: what
+// their policies admit depends on which others select their Pods.
+func (r *Reconciler) policyToListeners(ctx context.Context, o client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	name, ok := strings.CutSuffix(o.GetName(), exposure.ClientPolicySuffix)
+	if ok {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
+	}
+	inNamespace := client.InNamespace(o.GetNamespace())
+	if exposure.IsClientPolicy(o) {
+		ofPods := client.MatchingFields{index.PodListenersByListener: name}
+		return append(requests, index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, podListenersToListeners, inNamespace, ofPods)...)
+	}
+	return append(requests, index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.restrictedListener, inNamespace)...)
+}
+
+// restrictedListener maps a Listener whose clients are restricted to itself.
+func (r *Reconciler) restrictedListener(ctx context.Context, o client.Object) []reconcile.Request {
+	listener := o.(*listenersv1alpha1.Listener)
+	if len(listener.Spec.AllowedClients) == 0 {
+		class, err := lookup.Get(ctx, r.Client, client.ObjectKey{Name: listener.Class()}, &listenersv1alpha1.ListenerClass{})
+		if err != nil || class == nil || len(class.Spec.AllowedClients) == 0 {
+			return nil
+		}
+	}
+	return index.Request(ctx, o)
 }
 
 // volumeToListeners maps a PersistentVolume to the Listener that its labels name.

@@ -2,17 +2,12 @@ package listener
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/portallocator"
 )
 
@@ -52,50 +47,6 @@ func (rangeCollector) Describe(descriptions chan<- *prometheus.Desc) {
 func (rangeCollector) Collect(collected chan<- prometheus.Metric) {
 	if p := leading.Load(); p != nil {
 		p.collect(collected)
-	}
-}
-
-// portRanges are the ranges of the classes that exist, and who allocates their numbers. Event handlers keep it current.
-// It is safe for concurrent use.
-type portRanges struct {
-	nodePorts, sharedPorts *portallocator.Allocator
-
-	mu      sync.Mutex
-	classes map[string][]classRange
-}
-
-// classRange is a range of a class, and who allocates its numbers.
-type classRange struct {
-	class, kind string
-	numbers     utilnet.PortRange
-	allocator   *portallocator.Allocator
-}
-
-// set makes the ranges of a class those of the present class, or of none if it does not exist.
-func (p *portRanges) set(class *listenersv1alpha1.ListenerClass, exists bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.classes, class.Name)
-	add := func(r portRange, allocator *portallocator.Allocator) {
-		if numbers, err := r.parse(); err == nil { // Listeners report an error
-			p.classes[class.Name] = append(p.classes[class.Name], classRange{class.Name, r.metric, numbers.PortRange, allocator})
-		}
-	}
-	if exists && class.NodePortRange() != "" {
-		add(nodePortRange(class), p.nodePorts)
-	}
-	if exists && class.SharedPortRange() != "" {
-		add(sharedPortRange(class), p.sharedPorts)
-	}
-}
-
-// handler returns an event handler that keeps the ranges current.
-func (p *portRanges) handler() handler.EventHandler {
-	set := func(o client.Object, exists bool) { p.set(o.(*listenersv1alpha1.ListenerClass), exists) }
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { set(e.Object, true) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { set(e.ObjectNew, true) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { set(e.Object, false) },
 	}
 }
 

@@ -281,7 +281,7 @@ func TestServiceWaitsUntilItsNodePortsAreDeallocated(t *testing.T) {
 			c := s.newClient(t)
 			recorder, now := events.NewFakeRecorder(10), clocktesting.NewFakePassiveClock(time.Now())
 			r := newReconciler(s.backends, interceptor.NewClient(c, a.funcs()), recorder)
-			r.idlePeriod = idleLater
+			r.idle.period = idleLater
 			setClock(r, now)
 			var waited time.Duration
 			reconcile := func() time.Duration {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -27,23 +28,42 @@ type objectWriter struct {
 	exclusive *exclusive
 }
 
-// apply applies the planned objects. It tries all of them, and records the first refusal, but for those of further
-// kinds after a refusal: they refer to the former ones, in whose place others' may be.
-func (w *objectWriter) apply(ctx context.Context, s *snapshot, p *plan, o *outcome) {
+// appliedObjects are the objects that exist after an attempt to apply the planned ones.
+type appliedObjects struct {
+	objects map[objectName]exposure.Object
+	refusal *exposure.Refusal
+	err     error
+	// terminating is one that is being deleted, or empty.
+	terminating string
+}
+
+// complete reports whether all objects are as planned.
+func (a *appliedObjects) complete() bool {
+	return a.refusal == nil && a.err == nil && a.terminating == ""
+}
+
+// apply applies the planned objects. It tries all of them, and returns the first refusal, except those of further kinds
+// after a refusal: they refer to the former ones, in whose place others' may be.
+func (w *objectWriter) apply(ctx context.Context, s *snapshot, p *plan) appliedObjects {
+	all := appliedObjects{objects: maps.Clone(s.objects[s.backend.Name])}
 	var errs []error
 	for i, desired := range p.objects {
-		if o.refusal != nil && desired.GetKind() != p.objects[i-1].GetKind() {
+		if all.refusal != nil && desired.GetKind() != p.objects[i-1].GetKind() {
 			break
 		}
-		refusal, err := w.applyObject(ctx, s, desired, o)
-		if o.refusal == nil {
-			o.refusal = refusal
+		object, terminating, refusal, err := w.applyObject(ctx, s, desired)
+		if all.objects[nameOf(desired)] = object; object == nil {
+			delete(all.objects, nameOf(desired))
 		}
+		if all.refusal == nil {
+			all.refusal = refusal
+		}
+		all.terminating = cmp.Or(terminating, all.terminating)
 		errs = append(errs, err)
 	}
-	o.err = errors.Join(errs...)
-	o.applied = o.refusal == nil && o.err == nil && o.terminating == ""
-	w.release(s, p, !o.applied)
+	all.err = errors.Join(errs...)
+	w.release(s, p, !all.complete())
+	return all
 }
 
 // release ends the reservations of planned objects that were not written. If that failed, others may have them.
@@ -57,71 +77,66 @@ func (w *objectWriter) release(s *snapshot, p *plan, failed bool) {
 	}
 }
 
-// applyObject applies one object, unless an object of the same name exists that the Listener does not control.
-func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exposure.Desired, o *outcome) (*exposure.Refusal, error) {
+// applyObject applies one object, unless an object of the same name exists that the Listener does not control. It
+// returns the one that the Listener controls then, or nil.
+func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exposure.Desired) (own exposure.Object, terminating string, _ *exposure.Refusal, _ error) {
 	kind := s.backend.Generated(desired.GetKind())
-	existing := client.Object(o.objects[s.backend.Name][nameOf(desired)])
+	own = s.objects[s.backend.Name][nameOf(desired)]
+	existing := client.Object(own)
 	if existing == nil { // one that the cache does not have yet is not written to, as with Services
 		var err error
 		if existing, err = w.kinds.get(ctx, kind, client.ObjectKeyFromObject(desired)); err != nil {
-			return nil, err
+			return own, "", nil, err
 		}
 	}
 	switch {
 	case existing == nil:
-	case beingDeleted(s.listener, existing):
-		o.terminating = fmt.Sprintf("%s %s", kind.Kind, client.ObjectKeyFromObject(existing))
-		return nil, nil //nolint:nilnil // nothing is refused: it is created again after its deletion
+	case beingDeleted(s.listener, existing): // it is created again after its deletion
+		return own, fmt.Sprintf("%s %s", kind.Kind, client.ObjectKeyFromObject(existing)), nil, nil
 	case !controls(s.listener, existing):
-		return exposure.Refuse(kind.ForeignReason, "%s %s already exists and %s; delete it, or rename the Listener or its port",
+		return own, "", exposure.Refuse(kind.ForeignReason, "%s %s already exists and %s; delete it, or rename the Listener or its port",
 			kind.Kind, client.ObjectKeyFromObject(existing), describeController(existing)), nil
 	case desired.Recreate:
-		return nil, w.delete(ctx, s.backend, kind, existing, o) // it is created again after its deletion
+		if err := w.delete(ctx, kind, existing); err != nil {
+			return own, "", nil, err
+		}
+		return nil, "", nil, nil // it is created again after its deletion
 	}
 	desired.SetGroupVersionKind(kind.GroupKind().WithVersion(s.served[kind.GroupVersionKind]))
 	sent, err := w.applier.Apply(ctx, desired.Unstructured, existing)
 	if sent {
-		err = w.record(s, desired, o)
-	}
-	if status := rejection(err); status != nil {
-		message := status.Message
-		if kind.Remedy != nil && kind.Remedy(message) != "" {
-			message += "; " + kind.Remedy(message)
+		if own, err = w.kinds.typed(kind, desired); err == nil {
+			w.exclusive.written(kind, client.ObjectKeyFromObject(own), own)
 		}
-		return exposure.Refuse(kind.RejectedReason, "the API server rejects %s %s: %s", kind.Kind, client.ObjectKeyFromObject(desired), message), err
 	}
-	return nil, err
+	status := rejection(err)
+	if status == nil {
+		return own, "", nil, err
+	}
+	message := status.Message
+	if kind.Remedy != nil && kind.Remedy(message) != "" {
+		message += "; " + kind.Remedy(message)
+	}
+	return own, "", exposure.Refuse(kind.RejectedReason, "the API server rejects %s %s: %s", kind.Kind, client.ObjectKeyFromObject(desired), message), err
 }
 
-// record records the object that the API server answered with.
-func (w *objectWriter) record(s *snapshot, desired exposure.Desired, o *outcome) error {
-	kind := s.backend.Generated(desired.GetKind())
-	applied, err := w.kinds.typed(kind, desired)
-	if err != nil {
-		return err
-	}
-	o.objects[s.backend.Name][nameOf(desired)] = applied
-	w.exclusive.written(kind, client.ObjectKeyFromObject(applied), applied)
-	return nil
-}
-
-// deleteUnplanned deletes the objects of a backend, but for the planned ones.
-func (w *objectWriter) deleteUnplanned(ctx context.Context, backend *exposure.Backend, planned []exposure.Desired, o *outcome) error {
+// deleteUnplanned deletes the objects of a backend, except the planned ones.
+func (w *objectWriter) deleteUnplanned(ctx context.Context, backend *exposure.Backend, planned []exposure.Desired, objects map[objectName]exposure.Object) error {
 	keep := sets.New[objectName]()
 	for _, desired := range planned {
 		keep.Insert(nameOf(desired))
 	}
 	var errs []error
-	for name, object := range o.objects[backend.Name] {
+	for name, object := range objects {
 		if !keep.Has(name) && object.GetDeletionTimestamp().IsZero() {
-			errs = append(errs, w.delete(ctx, backend, backend.Generated(name.kind), object, o))
+			errs = append(errs, w.delete(ctx, backend.Generated(name.kind), object))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // delete deletes an object that the Listener controls, in the version that the cluster serves.
-func (w *objectWriter) delete(ctx context.Context, backend *exposure.Backend, kind *exposure.Kind, object client.Object, o *outcome) error {
+func (w *objectWriter) delete(ctx context.Context, kind *exposure.Kind, object client.Object) error {
 	key := client.ObjectKeyFromObject(object)
 	identity := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: object.GetUID()}}
 	identity.SetGroupVersionKind(kind.GroupKind().WithVersion(cmp.Or(w.kinds.version(kind), kind.Version)))
@@ -130,7 +145,6 @@ func (w *objectWriter) delete(ctx context.Context, backend *exposure.Backend, ki
 	}
 	w.exclusive.written(kind, key, nil)
 	log.FromContext(ctx).Info("Deleted an object that exposed the Listener", "kind", kind.Kind, "object", key.String())
-	delete(o.objects[backend.Name], objectName{kind.Kind, key.Name})
 	return nil
 }
 

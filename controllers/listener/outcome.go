@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"maps"
 	"time"
 
@@ -9,11 +10,11 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// outcome is what came of a plan.
-type outcome struct {
+// written is the result of writing the objects of a plan.
+type written struct {
 	// present is what exposes the Listener now.
 	present
-	// refusal is why the Listener is not accepted, or nil: that of the plan, or a rejection by the API server.
+	// refusal is that of the plan, or a rejection by the API server, or nil.
 	refusal *exposure.Refusal
 	// err is what is tried again. It may come with a refusal, if the API server may later accept what it rejects now,
 	// for example a node port that is in use. Without one, the API server has not decided.
@@ -27,24 +28,30 @@ type outcome struct {
 	// time until they are requested again, or 0.
 	rejectedNodePorts map[string]string
 	releasing         time.Duration
+}
+
+// outcome is what the status of a Listener follows from, apart from the snapshot.
+type outcome struct {
+	*written
+	addresses
+	idle
 	// placement is where the Pods of the Listener are now.
 	placement exposure.Placement
 	// now is the time of the reconciliation.
 	now metav1.Time
-	// idleReason and idleMessage state why nothing responds at the addresses, if that lasts, or are empty.
-	idleReason, idleMessage string
 }
 
-func newOutcome(s *snapshot) *outcome {
-	o := &outcome{
-		present:     present{service: s.service, objects: map[string]map[objectName]exposure.Object{}, policy: s.policy},
-		sharedPorts: s.sharedPorts, rejectedNodePorts: map[string]string{},
-	}
-	for backend, objects := range s.objects {
-		o.objects[backend] = maps.Clone(objects)
-	}
-	return o
-}
+// refused returns why the Listener is not accepted, or nil.
+func (o *outcome) refused() *exposure.Refusal { return cmp.Or(o.refusal, o.taken) }
 
 // undecided reports whether the API server has neither accepted nor rejected the plan.
 func (o *outcome) undecided() bool { return o.err != nil && o.refusal == nil }
+
+// with returns what exposes a Listener with these objects of a backend.
+func (p present) with(backend *exposure.Backend, objects map[objectName]exposure.Object) present {
+	if objects != nil {
+		p.objects = maps.Clone(p.objects)
+		p.objects[backend.Name] = objects
+	}
+	return p
+}

@@ -1,15 +1,14 @@
 package listener
 
 import (
-	"errors"
-	"maps"
+	"cmp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -17,53 +16,63 @@ import (
 	"github.com/listener-operator/listener-operator/internal/message"
 )
 
-// plan is what has to exist for a Listener, by a snapshot, the numbers of its shared ports, and the objects of others.
-type plan struct {
+// servicePlan is the Service that has to exist for a Listener. It follows from a snapshot alone.
+type servicePlan struct {
 	// service is the Service by the class and the overrides, or nil with a refusal.
 	service *corev1ac.ServiceApplyConfiguration
 	// serviceNow is the Service to apply now. It differs from service while the previous exposure depends on the type
 	// of the existing Service: keepsType states that.
 	serviceNow *corev1ac.ServiceApplyConfiguration
 	keepsType  bool
+	// refusal is why there can be no Service, or nil. fixed states that the Service can neither become headless, nor
+	// stop being so, nor get another cluster IP.
+	refusal *exposure.Refusal
+	fixed   bool
+}
+
+// plan is what has to exist for a Listener, with what is reserved for it.
+type plan struct {
+	servicePlan
 	// sharedPorts are the numbers of the ports of serviceNow at a shared address, by port name, or nil without one.
 	sharedPorts map[string]int32
-	// refusal is why there can be no Service, or nil.
-	refusal *exposure.Refusal
-	// fixed states that the refusal is for a Service that can neither become headless, nor stop being so, nor get
-	// another cluster IP.
-	fixed bool
+	// releasePorts gives them back, for the case that the API server rejects the Service.
+	releasePorts func()
 	// objects are the objects of the backend, unless objectsRefusal is why there can be none.
 	objects        []exposure.Desired
 	objectsRefusal *exposure.Refusal
 }
 
-// newPlan returns the plan without the objects of the backend.
-func newPlan(s *snapshot) *plan {
-	p := &plan{refusal: unusable(s)}
-	if p.refusal != nil {
-		return p
-	}
-	if p.service, p.refusal = exposure.Service(s.class, s.listener); p.refusal == nil {
-		p.refusal = checkClients(s, p)
-	}
-	if p.refusal == nil {
-		p.refusal = unchangeable(s, p.service)
-		p.fixed = p.refusal != nil
-	}
-	if p.refusal != nil {
-		return p
-	}
-	p.serviceNow, p.keepsType = p.service, removesEntryPoint(s, p.service)
-	if p.keepsType {
-		p.serviceNow, p.refusal = exposure.Service(classWithTypeOf(s.service, s.class), s.listener)
-	}
-	if p.refusal == nil {
-		p.serviceNow, p.refusal = host.WithAnnotations(s.forBackend(s.backend, s.present, p.service), p.serviceNow)
-	}
-	if p.refusal == nil && p.keepsType { // a stale cache must not restore a type that was just removed
-		p.serviceNow.WithResourceVersion(s.service.ResourceVersion)
-	}
+// refused returns the plan with a refusal, unless that is nil.
+func (p servicePlan) refused(refusal *exposure.Refusal) servicePlan {
+	p.refusal = cmp.Or(p.refusal, refusal)
 	return p
+}
+
+func planService(s *snapshot) servicePlan {
+	if refusal := unusable(s); refusal != nil {
+		return servicePlan{refusal: refusal}
+	}
+	service, refusal := exposure.Service(s.class, s.listener)
+	if refusal == nil {
+		refusal = checkClients(s, service)
+	}
+	if refusal != nil {
+		return servicePlan{service: service, refusal: refusal}
+	}
+	if refusal = unchangeable(s, service); refusal != nil {
+		return servicePlan{service: service, refusal: refusal, fixed: true}
+	}
+	now, keepsType := service, removesEntryPoint(s, service)
+	if keepsType {
+		now, refusal = exposure.Service(classWithTypeOf(s.service, s.class), s.listener)
+	}
+	if refusal == nil {
+		now, refusal = host.WithAnnotations(s.forBackend(s.backend, s.present, service), now)
+	}
+	if refusal == nil && keepsType { // a stale cache must not restore a type that was just removed
+		now.WithResourceVersion(s.service.ResourceVersion)
+	}
+	return servicePlan{service: service, serviceNow: now, keepsType: keepsType, refusal: refusal}
 }
 
 // unusable returns why there can be no Service of the Listener's name and class, or nil.
@@ -86,6 +95,27 @@ func unusable(s *snapshot) *exposure.Refusal {
 	default:
 		return nil
 	}
+}
+
+// checkClients returns why clients cannot be restricted as they have to be, or nil.
+func checkClients(s *snapshot, service *corev1ac.ServiceApplyConfiguration) *exposure.Refusal {
+	if refusal := s.backend.CheckClients(s.forBackend(s.backend, s.present, service), service); refusal != nil {
+		return refusal
+	}
+	if len(s.class.Spec.AllowedClients)+len(s.listener.Spec.AllowedClients) == 0 || !s.backend.RestrictsPods(service) {
+		return nil
+	}
+	if s.foreignPolicy != nil {
+		return exposure.Refuse(listenersv1alpha1.ReasonForeignNetworkPolicy, "NetworkPolicy %s already exists and %s; delete it, or rename the Listener",
+			client.ObjectKeyFromObject(s.foreignPolicy), describeController(s.foreignPolicy))
+	}
+	for _, pod := range s.mounting {
+		if pod.Spec.HostNetwork {
+			return exposure.Refuse(listenersv1alpha1.ReasonAllowedClientsNotEnforceable, "allowedClients cannot be enforced: NetworkPolicies do not apply to Pod %s, which uses "+
+				"the network of its node; remove hostNetwork from the Pod, or use a class without allowedClients and restrict clients by a firewall", pod.Name)
+		}
+	}
+	return nil
 }
 
 // unchangeable returns the refusal of a Service that would have to become headless, or stop being so, or get another
@@ -133,19 +163,20 @@ func classWithTypeOf(service *corev1.Service, class *listenersv1alpha1.ListenerC
 	return class
 }
 
-// addObjects adds the objects of the backend. others are those of other Listeners and clients that exclude some.
-func (p *plan) addObjects(s *snapshot, others exposure.Others) {
+// planObjects returns the objects of the backend for a planned Service, or why there can be none. others are those of
+// other Listeners and clients that exclude some.
+func planObjects(s *snapshot, p servicePlan, others exposure.Others) ([]exposure.Desired, *exposure.Refusal) {
 	for _, kind := range s.backend.KindsFor(s.class) {
 		if s.served[kind.GroupVersionKind] == "" {
-			p.objectsRefusal = exposure.Refuse(listenersv1alpha1.ReasonNotServed, "ListenerClass %s requires objects of kind %s, which this cluster does not serve in %s; use another class",
+			return nil, exposure.Refuse(listenersv1alpha1.ReasonNotServed, "ListenerClass %s requires objects of kind %s, which this cluster does not serve in %s; use another class",
 				s.class.Name, kind.Kind, strings.Join(append([]string{kind.GroupVersion().String()}, kind.OtherVersions...), ", "))
-			return
 		}
 	}
-	if s.backend.Objects != nil {
-		now := present{service: serviceOf(p.serviceNow), objects: s.objects}
-		p.objects, p.objectsRefusal = s.backend.Objects(s.forBackend(s.backend, now, p.service), others)
+	if s.backend.Objects == nil {
+		return nil, nil
 	}
+	now := present{service: serviceOf(p.serviceNow), objects: s.objects}
+	return s.backend.Objects(s.forBackend(s.backend, now, p.service), others)
 }
 
 // serviceOf returns what objects depend on of a Service to apply: its name, its annotations and its ports.
@@ -159,55 +190,4 @@ func serviceOf(desired *corev1ac.ServiceApplyConfiguration) *corev1.Service {
 		})
 	}
 	return service
-}
-
-// allocate gives the ports of the planned Service numbers of their own if the class has Listeners share the address of
-// a load balancer. release is for the case that the API server rejects the Service. The status gets the numbers when
-// the Service has them, so that none is reserved that no Service has. The Listener keeps the numbers that it has.
-func (p *plan) allocate(s *snapshot, ports *sharedPorts) (release func(), err error) {
-	release = func() {}
-	switch {
-	case !p.sharesAddress(s):
-		return release, nil
-	case s.class.SharedPortRange() == "":
-		p.sharedPorts = p.presentSharedPorts(s, func(int32) bool { return false })
-	default:
-		choose := func(from utilnet.PortRange, taken func(int32) bool) (map[string]int32, string) {
-			numbers := p.presentSharedPorts(s, taken)
-			allocated, without := exposure.AllocatePorts(p.serviceNow, numbers, from, taken)
-			maps.Copy(numbers, allocated)
-			return numbers, without
-		}
-		p.sharedPorts, release, err = sharedPortRange(s.class).allocate(ports.Allocator, s.key(), choose)
-		if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
-			p.refusal, release, err = refusal, func() {}, nil
-		}
-	}
-	p.serviceNow = exposure.WithPorts(p.serviceNow, p.sharedPorts)
-	return release, err
-}
-
-// presentSharedPorts returns the numbers that the Listener still has for the ports of the Service, by port name.
-func (p *plan) presentSharedPorts(s *snapshot, taken func(int32) bool) map[string]int32 {
-	numbers := map[string]int32{}
-	for i := range p.serviceNow.Spec.Ports {
-		name := ptr.Deref(p.serviceNow.Spec.Ports[i].Name, "")
-		if number, ok := s.sharedPorts[name]; ok && !taken(number) {
-			numbers[name] = number
-		}
-	}
-	return numbers
-}
-
-// sharesAddress reports whether the Service shares the address of its load balancer with others: because the class says
-// so or, while a previous exposure depends on the type of the Service, because it does.
-func (p *plan) sharesAddress(s *snapshot) bool {
-	switch {
-	case ptr.Deref(p.serviceNow.Spec.Type, "") != corev1.ServiceTypeLoadBalancer:
-		return false
-	case s.class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer:
-		return s.class.SharedPortRange() != ""
-	default:
-		return len(s.sharedPorts) > 0
-	}
 }

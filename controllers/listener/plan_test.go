@@ -60,9 +60,9 @@ func TestPlan(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := newPlan(before)
+			p := plan{servicePlan: planService(before)}
 			if p.refusal == nil {
-				p.addObjects(before, exposure.Others{})
+				p.objects, p.objectsRefusal = planObjects(before, p.servicePlan, exposure.Others{})
 			}
 			golden.Compare(t, "plan/"+name, map[string]any{
 				"service": p.serviceNow, "keepsType": p.keepsType, "refusal": p.refusal, "objects": p.objects, "objectsRefusal": p.objectsRefusal,

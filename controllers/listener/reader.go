@@ -7,13 +7,16 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/reservation"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
@@ -185,4 +188,50 @@ func (r *reader) readClusterDomain(ctx context.Context, s *snapshot) error {
 	}
 	s.clusterDomain = configuration.ClusterDomain(r.clusterDomain)
 	return err
+}
+
+// readPolicies reads the NetworkPolicy of the Listener and, if clients are restricted, what it depends on.
+func (r *reader) readPolicies(ctx context.Context, s *snapshot) error {
+	key := types.NamespacedName{Namespace: s.listener.Namespace, Name: s.listener.Name + exposure.ClientPolicySuffix}
+	own, err := lookup.Get(ctx, r.client, key, &networkingv1.NetworkPolicy{})
+	if err != nil {
+		return err
+	}
+	if own != nil && controls(s.listener, own) {
+		s.policy = own
+	} else {
+		s.foreignPolicy = own
+	}
+	if s.class == nil || len(s.class.Spec.AllowedClients)+len(s.listener.Spec.AllowedClients) == 0 {
+		return nil
+	}
+	var all networkingv1.NetworkPolicyList
+	if err := r.client.List(ctx, &all, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing network policies: %w", err)
+	}
+	var others []*networkingv1.NetworkPolicy
+	for i := range all.Items {
+		if all.Items[i].Name != key.Name {
+			others = append(others, &all.Items[i])
+		}
+	}
+	placement, err := reservation.Placement(ctx, r.client, s.listener, false)
+	s.mounting = placement.Mounting
+	s.otherPolicies = exposure.ReadPolicies(s.listener, s.mounting, others)
+	return err
+}
+
+// otherListeners returns the Listeners of the selected classes, but for this one. They must not be changed.
+func otherListeners(ctx context.Context, reader client.Reader, listener *listenersv1alpha1.Listener, selected func(*listenersv1alpha1.ListenerClass) bool) (others []listenersv1alpha1.Listener) {
+	var classes listenersv1alpha1.ListenerClassList
+	index.List(ctx, reader, &classes)
+	for i := range classes.Items {
+		if !selected(&classes.Items[i]) {
+			continue
+		}
+		var listeners listenersv1alpha1.ListenerList
+		index.List(ctx, reader, &listeners, client.MatchingFields{index.ListenersByClass: classes.Items[i].Name})
+		others = append(others, listeners.Items...)
+	}
+	return slices.DeleteFunc(others, func(other listenersv1alpha1.Listener) bool { return other.UID == listener.UID })
 }

@@ -63,8 +63,9 @@ type Reconciler struct {
 	reader    *reader
 	waiting   *waiting
 	nodePorts *portallocator.Allocator
-	ports     *sharedPorts
 	ranges    *portRanges
+	ports     *sharedPorts
+	exclusive *exclusive
 	hosts     *hosts
 	// advertised is what the Listeners of classes with spec.advertise have.
 	advertised *advertised
@@ -75,11 +76,8 @@ type Reconciler struct {
 	resync     resync
 	// complete is since when the addresses of a backend, by its name, are complete while a previous exposure exists.
 	complete periods
-	// idle is since when nothing responds at the addresses of Listeners, until that is reported, after idlePeriod.
-	idle       periods
-	idlePeriod time.Duration
-	// unused is since when the Pods of Listeners are on the same nodes, by the names of these, while others are unused.
-	unused periods
+	idle     idleObserver
+	unused   unusedObserver
 }
 
 // initialize sets all unexported fields.
@@ -94,16 +92,18 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 	})}
 	r.ranges = &portRanges{nodePorts: r.nodePorts, sharedPorts: r.ports.Allocator, classes: map[string][]classRange{}}
 	r.reader = &reader{client: r.Client, backends: r.Backends, kinds: r.kinds, sharedPorts: r.ports, clusterDomain: r.ClusterDomain}
-	r.hosts, r.advertised = newHosts(r.reader), newAdvertised(r.Client, r.waiting)
+	r.hosts = &hosts{keys: newKeys(listenersv1alpha1.ReasonInvalidHost, r.waiting), reader: r.reader}
+	r.advertised = &advertised{keys: newKeys(listenersv1alpha1.ReasonAddressTaken, r.waiting), client: r.Client}
+	r.exclusive = newExclusive(r.Client, r.Backends, r.kinds, r.waiting)
 	applier := apply.New(r.Client, names.FieldManagerService)
 	r.services = &serviceWriter{client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, releasing: newPeriods(c)}
 	r.policies = &policyWriter{applier}
-	r.objects = &objectWriter{applier: applier, kinds: r.kinds, exclusive: newExclusive(r.Client, r.Backends, r.kinds, r.waiting)}
+	r.objects = &objectWriter{applier: applier, kinds: r.kinds, exclusive: r.exclusive}
 	r.GracePeriod, r.complete = cmp.Or(r.GracePeriod, 10*time.Second), newPeriods(c)
-	r.UnusedPeriod, r.unused = cmp.Or(r.UnusedPeriod, 30*time.Minute), newPeriods(c)
 	r.reporter = &reporter{statuses: apply.New(r.Client, names.FieldManagerListenerStatus), events: r.Events}
 	r.resync = resync{r.Client, c}
-	r.idle, r.idlePeriod = newPeriods(c), idlePeriod
+	r.idle = idleObserver{newPeriods(c), idlePeriod}
+	r.unused = unusedObserver{newPeriods(c), cmp.Or(r.UnusedPeriod, 30*time.Minute)}
 }
 
 // Reconcile applies the objects that expose a Listener and updates its status. Problems that the author of the Listener
@@ -119,107 +119,121 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	p := newPlan(s)
-	o := r.execute(ctx, s, p)
-	if o.releasing > 0 {
-		return reconcile.Result{RequeueAfter: o.releasing}, o.err
+	p, err := r.plan(ctx, s)
+	w := r.write(ctx, s, p, err)
+	if w.releasing > 0 {
+		return reconcile.Result{RequeueAfter: w.releasing}, w.err
 	}
-	if err := r.locate(ctx, s, o); err != nil {
-		return reconcile.Result{}, errors.Join(o.err, err)
+	placement, err := r.locate(ctx, s, w)
+	if err != nil {
+		return reconcile.Result{}, errors.Join(w.err, err)
 	}
-	o.now = metav1.NewTime(r.idle.clock.Now()).Rfc3339Copy()
-	unusedIn := r.leaveOutUnused(s, p, o)
-	a, idleIn := r.advertised.apply(ctx, s, p, o, addressesOf(s, p, o)), r.observeIdle(s, p, o)
-	if err := errors.Join(o.err, r.reporter.report(ctx, s, p, o, a)); err != nil || o.refusal != nil {
+	placement, unusedIn := r.unused.leaveOut(s, p, w, placement)
+	idle, idleIn := r.idle.observe(s, p, w, placement)
+	o := &outcome{
+		written: w, addresses: r.advertised.apply(ctx, s, p, w, placement, addressesOf(s, p, w, placement)), placement: placement, idle: idle,
+		now: metav1.NewTime(r.idle.clock.Now()).Rfc3339Copy(),
+	}
+	if err := errors.Join(o.err, r.reporter.report(ctx, s, p, o)); err != nil || o.refused() != nil {
 		return reconcile.Result{}, err
 	}
-	remaining, err := r.removePrevious(ctx, s, p, o, a)
-	resyncIn, resyncErr := r.resync.trigger(ctx, a.desired.Rejected)
+	remaining, err := r.removePrevious(ctx, s, p, o)
+	resyncIn, resyncErr := r.resync.trigger(ctx, o.desired.Rejected)
 	if err := errors.Join(err, resyncErr); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: requests.Earliest(remaining, resyncIn, idleIn, unusedIn)}, nil
 }
 
-// execute reserves what the plan needs, and writes the Service and then the objects.
-func (r *Reconciler) execute(ctx context.Context, s *snapshot, p *plan) *outcome {
-	o := newOutcome(s)
-	if o.refusal = p.refusal; o.refusal != nil || s.serviceTerminating() {
-		return o // a Service that is being deleted is created again after that
+// plan returns the plan for a snapshot, after it has reserved the numbers of ports at a shared address, the objects and
+// the hosts, so that no other Listener gets them.
+func (r *Reconciler) plan(ctx context.Context, s *snapshot) (*plan, error) {
+	p := planService(s)
+	if p.refusal != nil || s.serviceTerminating() {
+		return &plan{servicePlan: p, releasePorts: func() {}}, nil
 	}
-	releasePorts, err := r.reserve(ctx, s, p)
-	if o.refusal = p.refusal; err == nil && o.refusal == nil {
-		o.refusal, err = r.applyService(ctx, s, p, o)
+	numbers, release, err := r.ports.allocate(s, p.serviceNow)
+	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
+		return &plan{servicePlan: p.refused(refusal), releasePorts: release}, nil
 	}
-	if o.refusal != nil {
-		releasePorts()
+	p.serviceNow = exposure.WithPorts(p.serviceNow, numbers)
+	if err != nil {
+		return &plan{servicePlan: p, releasePorts: release}, err
 	}
-	if o.err = err; o.refusal != nil || err != nil || o.releasing > 0 {
+	objects, objectsRefusal, err := r.exclusive.plan(ctx, s, p)
+	if err != nil {
+		return &plan{servicePlan: p, sharedPorts: numbers, releasePorts: release}, err
+	}
+	refusal, objectsRefusal, err := r.hosts.reserve(ctx, s, p, objects, objectsRefusal)
+	return &plan{p.refused(refusal), numbers, release, objects, objectsRefusal}, err
+}
+
+// write writes the Service of a plan and then its objects, unless err is why the plan is not complete.
+func (r *Reconciler) write(ctx context.Context, s *snapshot, p *plan, err error) *written {
+	now, service, refusal := s.present, appliedService{}, p.refusal
+	planned := err == nil && refusal == nil && !s.serviceTerminating() // a Service that is being deleted is created again after that
+	if planned {
+		now, service, refusal, err = r.writeService(ctx, s, p)
+	}
+	if refusal != nil {
+		p.releasePorts()
+	}
+	if !planned || refusal != nil || err != nil || service.releasing > 0 {
 		r.objects.release(s, p, true)
-		return o
+		return &written{
+			present: now, refusal: refusal, err: err, sharedPorts: s.sharedPorts, rejectedNodePorts: service.rejected, releasing: service.releasing,
+		}
 	}
-	if o.sharedPorts = p.sharedPorts; p.sharedPorts == nil {
+	if p.sharedPorts == nil {
 		r.ports.SetPending(s.key(), nil)
 	}
-	if o.refusal = p.objectsRefusal; o.refusal == nil {
-		r.objects.apply(ctx, s, p, o)
+	objects := appliedObjects{objects: s.objects[s.backend.Name], refusal: p.objectsRefusal}
+	if p.objectsRefusal == nil {
+		objects = r.objects.apply(ctx, s, p)
 	}
-	return o
+	return &written{
+		present: now.with(s.backend, objects.objects), refusal: objects.refusal, err: objects.err, applied: objects.complete(), terminating: objects.terminating,
+		sharedPorts: p.sharedPorts, rejectedNodePorts: service.rejected,
+	}
 }
 
-// applyService applies the Service, and the NetworkPolicy that keeps other clients from its Pods.
-func (r *Reconciler) applyService(ctx context.Context, s *snapshot, p *plan, o *outcome) (*exposure.Refusal, error) {
-	if refusal, err := r.policies.apply(ctx, s, p, o); refusal != nil || err != nil {
-		return refusal, err
+// writeService applies the Service, and the NetworkPolicy that keeps other clients from its Pods.
+func (r *Reconciler) writeService(ctx context.Context, s *snapshot, p *plan) (now present, applied appliedService, refusal *exposure.Refusal, err error) {
+	now = s.present
+	if now.policy, refusal, err = r.policies.apply(ctx, s, p, now); refusal != nil || err != nil {
+		return now, applied, refusal, err
 	}
-	if refusal, err := asRefusal(r.services.apply(ctx, s, p, o), s); refusal != nil || err != nil || o.releasing > 0 {
-		return refusal, err
+	applied, err = r.services.apply(ctx, s, p)
+	now.service = applied.service
+	if refusal, err = asRefusal(err, s); refusal != nil || err != nil || applied.releasing > 0 {
+		return now, applied, refusal, err
 	}
-	if refusal, err := r.policies.apply(ctx, s, p, o); refusal != nil || err != nil {
-		return refusal, err
+	if now.policy, refusal, err = r.policies.apply(ctx, s, p, now); refusal != nil || err != nil {
+		return now, applied, refusal, err
 	}
-	return nil, r.policies.removeUnplanned(ctx, s, p, o)
-}
-
-// reserve completes the plan, with the numbers of its ports at a shared address, its objects and its hosts, so that no
-// other Listener gets them. releasePorts is for the case that the API server rejects the Service.
-func (r *Reconciler) reserve(ctx context.Context, s *snapshot, p *plan) (releasePorts func(), err error) {
-	releasePorts, err = p.allocate(s, r.ports)
-	if err != nil || p.refusal != nil {
-		return releasePorts, err
-	}
-	if s.backend.IsExclusive() {
-		err = r.objects.exclusive.plan(ctx, s, p)
-	} else {
-		p.addObjects(s, exposure.Others{})
-	}
-	if err == nil {
-		err = r.hosts.reserve(ctx, s, p)
-	}
-	return releasePorts, err
+	return now, applied, nil, r.policies.removeUnplanned(ctx, s, p, now)
 }
 
 // locate finds out where the Pods of the Listener are now, after the plan: its Pod may just have been labelled.
-func (r *Reconciler) locate(ctx context.Context, s *snapshot, o *outcome) (err error) {
+func (r *Reconciler) locate(ctx context.Context, s *snapshot, w *written) (exposure.Placement, error) {
 	if s.class == nil {
-		return nil
+		return exposure.Placement{}, nil
 	}
-	withNodes := s.backend.IsNodeScoped(s.class) || o.service != nil && o.service.Spec.Type == corev1.ServiceTypeNodePort
-	o.placement, err = reservation.Placement(ctx, r.Client, s.listener, withNodes)
-	return err
+	withNodes := s.backend.IsNodeScoped(s.class) || w.service != nil && w.service.Spec.Type == corev1.ServiceTypeNodePort
+	return reservation.Placement(ctx, r.Client, s.listener, withNodes)
 }
 
 // removePrevious removes what no longer exposes the Listener: objects of the class's own backend immediately, and all
 // others, which are the previous exposure, after the grace period. It returns what is left of that, or 0.
-func (r *Reconciler) removePrevious(ctx context.Context, s *snapshot, p *plan, o *outcome, a addresses) (time.Duration, error) {
+func (r *Reconciler) removePrevious(ctx context.Context, s *snapshot, p *plan, o *outcome) (time.Duration, error) {
 	if s.serviceTerminating() {
 		return 0, nil
 	}
-	if err := r.objects.deleteUnplanned(ctx, s.backend, p.objects, o); err != nil {
+	if err := r.objects.deleteUnplanned(ctx, s.backend, p.objects, o.objects[s.backend.Name]); err != nil {
 		return 0, err
 	}
 	backends := slices.DeleteFunc(slices.Clone(s.others), func(b *exposure.Backend) bool { return len(o.objects[b.Name]) == 0 })
-	if !a.desired.Complete || len(backends) == 0 && !p.keepsType {
+	if !o.desired.Complete || len(backends) == 0 && !p.keepsType {
 		r.complete.Delete(s.listener.UID)
 		return 0, nil
 	}
@@ -229,10 +243,11 @@ func (r *Reconciler) removePrevious(ctx context.Context, s *snapshot, p *plan, o
 	}
 	var errs []error
 	for _, backend := range backends {
-		errs = append(errs, r.objects.deleteUnplanned(ctx, backend, nil, o))
+		errs = append(errs, r.objects.deleteUnplanned(ctx, backend, nil, o.objects[backend.Name]))
 	}
 	if p.keepsType {
-		errs = append(errs, r.services.applyOnce(ctx, s, p.service, o))
+		_, err := r.services.applyOnce(ctx, s, p.service, o.service)
+		errs = append(errs, err)
 	}
 	return 0, errors.Join(errs...)
 }

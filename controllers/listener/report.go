@@ -30,8 +30,8 @@ type reporter struct {
 }
 
 // report updates the status if it differs, and emits events for changed conditions.
-func (r *reporter) report(ctx context.Context, s *snapshot, p *plan, o *outcome, a addresses) error {
-	before, after := ownStatus(s.listener), statusOf(s, o, a)
+func (r *reporter) report(ctx context.Context, s *snapshot, p *plan, o *outcome) error {
+	before, after := ownStatus(s.listener), statusOf(s, o)
 	if s.listener.Status != nil && reflect.DeepEqual(before, after) {
 		return nil
 	}
@@ -42,26 +42,26 @@ func (r *reporter) report(ctx context.Context, s *snapshot, p *plan, o *outcome,
 	if len(before.IngressAddresses) > 0 && !reflect.DeepEqual(before.IngressAddresses, after.IngressAddresses) {
 		addressChanges.Inc()
 	}
-	r.conditionEvents(s, o, a, before, after)
+	r.conditionEvents(s, o, before, after)
 	r.nodePortEvent(s, p, o, before, after)
 	return nil
 }
 
 // conditionEvents emits an event for each changed condition. If a Listener is ready although addresses are missing, or
 // accepted with a warning, the event has the reason for that.
-func (r *reporter) conditionEvents(s *snapshot, o *outcome, a addresses, before, after *listenersv1alpha1.ListenerStatus) {
+func (r *reporter) conditionEvents(s *snapshot, o *outcome, before, after *listenersv1alpha1.ListenerStatus) {
 	for _, condition := range after.Conditions {
 		other := "" // the reason of what is wrong although the condition is true
 		switch {
 		case condition.Status != metav1.ConditionTrue:
 		case condition.Type == listenersv1alpha1.ListenerReady:
-			other = cmp.Or(o.idleReason, a.desired.Reason)
+			other = cmp.Or(o.idleReason, o.desired.Reason)
 		case condition.Type == listenersv1alpha1.ListenerAccepted:
 			other, _ = warning(s)
 		}
 		reason := cmp.Or(other, condition.Reason)
 		last := ptr.Deref(meta.FindStatusCondition(before.Conditions, condition.Type), metav1.Condition{})
-		if !conditionChanged(last, condition, other != "", isExpected(reason, a)) {
+		if !conditionChanged(last, condition, other != "", isExpected(reason, o)) {
 			continue
 		}
 		r.events.Eventf(s.listener, nil, reasons.EventType(reason), reason, "Reconcile", "%s", message.Printable(condition.Message, message.MaxEvent))
@@ -85,9 +85,9 @@ func conditionChanged(before, after metav1.Condition, warns, expected bool) bool
 }
 
 // isExpected reports whether nearly every new Listener has a condition with this reason, at first or soon.
-func isExpected(reason string, a addresses) bool {
+func isExpected(reason string, o *outcome) bool {
 	return reason == listenersv1alpha1.ReasonAccepted || reason == listenersv1alpha1.ReasonWaitingForPods ||
-		reason == listenersv1alpha1.ReasonAddressesAssigned && a.published.Message == "" && !a.previous
+		reason == listenersv1alpha1.ReasonAddressesAssigned && o.published.Message == "" && !o.previous
 }
 
 // nodePortEvent emits an event if the Service has other node ports than before, unless overrides set them. It

@@ -466,7 +466,7 @@ func TestServiceWithPreviousTypeKeepsItsSettings(t *testing.T) {
 		s.service.Spec.AllocateLoadBalancerNodePorts = ptr.To(false)
 		s.service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 	})
-	p := newPlan(&snapshot{listener: s.listener, class: s.class, backend: route.Backend(), present: present{service: s.service}})
+	p := planService(&snapshot{listener: s.listener, class: s.class, backend: route.Backend(), present: present{service: s.service}})
 	if p.refusal != nil {
 		t.Fatal(p.refusal)
 	}

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -51,12 +54,22 @@ type serviceWriter struct {
 	releasing periods
 }
 
+// appliedService is a Service, or nil if there is none yet, and what the API server rejected of it.
+type appliedService struct {
+	service *corev1.Service
+	// rejected are the messages of the API server about rejected node ports, by port name. releasing is the time until
+	// they are requested again, or 0.
+	rejected  map[string]string
+	releasing time.Duration
+}
+
 // apply applies the planned Service, with cluster IPs or node ports of the class's ranges if it needs some.
-func (w *serviceWriter) apply(ctx context.Context, s *snapshot, p *plan, o *outcome) error {
-	if o.service == nil && exposure.RequestsClusterIPs(s.class, p.serviceNow) {
-		return w.applyWithClusterIPs(ctx, s, p, o)
+func (w *serviceWriter) apply(ctx context.Context, s *snapshot, p *plan) (appliedService, error) {
+	if s.service == nil && exposure.RequestsClusterIPs(s.class, p.serviceNow) {
+		service, err := w.applyWithClusterIPs(ctx, s, p)
+		return appliedService{service: service}, err
 	}
-	return w.applyWithNodePorts(ctx, s, p, o)
+	return w.applyWithNodePorts(ctx, s, p)
 }
 
 // applyWithNodePorts applies the planned Service. If the Service lost its node ports, because it was deleted or had
@@ -69,17 +82,18 @@ func (w *serviceWriter) apply(ctx context.Context, s *snapshot, p *plan, o *outc
 //
 // If the class has node ports lead to the container ports of the same numbers, the Service is applied again when the
 // API server has allocated some. No address is published in between.
-func (w *serviceWriter) applyWithNodePorts(ctx context.Context, s *snapshot, p *plan, o *outcome) error {
+func (w *serviceWriter) applyWithNodePorts(ctx context.Context, s *snapshot, p *plan) (appliedService, error) {
 	lost := exposure.LostNodePorts(p.serviceNow, s.service, lastNodePorts(ptr.Deref(s.listener.Status, listenersv1alpha1.ListenerStatus{})))
-	refused := sets.New[int32]()
+	refused, messages := sets.New[int32](), map[string]string{}
+	service := s.service
 	var failure error
 	for {
 		requested, release, err := w.allocate(s, p.serviceNow, lost, refused)
 		if err != nil {
-			return cmp.Or(failure, err) // a number that the API server rejects may be deallocated soon
+			return appliedService{service, messages, 0}, cmp.Or(failure, err) // a number that the API server rejects may be deallocated soon
 		}
-		desired, _ := withTargetPorts(s, o.service, exposure.WithNodePorts(p.serviceNow, requested))
-		failure = w.applyOnce(ctx, s, desired, o)
+		desired, _ := withTargetPorts(s, service, exposure.WithNodePorts(p.serviceNow, requested))
+		service, failure = w.applyOnce(ctx, s, desired, service)
 		if rejection(failure) != nil {
 			release()
 		}
@@ -87,20 +101,21 @@ func (w *serviceWriter) applyWithNodePorts(ctx context.Context, s *snapshot, p *
 		switch {
 		case failure == nil:
 			w.releasing.Delete(s.listener.UID)
-			return w.applyTargetPorts(ctx, s, p, o)
+			service, err = w.applyTargetPorts(ctx, s, p, service)
+			return appliedService{service, messages, 0}, err
 		case len(rejected) == 0, s.class.NodePortRange() != "" && len(refused) >= maxRejected:
-			return failure
+			return appliedService{service, messages, 0}, failure
 		}
 		if numbers {
-			if o.releasing, err = w.untilReleased(ctx, s.listener.UID, rejected, lost); err != nil || o.releasing > 0 {
-				return err
+			if releasing, err := w.untilReleased(ctx, s.listener.UID, rejected, lost); err != nil || releasing > 0 {
+				return appliedService{service, messages, releasing}, err
 			}
 		}
 		log.FromContext(ctx).Info("The API server rejects node ports of the Service", "rejections", rejected)
 		for name, reason := range rejected {
 			refused.Insert(requested[name])
 			if _, ok := lost[name]; ok {
-				o.rejectedNodePorts[name] = reason
+				messages[name] = reason
 				delete(lost, name)
 			}
 		}
@@ -126,71 +141,66 @@ func (w *serviceWriter) allocate(s *snapshot, desired *corev1ac.ServiceApplyConf
 	})
 }
 
-// applyOnce applies a Service and records the result.
-func (w *serviceWriter) applyOnce(ctx context.Context, s *snapshot, service *corev1ac.ServiceApplyConfiguration, o *outcome) error {
+// applyOnce applies a Service, and returns the one that exists then.
+func (w *serviceWriter) applyOnce(ctx context.Context, s *snapshot, service *corev1ac.ServiceApplyConfiguration, existing *corev1.Service) (*corev1.Service, error) {
 	desired, err := apply.Unstructured(service)
 	if err != nil {
-		return err
-	}
-	var existing client.Object
-	if o.service != nil {
-		existing = o.service
+		return existing, err
 	}
 	sent, err := w.applier.Apply(ctx, desired, existing)
 	if err != nil {
-		return err
+		return existing, err
 	}
 	if sent {
-		o.service = &corev1.Service{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, o.service); err != nil {
-			return fmt.Errorf("reading the applied service %s: %w", s.key(), err)
+		existing = &corev1.Service{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, existing); err != nil {
+			return existing, fmt.Errorf("reading the applied service %s: %w", s.key(), err)
 		}
 	}
-	return w.removeForeignPorts(ctx, s, service, o)
+	return w.removeForeignPorts(ctx, s, service, existing)
 }
 
 // removeForeignPorts removes the ports of the Service that the applied one does not have. Server-side apply keeps them,
 // and they would expose more of the Pods than the class allows, and be published.
-func (w *serviceWriter) removeForeignPorts(ctx context.Context, s *snapshot, applied *corev1ac.ServiceApplyConfiguration, o *outcome) error {
+func (w *serviceWriter) removeForeignPorts(ctx context.Context, s *snapshot, applied *corev1ac.ServiceApplyConfiguration, existing *corev1.Service) (*corev1.Service, error) {
 	own := sets.New[string]()
 	for i := range applied.Spec.Ports {
 		p := &applied.Spec.Ports[i]
 		own.Insert(fmt.Sprintf("%d/%s", ptr.Deref(p.Port, 0), ptr.Deref(p.Protocol, corev1.ProtocolTCP)))
 	}
-	operations := []map[string]any{{"op": "replace", "path": "/metadata/resourceVersion", "value": o.service.ResourceVersion}}
+	operations := []map[string]any{{"op": "replace", "path": "/metadata/resourceVersion", "value": existing.ResourceVersion}}
 	var foreign []string
-	for i, p := range slices.Backward(o.service.Spec.Ports) {
+	for i, p := range slices.Backward(existing.Spec.Ports) {
 		if port := fmt.Sprintf("%d/%s", p.Port, p.Protocol); !own.Has(port) {
 			operations = append(operations, map[string]any{"op": "remove", "path": fmt.Sprintf("/spec/ports/%d", i)})
 			foreign = append(foreign, port)
 		}
 	}
 	if len(foreign) == 0 {
-		return nil
+		return existing, nil
 	}
 	patch, err := json.Marshal(operations)
 	if err != nil {
-		return fmt.Errorf("encoding a patch of service %s: %w", s.key(), err)
+		return existing, fmt.Errorf("encoding a patch of service %s: %w", s.key(), err)
 	}
 	service := &corev1.Service{}
-	service.Namespace, service.Name = o.service.Namespace, o.service.Name
+	service.Namespace, service.Name = existing.Namespace, existing.Name
 	if err := w.client.Patch(ctx, service, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(names.FieldManagerService)); err != nil {
-		return fmt.Errorf("removing ports of others from service %s: %w", s.key(), err)
+		return existing, fmt.Errorf("removing ports of others from service %s: %w", s.key(), err)
 	}
-	o.service = service
 	text := message.Printable(strings.Join(foreign, ", "), message.MaxEvent/2)
 	log.FromContext(ctx).Info("Removed ports that others had added to the Service", "ports", text)
 	w.events.Eventf(s.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonForeignPortsRemoved, "Reconcile",
 		"another client had added the ports %s to the Service; add them to spec.ports of the Listener instead", text)
-	return nil
+	return service, nil
 }
 
 // applyTargetPorts applies the Service again if it has to target its node ports, which may just have been allocated.
-func (w *serviceWriter) applyTargetPorts(ctx context.Context, s *snapshot, p *plan, o *outcome) error {
-	if desired, ok := withTargetPorts(s, o.service, p.serviceNow); ok {
-		return w.applyOnce(ctx, s, desired, o)
+func (w *serviceWriter) applyTargetPorts(ctx context.Context, s *snapshot, p *plan, service *corev1.Service) (*corev1.Service, error) {
+	if desired, ok := withTargetPorts(s, service, p.serviceNow); ok {
+		return w.applyOnce(ctx, s, desired, service)
 	}
-	return nil
+	return service, nil
 }
 
 // withTargetPorts returns a Service whose node ports, which may be those of the existing one, lead to the container
@@ -225,4 +235,88 @@ func (w *serviceWriter) untilReleased(ctx context.Context, listener types.UID, r
 		}
 	}
 	return 0, nil
+}
+
+// errReleasing means that the API server has not deallocated the cluster IP of a deleted Service yet.
+var errReleasing = errors.New("the cluster IP of the deleted Service is not free yet")
+
+// applyWithClusterIPs creates the planned Service with cluster IPs in the ranges of the class, at first those that the
+// Listener publishes. The API server decides who has an address: instead of those that it rejects because another
+// Service has them, others are requested. As with node ports, only this one request contains them.
+func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p *plan) (*corev1.Service, error) {
+	last := clusterIPsOf(s.listener)
+	// What others publish, they keep while their Service is created again.
+	taken := sets.New[string]()
+	others := otherListeners(ctx, w.client, s.listener, func(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.ClusterIPs != nil })
+	for i := range others {
+		taken.Insert(clusterIPsOf(&others[i])...)
+	}
+	rejected := 0
+	var service *corev1.Service
+	var failure error
+	for {
+		addresses, refusal := exposure.AllocateClusterIPs(s.class, p.serviceNow, last, func(a netip.Addr) bool { return taken.Has(a.String()) })
+		if refusal != nil {
+			return service, cmp.Or[error](failure, refusal) // an address that the API server rejects may be deallocated soon
+		}
+		service, failure = w.applyOnce(ctx, s, exposure.WithClusterIPs(p.serviceNow, addresses), service)
+		allocated := allocatedClusterIPs(failure, addresses)
+		if rejected += len(allocated); len(allocated) == 0 || rejected > maxRejected {
+			if failure == nil {
+				w.releasing.Delete(s.listener.UID)
+			}
+			return service, failure
+		}
+		// Only now, because that reads all Services of the cluster.
+		all, err := w.allClusterIPs(ctx)
+		if err != nil {
+			return service, err
+		}
+		released := func(a string) bool { return slices.Contains(last, a) && !all.Has(a) }
+		if slices.ContainsFunc(allocated, released) && w.releasing.age(s.listener.UID, "") < releaseTimeout {
+			return service, fmt.Errorf("creating service %s with %s: %w", s.key(), strings.Join(addresses, ", "), errReleasing)
+		}
+		taken = taken.Union(all).Insert(allocated...)
+		if len(all.Intersection(sets.New(allocated...))) == len(allocated) {
+			failure = nil // a Service has each of them
+		}
+	}
+}
+
+// allClusterIPs returns the cluster IPs of all Services.
+func (w *serviceWriter) allClusterIPs(ctx context.Context) (sets.Set[string], error) {
+	var services corev1.ServiceList
+	if err := w.client.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing services: %w", err)
+	}
+	all := sets.New[string]()
+	for i := range services.Items {
+		all.Insert(services.Items[i].Spec.ClusterIPs...)
+	}
+	return all, nil
+}
+
+// clusterIPsOf returns the IP addresses that lead to the Pods of a Listener.
+func clusterIPsOf(listener *listenersv1alpha1.Listener) (addresses []string) {
+	for _, a := range listener.Status.TargetAddresses() {
+		if a.AddressType == listenersv1alpha1.AddressTypeIP {
+			addresses = append(addresses, a.Address)
+		}
+	}
+	return addresses
+}
+
+// allocatedClusterIPs returns those of the requested cluster IPs that the API server rejects because another Service
+// has them.
+func allocatedClusterIPs(err error, requested []string) (allocated []string) {
+	status := rejection(err)
+	if status == nil || status.Code == http.StatusInternalServerError || !strings.Contains(status.Message, "is already allocated") {
+		return nil
+	}
+	for _, address := range requested {
+		if strings.Contains(status.Message, "failed to allocate IP "+address+":") {
+			allocated = append(allocated, address)
+		}
+	}
+	return allocated
 }

@@ -50,6 +50,17 @@ type snapshot struct {
 	clientPolicies
 }
 
+// clientPolicies is what the NetworkPolicy for the clients of a Listener depends on. Without a restriction of clients,
+// it is empty.
+type clientPolicies struct {
+	// foreignPolicy is a NetworkPolicy with the name of that of the Listener, which the Listener does not control.
+	foreignPolicy *networkingv1.NetworkPolicy
+	// otherPolicies is what the other NetworkPolicies of the namespace say about the Pods of the Listener.
+	otherPolicies exposure.OtherPolicies
+	// mounting are the Pods that mount the Listener.
+	mounting []*corev1.Pod
+}
+
 // present is what exposes a Listener at some moment.
 type present struct {
 	// service is the Service that the Listener controls, or nil.

@@ -30,10 +30,10 @@ func ownStatus(listener *listenersv1alpha1.Listener) *listenersv1alpha1.Listener
 
 // statusOf returns the status of a Listener. If the API server has not decided about the plan, conditions and observed
 // generation do not change, and neither do the addresses if there is no Service.
-func statusOf(s *snapshot, o *outcome, a addresses) *listenersv1alpha1.ListenerStatus {
+func statusOf(s *snapshot, o *outcome) *listenersv1alpha1.ListenerStatus {
 	before := ownStatus(s.listener)
 	status := &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{}}
-	setAddresses(status, s, o, a, before)
+	setAddresses(status, s, o, before)
 	status.Conditions = slices.Clone(before.Conditions)
 	status.UnusedSince = before.UnusedSince
 	if o.undecided() {
@@ -48,7 +48,7 @@ func statusOf(s *snapshot, o *outcome, a addresses) *listenersv1alpha1.ListenerS
 	if s.kept {
 		status.KeptClassName = s.class.Name
 	}
-	for _, c := range []metav1.Condition{acceptedCondition(s, o), readyCondition(s, o, a, status)} {
+	for _, c := range []metav1.Condition{acceptedCondition(s, o), readyCondition(s, o, status)} {
 		c.ObservedGeneration = s.listener.Generation
 		c.Message = message.Printable(c.Message, message.MaxCondition)
 		meta.SetStatusCondition(&status.Conditions, c)
@@ -103,7 +103,7 @@ func rootReason(conditions []metav1.Condition) string {
 }
 
 // setAddresses sets the fields of the status that describe the Service and its addresses.
-func setAddresses(status *listenersv1alpha1.ListenerStatus, s *snapshot, o *outcome, a addresses, before *listenersv1alpha1.ListenerStatus) {
+func setAddresses(status *listenersv1alpha1.ListenerStatus, s *snapshot, o *outcome, before *listenersv1alpha1.ListenerStatus) {
 	if o.service != nil {
 		status.ServiceName = ptr.To(o.service.Name)
 	} else if o.undecided() {
@@ -114,14 +114,14 @@ func setAddresses(status *listenersv1alpha1.ListenerStatus, s *snapshot, o *outc
 	case s.class == nil && o.service != nil && !s.serviceTerminating(), o.service == nil && o.undecided():
 		status.NodePorts, status.IPFamilies, status.UnusedNodes = before.NodePorts, before.IPFamilies, before.UnusedNodes
 		status.IngressAddresses, status.Targets = append(status.IngressAddresses, before.IngressAddresses...), before.Targets
-	case o.refusal == nil && restoresNodePorts(s):
+	case o.refused() == nil && restoresNodePorts(s):
 		status.NodePorts, status.IPFamilies = before.NodePorts, before.IPFamilies
-	case a.kept:
-		status.NodePorts, status.IPFamilies = a.published.NodePorts, ipFamilies(s, o)
+	case o.kept:
+		status.NodePorts, status.IPFamilies = o.published.NodePorts, ipFamilies(s, o)
 		status.IngressAddresses, status.Targets = append(status.IngressAddresses, before.IngressAddresses...), before.Targets
 	default:
-		status.NodePorts, status.IPFamilies = a.published.NodePorts, ipFamilies(s, o)
-		status.IngressAddresses, status.Targets = append(status.IngressAddresses, a.published.Addresses...), a.targets
+		status.NodePorts, status.IPFamilies = o.published.NodePorts, ipFamilies(s, o)
+		status.IngressAddresses, status.Targets = append(status.IngressAddresses, o.published.Addresses...), o.targets
 	}
 	status.SharedPorts = o.sharedPorts
 	status.Endpoints = endpoints(status.IngressAddresses)
@@ -160,4 +160,12 @@ func ipFamilies(s *snapshot, o *outcome) []corev1.IPFamily {
 // stay in the status, so that the addresses of Pods do not change in the meantime.
 func restoresNodePorts(s *snapshot) bool {
 	return s.serviceTerminating() && s.backend.PlainService && s.class.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort
+}
+
+// lastNodePorts returns the last node ports of a Listener's Service, by port name.
+func lastNodePorts(status listenersv1alpha1.ListenerStatus) map[string]int32 {
+	if len(status.NodePorts) > 0 {
+		return status.NodePorts
+	}
+	return status.LastNodePorts
 }

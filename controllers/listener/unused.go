@@ -14,42 +14,48 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// leaveOutUnused removes nodes from the placement at which nothing can answer, if that lasts. It returns the rest of
+// unusedObserver has since when the Pods of Listeners are on the same nodes, by the names of these, while others are
+// unused, until these are left out, after a period.
+type unusedObserver struct {
+	periods
+	period time.Duration
+}
+
+// leaveOut removes nodes from the placement at which nothing can answer, if that lasts. It returns the rest of
 // the period after which more of them are left out, or 0. After a restart, the period starts again, but what was left
 // out before is in the status. While the Listener has no Pod at all, it keeps the addresses that it has.
-func (r *Reconciler) leaveOutUnused(s *snapshot, p *plan, o *outcome) time.Duration {
+func (u unusedObserver) leaveOut(s *snapshot, p *plan, w *written, placement exposure.Placement) (exposure.Placement, time.Duration) {
 	used := sets.New[string]()
-	for _, pod := range o.placement.Mounting {
+	for _, pod := range placement.Mounting {
 		used.Insert(pod.Spec.NodeName)
 	}
-	unused := unusedNodes(s, p, o, used)
+	unused := unusedNodes(s, p, w, placement, used)
 	out := unused.Intersection(sets.New(ptr.Deref(s.listener.Status, listenersv1alpha1.ListenerStatus{}).UnusedNodes...))
 	if used.Len() > 0 && out.Len() < unused.Len() {
-		age := r.unused.age(s.listener.UID, strings.Join(sets.List(used), " "))
-		if remaining := r.UnusedPeriod - age; remaining > 0 {
-			o.placement = withoutNodes(s, o, out)
+		age := u.age(s.listener.UID, strings.Join(sets.List(used), " "))
+		if remaining := u.period - age; remaining > 0 {
+			left := withoutNodes(s, w, placement, out)
 			if reported := condition(s.listener, listenersv1alpha1.ListenerReady).Reason == listenersv1alpha1.ReasonNodesWithoutPods; !reported && age < idlePeriod {
-				return min(remaining, idlePeriod-age)
+				return left, min(remaining, idlePeriod-age)
 			}
-			o.placement.EmptyNodes = sets.List(unused.Difference(out))
-			return remaining
+			left.EmptyNodes = sets.List(unused.Difference(out))
+			return left, remaining
 		}
 		out = unused
 	}
-	r.unused.Delete(s.listener.UID)
-	o.placement = withoutNodes(s, o, out)
-	return 0
+	u.Delete(s.listener.UID)
+	return withoutNodes(s, w, placement, out), 0
 }
 
 // unusedNodes returns the names of the nodes with reservations at which nothing can answer: the Pods of the Listener
 // are on other nodes, the used ones, and nodes do not forward to each other. A Listener that was created for a claim
 // has none, and neither has one whose overrides replace the selector of the Service: other Pods respond.
-func unusedNodes(s *snapshot, p *plan, o *outcome, used sets.Set[string]) sets.Set[string] {
+func unusedNodes(s *snapshot, p *plan, w *written, placement exposure.Placement, used sets.Set[string]) sets.Set[string] {
 	unused := sets.New[string]()
-	if s.class == nil || claim.OwnsListener(s.listener) || forwards(s, o) || replacesSelector(s, p) {
+	if s.class == nil || claim.OwnsListener(s.listener) || forwards(s, w) || replacesSelector(s, p) {
 		return unused
 	}
-	for _, node := range o.placement.Nodes {
+	for _, node := range placement.Nodes {
 		if !used.Has(node.Name) {
 			unused.Insert(node.Name)
 		}
@@ -59,27 +65,27 @@ func unusedNodes(s *snapshot, p *plan, o *outcome, used sets.Set[string]) sets.S
 
 // forwards reports whether a node forwards connections to Pods on other nodes: from node ports, unless the Service has
 // the external traffic policy Local. Host ports are those of the node's own Pods.
-func forwards(s *snapshot, o *outcome) bool {
+func forwards(s *snapshot, w *written) bool {
 	if s.backend.IsNodeScoped(s.class) && !s.backend.PlainService {
 		return false
 	}
-	return o.service == nil || o.service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal
+	return w.service == nil || w.service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal
 }
 
 // withoutNodes returns the placement without some nodes, unless none of the others has an address.
-func withoutNodes(s *snapshot, o *outcome, out sets.Set[string]) exposure.Placement {
+func withoutNodes(s *snapshot, w *written, placement exposure.Placement, out sets.Set[string]) exposure.Placement {
 	if out.Len() == 0 {
-		return o.placement
+		return placement
 	}
-	choice := (&exposure.Listener{Listener: s.listener, Class: s.class, Service: o.service}).NodeChoice()
+	choice := (&exposure.Listener{Listener: s.listener, Class: s.class, Service: w.service}).NodeChoice()
 	hasAddress := func(node *corev1.Node) bool {
 		_, problem := exposure.NodeAddresses(node, choice)
 		return problem == ""
 	}
-	p := o.placement
+	p := placement
 	p.Nodes = slices.DeleteFunc(slices.Clone(p.Nodes), func(node *corev1.Node) bool { return out.Has(node.Name) })
 	if !slices.ContainsFunc(p.Nodes, hasAddress) {
-		return o.placement
+		return placement
 	}
 	p.UnusedNodes = sets.List(out)
 	return p

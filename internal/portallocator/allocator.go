@@ -71,7 +71,7 @@ func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose f
 		err = a.checkLimit(listener, from, chosen)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, func() {}, err
 	}
 	before := a.pending[listener]
 	wasPending, pending := Numbers(before), maps.Clone(chosen)

@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -63,7 +63,7 @@ func (r portRange) allocate(allocator *portallocator.Allocator, listener types.N
 ) (chosen map[string]int32, release func(), _ error) {
 	from, err := r.parse()
 	if err != nil {
-		return nil, nil, err
+		return nil, func() {}, err
 	}
 	chosen, release, err = allocator.Allocate(listener, from, func(taken func(int32) bool) (map[string]int32, error) {
 		numbers, without := choose(from.PortRange, taken)
@@ -80,85 +80,46 @@ func (r portRange) allocate(allocator *portallocator.Allocator, listener types.N
 	return chosen, release, err
 }
 
-// lastNodePorts returns the last node ports of a Listener's Service, by port name.
-func lastNodePorts(status listenersv1alpha1.ListenerStatus) map[string]int32 {
-	if len(status.NodePorts) > 0 {
-		return status.NodePorts
-	}
-	return status.LastNodePorts
+// portRanges are the ranges of the classes that exist, and who allocates their numbers. Event handlers keep it current.
+// It is safe for concurrent use.
+type portRanges struct {
+	nodePorts, sharedPorts *portallocator.Allocator
+
+	mu      sync.Mutex
+	classes map[string][]classRange
 }
 
-// sharedPorts has the numbers that Listeners have at shared addresses. No other Listener of the cluster has them,
-// whatever its class: several classes may have the same address.
-type sharedPorts struct {
-	*portallocator.Allocator
-	client client.Reader
-	// recovered is set when the Allocator has the numbers that an earlier process has not recorded.
-	recovery  sync.Mutex
-	recovered bool
+// classRange is a range of a class, and who allocates its numbers.
+type classRange struct {
+	class, kind string
+	numbers     utilnet.PortRange
+	allocator   *portallocator.Allocator
 }
 
-// of returns the numbers of a Listener, by port name, or nil if it has none. The class may be nil.
-func (p *sharedPorts) of(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) (numbers map[string]int32, _ error) {
-	if class != nil && class.SharedPortRange() != "" {
-		if err := p.recover(ctx); err != nil {
-			return nil, err
+// set makes the ranges of a class those of the present class, or of none if it does not exist.
+func (p *portRanges) set(class *listenersv1alpha1.ListenerClass, exists bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.classes, class.Name)
+	add := func(r portRange, allocator *portallocator.Allocator) {
+		if numbers, err := r.parse(); err == nil { // Listeners report an error
+			p.classes[class.Name] = append(p.classes[class.Name], classRange{class.Name, r.metric, numbers.PortRange, allocator})
 		}
 	}
-	pending := p.Pending(client.ObjectKeyFromObject(listener))
-	numbers = maps.Clone(ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).SharedPorts)
-	if numbers == nil {
-		return pending, nil
+	if exists && class.NodePortRange() != "" {
+		add(nodePortRange(class), p.nodePorts)
 	}
-	maps.Copy(numbers, pending)
-	return numbers, nil
+	if exists && class.SharedPortRange() != "" {
+		add(sharedPortRange(class), p.sharedPorts)
+	}
 }
 
-// recover learns, once, the numbers of Services that an earlier process has not written to a status.
-func (p *sharedPorts) recover(ctx context.Context) error {
-	p.recovery.Lock()
-	defer p.recovery.Unlock()
-	if p.recovered {
-		return nil
+// handler returns an event handler that keeps the ranges current.
+func (p *portRanges) handler() handler.EventHandler {
+	set := func(o client.Object, exists bool) { p.set(o.(*listenersv1alpha1.ListenerClass), exists) }
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { set(e.Object, true) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { set(e.ObjectNew, true) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { set(e.Object, false) },
 	}
-	var services corev1.ServiceList
-	if err := p.client.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing services: %w", err)
-	}
-	for i := range services.Items {
-		service := &services.Items[i]
-		if service.Spec.Type != corev1.ServiceTypeLoadBalancer || controllingListener(service) == nil {
-			continue
-		}
-		numbers, err := p.unrecorded(ctx, service)
-		if err != nil {
-			return err
-		}
-		p.SetPending(client.ObjectKeyFromObject(service), numbers)
-	}
-	p.recovered = true
-	return nil
-}
-
-// unrecorded returns the ports of a Service, by name, in the range of its class that the status of its Listener lacks.
-func (p *sharedPorts) unrecorded(ctx context.Context, service *corev1.Service) (map[string]int32, error) {
-	listener, class := &listenersv1alpha1.Listener{}, &listenersv1alpha1.ListenerClass{}
-	err := p.client.Get(ctx, client.ObjectKeyFromObject(service), listener)
-	if err == nil && controls(listener, service) {
-		err = p.client.Get(ctx, client.ObjectKey{Name: listener.Class()}, class)
-	}
-	if err != nil || class.SharedPortRange() == "" {
-		return nil, client.IgnoreNotFound(err)
-	}
-	from, err := sharedPortRange(class).parse()
-	if err != nil {
-		return nil, err
-	}
-	recorded, numbers := portallocator.RecordedSharedPorts(listener), map[string]int32{}
-	for _, port := range service.Spec.Ports {
-		if from.Contains(int(port.Port)) && !recorded.Has(port.Port) {
-			numbers[port.Name] = port.Port
-		}
-	}
-	return numbers, nil
 }

@@ -1,0 +1,134 @@
+package listener
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/portallocator"
+)
+
+// sharedPorts has the numbers that Listeners have at shared addresses. No other Listener of the cluster has them,
+// whatever its class: several classes may have the same address.
+type sharedPorts struct {
+	*portallocator.Allocator
+	client client.Reader
+	// recovered is set when the Allocator has the numbers that an earlier process has not recorded.
+	recovery  sync.Mutex
+	recovered bool
+}
+
+// of returns the numbers of a Listener, by port name, or nil if it has none. The class may be nil.
+func (p *sharedPorts) of(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) (numbers map[string]int32, _ error) {
+	if class != nil && class.SharedPortRange() != "" {
+		if err := p.recover(ctx); err != nil {
+			return nil, err
+		}
+	}
+	pending := p.Pending(client.ObjectKeyFromObject(listener))
+	numbers = maps.Clone(ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).SharedPorts)
+	if numbers == nil {
+		return pending, nil
+	}
+	maps.Copy(numbers, pending)
+	return numbers, nil
+}
+
+// recover learns, once, the numbers of Services that an earlier process has not written to a status.
+func (p *sharedPorts) recover(ctx context.Context) error {
+	p.recovery.Lock()
+	defer p.recovery.Unlock()
+	if p.recovered {
+		return nil
+	}
+	var services corev1.ServiceList
+	if err := p.client.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing services: %w", err)
+	}
+	for i := range services.Items {
+		service := &services.Items[i]
+		if service.Spec.Type != corev1.ServiceTypeLoadBalancer || controllingListener(service) == nil {
+			continue
+		}
+		numbers, err := p.unrecorded(ctx, service)
+		if err != nil {
+			return err
+		}
+		p.SetPending(client.ObjectKeyFromObject(service), numbers)
+	}
+	p.recovered = true
+	return nil
+}
+
+// unrecorded returns the ports of a Service, by name, in the range of its class that the status of its Listener lacks.
+func (p *sharedPorts) unrecorded(ctx context.Context, service *corev1.Service) (map[string]int32, error) {
+	listener, class := &listenersv1alpha1.Listener{}, &listenersv1alpha1.ListenerClass{}
+	err := p.client.Get(ctx, client.ObjectKeyFromObject(service), listener)
+	if err == nil && controls(listener, service) {
+		err = p.client.Get(ctx, client.ObjectKey{Name: listener.Class()}, class)
+	}
+	if err != nil || class.SharedPortRange() == "" {
+		return nil, client.IgnoreNotFound(err)
+	}
+	from, err := sharedPortRange(class).parse()
+	if err != nil {
+		return nil, err
+	}
+	recorded, numbers := portallocator.RecordedSharedPorts(listener), map[string]int32{}
+	for _, port := range service.Spec.Ports {
+		if from.Contains(int(port.Port)) && !recorded.Has(port.Port) {
+			numbers[port.Name] = port.Port
+		}
+	}
+	return numbers, nil
+}
+
+// allocate gives the ports of a planned Service numbers of their own if the class has Listeners share the address of a
+// load balancer. release is for the case that the API server rejects the Service. The status gets the numbers when the
+// Service has them, so that none is reserved that no Service has. The Listener keeps the numbers that it has.
+func (p *sharedPorts) allocate(s *snapshot, service *corev1ac.ServiceApplyConfiguration) (numbers map[string]int32, release func(), _ error) {
+	present := func(taken func(int32) bool) map[string]int32 {
+		numbers := map[string]int32{}
+		for i := range service.Spec.Ports {
+			name := ptr.Deref(service.Spec.Ports[i].Name, "")
+			if number, ok := s.sharedPorts[name]; ok && !taken(number) {
+				numbers[name] = number
+			}
+		}
+		return numbers
+	}
+	switch {
+	case !sharesAddress(s, service):
+		return nil, func() {}, nil
+	case s.class.SharedPortRange() == "":
+		return present(func(int32) bool { return false }), func() {}, nil
+	}
+	return sharedPortRange(s.class).allocate(p.Allocator, s.key(), func(from utilnet.PortRange, taken func(int32) bool) (map[string]int32, string) {
+		numbers := present(taken)
+		allocated, without := exposure.AllocatePorts(service, numbers, from, taken)
+		maps.Copy(numbers, allocated)
+		return numbers, without
+	})
+}
+
+// sharesAddress reports whether the Service shares the address of its load balancer with others: because the class says
+// so or, while a previous exposure depends on the type of the Service, because it does.
+func sharesAddress(s *snapshot, service *corev1ac.ServiceApplyConfiguration) bool {
+	switch {
+	case ptr.Deref(service.Spec.Type, "") != corev1.ServiceTypeLoadBalancer:
+		return false
+	case s.class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer:
+		return s.class.SharedPortRange() != ""
+	default:
+		return len(s.sharedPorts) > 0
+	}
+}
