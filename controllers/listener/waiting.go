@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -37,7 +37,7 @@ var scarceReasons = []string{
 }
 
 // waiting requests Listeners that were refused what others had when that is free. No list has them: an index finds them
-// by the refusal in their status. Of those with the same demand, it requests the one that was refused first. When that
+// by the refusal in their status. Of those with the same demand, it requests the one that has waited longest. When that
 // gets what it needs, its status changes, and the next one follows. It is safe for concurrent use.
 type waiting struct {
 	client client.Reader
@@ -82,30 +82,27 @@ func (w *waiting) freedRequests(ctx context.Context) []reconcile.Request {
 func (w *waiting) first(ctx context.Context, refusals ...string) (requests []reconcile.Request) {
 	for _, refusal := range refusals {
 		for _, first := range w.firstOf(ctx, refusal) {
-			requests = append(requests, first.request)
+			requests = append(requests, index.Request(ctx, first)...)
 		}
 	}
 	return requests
 }
 
-type refused struct {
-	request reconcile.Request
-	since   metav1.Time
-}
-
-func (w *waiting) firstOf(ctx context.Context, refusal string) map[string]refused {
+// firstOf returns the first Listener of each demand with a refusal: the one that was written first. The status of one
+// that got what it needs, but was rejected for another reason, is written again, so it keeps no other one waiting.
+func (w *waiting) firstOf(ctx context.Context, refusal string) map[string]*listenersv1alpha1.Listener {
 	var listeners listenersv1alpha1.ListenerList
 	index.List(ctx, w.client, &listeners, client.MatchingFields{index.ListenersByRefusal: refusal})
-	first := map[string]refused{}
+	first := map[string]*listenersv1alpha1.Listener{}
 	for i := range listeners.Items {
-		listener := &listeners.Items[i]
-		_, _, condition := exposure.RefusalOf(listener)
-		this := refused{reconcile.Request{NamespacedName: client.ObjectKeyFromObject(listener)}, condition.LastTransitionTime}
-		demand := w.demand(listener)
-		other, ok := first[demand]
-		if !ok || this.since.Before(&other.since) || this.since.Equal(&other.since) && this.request.String() < other.request.String() {
-			first[demand] = this
+		this := &listeners.Items[i]
+		demand := w.demand(this)
+		if other, ok := first[demand]; ok {
+			if order, err := resourceversion.CompareResourceVersion(this.ResourceVersion, other.ResourceVersion); err != nil || order >= 0 {
+				continue
+			}
 		}
+		first[demand] = this
 	}
 	return first
 }
@@ -140,12 +137,12 @@ func (w *waiting) changed(ctx context.Context, q queue, before, after *listeners
 		waits = w.demand(after)
 	}
 	if waits != "" && waits != waited {
-		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(after)})
+		add(q, index.Request(ctx, after))
 	}
 	if waited != "" && waits != waited {
 		reason, key, _ := exposure.RefusalOf(before)
 		if next, ok := w.firstOf(ctx, index.Refusal(reason, key))[waited]; ok {
-			q.Add(next.request)
+			add(q, index.Request(ctx, next))
 		}
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +29,8 @@ type pool struct {
 	left      map[need]int                                         // how many Listeners could get what they need
 	queued    []types.NamespacedName
 	attempts  int
+	// rejected are Listeners that the API server rejects when they have what they need.
+	rejected map[types.NamespacedName]bool
 }
 
 // need is what a Listener needs: some of what a class has or, if a key is given, that key.
@@ -39,7 +41,7 @@ func (n need) refusal() string { return index.Refusal(n.reason, n.key) }
 func newPool() *pool {
 	p := &pool{
 		listeners: map[types.NamespacedName]*listenersv1alpha1.Listener{}, needs: map[types.NamespacedName]need{},
-		written: map[types.NamespacedName]*listenersv1alpha1.Listener{}, left: map[need]int{},
+		written: map[types.NamespacedName]*listenersv1alpha1.Listener{}, left: map[need]int{}, rejected: map[types.NamespacedName]bool{},
 	}
 	p.waiting = newWaiting(poolCache{pool: p}, slices.Concat(scarceReasons, backends.All().TakenReasons())...)
 	return p
@@ -80,7 +82,7 @@ func (p *pool) add(key types.NamespacedName) {
 
 func (p *pool) create(i int, n need) {
 	l := &listenersv1alpha1.Listener{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("web-%04d", i)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("web-%04d", i), ResourceVersion: "1"},
 		Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To(n.class), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
 		Status:     &listenersv1alpha1.ListenerStatus{},
 	}
@@ -116,12 +118,17 @@ func (p *pool) reconcile(fails bool) {
 			refusal = exposure.RefuseTaken(n.reason, "the key is", n.key, types.NamespacedName{Namespace: "shop", Name: "first"}, "use another one")
 		}
 		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, refusal.Reason, refusal.Message
-		accepted.LastTransitionTime = metav1.NewTime(time.Unix(int64(p.attempts), 0))
+	}
+	if accepted.Status == metav1.ConditionTrue && p.rejected[key] {
+		accepted.Status, accepted.Reason = metav1.ConditionFalse, listenersv1alpha1.ReasonQuotaExceeded
+		p.written[key] = old.DeepCopy()
+		p.written[key].Status.Conditions, p.written[key].ResourceVersion = []metav1.Condition{accepted}, strconv.Itoa(p.attempts+1)
+		return
 	}
 	if reason, key, condition := exposure.RefusalOf(old); condition.Status == accepted.Status && index.Refusal(reason, key) == n.refusal() {
 		return
 	}
-	after.Status.Conditions = []metav1.Condition{accepted}
+	after.Status.Conditions, after.ResourceVersion = []metav1.Condition{accepted}, strconv.Itoa(p.attempts+1)
 	p.written[key] = after
 }
 
@@ -140,6 +147,10 @@ func (p *pool) see(ctx context.Context, key types.NamespacedName) {
 	if before != nil && after != nil {
 		p.listeners[key] = after
 		p.changed(ctx, poolQueue{pool: p}, before, after)
+		if reason, _, _ := exposure.RefusalOf(after); reason == listenersv1alpha1.ReasonQuotaExceeded {
+			p.release(p.needs[key])
+			p.add(key) // it is tried again
+		}
 	}
 }
 
@@ -225,6 +236,40 @@ func TestWhatIsFreedBeforeTheStatusShowsTheRefusalIsNotMissed(t *testing.T) {
 		p.settle(t.Context())
 		if p.left[n] > 0 {
 			t.Errorf("%v: the Listener waits although %d are free", n, p.left[n])
+		}
+	}
+}
+
+// TestListenersThatAreRejectedAnywayKeepNoOtherOneWaiting, although they have waited longer.
+func TestListenersThatAreRejectedAnywayKeepNoOtherOneWaiting(t *testing.T) {
+	const rejected = 10
+	last := types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("web-%04d", rejected)}
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // no secret
+		p, n := newPool(), need{reason: listenersv1alpha1.ReasonSharedPortsExhausted, class: "edge"}
+		for i := range rejected + 1 {
+			p.create(i, n)
+			p.rejected[types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("web-%04d", i)}] = i < rejected
+		}
+		p.settle(t.Context())
+		p.release(n)
+		for range 1000 {
+			switch random.IntN(3) {
+			case 0:
+				add(poolQueue{pool: p}, p.freedRequests(t.Context()))
+			case 1:
+				for key := range p.written {
+					p.see(t.Context(), key)
+					break
+				}
+			default:
+				if len(p.queued) > 0 {
+					p.reconcile(false)
+				}
+			}
+		}
+		if !p.has(last) {
+			t.Errorf("with seed %d, it waits after %d attempts", seed, p.attempts)
 		}
 	}
 }
