@@ -105,9 +105,7 @@ func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exp
 	desired.SetGroupVersionKind(kind.GroupKind().WithVersion(s.served[kind.GroupVersionKind]))
 	sent, err := w.applier.Apply(ctx, desired.Unstructured, existing)
 	if sent {
-		if own, err = w.kinds.typed(kind, desired); err == nil {
-			w.exclusive.written(kind, client.ObjectKeyFromObject(own), own)
-		}
+		own, err = w.record(kind, desired)
 	}
 	status := rejection(err)
 	if status == nil {
@@ -118,6 +116,16 @@ func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exp
 		message += "; " + kind.Remedy(message)
 	}
 	return own, "", exposure.Refuse(kind.RejectedReason, "the API server rejects %s %s: %s", kind.Kind, client.ObjectKeyFromObject(desired), message), err
+}
+
+// record records and returns the object that the API server answered with.
+func (w *objectWriter) record(kind *exposure.Kind, desired exposure.Desired) (exposure.Object, error) {
+	applied, err := w.kinds.typed(kind, desired)
+	if err != nil {
+		return nil, err
+	}
+	w.exclusive.written(kind, client.ObjectKeyFromObject(applied), applied)
+	return applied, nil
 }
 
 // deleteUnplanned deletes the objects of a backend, except the planned ones.
