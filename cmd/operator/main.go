@@ -94,7 +94,7 @@ func main() {
 		return
 	}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50) // trades CPU time for memory, most of which is the cache
+		debug.SetGCPercent(35) // trades CPU time for memory, most of which is the cache
 	}
 	debug.SetMemoryLimit(debug.SetMemoryLimit(-1) / 10 * 9) // GOMEMLIMIT is that of the container, and Go does not count all
 	if err := run(ctrl.SetupSignalHandler(), options); err != nil {
