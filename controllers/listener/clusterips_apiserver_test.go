@@ -213,7 +213,7 @@ func TestOtherServicesAreKeptOutOfARange(t *testing.T) {
 	policies := 0
 	page, err := os.ReadFile("../../docs/routed-cluster-ips.md")
 	f.Expect(err).NotTo(HaveOccurred())
-	for _, block := range strings.Split(string(page), "```") {
+	for block := range strings.SplitSeq(string(page), "```") {
 		policy, ok := strings.CutPrefix(block, "yaml\n")
 		if !ok || !strings.Contains(policy, "kind: ValidatingAdmissionPolicy") {
 			continue
