@@ -241,12 +241,8 @@ func (r *Reconciler) applyAll(ctx context.Context, o *observed, needed func(comp
 	}
 	deselected, err := r.keepPlacement(ctx, o)
 	for i := range o.components {
-		switch c := &o.components[i]; {
-		case err != nil, !needed(*c):
-		case !o.unmonitored || c.Optional.Group != names.KindServiceMonitor.Group:
+		if c := &o.components[i]; err == nil && needed(*c) {
 			err = r.apply(ctx, o, c)
-		case c.object != nil:
-			err = r.delete(ctx, c.Kind, c.object)
 		}
 	}
 	return outcome{deselected: deselected, err: err}
