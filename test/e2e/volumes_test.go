@@ -147,13 +147,13 @@ func TestAFreshVolumeIsReportedOnce(t *testing.T) {
 	}
 	var last *listenersv1alpha1.ListenerStatus
 	var reasons []string
-	assigned := 0
+	assigned, changed := 0, ""
 	for _, version := range statuses {
 		status := version.(*listenersv1alpha1.Listener).Status
 		if status == nil || cmp.Equal(status, last) {
 			continue
 		}
-		last = status
+		changed, last = cmp.Diff(last, status), status
 		reason := meta.FindStatusCondition(status.Conditions, listenersv1alpha1.ListenerReady).Reason
 		reasons = append(reasons, reason)
 		if reason == listenersv1alpha1.ReasonAddressesAssigned {
@@ -161,7 +161,7 @@ func TestAFreshVolumeIsReportedOnce(t *testing.T) {
 		}
 	}
 	if assigned != 1 || len(slices.Compact(slices.Clone(reasons))) != len(reasons) {
-		t.Errorf("the reasons of the condition Ready were %q", reasons)
+		t.Errorf("the reasons of the condition Ready were %q; the last change of the status (-before +after):\n%s", reasons, changed)
 	}
 }
 
