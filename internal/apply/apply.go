@@ -156,9 +156,9 @@ func has(object, desired any) bool {
 }
 
 // ApplyStatus makes status the status of the observed object, and never that of a namesake that has replaced it.
-// Callers compare the observed status before. It does not send what it has sent last, apart from the times of
-// conditions, for this version or any earlier one, which a cache that lags behind may still have; sent reports whether
-// it did. An object that no longer exists is no error.
+// Callers compare the observed status before. It does not send what it has sent last, apart from times, for this
+// version or any earlier one, which a cache that lags behind may still have; sent reports whether it did. An object
+// that no longer exists is no error.
 func (a *Applier) ApplyStatus(ctx context.Context, observed client.Object, status any) (sent bool, _ error) {
 	return a.applyStatus(ctx, observed, status, "")
 }
@@ -232,12 +232,15 @@ func sum(desired any) (hash [sha256.Size]byte, _ error) {
 	return sha256.Sum256(raw), nil
 }
 
-// withoutTimes returns a status without the times of its conditions.
+// withoutTimes returns a status without the times of its conditions, and since when a Listener has been unused.
 func withoutTimes(status *unstructured.Unstructured) *unstructured.Unstructured {
 	timeless := status.DeepCopy()
 	conditions, _ := timeless.Object["conditions"].([]any)
 	for _, c := range conditions {
 		delete(c.(map[string]any), "lastTransitionTime")
+	}
+	if _, unused := timeless.Object["unusedSince"]; unused {
+		timeless.Object["unusedSince"] = ""
 	}
 	return timeless
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -241,12 +242,15 @@ func TestStatusIsSentOnceForAVersion(t *testing.T) {
 	}
 	stale, between, applier := listener.DeepCopy(), listener.DeepCopy(), apply.New(c, "tester")
 	status := func(message string) *listenersv1alpha1.ListenerStatus {
-		return &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{}, Conditions: []metav1.Condition{{
+		return &listenersv1alpha1.ListenerStatus{UnusedSince: ptr.To(metav1.Now()), IngressAddresses: []listenersv1alpha1.IngressAddress{}, Conditions: []metav1.Condition{{
 			Type: "Ready", Status: metav1.ConditionFalse, Reason: "Some", Message: message, LastTransitionTime: metav1.Now(),
 		}}}
 	}
 	later := status("a")
 	later.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(time.Hour))
+	later.UnusedSince = &later.Conditions[0].LastTransitionTime
+	used := status("a")
+	used.UnusedSince = nil
 	for _, tc := range []struct {
 		name     string
 		status   *listenersv1alpha1.ListenerStatus
@@ -256,6 +260,7 @@ func TestStatusIsSentOnceForAVersion(t *testing.T) {
 		{"the first one", status("a"), stale, true},
 		{"the same", status("a"), stale, false},
 		{"the same at another time", later, stale, false},
+		{"of a Listener that is used", used, stale, true},
 		{"another", status("b"), stale, true},
 		{"the first one again", status("a"), stale, true},
 		{"the same for the version of the other one", status("a"), between, false},
