@@ -18,8 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Allocator has the numbers that objects have. Event handlers keep it current. An index of the cache would need a hundred times its memory. It is safe for concurrent use. The numbers of
-// an object are those of the Listener of its namespace and name: a Service has the name of its Listener.
+// Allocator has the numbers that objects have. Event handlers keep it current. An index of the cache would need a
+// hundred times its memory. It is safe for concurrent use. The numbers of an object are those of the Listener of its
+// namespace and name: a Service has the name of its Listener.
 type Allocator struct {
 	numbers func(client.Object) sets.Set[int32]
 	freed   func()
@@ -46,8 +47,8 @@ type LimitError struct {
 
 func (e *LimitError) Error() string { return "the namespace has as many numbers as it may have" }
 
-// New returns an Allocator. numbers returns those that an object has, which is never nil. freed, which must not call the
-// Allocator, is called when a Listener no longer has a number.
+// New returns an Allocator. numbers returns those that an object has, which is never nil. freed, which must not call
+// the Allocator, is called when a Listener no longer has a number.
 func New(numbers func(client.Object) sets.Set[int32], freed func()) *Allocator {
 	return &Allocator{
 		numbers: numbers, freed: freed,
@@ -57,8 +58,8 @@ func New(numbers func(client.Object) sets.Set[int32], freed func()) *Allocator {
 
 // Allocate makes the chosen numbers, by port name, those of a Listener, so that no other one gets them. choose, which
 // must not call the Allocator, gets a function that reports whether another Listener has a number. If it returns an
-// error, or if the error is a *LimitError, nothing changes. Numbers that the Listener has already are not limited. giveBack undoes the allocation, for the case
-// that the API server rejects the Service.
+// error, or if the error is a *LimitError, nothing changes. Numbers that the Listener has already are not limited.
+// giveBack undoes the allocation, for the case that the API server rejects the Service.
 func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose func(taken func(int32) bool) (map[string]int32, error),
 ) (chosen map[string]int32, giveBack func(), _ error) {
 	a.mu.Lock()
