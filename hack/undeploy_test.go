@@ -22,7 +22,7 @@ esac
 func TestUndeploySaysThatAuthoritiesAreDeleted(t *testing.T) {
 	programs := t.TempDir()
 	for name, script := range map[string]string{"kubectl": kubectl, "go": "#!/bin/sh\n"} {
-		if err := os.WriteFile(filepath.Join(programs, name), []byte(script), 0o700); err != nil {
+		if err := os.WriteFile(filepath.Join(programs, name), []byte(script), 0o700); err != nil { //nolint:gosec // a program
 			t.Fatal(err)
 		}
 	}

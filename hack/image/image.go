@@ -205,31 +205,36 @@ func (f File) add(tree fstest.MapFS, p string) error {
 			return err
 		}
 		p := path.Join(p, name)
-		if e.Type() == fs.ModeSymlink {
-			target, err := os.Readlink(source)
-			if err != nil {
-				return err
-			}
-			return add(tree, p, fstest.MapFile{Mode: fs.ModeSymlink | 0o777, Data: []byte(target)})
-		}
-		info, err := e.Info()
-		if err != nil {
+		file, err := f.read(source, e, name == ".")
+		if err != nil || file == nil {
 			return err
 		}
-		mode := info.Mode() & (fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
-		switch {
-		case info.IsDir():
+		if file.Mode.IsDir() {
 			if other := tree[strings.TrimPrefix(path.Clean("/"+p), "/")]; f.Mode != 0 || name == "." || other != nil && other.Mode.IsDir() {
 				return nil
 			}
-			return add(tree, p, fstest.MapFile{Mode: fs.ModeDir | mode})
-		case !info.Mode().IsRegular() && name != ".":
-			return nil
 		}
-		content, err := os.ReadFile(source)
-		if err != nil {
-			return err
-		}
-		return add(tree, p, fstest.MapFile{Mode: cmp.Or(f.Mode, mode), Data: content})
+		return add(tree, p, *file)
 	})
+}
+
+// read returns a file, link or directory. Anything else, such as a pipe, is a file if it was named, or else nil.
+func (f File) read(source string, e fs.DirEntry, named bool) (*fstest.MapFile, error) {
+	if e.Type() == fs.ModeSymlink {
+		target, err := os.Readlink(source)
+		return &fstest.MapFile{Mode: fs.ModeSymlink | 0o777, Data: []byte(target)}, err
+	}
+	info, err := e.Info()
+	if err != nil {
+		return nil, err
+	}
+	mode := info.Mode() & (fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
+	switch {
+	case info.IsDir():
+		return &fstest.MapFile{Mode: fs.ModeDir | mode}, nil
+	case !info.Mode().IsRegular() && !named:
+		return nil, nil //nolint:nilnil // nothing of the image
+	}
+	content, err := os.ReadFile(source)
+	return &fstest.MapFile{Mode: cmp.Or(f.Mode, mode), Data: content}, err
 }
