@@ -23,8 +23,9 @@ import (
 )
 
 // serviceToListeners maps a Service to the Listener of the same name, and to those that wait for its host.
-func (r *Reconciler) serviceToListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	return append(r.refusedHosts(ctx, index.ServiceHost(o)), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+func (r *Reconciler) serviceToListeners(_ context.Context, o client.Object) []reconcile.Request {
+	r.freeHosts(index.ServiceHost(o))
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 }
 
 // classToListeners maps a ListenerClass to its Listeners, and to those that wait for a host, which may be free now.
@@ -36,15 +37,15 @@ func (r *Reconciler) classToListeners(ctx context.Context, o client.Object) []re
 // namespaceToListeners maps a Namespace to its Listeners, because classes may select namespaces by labels, and to those
 // that wait for exclusive objects, because what these belong to may select namespaces, too.
 func (r *Reconciler) namespaceToListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	return append(r.listeners(ctx, client.InNamespace(o.GetName())), r.waiting.first(ctx, r.Backends.TakenReasons()...)...)
+	r.waiting.free(r.Backends.TakenReasons()...)
+	return r.listeners(ctx, client.InNamespace(o.GetName()))
 }
 
-// refusedHosts returns requests for Listeners that were refused a host because another one has it.
-func (r *Reconciler) refusedHosts(ctx context.Context, hosts []string) (requests []reconcile.Request) {
+// freeHosts requests Listeners that were refused one of the hosts because another one had it.
+func (r *Reconciler) freeHosts(hosts []string) {
 	for _, host := range hosts {
-		requests = append(requests, r.waiting.first(ctx, index.Refusal(listenersv1alpha1.ReasonInvalidHost, host))...)
+		r.waiting.free(index.Refusal(listenersv1alpha1.ReasonInvalidHost, host))
 	}
-	return requests
 }
 
 // listeners returns a request for each of the selected Listeners.
@@ -57,17 +58,16 @@ func (r *Reconciler) listeners(ctx context.Context, options ...client.ListOption
 // follow.
 func (r *Reconciler) objectToListeners(kind *exposure.Kind) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
-		var requests []reconcile.Request
 		if kind.Exclusive {
-			requests = r.waiting.first(ctx, r.Backends.TakenReasons()...)
+			r.waiting.free(r.Backends.TakenReasons()...)
 		}
 		if kind.Hosts != nil {
-			requests = append(requests, r.refusedHosts(ctx, index.ObjectHosts(kind.Hosts)(o))...)
+			r.freeHosts(index.ObjectHosts(kind.Hosts)(o))
 		}
 		if listener, ok := listenerOf(o); ok {
-			return append(requests, reconcile.Request{NamespacedName: listener})
+			return []reconcile.Request{{NamespacedName: listener}}
 		}
-		return append(requests, r.listeners(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.ListenersByRefusal: kind.ForeignReason})...)
+		return r.listeners(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.ListenersByRefusal: kind.ForeignReason})
 	}
 }
 
@@ -108,19 +108,19 @@ func (r *Reconciler) listenerToListeners() handler.EventHandler {
 			before, after := e.ObjectOld.(*listenersv1alpha1.Listener), e.ObjectNew.(*listenersv1alpha1.Listener)
 			r.waiting.changed(ctx, q, before, after)
 			if before.Generation != after.Generation {
-				add(q, r.refusedHosts(ctx, r.hosts.heldBy(client.ObjectKeyFromObject(after))))
+				r.freeHosts(r.hosts.heldBy(client.ObjectKeyFromObject(after)))
 			}
 			if published := before.Status.TargetAddresses(); len(published) > 0 && !reflect.DeepEqual(published, after.Status.TargetAddresses()) {
 				r.waiting.free(r.Backends.TakenReasons()...)
 				for _, a := range published {
-					r.waiting.free(index.Refusal(listenersv1alpha1.ReasonInvalidHost, a.Address))
+					r.freeHosts([]string{a.Address})
 				}
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 			listener, key := e.Object.(*listenersv1alpha1.Listener), client.ObjectKeyFromObject(e.Object)
 			r.waiting.changed(ctx, q, listener, nil)
-			add(q, r.refusedHosts(ctx, r.hosts.heldBy(key)))
+			r.freeHosts(r.hosts.heldBy(key))
 			r.hosts.forget(key, nil)
 			r.advertised.forget(key, sets.New(recordedEndpoints(listener)...))
 			r.waiting.free(append(r.Backends.TakenReasons(), listenersv1alpha1.ReasonClusterIPsExhausted)...)

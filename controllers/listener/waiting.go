@@ -2,6 +2,7 @@ package listener
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"strings"
 	"sync"
@@ -53,7 +54,8 @@ func newWaiting(reader client.Reader, scarce ...string) *waiting {
 	return &waiting{client: reader, scarce: sets.New(scarce...), signal: make(chan event.GenericEvent, 1), freed: sets.New[string]()}
 }
 
-// free has the source request Listeners with these refusals, which are values of index.ListenersByRefusal.
+// free has the source request Listeners with these refusals, which are values of index.ListenersByRefusal. Handlers of
+// events call it: the source looks for these Listeners once for all that is freed meanwhile.
 func (w *waiting) free(refusals ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,16 +72,12 @@ func (w *waiting) source() source.Source {
 	}))
 }
 
-func (w *waiting) freedRequests(ctx context.Context) []reconcile.Request {
+// freedRequests returns requests for the first Listener of each demand that has a refusal which is freed.
+func (w *waiting) freedRequests(ctx context.Context) (requests []reconcile.Request) {
 	w.mu.Lock()
 	refusals := sets.List(w.freed)
 	w.freed = sets.New[string]()
 	w.mu.Unlock()
-	return w.first(ctx, refusals...)
-}
-
-// first returns requests for the Listeners with one of the refusals: the first one of each demand.
-func (w *waiting) first(ctx context.Context, refusals ...string) (requests []reconcile.Request) {
 	for _, refusal := range refusals {
 		for _, first := range w.firstOf(ctx, refusal) {
 			requests = append(requests, index.Request(ctx, first)...)
@@ -124,13 +122,18 @@ func (w *waiting) demand(listener *listenersv1alpha1.Listener) string {
 		protocols[ptr.Deref(p.Protocol, corev1.ProtocolTCP)]++
 		numbers.Insert(p.Port)
 	}
-	return fmt.Sprint(reason, "/", key, "/", listener.Class(), "/", namespace, protocols, numbers.Len(), len(lastNodePorts(*listener.Status)),
-		len(listener.Status.SharedPorts), listener.Spec.ObjectOverrides, listener.Status.TargetAddresses())
+	hash := sha256.New() // overrides may be large
+	fmt.Fprint(hash, reason, "/", key, "/", listener.Class(), "/", namespace, protocols, numbers.Len(), len(lastNodePorts(*listener.Status)),
+		len(listener.Status.SharedPorts), listener.Status.TargetAddresses())
+	for i := range listener.Spec.ObjectOverrides {
+		hash.Write(listener.Spec.ObjectOverrides[i].Raw)
+	}
+	return string(hash.Sum(nil))
 }
 
 // changed handles a change of a Listener, which is nil if it was deleted. One whose status newly shows a refusal is
-// reconciled once more: what it needs may have become free before. If one no longer waits, another one is requested,
-// because this one may have been the one that was requested when something became free.
+// reconciled once more: what it needs may have become free before. If it no longer waits, the next one is requested,
+// because what became free may have been for this one.
 func (w *waiting) changed(ctx context.Context, q queue, before, after *listenersv1alpha1.Listener) {
 	waited, waits := w.demand(before), ""
 	if after != nil {
@@ -141,8 +144,6 @@ func (w *waiting) changed(ctx context.Context, q queue, before, after *listeners
 	}
 	if waited != "" && waits != waited {
 		reason, key, _ := exposure.RefusalOf(before)
-		if next, ok := w.firstOf(ctx, index.Refusal(reason, key))[waited]; ok {
-			add(q, index.Request(ctx, next))
-		}
+		w.free(index.Refusal(reason, key))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +32,7 @@ type pool struct {
 	attempts  int
 	// rejected are Listeners that the API server rejects when they have what they need.
 	rejected map[types.NamespacedName]bool
+	lists    int
 }
 
 // need is what a Listener needs: some of what a class has or, if a key is given, that key.
@@ -56,6 +58,7 @@ type poolCache struct {
 // List lists what the index has.
 func (c poolCache) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
 	o := (&client.ListOptions{}).ApplyOptions(options)
+	c.pool.lists++
 	for _, l := range c.pool.listeners {
 		if reason, key, _ := exposure.RefusalOf(l); o.FieldSelector.String() == index.ListenersByRefusal+"="+reason ||
 			key != "" && o.FieldSelector.String() == index.ListenersByRefusal+"="+index.Refusal(reason, key) {
@@ -219,6 +222,37 @@ func TestWhatIsFreeCostsTwoAttempts(t *testing.T) {
 		}
 		if first := (types.NamespacedName{Namespace: "shop", Name: "web-0000"}); !p.has(first) {
 			t.Errorf("%v: not the Listener that has waited longest got it", n)
+		}
+	}
+}
+
+// TestListenersThatStopWaitingAtOnceCostOneLookup: a tenant may delete thousands, each with large overrides.
+func TestListenersThatStopWaitingAtOnceCostOneLookup(t *testing.T) {
+	for _, n := range allNeeds() {
+		p := newPool()
+		for i := range 1000 {
+			p.create(i, n)
+			p.listeners[types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("web-%04d", i)}].Spec.ObjectOverrides =
+				[]runtime.RawExtension{{Raw: fmt.Appendf(nil, `{"a": "%*d"}`, 1<<10, i)}}
+		}
+		for len(p.queued) > 0 {
+			p.reconcile(false)
+		}
+		for key := range p.written {
+			p.see(t.Context(), key)
+		}
+		p.lists = 0
+		for i := range 999 {
+			p.delete(t.Context(), types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("web-%04d", i)})
+		}
+		last := p.freedRequests(t.Context())
+		if want := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web-0999"}}}; !slices.Equal(last, want) || p.lists > 1 {
+			t.Errorf("%v: %d lookups, which request %v", n, p.lists, last)
+		}
+		for _, l := range p.listeners {
+			if demand := p.demand(l); len(demand) > 100 {
+				t.Errorf("%v: a demand has %d bytes", n, len(demand))
+			}
 		}
 	}
 }
