@@ -25,7 +25,6 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -35,6 +34,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/metric"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -342,11 +342,11 @@ func TestWhatWaits(t *testing.T) {
 		HaveKeyWithValue("foreign-0", ContainSubstring(`the claim foreign-0-own of volume "own" does not exist yet`)),
 		HaveKeyWithValue("unbound-0", ContainSubstring(`the claim unbound-0-disk of volume "disk" is not bound yet`)),
 	))
-	w.Expect(metric(t, waitingRequests)).To(Equal(4.0))
+	w.Expect(metric.Value(t, waitingRequests)).To(Equal(4.0))
 	for _, request := range requests {
 		w.Expect(w.Delete(w.Context(), request)).To(Succeed())
 	}
-	w.Eventually(func() float64 { return metric(t, waitingRequests) }).Should(BeZero())
+	w.Eventually(func() float64 { return metric.Value(t, waitingRequests) }).Should(BeZero())
 }
 
 // TestAPodOfTheSameNameGetsNothingOfItsPredecessor: its request is denied.
@@ -400,7 +400,7 @@ func TestAddressesOfADeletedListenerGetNoCertificate(t *testing.T) {
 func TestTheEndOfANamespaceIsNoError(t *testing.T) {
 	w := newWorld(t)
 	w.start(clock.RealClock{})
-	before := metric(t, errorsOfAll)
+	before := metric.Value(t, errorsOfAll)
 	pod, late := w.pod("web-0", "own@"+names.Driver), w.pod("late-0", "own@"+names.Driver)
 	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
 	w.publish(late, map[string]string{"own": "late-0:"})
@@ -429,7 +429,7 @@ func TestTheEndOfANamespaceIsNoError(t *testing.T) {
 		return w.Get(w.Context(), client.ObjectKeyFromObject(bundle), &certificatesv1.ClusterTrustBundle{})
 	}).
 		Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
-	w.Expect(metric(t, errorsOfAll)).To(Equal(before))
+	w.Expect(metric.Value(t, errorsOfAll)).To(Equal(before))
 }
 
 // Metrics.
@@ -437,23 +437,6 @@ const (
 	waitingRequests = "listener_operator_waiting_certificate_requests"
 	errorsOfAll     = "controller_runtime_reconcile_errors_total"
 )
-
-// metric returns the sum of a metric of this binary.
-func metric(t testing.TB, name string) (sum float64) {
-	t.Helper()
-	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() == name {
-			for _, m := range family.GetMetric() {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	return sum
-}
 
 // TestClientsTrustAnAuthorityBeforeItSigns: and the previous authority as long as it may be in use.
 func TestClientsTrustAnAuthorityBeforeItSigns(t *testing.T) {
