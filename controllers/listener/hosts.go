@@ -181,8 +181,8 @@ func (h *hosts) objectsWith(ctx context.Context, host string) []client.Object {
 	return objects
 }
 
-// holdsHost reports whether a host is that of a Listener by its class, or still published for it. Objects do not show
-// that: tenants can write some that name a Listener as their controller.
+// holdsHost reports whether the class of a Listener gives it a host, or its status still publishes that host. Objects
+// do not show that: tenants can write some that name a Listener as their controller.
 func (h *hosts) holdsHost(ctx context.Context, listener *listenersv1alpha1.Listener, host string) (bool, error) {
 	if (&exposure.Listener{Listener: listener}).Publishes(host) {
 		return true, nil

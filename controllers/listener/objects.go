@@ -33,7 +33,7 @@ type appliedObjects struct {
 	objects map[objectName]exposure.Object
 	refusal *exposure.Refusal
 	err     error
-	// terminating is one that is being deleted, or empty.
+	// terminating names an object that is being deleted, or is empty.
 	terminating string
 }
 

@@ -14,7 +14,7 @@ import (
 type written struct {
 	// present is what exposes the Listener now.
 	present
-	// refusal is that of the plan, or a rejection by the API server, or nil.
+	// refusal is the plan's, or a rejection by the API server, or nil.
 	refusal *exposure.Refusal
 	// err is what is tried again. It may come with a refusal, if the API server may later accept what it rejects now,
 	// for example a node port that is in use. Without one, the API server has not decided.

@@ -53,7 +53,7 @@ type snapshot struct {
 // clientPolicies is what the NetworkPolicy for the clients of a Listener depends on. Without a restriction of clients,
 // it is empty.
 type clientPolicies struct {
-	// foreignPolicy is a NetworkPolicy with the name of that of the Listener, which the Listener does not control.
+	// foreignPolicy has the name of the Listener's NetworkPolicy, but another owner.
 	foreignPolicy *networkingv1.NetworkPolicy
 	// otherPolicies is what the other NetworkPolicies of the namespace say about the Pods of the Listener.
 	otherPolicies exposure.OtherPolicies

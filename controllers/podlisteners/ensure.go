@@ -142,14 +142,14 @@ func (r *Reconciler) ensureListener(ctx context.Context, m *mount, isNew bool) (
 		m.listener = nil
 		return warnings, nil
 	case !isNew && claim.HasOwner(m.listener, m.claim.UID) && claim.HasOwner(m.listener, m.pv.UID):
-		return warnings, nil // otherwise Stackable's listener operator created it, or it is that of an earlier claim
+		return warnings, nil // otherwise Stackable's listener operator created it, or it belongs to an earlier claim
 	default:
 		return warnings, r.applyListener(ctx, desired, m)
 	}
 }
 
 // applyListener applies the Listener of a class-based claim, and makes the result that of the mount: with the uid, with
-// which the Pod is labelled, and with the generation, by which the status is known to be that of earlier ports.
+// which the Pod is labelled, and with the generation, which shows that the status is about earlier ports.
 func (r *Reconciler) applyListener(ctx context.Context, desired *unstructured.Unstructured, m *mount) error {
 	if sent, err := r.Applier.Apply(ctx, desired, m.listener); err != nil || !sent {
 		return err

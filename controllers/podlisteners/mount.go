@@ -21,7 +21,7 @@ import (
 // mount is one listener volume of a Pod, with the objects on which its addresses depend.
 type mount struct {
 	pod *corev1.Pod
-	// node is that of the Pod, or nil if it does not exist.
+	// node is the Pod's node, or nil if it does not exist.
 	node *corev1.Node
 	// volume is the name of the volume in the Pod.
 	volume   string
@@ -46,7 +46,7 @@ func (m *mount) isNew() bool {
 	return !m.known && (m.listener == nil || m.pod.Labels[names.PodMountLabel(m.listener.UID)] != m.listener.Name)
 }
 
-// pinnedElsewhere reports whether the volume is pinned to other nodes than that of the Pod: the kubelet does not mount
+// pinnedElsewhere reports whether the volume is pinned to other nodes than the Pod's: the kubelet does not mount
 // it.
 func (m *mount) pinnedElsewhere() bool {
 	nodes := claim.PinnedNodes(m.pv)
@@ -55,7 +55,7 @@ func (m *mount) pinnedElsewhere() bool {
 
 // reservation returns the node affinity of the volume, or nil, and for a volume that is not pinned the annotation that
 // records the node of the last mount. Only a new mount changes the record, because another Pod may have mounted the
-// volume since. An ephemeral claim needs none: its node is that of its Pod. A node affinity that another client set is
+// volume since. An ephemeral claim needs none: its node is its Pod's. A node affinity that another client set is
 // immutable. A Pod that is leaving, because it is being deleted or its node is lost, changes nothing: the volume may
 // just have been released from this node.
 func (m *mount) reservation(isNew bool) (*corev1.VolumeNodeAffinity, map[string]string) {

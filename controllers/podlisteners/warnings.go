@@ -82,7 +82,7 @@ func (m *mount) changedSelector() warning {
 	return m.claimWarning(listenersv1alpha1.ReasonSelectorChanged, text, m.pod)
 }
 
-// unexposedPorts warns about ports of the Pod that its Listener does not expose. problem is that of claim.Ports.
+// unexposedPorts warns about ports of the Pod that its Listener does not expose. problem is what claim.Ports returned.
 func (m *mount) unexposedPorts(problem string) (warnings []warning) {
 	for reason, text := range map[string]string{
 		listenersv1alpha1.ReasonInvalidClaim: problem, listenersv1alpha1.ReasonDuplicatePortName: claim.DuplicatePorts(m.pod),

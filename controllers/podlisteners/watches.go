@@ -43,7 +43,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 
 // podToMountChanged passes Pods with claims when they are added to the cache, because earlier changes of other objects
 // were not mapped to them, are bound to a node, finish, are being deleted, because a mount may wait, or lose or change
-// the label of a mounted Listener. A new label is that of the reconciler itself.
+// the label of a mounted Listener. The reconciler itself adds new labels.
 func podToMountChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },

@@ -36,7 +36,7 @@ func RefuseTaken(reason, need, key string, holder types.NamespacedName, remedy s
 }
 
 // RefusalOf returns the reason why a Listener is not accepted and the condition, or "" if it is accepted, or is being
-// deleted. The key is that of RefuseTaken, or "".
+// deleted. The key is what RefuseTaken got, or "".
 func RefusalOf(listener *listenersv1alpha1.Listener) (reason, key string, condition metav1.Condition) {
 	if listener.Status == nil || !listener.DeletionTimestamp.IsZero() {
 		return "", "", condition

@@ -194,7 +194,7 @@ func (a *Allocator) hold(listener types.NamespacedName, numbers sets.Set[int32])
 	}
 }
 
-// release makes an object of a Listener one that no longer has the numbers.
+// release takes the numbers from an object of a Listener.
 func (a *Allocator) release(listener types.NamespacedName, numbers sets.Set[int32]) {
 	for number := range numbers {
 		holders := a.holders[number]
