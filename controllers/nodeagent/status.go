@@ -247,7 +247,7 @@ func (o outcome) meanwhile() string {
 // besideMessage names what runs Stackable's listener operator, and what to do before it is uninstalled.
 func besideMessage(config *operatorv1alpha1.ListenerOperator, done outcome) string {
 	message := fmt.Sprintf("Stackable's listener operator is running: %s; until it is uninstalled, this operator writes nothing but this status; "+
-		"then it goes on by itself: see docs/moving-over.md", firstOf(done.stackable.Names()))
+		"then it goes on by itself: see "+version.Link("docs/moving-over.md"), firstOf(done.stackable.Names()))
 	if dir := done.stackable.KubeletDir; dir != "" && dir != config.Spec.NodeAgent.KubeletDir {
 		message += "; its kubelet directory is " + dir + ": set spec.nodeAgent.kubeletDir before"
 	}
@@ -258,7 +258,7 @@ func besideMessage(config *operatorv1alpha1.ListenerOperator, done outcome) stri
 func volumesInUseMessage(config *operatorv1alpha1.ListenerOperator, done outcome) string {
 	message := "listener volumes are in use; delete what uses them, or set managementState to Managed again: "
 	if !config.DeletionTimestamp.IsZero() {
-		message = "the deletion waits, because listener volumes are in use; if it is a mistake, see docs/configuration.md; otherwise, delete what uses them: "
+		message = "the deletion waits, because listener volumes are in use; if it is a mistake, see " + version.Link("docs/configuration.md") + "; otherwise, delete what uses them: "
 	}
 	return message + done.users.String() + done.meanwhile()
 }

@@ -1,6 +1,21 @@
-// Package version has the version of the program.
+// Package version has the version of the program, and the addresses of the files of its release.
 package version
+
+import "regexp"
 
 // Version is the semantic version of the release without a leading v, or "dev". The linker sets it, with -ldflags "-X
 // github.com/listener-operator/listener-operator/internal/version.Version=1.2.3". It never changes at run time.
 var Version = "dev"
+
+// files matches what texts for users name: pages, and samples. It does not match the same in an address.
+var files = regexp.MustCompile(`(^|[^\w/])((?:docs|config/samples)/[\w/-]+\.(?:md|yaml))`)
+
+// Link replaces the names of pages and samples in a text by their addresses in the release: users of the programs do
+// not have the repository.
+func Link(text string) string {
+	ref := "main"
+	if Version != "dev" {
+		ref = "v" + Version
+	}
+	return files.ReplaceAllString(text, "${1}https://github.com/listener-operator/listener-operator/blob/"+ref+"/${2}")
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -42,6 +43,9 @@ func runUntil(ctx context.Context, t *testing.T, config *rest.Config, streams ge
 	err := command.ExecuteContext(ctx)
 	if strings.Contains(out.String(), "\x1b") {
 		t.Errorf("the output is no terminal, and has colours:\n%q", out)
+	}
+	if file := regexp.MustCompile(`(^|[^\w/])(docs|config|hack|test)/[\w/-]+\.\w+`).FindString(out.String()); file != "" {
+		t.Errorf("users of the plugin do not have %s:\n%s", file, out)
 	}
 	return out.String(), err
 }

@@ -185,7 +185,7 @@ func TestConnectSaysWhyNothingResponds(t *testing.T) {
 		"a NetworkPolicy": {func(t *testing.T, w *world) {
 			w.create(t, w.policy("deny"))
 			w.create(t, w.policy("others"))
-		}, "/deny: selects Pod web-0; clients outside may be denied by it: docs/network-policies.md"},
+		}, "/deny: selects Pod web-0; clients outside may be denied by it: https://github.com/listener-operator/listener-operator/blob/main/docs/network-policies.md"},
 		"a NetworkPolicy that admits every client": {func(t *testing.T, w *world) {
 			w.create(t, w.policy("clients", networkingv1.NetworkPolicyIngressRule{}))
 		}, "docs/choosing-a-class.md"},

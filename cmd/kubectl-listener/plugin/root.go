@@ -40,5 +40,8 @@ could not be carried out.`,
 	e := command.NewEnvironment(streams, root)
 	root.AddCommand(why.NewCommand(e), doctor.NewCommand(e), get.NewCommand(e), release.NewCommand(e), connect.NewCommand(e), ca.NewCommand(e),
 		binding.NewCommand(e), migrate.NewCommand(e), gather.NewCommand(e), topology.NewCommand(e))
+	for _, c := range root.Commands() {
+		c.Long = version.Link(c.Long)
+	}
 	return root
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/listener-operator/listener-operator/api/reasons"
+	"github.com/listener-operator/listener-operator/internal/version"
 )
 
 // RemedyOperator is what to do about what the operator does by itself.
@@ -79,8 +80,9 @@ func (r *Report) Now() time.Time {
 	return r.Gathered
 }
 
-// Add adds a finding, unless the report has it already.
+// Add adds a finding, with links to the pages that it names, unless the report has it already.
 func (r *Report) Add(f Finding) {
+	f.Message, f.Remedy = version.Link(f.Message), version.Link(f.Remedy)
 	if f.State == Unknown && !r.Gathered.IsZero() {
 		f.Message = "was not gathered"
 	}

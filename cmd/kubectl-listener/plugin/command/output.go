@@ -16,6 +16,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/message"
+	"github.com/listener-operator/listener-operator/internal/version"
 )
 
 // marks are the marks of states, and their colours in terminals.
@@ -67,7 +68,7 @@ func (e *Environment) Encode(value any, text func()) error {
 // WriteError writes the error of a command.
 func WriteError(out io.Writer, err error) {
 	// Advice on how to call a command has several lines.
-	for line := range strings.SplitSeq("error: "+err.Error(), "\n") {
+	for line := range strings.SplitSeq(version.Link("error: "+err.Error()), "\n") {
 		fmt.Fprintln(out, Printable(strings.ReplaceAll(line, "\t", "  ")))
 	}
 }
@@ -105,7 +106,7 @@ func WriteChecksOr(out io.Writer, r *check.Report, none string) {
 	}
 	writeProblems(out, users)
 	if r.Problem == nil && none != "" {
-		fmt.Fprintf(out, "\n%s\n", Printable(none))
+		fmt.Fprintf(out, "\n%s\n", Printable(version.Link(none)))
 	}
 }
 

@@ -137,7 +137,9 @@ func Try(ctx context.Context, x *check.Examination, o client.Object, how Options
 		}
 		dialled[i].Remedy = cmp.Or(remedies[same], dialled[i].Remedy)
 	}
-	x.Findings = append(x.Findings, dialled...)
+	for _, f := range dialled {
+		x.Add(f)
+	}
 }
 
 // targets returns a Pod or a Listener itself, and the Pods of a workload. That it has none is reported.

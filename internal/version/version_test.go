@@ -1,0 +1,27 @@
+package version_test
+
+import (
+	"testing"
+
+	"github.com/listener-operator/listener-operator/internal/version"
+)
+
+func TestLinksLeadToThePagesOfTheRelease(t *testing.T) {
+	const files = "https://github.com/listener-operator/listener-operator/blob/"
+	for _, tc := range []struct{ version, text, want string }{
+		{"dev", "If it is gone: docs/lost-nodes.md", "If it is gone: " + files + "main/docs/lost-nodes.md"},
+		{"1.2.3", "docs/tls.md#authorities, docs/recipes/hdfs.md.", files + "v1.2.3/docs/tls.md#authorities, " + files + "v1.2.3/docs/recipes/hdfs.md."},
+		{"1.2.3", "(config/samples/configuration/listeneroperator.yaml)", "(" + files + "v1.2.3/config/samples/configuration/listeneroperator.yaml)"},
+		{"1.2.3", files + "v1.2.3/docs/tls.md", files + "v1.2.3/docs/tls.md"},
+		{"1.2.3", "https://example.com/docs/tls.md, docs", "https://example.com/docs/tls.md, docs"},
+	} {
+		t.Run(tc.text, func(t *testing.T) {
+			before := version.Version
+			t.Cleanup(func() { version.Version = before })
+			version.Version = tc.version
+			if got := version.Link(tc.text); got != tc.want || version.Link(got) != got {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
