@@ -101,7 +101,7 @@ var listeners = []Reason{
 	},
 	{
 		Name: listenersv1alpha1.ReasonDuplicatePortName, On: []string{listener, pod}, Severity: Error, Actor: User,
-		Meaning: "Several containers have a port of the same name. The last one is exposed.", Remedy: "Give each port of the Pod's containers a name of its own.",
+		Meaning: "Several containers have a port of the same name. One of them is exposed.", Remedy: "Give each port of the Pod's containers a name of its own.",
 	},
 	{
 		Name: listenersv1alpha1.ReasonInvalidName, On: []string{listener, claim}, Severity: Error, Actor: User,

@@ -80,11 +80,9 @@ func notReady(p *exposure.Placement) (nodes []string, all bool) {
 func undeclaredPorts(service *corev1.Service, pods []*corev1.Pod, targetsNodePorts bool) []string {
 	declared := sets.New[string]()
 	for _, pod := range pods {
-		for i := range pod.Spec.Containers {
-			for _, p := range pod.Spec.Containers[i].Ports {
-				protocol := cmp.Or(p.Protocol, corev1.ProtocolTCP)
-				declared.Insert(fmt.Sprintf("%d/%s", p.ContainerPort, protocol), fmt.Sprintf("%s/%s", p.Name, protocol))
-			}
+		for _, p := range claim.ContainerPorts(pod) {
+			protocol := cmp.Or(p.Protocol, corev1.ProtocolTCP)
+			declared.Insert(fmt.Sprintf("%d/%s", p.ContainerPort, protocol), fmt.Sprintf("%s/%s", p.Name, protocol))
 		}
 	}
 	var undeclared []string

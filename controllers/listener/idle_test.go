@@ -54,6 +54,13 @@ func TestReadyListenerSaysWhyNothingListens(t *testing.T) {
 		"a Pod that listens": {func(s *state) {
 			s.with(mountedBy("web-0", nil, http)...)
 		}, "AddressesAssigned", "reachable at"},
+		"a Pod with a sidecar that listens": {func(s *state) {
+			objects := mountedBy("web-0", nil)
+			objects[0].(*corev1.Pod).Spec.InitContainers = []corev1.Container{{
+				RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Ports: []corev1.ContainerPort{http},
+			}}
+			s.with(objects...)
+		}, "AddressesAssigned", "reachable at"},
 		"a Pod without the selected labels": {func(s *state) {
 			s.listener.Spec.ExtraPodSelectorLabels = map[string]string{"role": "leader"}
 			s.with(mountedBy("web-0", map[string]string{"role": "replica"}, http)...)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -47,12 +48,13 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 		return kept
 	}
 	kept.Labels, kept.OwnerReferences = pod.Labels, controller(pod)
-	var ports []corev1.ContainerPort
-	for i := range pod.Spec.Containers {
-		ports = append(ports, pod.Spec.Containers[i].Ports...)
+	// No controller reads which container has a port, but which ports are those of sidecars.
+	sidecars, ports := claim.SidecarPorts(pod), claim.ContainerPorts(pod)
+	if ports = ports[:len(ports)-len(sidecars)]; len(ports) > 0 {
+		kept.Spec.Containers = []corev1.Container{{Ports: ports}}
 	}
-	if len(ports) > 0 {
-		kept.Spec.Containers = []corev1.Container{{Ports: ports}} // no controller reads which container has a port
+	if len(sidecars) > 0 {
+		kept.Spec.InitContainers = []corev1.Container{{Ports: sidecars, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
 	}
 	if pod.Spec.NodeName == "" {
 		keepScheduling(kept, pod)

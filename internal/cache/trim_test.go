@@ -50,6 +50,10 @@ func TestTrimmedPodKeepsClaimsPortsControllerNodePhaseAndReadiness(t *testing.T)
 				{Name: "helper", Image: "helper:1"},
 				{Name: "metrics", Image: "metrics:1", Ports: []corev1.ContainerPort{{ContainerPort: 9090}}},
 			},
+			InitContainers: []corev1.Container{
+				{Name: "setup", Image: "setup:1", Ports: []corev1.ContainerPort{{ContainerPort: 1}}},
+				{Name: "proxy", Image: "proxy:1", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 15090}}},
+			},
 			Volumes: []corev1.Volume{
 				{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}},
 				{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
@@ -73,7 +77,8 @@ func TestTrimmedPodKeepsClaimsPortsControllerNodePhaseAndReadiness(t *testing.T)
 		ObjectMeta: trimmedMetadata(map[string]string{"app": "web", mount: "web-0"}, owner("StatefulSet", true)),
 		Spec: corev1.PodSpec{
 			NodeName: "node-1", HostNetwork: true,
-			Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, HostPort: 8080}, {ContainerPort: 9090}}}},
+			Containers:     []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, HostPort: 8080}, {ContainerPort: 9090}}}},
+			InitContainers: []corev1.Container{{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 15090}}}},
 			Volumes: []corev1.Volume{
 				{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}, pod.Spec.Volumes[2],
 			},

@@ -3,6 +3,7 @@ package claim
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,13 +50,17 @@ func Ports(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) (ports []listen
 	return ports, problem
 }
 
-// PodPorts returns the ports of a Pod: those of all containers except init containers. A port without a name is named
-// "port-<number>" (contract: the Listener). Of several containers with a port of the same name, the last one counts.
+// PodPorts returns the ports of a Pod, in the order of ContainerPorts. A port without a name is named "port-<number>"
+// (contract: the Listener). Of several containers with a port of the same name, the last one counts, but a sidecar
+// takes no name from a container.
 func PodPorts(pod *corev1.Pod) []listenersv1alpha1.ListenerPort {
-	all := containerPorts(pod)
+	all := listenerPorts(pod)
+	sidecars := len(all) - len(SidecarPorts(pod))
 	last := map[string]int{}
 	for i, p := range all {
-		last[p.Name] = i
+		if taken, ok := last[p.Name]; !ok || i < sidecars || taken >= sidecars {
+			last[p.Name] = i
+		}
 	}
 	var ports []listenersv1alpha1.ListenerPort
 	for i, p := range all {
@@ -73,7 +78,7 @@ func DuplicatePorts(pod *corev1.Pod) string {
 		exposed[port.Name] = describe(port)
 	}
 	var duplicates []string
-	for _, port := range containerPorts(pod) {
+	for _, port := range listenerPorts(pod) {
 		if exposed[port.Name] != describe(port) {
 			duplicates = append(duplicates, fmt.Sprintf("%s is %s, not %s", port.Name, exposed[port.Name], describe(port)))
 		}
@@ -81,24 +86,37 @@ func DuplicatePorts(pod *corev1.Pod) string {
 	if len(duplicates) == 0 {
 		return ""
 	}
-	return "several containers have a port of the same name, of which the last one is exposed: " + strings.Join(duplicates, ", ") +
+	return "several containers have a port of the same name, of which one is exposed: " + strings.Join(duplicates, ", ") +
 		"; rename one of them, so that both are exposed"
 }
 
-// containerPorts returns the ports of all containers except init containers, in their order.
-func containerPorts(pod *corev1.Pod) []listenersv1alpha1.ListenerPort {
-	var ports []listenersv1alpha1.ListenerPort
-	for i := range pod.Spec.Containers {
-		for _, p := range pod.Spec.Containers[i].Ports {
-			port := listenersv1alpha1.ListenerPort{Name: p.Name, Port: p.ContainerPort}
-			if port.Name == "" {
-				port.Name = fmt.Sprintf("port-%d", p.ContainerPort)
-			}
-			if p.Protocol != "" {
-				port.Protocol = &p.Protocol
-			}
-			ports = append(ports, port)
+// ContainerPorts returns the ports of all containers of a Pod except init containers, and then those of its sidecars,
+// as Kubernetes looks for a port by its name.
+func ContainerPorts(pod *corev1.Pod) []corev1.ContainerPort {
+	return append(containerPorts(pod.Spec.Containers), SidecarPorts(pod)...)
+}
+
+// SidecarPorts returns the ports of the init containers that run as long as the Pod.
+func SidecarPorts(pod *corev1.Pod) []corev1.ContainerPort {
+	return containerPorts(slices.DeleteFunc(slices.Clone(pod.Spec.InitContainers), func(c corev1.Container) bool {
+		return ptr.Deref(c.RestartPolicy, "") != corev1.ContainerRestartPolicyAlways
+	}))
+}
+
+func containerPorts(containers []corev1.Container) (ports []corev1.ContainerPort) {
+	for i := range containers {
+		ports = append(ports, containers[i].Ports...)
+	}
+	return ports
+}
+
+func listenerPorts(pod *corev1.Pod) (ports []listenersv1alpha1.ListenerPort) {
+	for _, p := range ContainerPorts(pod) {
+		port := listenersv1alpha1.ListenerPort{Name: cmp.Or(p.Name, fmt.Sprintf("port-%d", p.ContainerPort)), Port: p.ContainerPort}
+		if p.Protocol != "" {
+			port.Protocol = &p.Protocol
 		}
+		ports = append(ports, port)
 	}
 	return ports
 }

@@ -14,9 +14,14 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-func TestPodPortsAreThoseOfAllContainersButInitContainers(t *testing.T) {
+// The proxies of service meshes are sidecars, and declare ports that containers may have the names of.
+func TestPodPortsAreThoseOfAllContainersAndThenOfSidecars(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
-		InitContainers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "setup", ContainerPort: 1}}}},
+		InitContainers: []corev1.Container{
+			{Ports: []corev1.ContainerPort{{Name: "setup", ContainerPort: 1}}},
+			sidecar(corev1.ContainerPort{Name: "metrics", ContainerPort: 2}, corev1.ContainerPort{Name: "http", ContainerPort: 3}),
+			sidecar(corev1.ContainerPort{Name: "metrics", ContainerPort: 4}),
+		},
 		Containers: []corev1.Container{
 			{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}},
 			{Ports: []corev1.ContainerPort{{ContainerPort: 9, Protocol: corev1.ProtocolUDP}, {Name: "bare", ContainerPort: 7}}},
@@ -26,10 +31,20 @@ func TestPodPortsAreThoseOfAllContainersButInitContainers(t *testing.T) {
 		{Name: "http", Port: 8080, Protocol: ptr.To(corev1.ProtocolTCP)},
 		{Name: "port-9", Port: 9, Protocol: ptr.To(corev1.ProtocolUDP)},
 		{Name: "bare", Port: 7},
+		{Name: "metrics", Port: 4},
 	}
 	if diff := cmp.Diff(want, claim.PodPorts(pod)); diff != "" {
 		t.Errorf("ports (-want +got):\n%s", diff)
 	}
+	for _, duplicate := range []string{"http is 8080/TCP, not 3/TCP", "metrics is 4/TCP, not 2/TCP"} {
+		if got := claim.DuplicatePorts(pod); !strings.Contains(got, duplicate) {
+			t.Errorf("duplicates %q lack %q", got, duplicate)
+		}
+	}
+}
+
+func sidecar(ports ...corev1.ContainerPort) corev1.Container {
+	return corev1.Container{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Ports: ports}
 }
 
 // podWith returns a Pod with these ports, a container for each list.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/message"
 )
 
@@ -129,11 +130,9 @@ func ContainerPort(pod *corev1.Pod, port intstr.IntOrString, protocol corev1.Pro
 	if port.Type == intstr.Int {
 		return port.IntVal
 	}
-	for i := range pod.Spec.Containers {
-		for _, p := range pod.Spec.Containers[i].Ports {
-			if p.Name == port.StrVal && cmp.Or(p.Protocol, corev1.ProtocolTCP) == protocol {
-				return p.ContainerPort
-			}
+	for _, p := range claim.ContainerPorts(pod) {
+		if p.Name == port.StrVal && cmp.Or(p.Protocol, corev1.ProtocolTCP) == protocol {
+			return p.ContainerPort
 		}
 	}
 	return 0

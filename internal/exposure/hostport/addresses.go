@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
@@ -112,12 +113,10 @@ func hostPorts(pod *corev1.Pod, node *corev1.Node, address exposure.NodeAddress)
 		protocol corev1.Protocol
 	}
 	first := map[containerPort]int32{} // a Pod may have thousands
-	for i := range pod.Spec.Containers {
-		for _, p := range pod.Spec.Containers[i].Ports {
-			key := containerPort{p.ContainerPort, cmp.Or(p.Protocol, corev1.ProtocolTCP)}
-			if p.HostPort != 0 && first[key] == 0 && open(p.HostIP, node, address) {
-				first[key] = p.HostPort
-			}
+	for _, p := range claim.ContainerPorts(pod) {
+		key := containerPort{p.ContainerPort, cmp.Or(p.Protocol, corev1.ProtocolTCP)}
+		if p.HostPort != 0 && first[key] == 0 && open(p.HostIP, node, address) {
+			first[key] = p.HostPort
 		}
 	}
 	return func(p listenersv1alpha1.ListenerPort) int32 { return first[containerPort{p.Port, protocol(p)}] }

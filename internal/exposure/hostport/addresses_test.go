@@ -67,6 +67,12 @@ func ip(address string, ports map[string]int32) listenersv1alpha1.IngressAddress
 	return listenersv1alpha1.IngressAddress{Address: address, AddressType: listenersv1alpha1.AddressTypeIP, Ports: ports}
 }
 
+// withSidecar adds a sidecar with a port to a Pod.
+func withSidecar(pod *corev1.Pod, port corev1.ContainerPort) *corev1.Pod {
+	pod.Spec.InitContainers = []corev1.Container{{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Ports: []corev1.ContainerPort{port}}}
+	return pod
+}
+
 func udp(p *corev1.ContainerPort) { p.Protocol = corev1.ProtocolUDP }
 
 func TestPodIsReachedAtItsNodeAndItsOwnPorts(t *testing.T) {
@@ -80,6 +86,10 @@ func TestPodIsReachedAtItsNodeAndItsOwnPorts(t *testing.T) {
 	}{
 		"ports are found by number and protocol, whatever their names": {
 			pod:  pod("web-0", "a", port(8080, 18080, nil), port(5353, 9, nil), port(5353, 15353, udp)),
+			want: []listenersv1alpha1.IngressAddress{ip("10.0.0.1", both)},
+		},
+		"a sidecar declares a port": {
+			pod:  withSidecar(pod("web-0", "a", port(5353, 15353, udp)), port(8080, 18080, nil)),
 			want: []listenersv1alpha1.IngressAddress{ip("10.0.0.1", both)},
 		},
 		"TCP is the default protocol": {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -25,6 +26,12 @@ func TestNameLeadsToThePodsAtTheirPorts(t *testing.T) {
 			container.Ports = append(container.Ports, corev1.ContainerPort{Name: "web", ContainerPort: number})
 		}
 		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}, container}}}
+	}
+	sidecar := func(number int32) *corev1.Pod {
+		p := pod(number)
+		p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers, nil
+		p.Spec.InitContainers[1].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+		return p
 	}
 	for testName, tc := range map[string]struct {
 		class     func(*listenersv1alpha1.ListenerClassSpec)
@@ -57,6 +64,7 @@ func TestNameLeadsToThePodsAtTheirPorts(t *testing.T) {
 			want: dnsName, ports: map[string]int32{"http": 8080, "same": 81},
 		},
 		"the port by the name that containers give it": {service: named, pods: []*corev1.Pod{pod(8080), pod(8080), pod(0)}, want: dnsName, ports: map[string]int32{"http": 8080}},
+		"the port by the name that a sidecar gives it": {service: named, pods: []*corev1.Pod{sidecar(8080)}, want: dnsName, ports: map[string]int32{"http": 8080}},
 		"the port by its name while there is no Pod":   {service: named, published: map[string]int32{"http": 8080}, want: dnsName, ports: map[string]int32{"http": 8080}},
 		"none before there is a Pod":                   {service: named, reason: listenersv1alpha1.ReasonWaitingForPods, message: "no Pod mounts a volume"},
 		"none of a name that no container has": {
