@@ -3,7 +3,6 @@ package metrics
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -14,9 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -27,178 +24,360 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
-// values returns the series of a metric, by the values of their labels.
-func values(t *testing.T, c prometheus.Collector) map[string]float64 {
+// cluster has objects that are counted.
+type cluster struct {
+	*testing.T
+	client.Client
+	clock    *testingclock.FakePassiveClock
+	registry *prometheus.Registry
+}
+
+// newCluster returns a cluster with these classes, which have addresses of load balancers.
+func newCluster(t *testing.T, classes ...string) *cluster {
 	t.Helper()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(c)
-	families, err := registry.Gather()
+	c := &cluster{
+		T: t, Client: fakeclient.New(t, interceptor.Funcs{}), clock: testingclock.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), registry: prometheus.NewRegistry(),
+	}
+	c.registry.MustRegister(newCollector(t.Context(), c.Client, c.clock))
+	for _, name := range classes {
+		c.class(name, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer})
+	}
+	return c
+}
+
+func (c *cluster) create(o client.Object) {
+	c.Helper()
+	if err := c.Create(c.Context(), o); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// change changes an object that exists.
+func (c *cluster) change(o client.Object) {
+	c.Helper()
+	if err := c.Update(c.Context(), o); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// setStatus changes the status of an object that exists.
+func (c *cluster) setStatus(o client.Object) {
+	c.Helper()
+	if err := c.Status().Update(c.Context(), o); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *cluster) delete(o client.Object) {
+	c.Helper()
+	if err := c.Delete(c.Context(), o); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *cluster) class(name string, spec listenersv1alpha1.ListenerClassSpec) {
+	c.Helper()
+	c.create(&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})
+}
+
+// listener creates a Listener of a class, with a status unless the reason is empty.
+func (c *cluster) listener(name, class, reason string, ready metav1.ConditionStatus) *listenersv1alpha1.Listener {
+	c.Helper()
+	l := &listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-of-" + name)}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &class},
+	}
+	c.create(l)
+	if reason != "" {
+		l.Status = &listenersv1alpha1.ListenerStatus{
+			Summary:    listenersv1alpha1.ListenerSummary{Reason: reason},
+			Conditions: []metav1.Condition{{Type: listenersv1alpha1.ListenerReady, Status: ready, LastTransitionTime: metav1.NewTime(c.clock.Now())}},
+		}
+		c.setStatus(l)
+	}
+	return l
+}
+
+// waits creates a Listener that is not ready for a reason since so long.
+func (c *cluster) waits(name, class, reason string, age time.Duration) *listenersv1alpha1.Listener {
+	c.Helper()
+	l := c.listener(name, class, reason, metav1.ConditionFalse)
+	l.Status.Conditions[0].LastTransitionTime = metav1.NewTime(c.clock.Now().Add(-age))
+	c.setStatus(l)
+	return l
+}
+
+// service creates the Service of a Listener, with the addresses of its load balancer.
+func (c *cluster) service(name string, addresses ...string) *corev1.Service {
+	c.Helper()
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+	owner := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name)}}
+	s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, listenersv1alpha1.GroupVersion.WithKind("Listener"))}
+	for _, address := range addresses {
+		ingress := corev1.LoadBalancerIngress{Hostname: address}
+		if strings.HasPrefix(address, "192.") {
+			ingress = corev1.LoadBalancerIngress{IP: address}
+		}
+		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, ingress)
+	}
+	c.create(s)
+	return s
+}
+
+// values returns the series whose metrics have a prefix, by the rest of their names and the values of their labels,
+// which are sorted by the names of labels.
+func (c *cluster) values(prefix string) map[string]float64 {
+	c.Helper()
+	families, err := c.registry.Gather()
 	if err != nil {
-		t.Fatal(err)
+		c.Fatal(err)
 	}
 	got := map[string]float64{}
 	for _, family := range families {
+		rest, ok := strings.CutPrefix(family.GetName(), "listener_operator_"+prefix)
+		if !ok {
+			continue
+		}
 		for _, m := range family.GetMetric() {
-			var labels []string
+			key := rest
 			for _, l := range m.GetLabel() {
-				labels = append(labels, l.GetName()+"="+l.GetValue())
+				key += "," + l.GetName() + "=" + l.GetValue()
 			}
-			got[strings.Join(labels, ",")] = m.GetGauge().GetValue()
+			got[strings.TrimPrefix(key, ",")] = m.GetGauge().GetValue()
 		}
 	}
 	return got
 }
 
-func listener(uid types.UID, class, reason string, ready metav1.ConditionStatus) *listenersv1alpha1.Listener {
-	l := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To(class)}}
-	if reason != "" {
-		l.Status = &listenersv1alpha1.ListenerStatus{
-			Summary:    listenersv1alpha1.ListenerSummary{Reason: reason},
-			Conditions: []metav1.Condition{{Type: listenersv1alpha1.ListenerReady, Status: ready}},
-		}
+// expect compares values.
+func (c *cluster) expect(what, prefix string, want map[string]float64) {
+	c.Helper()
+	if diff := cmp.Diff(want, c.values(prefix)); diff != "" {
+		c.Errorf("%s (-want +got):\n%.1000s", what, diff)
 	}
-	return l
 }
 
 func TestPodsWhoseAddressesHaveChangedAreCounted(t *testing.T) {
-	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pods"}, []string{"on_change"})
-	h := count(gauge, outdatedPodLabels)
+	c := newCluster(t)
+	c.expect("none, which alerts compare", "outdated_pods", map[string]float64{"on_change=Restart": 0, "on_change=Rewrite": 0})
 	at := func(address string) []listenersv1alpha1.IngressAddress {
 		return []listenersv1alpha1.IngressAddress{{Address: address, AddressType: listenersv1alpha1.AddressTypeIP}}
 	}
-	pod := func(uid types.UID, start, now string, restart ...string) *listenersv1alpha1.PodListeners {
-		p := &listenersv1alpha1.PodListeners{ObjectMeta: metav1.ObjectMeta{UID: uid}}
+	pod := func(name, start, now string, restart ...string) *listenersv1alpha1.PodListeners {
+		p := &listenersv1alpha1.PodListeners{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
 		p.Spec.Listeners = map[string]listenersv1alpha1.PodListener{"listener": {IngressAddresses: at(now)}}
 		p.Spec.StartAddresses = map[string][]listenersv1alpha1.IngressAddress{"listener": at(start)}
 		p.Spec.RestartOnChange = restart
+		c.create(p)
 		return p
 	}
-	h.OnAdd(pod("1", "192.0.2.1", "192.0.2.1"), true)
-	h.OnAdd(pod("2", "192.0.2.1", "192.0.2.2"), true)
-	h.OnAdd(pod("3", "192.0.2.1", "192.0.2.2", "listener"), true)
-	h.OnAdd(pod("4", "192.0.2.1", "192.0.2.2", "listener"), true)
-	if diff := cmp.Diff(map[string]float64{"on_change=Restart": 2, "on_change=Rewrite": 1}, values(t, gauge)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	h.OnDelete(pod("2", "192.0.2.1", "192.0.2.2"))
-	h.OnUpdate(nil, pod("3", "192.0.2.1", "192.0.2.1", "listener"))
-	if diff := cmp.Diff(map[string]float64{"on_change=Restart": 1, "on_change=Rewrite": 0}, values(t, gauge)); diff != "" {
-		t.Errorf("after deletion and change (-want +got):\n%s", diff)
-	}
+	pod("current", "192.0.2.1", "192.0.2.1")
+	rewritten := pod("rewritten", "192.0.2.1", "192.0.2.2")
+	returning := pod("returning", "192.0.2.1", "192.0.2.2", "listener")
+	pod("restarting", "192.0.2.1", "192.0.2.2", "listener")
+	c.expect("three have changed", "outdated_pods", map[string]float64{"on_change=Restart": 2, "on_change=Rewrite": 1})
+	c.delete(rewritten)
+	returning.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{IngressAddresses: at("192.0.2.1")}
+	c.change(returning)
+	c.expect("after deletion and change", "outdated_pods", map[string]float64{"on_change=Restart": 1, "on_change=Rewrite": 0})
 }
 
 // Alerts compare these series, so they exist while there is nothing to count, and go when another replica leads.
-func TestSeriesWithoutObjectsAreZeroWhileTheReplicaLeads(t *testing.T) {
+func TestSeriesExistWhileTheReplicaLeads(t *testing.T) {
+	c := newCluster(t)
+	c.registry = prometheus.NewRegistry()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() {
-		ended <- export(ctx, &informertest.FakeInformers{Scheme: fakeclient.Scheme()})
-	}()
+	go func() { ended <- export(ctx, c.Client, c.registry) }()
 	g := NewWithT(t)
-	g.Eventually(func() map[string]float64 { return values(t, outdatedPods) }).WithTimeout(time.Minute).Should(Equal(map[string]float64{"on_change=Restart": 0, "on_change=Rewrite": 0}))
-	g.Expect(values(t, conditions)).To(Equal(map[string]float64{
-		"type=Available": 0, "type=Progressing": 0, "type=Degraded": 0, "type=Upgradeable": 0,
-	}))
+	g.Eventually(func() int { return len(c.values("")) }).WithTimeout(time.Minute).Should(Equal(6))
 	cancel()
 	g.Expect(<-ended).To(Succeed())
-	g.Expect(values(t, outdatedPods)).To(BeEmpty())
-	g.Expect(values(t, conditions)).To(BeEmpty())
+	g.Expect(c.values("")).To(BeEmpty())
 }
 
 func TestListenersAreCountedByClassReadyAndReason(t *testing.T) {
-	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "listeners"}, []string{"class", "ready", "reason"})
-	classes := fakeclient.New(t, interceptor.Funcs{}, &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "public"}})
-	h := count(gauge, func(o client.Object) [][]string { return listenerLabels(t.Context(), classes, o) })
-	h.OnAdd(listener("1", "public", "", ""), true)
-	h.OnAdd(listener("2", "public", "AddressesAssigned", metav1.ConditionTrue), true)
-	h.OnAdd(listener("3", "users-can-name-any", "ClassNotFound", metav1.ConditionFalse), false)
-	h.OnAdd(listener("4", "public", "WaitingForPods", metav1.ConditionFalse), false)
-	want := map[string]float64{
+	c := newCluster(t, "public")
+	first := c.listener("1", "public", "", "")
+	c.listener("2", "public", "AddressesAssigned", metav1.ConditionTrue)
+	third := c.listener("3", "users-can-name-any", "ClassNotFound", metav1.ConditionFalse)
+	fourth := c.listener("4", "public", "WaitingForPods", metav1.ConditionFalse)
+	c.expect("at first", "listeners", map[string]float64{
 		"class=,ready=false,reason=":                       1,
 		"class=public,ready=true,reason=AddressesAssigned": 1,
 		"class=,ready=false,reason=ClassNotFound":          1,
 		"class=public,ready=false,reason=WaitingForPods":   1,
+	})
+	first.Status = &listenersv1alpha1.ListenerStatus{
+		Summary:    listenersv1alpha1.ListenerSummary{Reason: "AddressesAssigned"},
+		Conditions: []metav1.Condition{{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue}},
 	}
-	if diff := cmp.Diff(want, values(t, gauge)); diff != "" {
-		t.Errorf("at first (-want +got):\n%s", diff)
-	}
-	h.OnUpdate(nil, listener("1", "public", "AddressesAssigned", metav1.ConditionTrue))
-	h.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: listener("3", "", "", "")})
-	h.OnDelete(listener("4", "public", "AddressesAssigned", metav1.ConditionTrue)) // the update was missed
-	maps.Copy(want, map[string]float64{
+	c.setStatus(first)
+	c.delete(third)
+	c.delete(fourth)
+	c.expect("after changes", "listeners", map[string]float64{
 		"class=,ready=false,reason=":                       0,
 		"class=public,ready=true,reason=AddressesAssigned": 2,
 		"class=,ready=false,reason=ClassNotFound":          0,
 		"class=public,ready=false,reason=WaitingForPods":   0,
 	})
-	if diff := cmp.Diff(want, values(t, gauge)); diff != "" {
-		t.Errorf("after changes (-want +got):\n%s", diff)
-	}
+}
+
+func TestAListenerCountsForItsClassAsSoonAsThatExists(t *testing.T) {
+	c := newCluster(t)
+	c.listener("web", "public", "ClassNotFound", metav1.ConditionFalse)
+	c.expect("before", "listeners", map[string]float64{"class=,ready=false,reason=ClassNotFound": 1})
+	c.class("public", listenersv1alpha1.ListenerClassSpec{})
+	c.expect("after", "listeners", map[string]float64{"class=,ready=false,reason=ClassNotFound": 0, "class=public,ready=false,reason=ClassNotFound": 1})
 }
 
 // Tenants write the class of a Listener and, with permission for it, its status. Each value of a label is a series.
 func TestTenantsCannotAddSeries(t *testing.T) {
-	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "listeners"}, []string{"class", "ready", "reason"})
-	classes := fakeclient.New(t, interceptor.Funcs{})
-	h := count(gauge, func(o client.Object) [][]string { return listenerLabels(t.Context(), classes, o) })
-	for i := range 1000 {
-		h.OnAdd(listener(types.UID(fmt.Sprint(i)), fmt.Sprint(i, strings.Repeat("x", 300_000)), "AddressesAssigned", metav1.ConditionTrue), false)
-		h.OnUpdate(nil, listener(types.UID(fmt.Sprint(i)), fmt.Sprint(i), fmt.Sprint("Reason", i), metav1.ConditionFalse))
+	c := newCluster(t)
+	for i := range 100 {
+		name := fmt.Sprint("web-", i)
+		l := c.waits(name, fmt.Sprint(i, strings.Repeat("x", 3000)), "WaitingForLoadBalancer", time.Minute)
+		c.service(name, "192.0.2.1")
+		if i%2 == 0 {
+			l.Status.Summary.Reason = fmt.Sprint("Reason", i)
+			c.setStatus(l)
+		}
 	}
-	want := map[string]float64{"class=,ready=true,reason=AddressesAssigned": 0, "class=,ready=false,reason=": 1000}
-	if diff := cmp.Diff(want, values(t, gauge)); diff != "" {
-		t.Errorf("(-want +got):\n%.1000s", diff)
-	}
-}
-
-// lostVolume returns a volume that is pinned to node-1, which is lost.
-func lostVolume() *corev1.PersistentVolume {
-	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{UID: "1", Annotations: map[string]string{names.AnnotationLostSince: "2026-01-01T00:00:00Z"}},
-		Spec: corev1.PersistentVolumeSpec{
-			NodeAffinity:           claim.NodeAffinity("node-1"),
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: names.Driver}},
-		},
-	}
+	c.expect("classes and reasons that do not exist", "listeners", map[string]float64{
+		"class=,ready=false,reason=WaitingForLoadBalancer": 50, "class=,ready=false,reason=": 50,
+	})
+	c.expect("classes that do not exist", "load_balancer_", map[string]float64{"addresses,class=": 1, "longest_wait_seconds,class=": 60})
 }
 
 func TestVolumesOfLostNodesAreCountedByNode(t *testing.T) {
-	pv := lostVolume()
-	if diff := cmp.Diff([][]string{{"node-1"}}, lostVolumeLabels(pv)); diff != "" {
-		t.Errorf("lost (-want +got):\n%s", diff)
-	}
-	back := pv.DeepCopy()
-	delete(back.Annotations, names.AnnotationLostSince)
-	other := pv.DeepCopy()
-	other.Spec.CSI.Driver = "other.example"
-	for _, pv := range []*corev1.PersistentVolume{back, other} {
-		if got := lostVolumeLabels(pv); got != nil {
-			t.Errorf("got %v", got)
+	c := newCluster(t)
+	volume := func(name, driver string) *corev1.PersistentVolume {
+		pv := &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{names.AnnotationLostSince: "2026-01-01T00:00:00Z"}},
+			Spec: corev1.PersistentVolumeSpec{
+				NodeAffinity: claim.NodeAffinity("node-1"), PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver}},
+			},
 		}
+		c.create(pv)
+		return pv
 	}
-}
-
-// Each later update of an object that no longer counts subtracts nothing.
-func TestAVolumeWhoseNodeReturnsCountsNoMore(t *testing.T) {
-	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "lost"}, []string{"node"})
-	h := count(gauge, lostVolumeLabels)
-	lost := lostVolume()
-	back := lost.DeepCopy()
-	delete(back.Annotations, names.AnnotationLostSince)
-	h.OnAdd(lost, true)
-	h.OnUpdate(lost, back)
-	h.OnUpdate(back, back)
-	h.OnDelete(back)
-	if diff := cmp.Diff(map[string]float64{"node=node-1": 0}, values(t, gauge)); diff != "" {
-		t.Errorf("counted (-want +got):\n%s", diff)
-	}
+	pv := volume("lost", names.Driver)
+	volume("other", "other.example")
+	c.expect("lost", "lost_volumes", map[string]float64{"node=node-1": 1})
+	delete(pv.Annotations, names.AnnotationLostSince)
+	c.change(pv)
+	c.expect("back", "lost_volumes", map[string]float64{"node=node-1": 0})
 }
 
 func TestConditionsThatAreTrueAreCounted(t *testing.T) {
-	got := conditionLabels(&operatorv1alpha1.ListenerOperator{Status: operatorv1alpha1.ListenerOperatorStatus{Conditions: []metav1.Condition{
+	c := newCluster(t)
+	want := map[string]float64{"type=Available": 0, "type=Progressing": 0, "type=Degraded": 0, "type=Upgradeable": 0}
+	c.expect("without a configuration", "condition", want)
+	configuration := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
+	c.create(configuration)
+	configuration.Status.Conditions = []metav1.Condition{
 		{Type: "Available", Status: metav1.ConditionTrue}, {Type: "Degraded", Status: metav1.ConditionFalse}, {Type: "Upgradeable", Status: metav1.ConditionTrue},
-	}}})
-	if diff := cmp.Diff([][]string{{"Available"}, {"Upgradeable"}}, got); diff != "" {
-		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
+	c.setStatus(configuration)
+	want["type=Available"], want["type=Upgradeable"] = 1, 1
+	c.expect("with one", "condition", want)
+}
+
+func TestAnAddressThatListenersShareCountsOnce(t *testing.T) {
+	c := newCluster(t, "shared", "own")
+	for name, class := range map[string]string{"a": "shared", "b": "shared", "c": "shared", "d": "own"} {
+		c.listener(name, class, "AddressesAssigned", metav1.ConditionTrue)
+	}
+	c.service("a", "192.0.2.1")
+	second := c.service("b", "192.0.2.1")
+	third := c.service("c", "192.0.2.2")
+	last := c.service("d", "192.0.2.9", "lb.example.com")
+	c.expect("four Services", "load_balancer_", map[string]float64{
+		"addresses,class=shared": 2, "addresses,class=own": 2, "longest_wait_seconds,class=shared": 0, "longest_wait_seconds,class=own": 0,
+	})
+	c.delete(second)
+	c.delete(third)
+	last.Spec.Type = corev1.ServiceTypeClusterIP
+	c.change(last)
+	c.expect("one address that two had", "load_balancer_", map[string]float64{
+		"addresses,class=shared": 1, "addresses,class=own": 0, "longest_wait_seconds,class=shared": 0, "longest_wait_seconds,class=own": 0,
+	})
+}
+
+func TestServicesOfOthersDoNotCount(t *testing.T) {
+	c := newCluster(t, "public")
+	c.listener("web", "public", "AddressesAssigned", metav1.ConditionTrue)
+	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+	foreign.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
+	c.create(foreign)
+	c.service("gone", "192.0.2.2") // there is no such Listener
+	c.expect("Services of others", "load_balancer_", map[string]float64{})
+}
+
+func TestAddressesFollowTheClassOfTheirListener(t *testing.T) {
+	c := newCluster(t, "one", "two")
+	l := c.listener("web", "one", "AddressesAssigned", metav1.ConditionTrue)
+	c.service("web", "192.0.2.1")
+	c.expect("at first", "load_balancer_", map[string]float64{"addresses,class=one": 1, "longest_wait_seconds,class=one": 0})
+	*l.Spec.ClassName = "two"
+	c.change(l)
+	c.expect("after the class was changed", "load_balancer_", map[string]float64{
+		"addresses,class=one": 0, "addresses,class=two": 1, "longest_wait_seconds,class=one": 0, "longest_wait_seconds,class=two": 0,
+	})
+}
+
+func TestTheLongestWaitForALoadBalancerIsMeasured(t *testing.T) {
+	c := newCluster(t, "public")
+	old := c.waits("old", "public", "WaitingForLoadBalancer", time.Hour)
+	c.waits("new", "public", "WaitingForLoadBalancer", time.Minute)
+	c.waits("other", "public", "WaitingForPods", 2*time.Hour)
+	c.expect("two wait", "load_balancer_", map[string]float64{"longest_wait_seconds,class=public": 3600})
+	c.clock.SetTime(c.clock.Now().Add(time.Minute))
+	c.expect("a minute later", "load_balancer_", map[string]float64{"longest_wait_seconds,class=public": 3660})
+	c.delete(old)
+	c.expect("one is deleted", "load_balancer_", map[string]float64{"longest_wait_seconds,class=public": 120})
+}
+
+func TestListenersThatNoPodHasMountedCountByDays(t *testing.T) {
+	c := newCluster(t, "public")
+	for name, spec := range map[string]listenersv1alpha1.ListenerClassSpec{
+		"nodes":   {ServiceType: listenersv1alpha1.ServiceTypeNodePort},
+		"tcp":     {ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Gateway: &listenersv1alpha1.GatewayExposure{Kind: listenersv1alpha1.GatewayRouteKindTCP}},
+		"tls":     {ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Gateway: &listenersv1alpha1.GatewayExposure{Kind: listenersv1alpha1.GatewayRouteKindTLS}},
+		"cluster": {ServiceType: listenersv1alpha1.ServiceTypeClusterIP},
+	} {
+		c.class(name, spec)
+	}
+	add := func(name, class string, days int) *listenersv1alpha1.Listener {
+		l := c.listener(name, class, "WaitingForPods", metav1.ConditionFalse)
+		l.Status.ServiceName = &name
+		l.Status.UnusedSince = new(metav1.NewTime(c.clock.Now().Add(-time.Duration(days) * 24 * time.Hour)))
+		c.setStatus(l)
+		return l
+	}
+	used := add("used", "public", 40)
+	used.Status.UnusedSince = nil
+	c.setStatus(used)
+	old := add("old", "public", 8)
+	add("older", "public", 31)
+	add("new", "nodes", 0)
+	add("gateway", "tcp", 2)
+	add("host", "tls", 40)
+	add("inside", "cluster", 40)
+	add("gone", "deleted", 40)
+	rejected := add("rejected", "nodes", 40)
+	rejected.Status.ServiceName = nil
+	c.setStatus(rejected)
+	c.expect("at first", "unused_listeners", map[string]float64{
+		"class=public,days=1,holds=LoadBalancer": 2, "class=public,days=7,holds=LoadBalancer": 2, "class=public,days=30,holds=LoadBalancer": 1,
+		"class=nodes,days=1,holds=NodePort": 0, "class=nodes,days=7,holds=NodePort": 0, "class=nodes,days=30,holds=NodePort": 0,
+		"class=tcp,days=1,holds=GatewayPort": 1, "class=tcp,days=7,holds=GatewayPort": 0, "class=tcp,days=30,holds=GatewayPort": 0,
+	})
+	c.clock.SetTime(c.clock.Now().Add(24 * time.Hour))
+	old.Status.UnusedSince = nil
+	c.setStatus(old)
+	c.expect("a day later, when one is used again", "unused_listeners", map[string]float64{
+		"class=public,days=1,holds=LoadBalancer": 1, "class=public,days=7,holds=LoadBalancer": 1, "class=public,days=30,holds=LoadBalancer": 1,
+		"class=nodes,days=1,holds=NodePort": 1, "class=nodes,days=7,holds=NodePort": 0, "class=nodes,days=30,holds=NodePort": 0,
+		"class=tcp,days=1,holds=GatewayPort": 1, "class=tcp,days=7,holds=GatewayPort": 0, "class=tcp,days=30,holds=GatewayPort": 0,
+	})
 }
