@@ -217,6 +217,13 @@ var services = []Reason{
 
 var exposures = []Reason{
 	{
+		Name: listenersv1alpha1.ReasonUnusableAddress, Severity: Error, Actor: Administrator, Causes: []string{service, gateway},
+		Meaning: "The load balancer or the Gateway has only addresses that lead nobody outside the cluster to it: loopback or link-local addresses, or names in the DNS of the cluster. " +
+			"The message lists them.",
+		Remedy: "Ask an administrator to expose the load balancer or the Gateway outside the cluster. If clients reach it through something in front of the cluster, use a class with " +
+			"spec.advertise; if all clients are inside, use one with serviceType ClusterIP.",
+	},
+	{
 		Name: listenersv1alpha1.ReasonNotServed, On: []string{listener, class}, Severity: Error, Actor: Either,
 		Meaning: "The cluster does not serve the API that the class needs, such as Routes, or this kind of routes of the Gateway API, which may be in its experimental channel. " +
 			"The Listener continues when the API is added.",

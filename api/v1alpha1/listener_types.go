@@ -73,6 +73,7 @@ const (
 	ReasonPreviousExposure        = "PreviousExposure"
 	ReasonNotAccepted             = "NotAccepted"
 	ReasonWaitingForLoadBalancer  = "WaitingForLoadBalancer"
+	ReasonUnusableAddress         = "UnusableAddress"
 	ReasonWaitingForPods          = "WaitingForPods"
 	ReasonWaitingForNodePorts     = "WaitingForNodePorts"
 	ReasonWaitingForClusterIP     = "WaitingForClusterIP"

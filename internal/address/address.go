@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
+const loopback = "a loopback address"
+
 // IsIP reports whether s is an IP address. One with an IPv6 zone is none: a zone may contain any character, and means
 // nothing on another machine.
 func IsIP(s string) bool {
@@ -21,11 +23,40 @@ func IsHostname(s string) bool {
 	return len(validation.IsDNS1123Subdomain(strings.ToLower(s))) == 0
 }
 
-// IsUnicastIP reports whether s is an IP address that may be that of another machine: not one that is unspecified, a
-// loopback address or a multicast group.
-func IsUnicastIP(s string) bool {
+// Inside returns what kind of address an IP address or host name is that leads no client outside the cluster to what has
+// it, such as "a loopback address", or "" for any other. clusterDomain is the DNS domain of the cluster, or "".
+func Inside(s, clusterDomain string) string {
 	ip, err := netip.ParseAddr(s)
-	return err == nil && ip.Zone() == "" && !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsMulticast()
+	if err != nil {
+		return insideName(strings.ToLower(s), strings.ToLower(clusterDomain))
+	}
+	switch ip = ip.Unmap(); {
+	case ip.IsLoopback():
+		return loopback
+	case ip.IsLinkLocalUnicast():
+		return "a link-local address"
+	case ip.IsUnspecified():
+		return "the unspecified address"
+	case ip.IsMulticast():
+		return "a multicast address"
+	case !ip.IsGlobalUnicast():
+		return "a broadcast address"
+	default:
+		return ""
+	}
+}
+
+// insideName is Inside for a host name. Without a domain after svc, it depends on the resolver of a Pod.
+func insideName(name, clusterDomain string) string {
+	if name == "localhost" || name == "localhost.localdomain" || strings.HasSuffix(name, ".localhost") {
+		return loopback
+	}
+	for _, domain := range []string{"svc", "cluster.local", "svc." + clusterDomain} {
+		if strings.HasSuffix(name, "."+domain) {
+			return "a name in the DNS of the cluster"
+		}
+	}
+	return ""
 }
 
 // EndsWithNumber reports whether the last part of a host name is a number, as in 192.0.2.300. Programs take such a name

@@ -37,15 +37,24 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func TestIPAddressesOfOtherMachines(t *testing.T) {
-	for s, want := range map[string]bool{
-		"192.0.2.1": true, "2001:db8::1": true, "169.254.0.1": true,
-		"0.0.0.0": false, "::": false, "127.0.0.1": false, "::1": false, "224.0.0.1": false, "ff02::1": false,
-		"fe80::1%eth0": false, "node-1": false, "192.0.2.300": false, "": false,
+func TestAddressesThatLeadNobodyOutsideToTheCluster(t *testing.T) {
+	const dns = "a name in the DNS of the cluster"
+	for s, want := range map[string]string{
+		"192.0.2.1": "", "10.0.0.1": "", "2001:db8::1": "", "fd00::1": "", "node-1": "", "node.1": "", "": "",
+		"127.0.0.1": "a loopback address", "::1": "a loopback address", "::ffff:127.0.0.1": "a loopback address",
+		"localhost": "a loopback address", "LocalHost": "a loopback address", "web.localhost": "a loopback address", "localhost.localdomain": "a loopback address",
+		"169.254.0.1": "a link-local address", "fe80::1": "a link-local address", "fe80::1%eth0": "a link-local address",
+		"0.0.0.0": "the unspecified address", "::": "the unspecified address",
+		"224.0.0.1": "a multicast address", "ff02::1": "a multicast address", "255.255.255.255": "a broadcast address",
+		"gw.infra.svc": dns, "gw.infra.svc.cluster.local": dns, "GW.Infra.SVC.Cluster.Local": dns, "pod.cluster.local": dns, "gw.infra.svc.k8s.example.com": dns,
+		"gw.k8s.example.com": "", "svc": "", "svc.example.com": "", "gw.infra.svc.example.com": "", "cluster.local": "", "localhost.example.com": "", "notlocalhost": "",
 	} {
-		if got := address.IsUnicastIP(s); got != want {
-			t.Errorf("%q: %t", s, got)
+		if got := address.Inside(s, "K8s.example.com"); got != want {
+			t.Errorf("%q: got %q, want %q", s, got, want)
 		}
+	}
+	if got := address.Inside("gw.infra.svc.k8s.example.com", ""); got != "" {
+		t.Errorf("without a known domain: %q", got)
 	}
 }
 

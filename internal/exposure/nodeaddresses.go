@@ -74,14 +74,14 @@ type NodeAddress struct {
 // whatever type, as long as they are in the ranges; if one of them is not valid, the node has no address. By default
 // (contract: the address of a node), the IP address is the first ExternalIP, or else the first InternalIP; the host
 // name is the first Hostname; the type that is not preferred is the fallback. In the status, what is not a valid
-// address of its type is ignored: Kubernetes does not validate it.
+// address of its type, or leads no other machine to the node, is ignored: Kubernetes does not validate it.
 func NodeAddresses(node *corev1.Node, choice NodeChoice) (addresses []NodeAddress, problem string) {
 	candidates, problem := advertised(node)
 	switch {
 	case problem != "":
 		return nil, problem
 	case candidates == nil:
-		candidates, problem = choice.inStatus(node), choice.problem()
+		candidates, problem = choice.inStatus(node)
 	default:
 		problem = NodeChoice{CIDRs: choice.CIDRs, Families: choice.Families}.problem() + " in its annotation " + names.AnnotationAdvertisedAddress
 	}
@@ -110,15 +110,20 @@ func advertised(node *corev1.Node) (addresses []NodeAddress, problem string) {
 		return nil, ""
 	}
 	for text := range strings.SplitSeq(value, ",") {
-		switch text = strings.TrimSpace(text); {
-		case address.IsUnicastIP(text):
+		text = strings.TrimSpace(text)
+		why := address.Inside(text, "")
+		switch {
+		case why != "":
+		case address.IsIP(text):
 			addresses = append(addresses, NodeAddress{text, listenersv1alpha1.AddressTypeIP})
-		case address.IsHostname(text) && !address.IsIP(text) && !address.EndsWithNumber(text):
+			continue
+		case address.IsHostname(text) && !address.EndsWithNumber(text):
 			addresses = append(addresses, NodeAddress{text, listenersv1alpha1.AddressTypeHostname})
+			continue
 		default:
-			return nil, fmt.Sprintf("an invalid annotation %s: %q is neither an IP address nor a host name; correct or remove it",
-				names.AnnotationAdvertisedAddress, message.Printable(text, maxValue))
+			why = "neither an IP address nor a host name"
 		}
+		return nil, fmt.Sprintf("an invalid annotation %s: %q is %s; correct or remove it", names.AnnotationAdvertisedAddress, message.Printable(text, maxValue), why)
 	}
 	return addresses, ""
 }
@@ -146,7 +151,8 @@ func AppendNew(list []listenersv1alpha1.IngressAddress, addresses ...listenersv1
 }
 
 // inStatus returns the valid addresses in the status of a node of the types of the choice, the preferred one first.
-func (c NodeChoice) inStatus(node *corev1.Node) []NodeAddress {
+// problem is what the node does not have if none of them fits, with those that lead no other machine to it.
+func (c NodeChoice) inStatus(node *corev1.Node) (addresses []NodeAddress, problem string) {
 	types := c.Types
 	switch {
 	case len(types) > 0:
@@ -155,11 +161,13 @@ func (c NodeChoice) inStatus(node *corev1.Node) []NodeAddress {
 	default:
 		types = []listenersv1alpha1.NodeAddressType{"Hostname", "ExternalIP", "InternalIP"}
 	}
-	var addresses []NodeAddress
+	var leftOut []string
 	for _, t := range types {
 		for _, a := range node.Status.Addresses {
-			switch {
+			switch inside := address.Inside(a.Address, ""); {
 			case a.Type != corev1.NodeAddressType(t):
+			case inside != "":
+				leftOut = append(leftOut, describeLeftOut(a.Address, inside))
 			case isName(t) && address.IsHostname(a.Address):
 				addresses = append(addresses, NodeAddress{a.Address, listenersv1alpha1.AddressTypeHostname})
 			case !isName(t) && address.IsIP(a.Address):
@@ -167,7 +175,11 @@ func (c NodeChoice) inStatus(node *corev1.Node) []NodeAddress {
 			}
 		}
 	}
-	return addresses
+	problem = c.problem()
+	if len(leftOut) > 0 {
+		problem += ", and what leads no other machine to it is left out: " + strings.Join(leftOut[:min(len(leftOut), maxListed)], ", ")
+	}
+	return addresses, problem
 }
 
 // allows reports whether a valid address is of one of the families and in the ranges, or a host name that may be

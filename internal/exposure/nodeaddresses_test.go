@@ -65,6 +65,17 @@ func TestNodeAddress(t *testing.T) {
 			ip:   chosen{"10.0.0.1", listenersv1alpha1.AddressTypeIP, true},
 			host: chosen{"node-2", listenersv1alpha1.AddressTypeHostname, true},
 		},
+		"what leads no other machine to the node is ignored": {
+			addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeExternalIP, Address: "169.254.0.1"}, objects.InternalIP("fe80::1"), objects.InternalIP("127.0.0.1"), internal,
+				{Type: corev1.NodeHostName, Address: "localhost"}, {Type: corev1.NodeHostName, Address: "web.infra.svc"}, hostname2,
+			},
+			ip:   chosen{"10.0.0.1", listenersv1alpha1.AddressTypeIP, true},
+			host: chosen{"node-2", listenersv1alpha1.AddressTypeHostname, true},
+		},
+		"only what leads no other machine to the node": {
+			addresses: []corev1.NodeAddress{objects.InternalIP("fe80::1"), {Type: corev1.NodeHostName, Address: "localhost"}}, ip: none, host: none,
+		},
 		"a host name is no IP address": {
 			addresses: []corev1.NodeAddress{objects.InternalIP("node-1")}, ip: none, host: none,
 		},
@@ -82,6 +93,17 @@ func TestNodeAddress(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The name of the node precedes the message.
+func TestANodeWithoutAnAddressForOthersSaysWhatIsLeftOut(t *testing.T) {
+	local := objects.Node("node-1", objects.InternalIP("169.254.0.1"), corev1.NodeAddress{Type: corev1.NodeHostName, Address: "localhost"})
+	addresses, problem := exposure.NodeAddresses(local, exposure.NodeChoice{Prefer: listenersv1alpha1.AddressTypeIP})
+	const want = "neither a valid IP address nor a valid host name, and what leads no other machine to it is left out: 169.254.0.1 (a link-local address), " +
+		"localhost (a loopback address)"
+	if len(addresses) > 0 || problem != want {
+		t.Errorf("addresses %v, problem %q", addresses, problem)
 	}
 }
 
@@ -171,9 +193,12 @@ func TestAdvertisedAddressOfANode(t *testing.T) {
 		"198.51.100.1:9092":             {problem: "is neither"},
 		"https://broker.example.com":    {problem: "is neither"},
 		"[2001:db8::1]":                 {problem: "is neither"},
-		"fe80::1%eth0":                  {problem: "is neither"},
-		"0.0.0.0":                       {problem: "is neither"},
-		"127.0.0.1":                     {problem: "is neither"},
+		"fe80::1%eth0":                  {problem: "is a link-local address"},
+		"169.254.10.1":                  {problem: "is a link-local address; correct or remove it"},
+		"0.0.0.0":                       {problem: "is the unspecified address"},
+		"127.0.0.1":                     {problem: "is a loopback address"},
+		"localhost":                     {problem: "is a loopback address"},
+		"gw.infra.svc.cluster.local":    {problem: "is a name in the DNS of the cluster"},
 		"198.51.100.1,":                 {problem: `"" is neither`},
 		"198.51.100.1\n198.51.100.2":    {problem: "is neither"},
 		"../../etc":                     {problem: "is neither"},

@@ -131,7 +131,7 @@ func (t templates) addressOf(a listenersv1alpha1.IngressAddress, node, port stri
 	switch {
 	case t.address == otherwise:
 		return a.Address, a.AddressType, nil
-	case address.IsUnicastIP(t.address):
+	case usableIP(t.address):
 		return netip.MustParseAddr(t.address).String(), listenersv1alpha1.AddressTypeIP, nil
 	case node == "" && strings.Contains(t.address, "{nodeName}"):
 		return refuse(listenersv1alpha1.ReasonInvalidAdvertisement, "contains {nodeName}, but %s is not the address of a node; remove it, or use serviceType NodePort", a.Address)
@@ -148,7 +148,7 @@ func (t templates) addressOf(a listenersv1alpha1.IngressAddress, node, port stri
 	case len(unknown) > 0:
 		return refuse(listenersv1alpha1.ReasonInvalidAdvertisement, "contains the unknown placeholder {%s}; the known ones are {listener}, {namespace}, {className}, "+
 			"{podName}, {podIndex}, {port}, {hash}, {nodeName} and {address}", unknown[0])
-	case address.IsUnicastIP(advertised):
+	case usableIP(advertised):
 		return advertised, listenersv1alpha1.AddressTypeIP, nil
 	case !address.IsHostname(advertised) || address.EndsWithNumber(advertised):
 		return refuse(listenersv1alpha1.ReasonInvalidAdvertisement, "results in %q, which is neither an IP address nor a host name that clients can use", advertised)
@@ -156,6 +156,9 @@ func (t templates) addressOf(a listenersv1alpha1.IngressAddress, node, port stri
 		return advertised, listenersv1alpha1.AddressTypeHostname, nil
 	}
 }
+
+// usableIP reports whether s is an IP address that clients outside the cluster can use.
+func usableIP(s string) bool { return address.IsIP(s) && address.Inside(s, "") == "" }
 
 // portOf returns the number that is published for a port at an address.
 func (t templates) portOf(a listenersv1alpha1.IngressAddress, name string) (int32, *exposure.Refusal) {

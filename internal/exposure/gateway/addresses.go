@@ -10,7 +10,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/address"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/perport"
 )
@@ -66,8 +65,12 @@ func (b routes) served(l *exposure.Listener, port string, r route) (addresses []
 			continue
 		}
 		entries, p := b.servedBy(l, port, r, parent, set, findGateway(l, name))
+		served := "is served by Gateway %s: %s"
+		if len(entries) == 0 {
+			served = "is not served by Gateway %s: %s"
+		}
 		if p.Text != "" {
-			p.Text = fmt.Sprintf("is not served by Gateway %s: %s", name, p.Text)
+			p.Text = fmt.Sprintf(served, name, p.Text)
 			problems = append(problems, p)
 		}
 		addresses = exposure.AppendNew(addresses, entries...)
@@ -97,11 +100,16 @@ func (b routes) servedBy(l *exposure.Listener, port string, r route, parent gate
 	if p.Text != "" {
 		return nil, p
 	}
-	hosts := gatewayAddresses(gateway)
-	if len(hosts) == 0 {
+	hosts, leftOut := l.Usable(gatewayAddresses(gateway)...)
+	switch {
+	case len(gateway.Status.Addresses) == 0:
 		return nil, perport.Problem{Text: "the Gateway has no address in its status yet; if this lasts, check its controller, and the load balancer that it uses"}
+	case b.ownPort && len(hosts) == 0:
+		return nil, perport.Problem{Text: exposure.UnusableMessage("the Gateway", leftOut), Reason: listenersv1alpha1.ReasonUnusableAddress}
+	case leftOut != "":
+		p.Text = "clients outside the cluster cannot use all of its addresses: " + leftOut
 	}
-	if !b.ownPort {
+	if !b.ownPort { // whose own address may be that of a proxy in front of the cluster
 		hosts = []listenersv1alpha1.IngressAddress{{Address: r.host(), AddressType: listenersv1alpha1.AddressTypeHostname}}
 	}
 	for _, a := range hosts {
@@ -110,7 +118,7 @@ func (b routes) servedBy(l *exposure.Listener, port string, r route, parent gate
 			addresses = append(addresses, a)
 		}
 	}
-	return addresses, perport.Problem{}
+	return addresses, p
 }
 
 // programmedPorts returns the ports of the listeners of a Gateway that serve a route, or why there is none. Without
@@ -135,10 +143,10 @@ func (b routes) programmedPorts(l *exposure.Listener, r route, parent gatewayv1.
 	case len(causes) > 0:
 		return nil, perport.Problem{Text: causes[0]}
 	case b.ownPort && parent.SectionName != nil:
-		return nil, perport.Problem{NeedsAction: true, Text: fmt.Sprintf("it has no listener %s with protocol %s that allows namespace %s; "+
+		return nil, perport.Problem{Reason: listenersv1alpha1.ReasonGatewayRouteNotAccepted, Text: fmt.Sprintf("it has no listener %s with protocol %s that allows namespace %s; "+
 			"add it again, or delete the route, which then gets another one", *parent.SectionName, b.protocols[0], l.Namespace)}
 	default:
-		return nil, perport.Problem{NeedsAction: true, Text: fmt.Sprintf("it has no listener that the class refers to, with a protocol of %s, for host %s, "+
+		return nil, perport.Problem{Reason: listenersv1alpha1.ReasonGatewayRouteNotAccepted, Text: fmt.Sprintf("it has no listener that the class refers to, with a protocol of %s, for host %s, "+
 			"and that allows namespace %s; add one to the Gateway, or correct its allowedRoutes", b.Plural, r.host(), l.Namespace)}
 	}
 }
@@ -161,10 +169,11 @@ func undecided(r route, parent gatewayv1.ParentReference) perport.Problem {
 		case c == nil || c.Status == metav1.ConditionUnknown:
 			return waiting
 		case c.Status == metav1.ConditionFalse:
-			return perport.Problem{
-				Text:        fmt.Sprintf("%s is false: %s: %s%s", conditionType, c.Reason, c.Message, remedies[c.Reason]),
-				NeedsAction: c.Reason != string(gatewayv1.RouteReasonPending),
+			p := perport.Problem{Text: fmt.Sprintf("%s is false: %s%s", conditionType, exposure.Quote(c.Reason, c.Message), remedies[c.Reason])}
+			if c.Reason != string(gatewayv1.RouteReasonPending) {
+				p.Reason = listenersv1alpha1.ReasonGatewayRouteNotAccepted
 			}
+			return p
 		}
 	}
 	return perport.Problem{}
@@ -203,7 +212,7 @@ func notProgrammed(gateway *gatewayv1.Gateway, listener *gatewayv1.Listener) str
 	case c == nil || c.Status == metav1.ConditionUnknown:
 		return "the Gateway is not programmed yet; if this lasts, check whether its GatewayClass exists and the controller of that runs"
 	case c.Status == metav1.ConditionFalse:
-		return fmt.Sprintf("Programmed of the Gateway is false: %s: %s", c.Reason, c.Message)
+		return "Programmed of the Gateway is false: " + exposure.Quote(c.Reason, c.Message)
 	default:
 		return ""
 	}
@@ -215,23 +224,21 @@ func notListening(listener string, conditions []metav1.Condition) string {
 		gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerConditionProgrammed,
 	} {
 		if c := meta.FindStatusCondition(conditions, string(conditionType)); c != nil && c.Status == metav1.ConditionFalse {
-			return fmt.Sprintf("%s of %s is false: %s: %s%s", conditionType, listener, c.Reason, c.Message, remedies[c.Reason])
+			return fmt.Sprintf("%s of %s is false: %s%s", conditionType, listener, exposure.Quote(c.Reason, c.Message), remedies[c.Reason])
 		}
 	}
 	return ""
 }
 
-// gatewayAddresses returns the addresses in the status of a Gateway, without those that are not valid or of types that
-// only its controller knows.
+// gatewayAddresses returns the addresses in the status of a Gateway, also those of types that only its controller knows.
 func gatewayAddresses(gateway *gatewayv1.Gateway) []listenersv1alpha1.IngressAddress {
 	var addresses []listenersv1alpha1.IngressAddress
 	for _, a := range gateway.Status.Addresses {
-		switch t := ptr.Deref(a.Type, gatewayv1.IPAddressType); {
-		case t == gatewayv1.IPAddressType && address.IsUnicastIP(a.Value):
-			addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: a.Value, AddressType: listenersv1alpha1.AddressTypeIP})
-		case t == gatewayv1.HostnameAddressType && address.IsHostname(a.Value):
-			addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: a.Value, AddressType: listenersv1alpha1.AddressTypeHostname})
+		addressType := listenersv1alpha1.AddressType(ptr.Deref(a.Type, gatewayv1.IPAddressType))
+		if addressType == listenersv1alpha1.AddressType(gatewayv1.IPAddressType) {
+			addressType = listenersv1alpha1.AddressTypeIP
 		}
+		addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: a.Value, AddressType: addressType})
 	}
 	return addresses
 }

@@ -58,7 +58,7 @@ func Backend(kind listenersv1alpha1.GatewayRouteKind) *exposure.Backend {
 		Exposes: func(class *listenersv1alpha1.ListenerClass) bool {
 			return class.Spec.Gateway != nil && class.Spec.Gateway.Kind == kind
 		},
-		Waiting: listenersv1alpha1.ReasonWaitingForGateway, Rejected: listenersv1alpha1.ReasonGatewayRouteNotAccepted,
+		Waiting: listenersv1alpha1.ReasonWaitingForGateway,
 	}
 	if kind == listenersv1alpha1.GatewayRouteKindUDP {
 		b.Protocol = corev1.ProtocolUDP

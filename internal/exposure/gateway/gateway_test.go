@@ -370,7 +370,11 @@ func TestAddressesAreThoseThatGatewaysServe(t *testing.T) {
 		tls, http, tcp, udp = listenersv1alpha1.GatewayRouteKindTLS, listenersv1alpha1.GatewayRouteKindHTTP, listenersv1alpha1.GatewayRouteKindTCP, listenersv1alpha1.GatewayRouteKindUDP
 		hostname, ip        = listenersv1alpha1.AddressTypeHostname, listenersv1alpha1.AddressTypeIP
 		waiting, rejected   = listenersv1alpha1.ReasonWaitingForGateway, listenersv1alpha1.ReasonGatewayRouteNotAccepted
+		unusable            = listenersv1alpha1.ReasonUnusableAddress
 	)
+	inside := func(g *gatewayv1.Gateway) {
+		g.Status.Addresses = []gatewayv1.GatewayStatusAddress{{Type: ptr.To(gatewayv1.HostnameAddressType), Value: "gw.infra.svc.cluster.local"}, {Value: "127.0.0.1"}}
+	}
 	type (
 		addresses = []listenersv1alpha1.IngressAddress
 		ports     = map[string]int32
@@ -408,7 +412,15 @@ func TestAddressesAreThoseThatGatewaysServe(t *testing.T) {
 					gatewayv1.GatewayStatusAddress{Type: ptr.To[gatewayv1.AddressType]("example.com/name"), Value: "x"},
 					gatewayv1.GatewayStatusAddress{Type: ptr.To(gatewayv1.HostnameAddressType), Value: "lb.example.com"})
 			})}
-		}, addresses{{Address: "lb.example.com", AddressType: hostname, Ports: ports{"dns": 53}}, {Address: "192.0.2.1", AddressType: ip, Ports: ports{"dns": 53}}}, "", "TCP"},
+		}, addresses{{Address: "lb.example.com", AddressType: hostname, Ports: ports{"dns": 53}}, {Address: "192.0.2.1", AddressType: ip, Ports: ports{"dns": 53}}}, "",
+			"is served by Gateway infra/edge: clients outside the cluster cannot use all of its addresses: x (not a valid address of type example.com/name)"},
+		"only addresses that lead nobody outside to the Gateway": {udp, func(l *input) {
+			l.Objects = []exposure.Object{observed(udp, "dns", "", parentOf("udp-1"))}
+			l.Referenced = []exposure.Object{newGateway(inside)}
+		}, nil, unusable, "UDPRoute shop/web-dns is not served by Gateway infra/edge: the Gateway has no address that clients outside the cluster can use; its controller " +
+			"reports gw.infra.svc.cluster.local (a name in the DNS of the cluster), 127.0.0.1 (a loopback address)"},
+		"which may be behind a proxy that the hosts lead to": {tls, withGateway(inside), host, "",
+			"TLSRoute shop/web-http is served by Gateway infra/edge: clients outside the cluster cannot use all of its addresses: gw.infra.svc.cluster.local"},
 		"several addresses, IP addresses first": {udp, func(l *input) {
 			l.Class.Spec.PreferredAddressType = listenersv1alpha1.PreferredAddressTypeIP
 			l.Objects = []exposure.Object{observed(udp, "dns", "", parentOf("udp-1"))}

@@ -293,20 +293,20 @@ func programmedEntry(l *exposure.Listener, parent gatewayv1.ParentReference, set
 	case entry == nil:
 		return problem("has no listener %s; another client has changed it", name)
 	case !allowsListenerSets(gateway, l.Namespace, l.NamespaceLabels):
-		return nil, perport.Problem{NeedsAction: true, Text: notAllowed(gatewayOfSet(set), l.Namespace)}
+		return nil, perport.Problem{Reason: listenersv1alpha1.ReasonGatewayRouteNotAccepted, Text: notAllowed(gatewayOfSet(set), l.Namespace)}
 	case meta.IsStatusConditionTrue(conditions, string(gatewayv1.ListenerEntryConditionConflicted)):
 		c := meta.FindStatusCondition(conditions, string(gatewayv1.ListenerEntryConditionConflicted))
-		return problem("is in conflict with another listener of the Gateway at port %d: %s: %s", entry.Port, c.Reason, c.Message)
+		return problem("is in conflict with another listener of the Gateway at port %d: %s", entry.Port, exposure.Quote(c.Reason, c.Message))
 	case cause != "":
 		return nil, perport.Problem{Text: cause}
 	case meta.IsStatusConditionTrue(conditions, string(gatewayv1.ListenerEntryConditionProgrammed)):
 		return []int32{int32(entry.Port)}, perport.Problem{}
 	case accepted.Status == metav1.ConditionFalse:
-		return problem("is not accepted: %s: %s", accepted.Reason, accepted.Message)
+		return problem("is not accepted: %s", exposure.Quote(accepted.Reason, accepted.Message))
 	case programmed.Status == metav1.ConditionTrue:
 		return []int32{int32(entry.Port)}, perport.Problem{}
 	case programmed.Status == metav1.ConditionFalse:
-		return problem("is not programmed: %s: %s", programmed.Reason, programmed.Message)
+		return problem("is not programmed: %s", exposure.Quote(programmed.Reason, programmed.Message))
 	default:
 		return problem("is not programmed yet; if this lasts, check whether the controller of the Gateway runs, and supports ListenerSets")
 	}

@@ -18,14 +18,38 @@ func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
 		if problem := notTaken(ingress); problem != "" {
 			return nil, []perport.Problem{{Text: problem}}
 		}
+		problems := notes(l, ingress)
 		number := int32(80)
 		if len(ingress.Spec.TLS) > 0 {
 			number = 443
 		}
 		return []listenersv1alpha1.IngressAddress{{
 			Address: ingress.Spec.Rules[0].Host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{port: number},
-		}}, nil
+		}}, problems
 	})
+}
+
+// notes returns what is wrong with what the controller of an Ingress reports. The host is published nevertheless: it may
+// lead to a proxy in front of the cluster.
+func notes(l *exposure.Listener, ingress *networkingv1.Ingress) (problems []perport.Problem) {
+	var reported []listenersv1alpha1.IngressAddress
+	for _, i := range ingress.Status.LoadBalancer.Ingress {
+		if i.IP != "" {
+			reported = append(reported, listenersv1alpha1.IngressAddress{Address: i.IP, AddressType: listenersv1alpha1.AddressTypeIP})
+		}
+		if i.Hostname != "" {
+			reported = append(reported, listenersv1alpha1.IngressAddress{Address: i.Hostname, AddressType: listenersv1alpha1.AddressTypeHostname})
+		}
+		for _, p := range i.Ports {
+			if p.Error != nil {
+				problems = append(problems, perport.Problem{Text: fmt.Sprintf("has an error at port %d of its controller: %s", p.Port, exposure.Quote(*p.Error, ""))})
+			}
+		}
+	}
+	if _, leftOut := l.Usable(reported...); leftOut != "" {
+		problems = append(problems, perport.Problem{Text: "has addresses of its controller that clients outside the cluster cannot use: " + leftOut})
+	}
+	return problems
 }
 
 // notTaken returns why no controller serves the Ingress, or "". A controller that serves an Ingress reports its own

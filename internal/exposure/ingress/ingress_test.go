@@ -161,6 +161,15 @@ func TestAddressesAreTheHostsThatAControllerHasTaken(t *testing.T) {
 			listener: newListener(func(e *listenersv1alpha1.IngressExposure) { e.Ports = []string{"http"} }), message: "no address in its status yet",
 			objects: []exposure.Object{observed("http", "a.example.com", "public", false, networkingv1.IngressLoadBalancerIngress{})},
 		},
+		"by a controller with an address that leads nobody outside to it, and an error": {
+			listener: newListener(func(e *listenersv1alpha1.IngressExposure) { e.Ports = []string{"http"} }), complete: true,
+			objects: []exposure.Object{observed("http", "a.example.com", "public", false, networkingv1.IngressLoadBalancerIngress{
+				IP: "127.0.0.1", Hostname: "gw.infra.svc", Ports: []networkingv1.IngressPortStatus{{Port: 443}, {Port: 80, Error: ptr.To("PortInUse")}},
+			})},
+			want: []listenersv1alpha1.IngressAddress{address("a.example.com", "http", 80)},
+			message: "Ingress shop/web-http has an error at port 80 of its controller: PortInUse; Ingress shop/web-http has addresses of its controller that " +
+				"clients outside the cluster cannot use: 127.0.0.1 (a loopback address), gw.infra.svc (a name in the DNS of the cluster)",
+		},
 		"none":             {listener: newListener(nil), message: "Ingress shop/web-http does not exist yet"},
 		"rules removed":    {listener: newListener(nil), message: "Ingress shop/web-http has no rule", objects: []exposure.Object{noRules}},
 		"of another class": {listener: withoutIngress, complete: true, objects: []exposure.Object{observed("http", "a.example.com", "public", false, taken)}, want: []listenersv1alpha1.IngressAddress{address("a.example.com", "http", 80)}},

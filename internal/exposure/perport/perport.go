@@ -26,9 +26,8 @@ type Objects[T exposure.Object] struct {
 	// NameOf returns the name of a port's object. If nil, it is that of the Listener and of the port, which has at most
 	// 127 characters.
 	NameOf func(l *exposure.Listener, port string) string
-	// Waiting and Rejected are the reasons of listenersv1alpha1.ListenerReady for an object that is not served yet, and
-	// for one that needs an action of a user or administrator.
-	Waiting, Rejected string
+	// Waiting is the reason of listenersv1alpha1.ListenerReady for an object that is not served yet.
+	Waiting string
 }
 
 // Name returns the name of a port's object.
@@ -101,8 +100,8 @@ func (o Objects[T]) Desired(l *exposure.Listener, template host.Template, desire
 type Problem struct {
 	// Text follows the name of the object.
 	Text string
-	// NeedsAction states that it takes a change by a user or administrator.
-	NeedsAction bool
+	// Reason is that of listenersv1alpha1.ListenerReady if it takes a change by a user or administrator.
+	Reason string
 }
 
 // Addresses returns the addresses of all ports, in the order of preference. served returns those at which clients reach
@@ -111,7 +110,6 @@ func (o Objects[T]) Addresses(l *exposure.Listener, served func(port string, obj
 	e := exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{}}
 	ports, leftOut := o.Ports(l)
 	var missing []string
-	rejected := false
 	for _, port := range ports {
 		var addresses []listenersv1alpha1.IngressAddress
 		problems := []Problem{{Text: "does not exist yet"}}
@@ -126,15 +124,11 @@ func (o Objects[T]) Addresses(l *exposure.Listener, served func(port string, obj
 				continue
 			}
 			missing = append(missing, text)
-			rejected = rejected || p.NeedsAction
+			e.Reason = cmp.Or(e.Reason, p.Reason)
 		}
 	}
-	e.Complete = len(ports) > 0 && len(missing) == 0
-	switch {
-	case rejected:
-		e.Reason = o.Rejected
-	case len(missing) > 0:
-		e.Reason = o.Waiting
+	if e.Complete = len(ports) > 0 && len(missing) == 0; len(missing) > 0 {
+		e.Reason = cmp.Or(e.Reason, o.Waiting)
 	}
 	e.Message = strings.Join(slices.Concat(missing, leftOut), "; ")
 	return e

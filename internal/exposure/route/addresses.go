@@ -41,7 +41,7 @@ func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
 		case len(hosts) > 0:
 			return addresses, nil
 		case len(rejections) > 0:
-			return nil, []perport.Problem{{Text: strings.Join(rejections, ", "), NeedsAction: true}}
+			return nil, []perport.Problem{{Text: strings.Join(rejections, ", "), Reason: listenersv1alpha1.ReasonRouteNotAdmitted}}
 		case len(routers) > 0:
 			return nil, []perport.Problem{{Text: "is not admitted yet by any of the routers that the class lists: " + strings.Join(routers, ", ")}}
 		default:
@@ -56,9 +56,11 @@ func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
 // not decided counts as neither.
 func admittedHosts(l *exposure.Listener, route *routev1.Route, ingresses []routev1.RouteIngress) (hosts, rejections []string) {
 	for _, ingress := range ingresses {
-		switch condition, host := admittedCondition(ingress), ingress.Host; {
+		condition, host := admittedCondition(ingress), ingress.Host
+		_, unusable := l.Usable(listenersv1alpha1.IngressAddress{Address: host, AddressType: listenersv1alpha1.AddressTypeHostname})
+		switch {
 		case condition.Status == corev1.ConditionFalse:
-			text := fmt.Sprintf("is rejected by router %q: %s: %s", ingress.RouterName, condition.Reason, condition.Message)
+			text := fmt.Sprintf("is rejected by router %q: %s", ingress.RouterName, exposure.Quote(condition.Reason, condition.Message))
 			if remedy := certificateRemedy(route, condition.Reason); remedy != "" {
 				text += "; " + remedy
 			}
@@ -69,6 +71,8 @@ func admittedHosts(l *exposure.Listener, route *routev1.Route, ingresses []route
 		case !isChosen(l, route, host):
 			rejections = append(rejections, fmt.Sprintf("is admitted by router %q for %s, which is not its host; if this lasts, delete the Route, which is then created again",
 				ingress.RouterName, host))
+		case unusable != "":
+			rejections = append(rejections, fmt.Sprintf("is admitted by router %q for a host that clients outside the cluster cannot use: %s", ingress.RouterName, unusable))
 		default:
 			hosts = append(hosts, host)
 		}

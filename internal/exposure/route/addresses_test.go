@@ -104,6 +104,11 @@ func TestAddressesAreTheAdmittedHosts(t *testing.T) {
 			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", reported("default", "a.example.com", "Unknown"), routev1.RouteIngress{RouterName: "undecided"})},
 			reason: listenersv1alpha1.ReasonWaitingForRouter, message: "is not admitted yet",
 		},
+		"admitted for a name in the DNS of the cluster": {
+			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", reported("default", "a.shop.svc.cluster.local", yes))},
+			reason:  listenersv1alpha1.ReasonRouteNotAdmitted,
+			message: `is admitted by router "default" for a host that clients outside the cluster cannot use: a.shop.svc.cluster.local (a name in the DNS of the cluster)`,
+		},
 		"admitted for what is no host": {
 			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", reported("default", "a.example.com\n192.0.2.1", yes))},
 			reason:  listenersv1alpha1.ReasonRouteNotAdmitted,

@@ -18,7 +18,7 @@ var routeKind = routev1.GroupVersion.WithKind("Route")
 var routes = perport.Objects[*routev1.Route]{
 	Kind: "Route", Plural: "Routes", Protocol: corev1.ProtocolTCP, NameOf: nameOf,
 	Exposes: func(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.Route != nil },
-	Waiting: listenersv1alpha1.ReasonWaitingForRouter, Rejected: listenersv1alpha1.ReasonRouteNotAdmitted,
+	Waiting: listenersv1alpha1.ReasonWaitingForRouter,
 }
 
 // Backend returns the backend for classes with spec.route.

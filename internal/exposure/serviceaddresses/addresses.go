@@ -12,13 +12,14 @@ import (
 )
 
 // addresses returns the addresses that the type of the Service provides, never nil. A name that leads to them comes
-// first, if the class has one published. Its ports are those of the Service, as at each of the addresses.
-func addresses(l *exposure.Listener, p exposure.Placement) (addresses []listenersv1alpha1.IngressAddress) {
+// first, if the class has one published. Its ports are those of the Service, as at each of the addresses. leftOut lists
+// addresses that clients outside the cluster cannot use, and nodes without an address.
+func addresses(l *exposure.Listener, p exposure.Placement) (addresses []listenersv1alpha1.IngressAddress, leftOut string) {
 	switch prefer := l.Class.AddressPreference(l.Class.Spec.ServiceType); l.Class.Spec.ServiceType {
 	case listenersv1alpha1.ServiceTypeNodePort:
-		return nodePortAddresses(nodePorts(l), p.Nodes, l.NodeChoice())
+		return nodePortAddresses(nodePorts(l), p.Nodes, l.NodeChoice()), p.LeftOut(l.NodeChoice())
 	case listenersv1alpha1.ServiceTypeLoadBalancer:
-		addresses = loadBalancerAddresses(l.Service, l.IPFamilies(), prefer)
+		addresses, leftOut = loadBalancerAddresses(l, prefer)
 	default:
 		addresses = clusterIPAddresses(l, prefer)
 	}
@@ -26,7 +27,7 @@ func addresses(l *exposure.Listener, p exposure.Placement) (addresses []listener
 		named := listenersv1alpha1.IngressAddress{Address: name, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports(l.Service)}
 		addresses = slices.Insert(addresses, 0, named)
 	}
-	return addresses
+	return addresses, leftOut
 }
 
 // nodePortAddresses returns the addresses of the nodes, in the given order, with the Service's node ports. Nodes that
@@ -46,22 +47,32 @@ func nodePortAddresses(ports map[string]int32, nodes []*corev1.Node, choice expo
 }
 
 // loadBalancerAddresses returns one address for each ingress in the Service's load balancer status, in its order, with
-// the Service's ports. The API server validates them. If there are families, IP addresses are in their order.
-func loadBalancerAddresses(service *corev1.Service, families []corev1.IPFamily, prefer listenersv1alpha1.AddressType) []listenersv1alpha1.IngressAddress {
-	addresses := []listenersv1alpha1.IngressAddress{}
-	for _, ingress := range service.Status.LoadBalancer.Ingress {
-		a := listenersv1alpha1.IngressAddress{Address: ingress.Hostname, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports(service)}
-		if ingress.IP != "" && (prefer == listenersv1alpha1.AddressTypeIP || ingress.Hostname == "") {
-			a.Address, a.AddressType = ingress.IP, listenersv1alpha1.AddressTypeIP
+// the Service's ports. If there are families, IP addresses are in their order. leftOut lists those of ingresses without
+// an address that clients outside the cluster can use.
+func loadBalancerAddresses(l *exposure.Listener, prefer listenersv1alpha1.AddressType) (addresses []listenersv1alpha1.IngressAddress, leftOut string) {
+	addresses = []listenersv1alpha1.IngressAddress{}
+	var others []listenersv1alpha1.IngressAddress
+	for _, ingress := range l.Service.Status.LoadBalancer.Ingress {
+		either := []listenersv1alpha1.IngressAddress{
+			{Address: ingress.Hostname, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports(l.Service)},
+			{Address: ingress.IP, AddressType: listenersv1alpha1.AddressTypeIP, Ports: ports(l.Service)},
 		}
-		if a.Address != "" {
-			addresses = append(addresses, a)
+		if prefer == listenersv1alpha1.AddressTypeIP {
+			slices.Reverse(either)
+		}
+		either = slices.DeleteFunc(either, func(a listenersv1alpha1.IngressAddress) bool { return a.Address == "" })
+		if usable, _ := l.Usable(either...); len(usable) > 0 {
+			addresses = append(addresses, usable[0])
+		} else {
+			others = append(others, either...)
 		}
 	}
+	families := l.IPFamilies()
 	slices.SortStableFunc(addresses, func(a, b listenersv1alpha1.IngressAddress) int {
 		return slices.Index(families, exposure.FamilyOf(a.Address)) - slices.Index(families, exposure.FamilyOf(b.Address))
 	})
-	return addresses
+	_, leftOut = l.Usable(others...)
+	return addresses, leftOut
 }
 
 // clusterIPAddresses returns the Service's DNS name or, if IP addresses are preferred, all its cluster IPs, with the

@@ -283,6 +283,55 @@ func TestNodesAdvertiseOtherAddresses(t *testing.T) {
 	}
 }
 
+func TestLoadBalancersWhoseAddressesLeadNobodyOutsideToThem(t *testing.T) {
+	const (
+		inside  = "gw.infra.svc.k8s.example.com"
+		outside = "lb.example.com"
+		listed  = inside + " (a name in the DNS of the cluster), 169.254.0.1 (a link-local address), localhost (a loopback address)"
+	)
+	numbers := map[string]int32{"http": 80}
+	unusable := []corev1.LoadBalancerIngress{{Hostname: inside}, {IP: "169.254.0.1"}, {Hostname: "localhost"}}
+	for name, tc := range map[string]struct {
+		ingress   []corev1.LoadBalancerIngress
+		advertise *listenersv1alpha1.Advertise
+		want      []listenersv1alpha1.IngressAddress
+		reason    string
+		message   string
+	}{
+		"none for clients outside": {
+			unusable, nil, []listenersv1alpha1.IngressAddress{}, listenersv1alpha1.ReasonUnusableAddress,
+			"Service ns/web has no address that clients outside the cluster can use; its controller reports " + listed,
+		},
+		"one of several": {
+			append(unusable[:3:3], corev1.LoadBalancerIngress{Hostname: outside}), nil, []listenersv1alpha1.IngressAddress{hostname(outside, numbers)}, "", listed,
+		},
+		"one of two of the same ingress": {
+			[]corev1.LoadBalancerIngress{{IP: "192.0.2.1", Hostname: inside}}, nil, []listenersv1alpha1.IngressAddress{ip("192.0.2.1", numbers)}, "", "",
+		},
+		"beside what is advertised in its place": {
+			unusable[:1], &listenersv1alpha1.Advertise{AddressTemplate: "edge.example.com"}, []listenersv1alpha1.IngressAddress{hostname(inside, numbers)}, "", "",
+		},
+		"beside what is advertised from it": {
+			unusable, &listenersv1alpha1.Advertise{PortTemplate: "443"}, []listenersv1alpha1.IngressAddress{}, listenersv1alpha1.ReasonUnusableAddress,
+			"Service ns/web has no address that clients outside the cluster can use; its controller reports " + listed,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &exposure.Listener{
+				Listener:      &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}},
+				Class:         &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: loadBalancer, Advertise: tc.advertise}},
+				Service:       &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}}},
+				ClusterDomain: "k8s.example.com",
+			}
+			l.Service.Status.LoadBalancer.Ingress = tc.ingress
+			want := exposure.Exposed{Addresses: tc.want, Complete: len(tc.want) > 0, Reason: tc.reason, Message: tc.message}
+			if diff := cmp.Diff(want, serviceaddresses.Backend().Addresses(l, exposure.Placement{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // A Service gets its node ports before its target ports can follow them.
 func TestNodePortsAreLeftOutUntilTheyLeadToTheSameContainerPort(t *testing.T) {
 	const number = 30080

@@ -27,15 +27,13 @@ func Backend() *exposure.Backend {
 }
 
 func exposed(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
-	e := exposure.Exposed{Addresses: addresses(l, p)}
+	var e exposure.Exposed
+	e.Addresses, e.Message = addresses(l, p)
 	if ports := nodePorts(l); l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort && len(ports) > 0 {
 		e.NodePorts = ports // never empty: an empty map is read back as nil, and would be written in each reconciliation
 	}
-	e.Complete = len(e.Addresses) > 0
-	if e.Complete {
-		e.Message = p.LeftOut(l.NodeChoice())
-	} else {
-		e.Reason, e.Message = missing(l, p, e.NodePorts)
+	if e.Complete = len(e.Addresses) > 0; !e.Complete {
+		e.Reason, e.Message = missing(l, p, e.NodePorts, e.Message)
 	}
 	if e.NodePorts != nil && exposure.InvalidAdvertisedAddress(p.Nodes) {
 		e.Reason = listenersv1alpha1.ReasonInvalidNodeAddress
@@ -43,10 +41,12 @@ func exposed(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	return e
 }
 
-// missing returns why there is no address.
-func missing(l *exposure.Listener, p exposure.Placement, ports map[string]int32) (reason, message string) {
+// missing returns why there is no address, except those that are left out.
+func missing(l *exposure.Listener, p exposure.Placement, ports map[string]int32, leftOut string) (reason, message string) {
 	service := l.Namespace + "/" + l.Name
 	switch {
+	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer && leftOut != "":
+		return listenersv1alpha1.ReasonUnusableAddress, exposure.UnusableMessage("Service "+service, leftOut)
 	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer:
 		controller := "the cluster's default load balancer controller (ListenerClass " + l.Class.Name + " sets no loadBalancerClass)"
 		if name := ptr.Deref(l.Class.Spec.LoadBalancerClass, ""); name != "" {
@@ -64,6 +64,6 @@ func missing(l *exposure.Listener, p exposure.Placement, ports map[string]int32)
 	case len(p.Nodes)+len(p.MissingNodes) == 0:
 		return listenersv1alpha1.ReasonWaitingForPods, "no Pod mounts a volume of this Listener; its addresses are those of the nodes of its Pods"
 	default:
-		return listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + p.LeftOut(l.NodeChoice())
+		return listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + leftOut
 	}
 }
