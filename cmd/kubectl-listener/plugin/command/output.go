@@ -75,12 +75,34 @@ func WriteError(out io.Writer, err error) {
 
 // WriteSteps writes all findings, and then the problem with its remedy.
 func WriteSteps(out io.Writer, r *check.Report) {
-	writeTable(out, r.Findings)
+	writeTable(out, once(r))
 	if r.Problem != nil {
 		writeProblem(out, r.Problem)
 	} else {
 		fmt.Fprintf(out, "\n%s\n", Printable(r.AllClear()))
 	}
+}
+
+// repeated is how long a message is, in bytes, that is written only once.
+const repeated = 30
+
+// once returns the findings of a report, and refers to the problem or to an earlier finding for what that says.
+func once(r *check.Report) []check.Finding {
+	rows := slices.Clone(r.Findings)
+	for i := range rows {
+		said := func(where string, f *check.Finding) {
+			if len(f.Message) >= repeated {
+				rows[i].Message = strings.ReplaceAll(rows[i].Message, f.Message, where)
+			}
+		}
+		if r.Problem != nil {
+			said("see below", r.Problem)
+		}
+		for j := range i {
+			said("see "+r.Findings[j].Object(), &r.Findings[j])
+		}
+	}
+	return rows
 }
 
 // WriteChecks writes what is not wrong, and then the problems with their remedies, those for administrators first.
