@@ -1,4 +1,4 @@
-// Package lookup reads objects that may not exist. It must never hide another error than that.
+// Package lookup reads objects that may not exist, and says which others may be meant. It must never hide another error.
 package lookup
 
 import (
@@ -10,7 +10,9 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +39,54 @@ func WithUID[T client.Object](ctx context.Context, reader client.Reader, key typ
 		return none, err
 	}
 	return o, nil
+}
+
+// maxName is the length of the longest name that is compared: that of names in Kubernetes.
+const maxName = 253
+
+// DidYouMean returns a hint about the object of a list whose name is most similar to one that no object has, or "" if
+// none is. It begins with a separator.
+func DidYouMean(name string, list client.ObjectList) string {
+	meant, distance := "", len(name)/4+2
+	if name == "" || len(name) > maxName {
+		return ""
+	}
+	_ = meta.EachListItem(list, func(o runtime.Object) error { // which returns no error
+		other := o.(client.Object).GetName()
+		d := edits(strings.ToLower(name), other)
+		if strings.HasPrefix(other, name) {
+			d = min(d, 1)
+		}
+		if d < distance {
+			meant, distance = other, d
+		}
+		return nil
+	})
+	if meant == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %s?", meant)
+}
+
+// edits returns how many bytes have to be inserted, removed or replaced to make one text of another (Levenshtein).
+func edits(from, to string) int {
+	row := make([]int, len(to)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(from) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(to) {
+			replaced := diagonal
+			if from[i] != to[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(to)]
 }
 
 // Metadata returns an empty object for the metadata of a kind, to read one or to watch all.

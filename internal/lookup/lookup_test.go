@@ -3,6 +3,7 @@ package lookup_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,5 +46,20 @@ func TestErrorNamesTheObject(t *testing.T) {
 	if pod, err := lookup.WithUID(t.Context(), c, client.ObjectKey{Namespace: "default", Name: "web"}, "1", &corev1.Pod{}); pod != nil ||
 		!errors.Is(err, unavailable) || err.Error() != "reading Pod default/web: unavailable" {
 		t.Errorf("got %v and error %v", pod, err)
+	}
+}
+
+func TestASimilarNameIsMeant(t *testing.T) {
+	list := &corev1.NodeList{}
+	for _, name := range []string{"external-stable", "external-unstable", "cluster-internal", "lb"} {
+		list.Items = append(list.Items, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	for name, want := range map[string]string{
+		"external-unstabel": "; did you mean external-unstable?", "External_Stable": "; did you mean external-stable?", "cluster": "; did you mean cluster-internal?",
+		"lp": "; did you mean lb?", "nodeport": "", "": "", strings.Repeat("a", 254): "",
+	} {
+		if got := lookup.DidYouMean(name, list); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
 	}
 }

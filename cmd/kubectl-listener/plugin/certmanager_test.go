@@ -3,6 +3,7 @@ package plugin_test
 import (
 	"testing"
 
+	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,8 +15,8 @@ import (
 
 // TestWhyFollowsTheCertificateOfAListener: cert-manager issues it.
 func TestWhyFollowsTheCertificateOfAListener(t *testing.T) {
-	crds.Install(t, apiserver.Client(t), crds.Certificates)
-	defer crds.Remove(t, apiserver.Client(t), crds.Certificates)
+	crds.Install(t, apiserver.Client(t), crds.Certificates, crds.Issuers)
+	defer crds.Remove(t, apiserver.Client(t), crds.Certificates, crds.Issuers)
 	for name, tc := range map[string]struct {
 		// address of the Certificate, or none if it does not exist; ready is the status of its condition.
 		address, ready, event string
@@ -46,12 +47,34 @@ func TestWhyFollowsTheCertificateOfAListener(t *testing.T) {
 	}
 }
 
+// TestWhySuggestsAnIssuer: the name in the class is misspelt.
+func TestWhySuggestsAnIssuer(t *testing.T) {
+	w := newWorld(t)
+	crds.Install(t, w.Client, crds.Certificates, crds.Issuers)
+	defer crds.Remove(t, w.Client, crds.Certificates, crds.Issuers)
+	before := w.listener.DeepCopy()
+	w.listener.Labels = map[string]string{names.LabelCertificate: "web"}
+	if err := w.Patch(t.Context(), w.listener, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	issuer := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"selfSigned": map[string]any{}}}}
+	issuer.SetGroupVersionKind(names.KindCertificate.GroupVersion().WithKind("Issuer"))
+	issuer.SetNamespace(w.namespace)
+	issuer.SetName("xy")
+	NewWithT(t).Eventually(func() error { return w.Create(t.Context(), issuer) }, apiserver.Timeout, "20ms").Should(Succeed()) // served a moment later
+	w.certificate(t, "203.0.113.7", "False")
+	p := whyOf(t, w.namespace, "listener/web").Problem
+	if p == nil || p.Kind != "Issuer" || p.Message != "does not exist, and Certificate web-listener-tls names it; did you mean xy?" {
+		t.Errorf("problem %+v", p)
+	}
+}
+
 // certificate creates the Certificate "web" for an address. Without ready it has no status.
 func (w *world) certificate(t *testing.T, address, ready string) {
 	t.Helper()
 	c := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"namespace": w.namespace, "name": "web" + names.CertificateSuffix},
-		"spec":     map[string]any{"secretName": "x", "issuerRef": map[string]any{"name": "x"}, "ipAddresses": []any{address}},
+		"spec":     map[string]any{"secretName": "x", "issuerRef": map[string]any{"group": "cert-manager.io", "kind": "Issuer", "name": "x"}, "ipAddresses": []any{address}},
 	}}
 	c.SetGroupVersionKind(names.KindCertificate)
 	w.create(t, c)

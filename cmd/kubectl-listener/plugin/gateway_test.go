@@ -73,7 +73,10 @@ func TestWhyFollowsTheRoutesOfAGateway(t *testing.T) {
 		}
 	}
 	w.remove(t, gateway)
-	if _, problem := why(); problem != "Gateway outside: does not exist, and class "+w.class.Name+" names it" {
+	gateway.SetName("outsides")
+	gateway.SetResourceVersion("")
+	w.create(t, gateway)
+	if _, problem := why(); problem != "Gateway outside: does not exist, and class "+w.class.Name+" names it; did you mean outsides?" {
 		t.Errorf("problem %q", problem)
 	}
 }

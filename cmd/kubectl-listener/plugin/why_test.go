@@ -155,6 +155,60 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			},
 			from: "pvc/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonListenerNotFound, text: "absent",
 		},
+		"a claim names a class that nearly exists": {
+			breakIt: func(t *testing.T, w *world) {
+				w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerClass: "Class_" + w.namespace}))
+			},
+			from: "claim/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonClassNotFound, text: "does not exist; did you mean class-test-",
+		},
+		"a Listener names a class that nearly exists": {
+			breakIt: func(t *testing.T, w *world) {
+				w.listener.Spec.ClassName = ptr.To("clas-" + w.namespace)
+				w.update(t, w.listener)
+				w.listener.Status = &listenersv1alpha1.ListenerStatus{ObservedGeneration: w.listener.Generation, Conditions: []metav1.Condition{
+					newCondition(listenersv1alpha1.ListenerAccepted, metav1.ConditionTrue, listenersv1alpha1.ReasonAccepted),
+					newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonAddressesAssigned),
+				}}
+				w.updateStatus(t, w.listener)
+			},
+			from: "listener/web", kind: "ListenerClass", reason: listenersv1alpha1.ReasonClassNotFound, text: "does not exist; did you mean class-test-",
+		},
+		"a claim names a Listener that nearly exists": {
+			breakIt: func(t *testing.T, w *world) {
+				w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerName: "wep"}))
+			},
+			from: "pvc/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonListenerNotFound, text: "wep does not exist; did you mean web?",
+		},
+		"a Pod names a claim that nearly exists": {
+			breakIt: func(t *testing.T, w *world) { w.create(t, w.newPod("lonely", "weeb")) },
+			from:    "lonely", kind: "PersistentVolumeClaim", text: "needs it; did you mean web?",
+		},
+		"a StorageClass that nearly exists": {
+			breakIt: func(t *testing.T, w *world) {
+				w.create(t, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver})
+				pvc := w.newClaim("other", map[string]string{names.AnnotationListenerClass: w.class.Name})
+				delete(pvc.Annotations, names.AnnotationProvisioner)
+				pvc.Spec.StorageClassName = ptr.To("listener.stackable.tech")
+				w.create(t, pvc)
+			},
+			from: "claim/other", kind: "PersistentVolumeClaim", text: "does not exist; did you mean listeners.stackable.tech?",
+		},
+		"a signer is misspelt": {
+			breakIt: func(t *testing.T, w *world) {
+				w.createPending(t, corev1.VolumeProjection{PodCertificate: &corev1.PodCertificateProjection{
+					SignerName: "listener-operator.dev/adress", KeyType: "ECDSAP256", CredentialBundlePath: "bundle.pem",
+				}})
+			},
+			from: "pending", kind: "Pod", text: `podCertificate.signerName of volume "tls" is listener-operator.dev/adress; did you mean listener-operator.dev/address?`,
+		},
+		"a trust bundle is misspelt": {
+			breakIt: func(t *testing.T, w *world) {
+				w.createPending(t, corev1.VolumeProjection{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{
+					Name: ptr.To("listener-operator.dev:adress:" + w.namespace), Path: "ca.crt",
+				}})
+			},
+			from: "pending", kind: "Pod", text: "; did you mean listener-operator.dev:address:test-",
+		},
 		"a claim names a Listener of another namespace": {
 			breakIt: func(t *testing.T, w *world) {
 				w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerName: "shop/web"}))

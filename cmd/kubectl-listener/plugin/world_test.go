@@ -268,6 +268,18 @@ func (w *world) newPod(name, claimName string) *corev1.Pod {
 	}
 }
 
+// createPending creates a Pod "pending" that is bound to the node, and mounts the claim and a projected source.
+func (w *world) createPending(t *testing.T, source corev1.VolumeProjection) {
+	pod := w.newPod("pending", w.claim.Name)
+	pod.Spec.NodeName = w.node.Name
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "tls", VolumeSource: corev1.VolumeSource{
+		Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{source}},
+	}})
+	w.createRunning(t, pod)
+	pod.Status.Phase = corev1.PodPending
+	w.updateStatus(t, pod)
+}
+
 // createUnschedulable creates a Pod that mounts the claim, and that no node can take.
 func (w *world) createUnschedulable(t *testing.T, name string) {
 	pod := w.newPod(name, w.claim.Name)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/internal/lookup"
 )
 
 // Presence is whether an object exists.
@@ -57,13 +59,27 @@ func (x *Examination) Follow(ctx context.Context, f Finding, o client.Object) Pr
 }
 
 // Require reads an object. If it does not exist, it reports that by the finding, and if the user may not read it, by
-// another one. It returns whether the object was read.
-func (x *Examination) Require(ctx context.Context, o client.Object, missing Finding) bool {
+// another one. It returns whether the object was read. If a user has written the name, others is an empty list for
+// objects of the kind.
+func (x *Examination) Require(ctx context.Context, o client.Object, missing Finding, others ...client.ObjectList) bool {
 	found := x.Follow(ctx, missing, o)
-	if found == Missing {
-		x.Add(missing)
+	if found != Missing {
+		return found == Present
 	}
-	return found == Present
+	for _, list := range others {
+		missing = x.DidYouMean(ctx, missing, types.NamespacedName{Namespace: missing.Namespace, Name: missing.Name}, list)
+	}
+	x.Add(missing)
+	return false
+}
+
+// DidYouMean returns a finding about a key that no object has, with the name that may be meant. others is an empty list
+// for objects of the kind.
+func (x *Examination) DidYouMean(ctx context.Context, f Finding, key types.NamespacedName, others client.ObjectList) Finding {
+	if x.List(ctx, others, client.InNamespace(key.Namespace)) == Present {
+		f.Message += lookup.DidYouMean(key.Name, others)
+	}
+	return f
 }
 
 // FollowAll reads a list of objects of the finding's kind. If the user may not read it, it reports that.

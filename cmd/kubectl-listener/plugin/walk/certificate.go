@@ -13,8 +13,11 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,12 +25,16 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	certificatenames "github.com/listener-operator/listener-operator/internal/certificate"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // certificates follows the requests of the kubelet for certificates for the addresses of a Pod. A Pod without such
 // volumes has none.
 func (w *Walk) certificates(ctx context.Context, pod *corev1.Pod) {
+	if pod.Status.Phase != corev1.PodRunning { // whose volumes the kubelet has mounted
+		w.misspeltSources(ctx, pod)
+	}
 	if !MountsCertificate(pod) || pod.Spec.NodeName == "" {
 		return
 	}
@@ -55,6 +62,36 @@ func (w *Walk) certificates(ctx context.Context, pod *corev1.Pod) {
 		w.Add(f.OK("none is left of Pod %s: Kubernetes deletes them after a while; see the certificate with kubectl listener connect --tls", pod.Name))
 	default:
 		w.Add(w.requestFinding(ctx, pod, &requests[0], describe))
+	}
+}
+
+// misspeltSources reports what a Pod mounts whose name nearly is the name of the operator's signer, or of the trust bundle
+// of the namespace. The kubelet waits for it.
+func (w *Walk) misspeltSources(ctx context.Context, pod *corev1.Pod) {
+	own := &metav1.PartialObjectMetadataList{}
+	for _, name := range []string{names.Signer, names.TrustBundlePrefix + pod.Namespace} {
+		own.Items = append(own.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	for _, v := range pod.Spec.Volumes {
+		for _, s := range ptr.Deref(v.Projected, corev1.ProjectedVolumeSource{}).Sources {
+			bundle := ptr.Deref(s.ClusterTrustBundle, corev1.ClusterTrustBundleProjection{})
+			for _, given := range [][2]string{
+				{"podCertificate.signerName", ptr.Deref(s.PodCertificate, corev1.PodCertificateProjection{}).SignerName},
+				{"clusterTrustBundle.signerName", ptr.Deref(bundle.SignerName, "")},
+				{"clusterTrustBundle.name", ptr.Deref(bundle.Name, "")},
+			} {
+				field, name := given[0], given[1]
+				hint := lookup.DidYouMean(name, own)
+				if hint == "" || strings.HasSuffix(hint, " "+name+"?") {
+					continue
+				}
+				if bundle.Name != nil && w.Get(ctx, types.NamespacedName{Name: name}, &certificatesv1.ClusterTrustBundle{}) == check.Present {
+					continue // of another namespace
+				}
+				w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.Failed("", fmt.Sprintf("%s of volume %q is %s%s", field, v.Name, name, hint),
+					"Correct the name in the volume, and create the Pod again: docs/tls.md"))
+			}
+		}
 	}
 }
 
@@ -149,11 +186,27 @@ func (w *Walk) certManager(ctx context.Context, listener *listenersv1alpha1.List
 		}
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonNotInCertificate, text))
 	case !ready:
+		w.issuer(ctx, certificate)
 		w.Add(f.Failed("", "cert-manager has not issued it: "+message,
-			fmt.Sprintf("See kubectl describe certificate %s --namespace %s, and its CertificateRequests", f.Name, f.Namespace)))
+			fmt.Sprintf("See kubectl describe certificate %s --namespace %s, and its CertificateRequests", f.Name, f.Namespace)).Because())
 	default:
 		w.Add(f.OK("issued, for the addresses of the Listener; Pods mount the Secret %s", f.Name))
 	}
+}
+
+// issuer reports that the issuer of a Certificate does not exist.
+func (w *Walk) issuer(ctx context.Context, certificate *unstructured.Unstructured) {
+	issuer, _, _ := unstructured.NestedStringMap(certificate.Object, "spec", "issuerRef")
+	served, err := w.Client.RESTMapper().RESTMapping(schema.GroupKind{Group: issuer["group"], Kind: issuer["kind"]})
+	if err != nil {
+		return // cert-manager says so
+	}
+	f := check.Finding{Kind: issuer["kind"], Name: issuer["name"]}
+	if served.Scope.Name() == meta.RESTScopeNameNamespace {
+		f.Namespace = certificate.GetNamespace()
+	}
+	missing := f.Failed("", "does not exist, and Certificate "+certificate.GetName()+" names it", "Create it, or ask an administrator to name another one in the class: docs/tls.md")
+	w.Require(ctx, lookup.Metadata(served.GroupVersionKind), missing, metadataList(served.GroupVersionKind))
 }
 
 // absent returns the addresses of a Listener that its Certificate is not for.

@@ -74,7 +74,11 @@ func (w *Walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 		default:
 			missing = missing.FailedBy(listenersv1alpha1.ReasonListenerNotFound, "does not exist")
 		}
-		if listener := (&listenersv1alpha1.Listener{}); w.Require(ctx, listener, missing) {
+		var others []client.ObjectList
+		if selector.Class == "" {
+			others = []client.ObjectList{&listenersv1alpha1.ListenerList{}}
+		}
+		if listener := (&listenersv1alpha1.Listener{}); w.Require(ctx, listener, missing, others...) {
 			w.listener(ctx, listener, pod)
 		}
 	}
@@ -95,7 +99,8 @@ func (w *Walk) bound(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 func (w *Walk) addAbsentClaim(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, name string, found check.Presence) {
 	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pod.Namespace, Name: name}
 	missing := fmt.Sprintf("does not exist, and volume %q of Pod %s needs it", volume.Name, pod.Name)
-	absent := f.Failed("", missing, "Create the claim, or name another one in the Pod.")
+	absent := w.DidYouMean(ctx, f.Failed("", missing, "Create the claim, or name another one in the Pod."),
+		types.NamespacedName{Namespace: f.Namespace, Name: f.Name}, &corev1.PersistentVolumeClaimList{})
 	if volume.Ephemeral != nil {
 		if !IsEphemeral(volume) {
 			return
@@ -170,7 +175,8 @@ func (w *Walk) storageProblem(ctx context.Context, f check.Finding, pvc *corev1.
 	case name == names.Driver:
 		remedy = "The operator installs the StorageClass. Find out why it has not: kubectl listener doctor"
 	}
-	return f.Failed("", fmt.Sprintf("its StorageClass %s does not exist", name), remedy)
+	f = f.Failed("", fmt.Sprintf("its StorageClass %s does not exist", name), remedy)
+	return w.DidYouMean(ctx, f, types.NamespacedName{Name: name}, &storagev1.StorageClassList{})
 }
 
 // selectorProblem returns what is wrong with the Listener or the class that a claim names, or an empty finding.
@@ -183,7 +189,8 @@ func (w *Walk) selectorProblem(ctx context.Context, f check.Finding, pvc *corev1
 		case found == check.Forbidden:
 			return check.Finding{}
 		case found == check.Missing:
-			return f.FailedBy(listenersv1alpha1.ReasonListenerNotFound, fmt.Sprintf("Listener %s does not exist", key))
+			f = f.FailedBy(listenersv1alpha1.ReasonListenerNotFound, fmt.Sprintf("Listener %s does not exist", key))
+			return w.DidYouMean(ctx, f, key, &listenersv1alpha1.ListenerList{})
 		case listener.Class() == "":
 			return f.FailedBy(listenersv1alpha1.ReasonClassNotSet, fmt.Sprintf("Listener %s has no spec.className", key))
 		case listener.Status != nil && len(listener.Status.IngressAddresses) > 0:
@@ -191,10 +198,12 @@ func (w *Walk) selectorProblem(ctx context.Context, f check.Finding, pvc *corev1
 		}
 		class = listener.Class()
 	}
-	if w.Get(ctx, types.NamespacedName{Name: class}, &listenersv1alpha1.ListenerClass{}) != check.Missing {
+	key := types.NamespacedName{Name: class}
+	if w.Get(ctx, key, &listenersv1alpha1.ListenerClass{}) != check.Missing {
 		return check.Finding{}
 	}
 	problem := f.FailedBy(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", class))
+	problem = w.DidYouMean(ctx, problem, key, &listenersv1alpha1.ListenerClassList{})
 	if selector.Class != "" {
 		problem.Remedy += " " + reasons.Template
 	}

@@ -25,7 +25,7 @@ func (w *Walk) class(ctx context.Context, listener *listenersv1alpha1.Listener) 
 		return nil // the operator says so
 	}
 	class := &listenersv1alpha1.ListenerClass{}
-	if !w.Require(ctx, class, f.FailedBy(listenersv1alpha1.ReasonClassNotFound, "does not exist")) {
+	if !w.Require(ctx, class, f.FailedBy(listenersv1alpha1.ReasonClassNotFound, "does not exist"), &listenersv1alpha1.ListenerClassList{}) {
 		return nil
 	}
 	var problem string

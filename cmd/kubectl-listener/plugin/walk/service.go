@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 )
 
 // service follows the Service of a Listener, and returns it, or nil.
@@ -74,10 +76,9 @@ func (w *Walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listen
 		return
 	}
 	for _, reference := range backend.References(class, nil) {
-		object := &metav1.PartialObjectMetadata{}
-		object.SetGroupVersionKind(backend.Reads.GroupVersionKind)
 		f := check.Finding{Kind: backend.Reads.Kind, Namespace: reference.Namespace, Name: reference.Name}
-		if w.Require(ctx, object, f.Failed("", "does not exist, and class "+class.Name+" names it", "Create it, or name another one in the class.")) {
+		missing := f.Failed("", "does not exist, and class "+class.Name+" names it", "Create it, or name another one in the class.")
+		if w.Require(ctx, lookup.Metadata(backend.Reads.GroupVersionKind), missing, metadataList(backend.Reads.GroupVersionKind)) {
 			w.Add(okUnless(f, listener, "exists"))
 		}
 	}
@@ -90,16 +91,17 @@ func (w *Walk) ingressClass(ctx context.Context, listener *listenersv1alpha1.Lis
 		return
 	}
 	f := check.Finding{Kind: "IngressClass", Name: class.Spec.Ingress.ClassName}
-	if w.Get(ctx, types.NamespacedName{Name: f.Name}, &networkingv1.IngressClass{}) == check.Missing {
-		w.Add(f.Failed("", "does not exist, and class "+class.Name+" names it", "Create it, and see whether its controller runs, or name another one in the class: docs/ingress.md"))
+	key := types.NamespacedName{Name: f.Name}
+	if w.Get(ctx, key, &networkingv1.IngressClass{}) == check.Missing {
+		f = f.Failed("", "does not exist, and class "+class.Name+" names it", "Create it, and see whether its controller runs, or name another one in the class: docs/ingress.md")
+		w.Add(w.DidYouMean(ctx, f, key, &networkingv1.IngressClassList{}))
 	}
 }
 
 // generated follows the objects of a kind that the operator generates for a Listener.
 func (w *Walk) generated(ctx context.Context, listener *listenersv1alpha1.Listener, kind *exposure.Kind) {
 	f := check.Finding{Kind: kind.Kind, Namespace: listener.Namespace}
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(kind.GroupVersionKind)
+	list := metadataList(kind.GroupVersionKind)
 	served, err := w.Client.RESTMapper().RESTMapping(kind.GroupKind(), append([]string{kind.Version}, kind.OtherVersions...)...)
 	if err == nil {
 		list.SetGroupVersionKind(served.GroupVersionKind)
@@ -116,4 +118,11 @@ func (w *Walk) generated(ctx context.Context, listener *listenersv1alpha1.Listen
 	if f.Name == "" {
 		w.Add(f.Failed("", "none belongs to Listener "+listener.Name, check.RemedyOperator).Because().Since(listener.CreationTimestamp))
 	}
+}
+
+// metadataList returns an empty list for the metadata of objects of a kind.
+func metadataList(kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind)
+	return list
 }
