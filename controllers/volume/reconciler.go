@@ -221,7 +221,7 @@ func (r *Reconciler) checkListener(ctx context.Context, key types.NamespacedName
 	case err != nil:
 		return err
 	case listener == nil:
-		return pendingf(listenersv1alpha1.ReasonListenerNotFound, "Listener %s does not exist; the volume is provisioned as soon as it does", key)
+		return r.notFound(ctx, listenersv1alpha1.ReasonListenerNotFound, fmt.Sprintf("Listener %s", key), key, &listenersv1alpha1.ListenerList{})
 	case listener.Class() == "":
 		return pendingf(listenersv1alpha1.ReasonClassNotSet, "Listener %s has no spec.className; the volume is provisioned as soon as it has one", key)
 	}
@@ -238,7 +238,15 @@ func (r *Reconciler) class(ctx context.Context, name string) (*listenersv1alpha1
 	if err != nil || class != nil {
 		return class, err
 	}
-	return nil, pendingf(listenersv1alpha1.ReasonClassNotFound, "ListenerClass %q does not exist; the volume is provisioned as soon as it does", name)
+	return nil, r.notFound(ctx, listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q", name), types.NamespacedName{Name: name}, &listenersv1alpha1.ListenerClassList{})
+}
+
+// notFound returns that what a claim names does not exist, and which of the others may be meant.
+func (r *Reconciler) notFound(ctx context.Context, reason, what string, key types.NamespacedName, others client.ObjectList) error {
+	if err := r.Client.List(ctx, others, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing %T: %w", others, err)
+	}
+	return pendingf(reason, "%s does not exist; the volume is provisioned as soon as it does%s", what, lookup.DidYouMean(key.Name, others))
 }
 
 // adoptListener checks that the Listener of a class-based claim can be created, with the ports of the Pod that mounts

@@ -280,6 +280,7 @@ func TestClaimThatCannotBeProvisionedGetsAnEvent(t *testing.T) {
 			w.Claim.Annotations = map[string]string{names.AnnotationListenerName: "shop/web"}
 		}, "InvalidName", "must be the name alone"},
 		"unknown class":          {func(w *world) { w.Class = nil }, "ClassNotFound", `"public"`},
+		"similar class":          {func(w *world) { w.Claim.Annotations[names.AnnotationListenerClass] = "Publik" }, "ClassNotFound", "; did you mean public?"},
 		"class with a long name": {func(w *world) { w.Claim.Annotations[names.AnnotationListenerClass] = strings.Repeat("a", 5000) }, "ClassNotFound", "aaa"},
 		"unknown Listener":       {func(w *world) { w.byName(nil) }, "ListenerNotFound", "shop/web"},
 		"Listener without class": {func(w *world) { w.byName(&listenersv1alpha1.Listener{}) }, "ClassNotSet", "shop/web"},
