@@ -22,8 +22,8 @@ const (
 	waitForObject   = "Wait. If it lasts, see which finalizer in the metadata of the object blocks its deletion."
 	checkOverrides  = "Wait a moment. If it lasts, check the overrides of the Listener and its class."
 	// Template is how the claim template of a StatefulSet is corrected.
-	Template = "You cannot change the claim template of a StatefulSet: delete the StatefulSet with --cascade=orphan, delete its claims and " +
-		"Pods, and create it with the corrected template: docs/volumes.md"
+	Template = "You cannot change the claim template of a StatefulSet: delete the StatefulSet with --cascade=orphan, create it with the corrected template, and delete " +
+		"the claims that are Pending, and their Pods. The other replicas keep their claims and addresses: docs/volumes.md#moving-to-another-class"
 )
 
 // The kinds of objects that have reasons.

@@ -147,7 +147,7 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 				w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerClass: "absent"}))
 				w.create(t, w.newPod("other-0", "other"))
 			},
-			from: "other-0", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonClassNotFound, text: "delete the StatefulSet with --cascade=orphan",
+			from: "other-0", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonClassNotFound, text: "the claims that are Pending, and their Pods. The other replicas keep their claims and addresses",
 		},
 		"a claim names a Listener that does not exist": {
 			breakIt: func(t *testing.T, w *world) {
