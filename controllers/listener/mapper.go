@@ -28,10 +28,10 @@ func (r *Reconciler) serviceToListeners(_ context.Context, o client.Object) []re
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 }
 
-// classToListeners maps a ListenerClass to its Listeners, and to those that wait for a host, which may be free now.
+// classToListeners maps a ListenerClass to its Listeners. Others wait for a host, which may be free now.
 func (r *Reconciler) classToListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	refused := r.listeners(ctx, client.MatchingFields{index.ListenersByRefusal: listenersv1alpha1.ReasonInvalidHost})
-	return append(r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()}), refused...)
+	r.waiting.free(listenersv1alpha1.ReasonInvalidHost)
+	return r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()})
 }
 
 // namespaceToListeners maps a Namespace to its Listeners, because classes may select namespaces by labels, and to those

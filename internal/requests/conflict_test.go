@@ -134,7 +134,7 @@ func TestARequestThatTakesLongIsReportedOnItsNamespace(t *testing.T) {
 			})
 			select {
 			case got := <-mgr.events.Events:
-				if want := "Warning SlowRequest the controller test has worked for more than 15s on 7;"; !tc.reported || !strings.HasPrefix(got, want) {
+				if want := "Warning SlowRequest the controller test has worked for more than 15s on 7. Look for objects in the namespace"; !tc.reported || !strings.HasPrefix(got, want) {
 					t.Errorf("reported %q", got)
 				}
 			default:

@@ -132,8 +132,8 @@ func reportSlow(ctx context.Context, reader client.Reader, recorder events.Event
 		return // it is a request of the cluster, or the namespace is gone
 	}
 	const reason = operatorv1alpha1.ReasonSlowRequest
-	recorder.Eventf(namespace, nil, reasons.EventType(reason), reason, "Reconcile", "the controller %s has worked for more than %s on %s; "+
-		"look for objects in the namespace that are unusually large or many, and for webhooks that respond slowly", controller, slow, req.Name)
+	recorder.Eventf(namespace, nil, reasons.EventType(reason), reason, "Reconcile", "the controller %s has worked for more than %s on %s. %s",
+		controller, slow, req.Name, reasons.Of(reason).Remedy)
 }
 
 // Expected reports whether err consists of nothing but conflicts and rejections by namespaces that are being deleted.
