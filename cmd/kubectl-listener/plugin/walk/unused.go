@@ -8,14 +8,12 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
-	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 )
 
@@ -36,24 +34,18 @@ type unusedListener struct {
 func (w *Walk) Unused(ctx context.Context, days uint16) {
 	var classes listenersv1alpha1.ListenerClassList
 	var listeners listenersv1alpha1.ListenerList
-	var claims corev1.PersistentVolumeClaimList
-	if !w.All(ctx, &classes, &listeners, &claims) {
+	if !w.All(ctx, &classes, &listeners) {
 		return
 	}
-	released := claimsUnusedSince(claims.Items)
 	byClass := map[string][]unusedListener{}
 	for i := range listeners.Items {
 		l := &listeners.Items[i]
-		status, key := ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{}), client.ObjectKeyFromObject(l)
+		status := ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{})
 		if status.ServiceName == nil || status.UnusedSince == nil {
 			continue
 		}
-		since := status.UnusedSince.Time
-		if t := released[key]; !t.IsZero() && t.Before(since) { // by Kubernetes, which knew it before the operator did
-			since = t
-		}
-		if !since.AddDate(0, 0, int(days)).After(w.Now()) {
-			byClass[l.Class()] = append(byClass[l.Class()], unusedListener{key, since})
+		if since := status.UnusedSince.Time; !since.AddDate(0, 0, int(days)).After(w.Now()) {
+			byClass[l.Class()] = append(byClass[l.Class()], unusedListener{client.ObjectKeyFromObject(l), since})
 		}
 	}
 	var findings []check.Finding
@@ -70,34 +62,6 @@ func (w *Walk) Unused(ctx context.Context, days uint16) {
 		}
 	}
 	w.AddAll(findings, "Unused addresses", "%d classes have none")
-}
-
-// claimsUnusedSince returns since when no Pod uses any claim of a Listener, as Kubernetes 1.37 says, by Listener. It
-// returns none for a Listener with a claim that is used, or about which Kubernetes says nothing.
-func claimsUnusedSince(claims []corev1.PersistentVolumeClaim) map[types.NamespacedName]time.Time {
-	since, unknown := map[types.NamespacedName]time.Time{}, map[types.NamespacedName]bool{}
-	for i := range claims {
-		pvc := &claims[i]
-		selector, err := claim.ParseSelector(pvc.Annotations)
-		if err != nil || !RequestsListener(pvc) {
-			continue
-		}
-		key := types.NamespacedName{Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
-		j := slices.IndexFunc(pvc.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
-			return c.Type == corev1.PersistentVolumeClaimUnused && c.Status == corev1.ConditionTrue
-		})
-		if j < 0 {
-			unknown[key] = true
-			continue
-		}
-		if t := pvc.Status.Conditions[j].LastTransitionTime.Time; t.After(since[key]) {
-			since[key] = t
-		}
-	}
-	for key := range unknown {
-		delete(since, key)
-	}
-	return since
 }
 
 // describeUnused names the Listeners, the oldest first.

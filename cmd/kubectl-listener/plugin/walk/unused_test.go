@@ -1,21 +1,17 @@
 package walk
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // ago returns the time so many days ago, and how the doctor writes it.
@@ -34,31 +30,14 @@ func newListener(name, class string, unusedDays int) listenersv1alpha1.Listener 
 	return l
 }
 
-// newNamedClaim returns a claim of a Listener that Kubernetes calls unused for so long, or used if that is negative.
-func newNamedClaim(name, listener string, unusedDays int) corev1.PersistentVolumeClaim {
-	pvc := corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: map[string]string{names.AnnotationListenerName: listener}},
-		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To(names.Driver)},
-	}
-	condition := corev1.PersistentVolumeClaimCondition{Type: corev1.PersistentVolumeClaimUnused, Status: corev1.ConditionFalse}
-	if unusedDays >= 0 {
-		condition.Status = corev1.ConditionTrue
-		condition.LastTransitionTime, _ = ago(unusedDays)
-	}
-	pvc.Status.Conditions = []corev1.PersistentVolumeClaimCondition{condition}
-	return pvc
-}
-
 func TestAddressesThatNoPodHasMountedAreNamed(t *testing.T) {
 	_, eight := ago(8)
-	_, twenty := ago(20)
 	var many []listenersv1alpha1.Listener
 	for i := range 7 {
 		many = append(many, newListener(fmt.Sprintf("web-%d", i), "public", 10+i))
 	}
 	for name, tc := range map[string]struct {
 		listeners []listenersv1alpha1.Listener
-		claims    []corev1.PersistentVolumeClaim
 		days      uint16
 		want      []string // parts of the warning; none if there is none
 		wantNot   string
@@ -71,26 +50,13 @@ func TestAddressesThatNoPodHasMountedAreNamed(t *testing.T) {
 		"nothing that others could have": {listeners: []listenersv1alpha1.Listener{newListener("web", "inside", 8)}, days: 7},
 		"no class":                       {listeners: []listenersv1alpha1.Listener{newListener("web", "deleted", 8)}, days: 7},
 		"many, the oldest first":         {listeners: many, days: 7, want: []string{"7 Listeners", "shop/web-6 since", " and 2 more"}, wantNot: "shop/web-1 "},
-		"for longer, as Kubernetes says": {
-			listeners: []listenersv1alpha1.Listener{newListener("web", "public", 1)},
-			claims:    []corev1.PersistentVolumeClaim{newNamedClaim("a", "web", 40), newNamedClaim("b", "web", 20)}, days: 7, want: []string{"shop/web since " + twenty},
-		},
-		"a claim that is used": {
-			listeners: []listenersv1alpha1.Listener{newListener("web", "public", 1)},
-			claims:    []corev1.PersistentVolumeClaim{newNamedClaim("a", "web", 40), newNamedClaim("b", "web", -1)}, days: 7,
-		},
-		"a Pod, whatever Kubernetes says": {
-			listeners: []listenersv1alpha1.Listener{newListener("web", "public", -1)}, claims: []corev1.PersistentVolumeClaim{newNamedClaim("a", "web", 40)}, days: 7,
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
-			if err := errors.Join(corev1.AddToScheme(scheme), listenersv1alpha1.AddToScheme(scheme)); err != nil {
+			if err := listenersv1alpha1.AddToScheme(scheme); err != nil {
 				t.Fatal(err)
 			}
-			builder := fake.NewClientBuilder().WithScheme(scheme).WithLists(
-				&listenersv1alpha1.ListenerList{Items: tc.listeners}, &corev1.PersistentVolumeClaimList{Items: tc.claims},
-			)
+			builder := fake.NewClientBuilder().WithScheme(scheme).WithLists(&listenersv1alpha1.ListenerList{Items: tc.listeners})
 			for class, serviceType := range map[string]listenersv1alpha1.ServiceType{
 				"public": listenersv1alpha1.ServiceTypeLoadBalancer, "nodes": listenersv1alpha1.ServiceTypeNodePort, "inside": listenersv1alpha1.ServiceTypeClusterIP,
 			} {
