@@ -210,7 +210,7 @@ func TestResultsOfReviewsHoldForAWhile(t *testing.T) {
 	}
 }
 
-// The result of a review is that of one path, and a failed review is none.
+// The result of a review holds for one path, and a failed review has none.
 func TestOtherRequestsAreReviewed(t *testing.T) {
 	api := &metricsAPI{}
 	a := api.authorization()

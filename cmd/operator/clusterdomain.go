@@ -10,7 +10,7 @@ import (
 )
 
 // resolverDomain returns the DNS domain of the cluster, by the configuration of a Pod's resolver, a file that the
-// kubelet writes. It is "" if the configuration does not name one, as that of a Pod with the DNS policy Default.
+// kubelet writes. It is "" if the configuration names none, as in a Pod with the DNS policy Default.
 func resolverDomain(file string) (string, error) {
 	content, err := os.ReadFile(filepath.Clean(file))
 	if err != nil {

@@ -158,7 +158,7 @@ func (h *hostile) checkLabels() {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			for _, label := range m.GetLabel() {
-				// The names of the hostile objects contain that of their namespace, or a hostile name.
+				// The names of the hostile objects contain the name of their namespace, or a hostile name.
 				for _, name := range hostileNames {
 					if label.GetValue() == name || strings.Contains(label.GetValue(), h.namespace) && label.GetValue() != h.class {
 						h.Errorf("%s has the label %s=%.100q", f.GetName(), label.GetName(), label.GetValue())
@@ -198,7 +198,7 @@ func (h *hostile) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: h.namespace, Name: name}
 }
 
-// claim returns a claim with an annotation, for which there is a Pod.
+// claim returns a claim with an annotation, and creates its Pod.
 func (h *hostile) claim(name, annotation, value string) *corev1.PersistentVolumeClaim {
 	h.Helper()
 	m := &model{T: h.T, namespace: h.namespace}

@@ -13,7 +13,7 @@ import (
 // electionTimes are the lease duration, renew deadline and retry period of leader election.
 type electionTimes struct{ lease, renew, retry time.Duration }
 
-// election returns the times of leader election: on OpenShift those of its conventions for operators, which let the
+// election returns the times of leader election: on OpenShift as its conventions for operators say, which let the
 // leader survive the restart of the API server of a single node, otherwise the defaults of controller-runtime.
 func election(openShift bool) electionTimes {
 	if openShift {

@@ -59,7 +59,7 @@ type Options struct {
 	Namespace string
 	// NodeAgentImage is the image of the node agent.
 	NodeAgentImage string
-	// PodName and PodUID are those of the operator's own Pod. They identify the leader.
+	// PodName and PodUID are the operator's own Pod. They identify the leader.
 	PodName, PodUID string
 	// OperatorCondition is the name of the object in which the Operator Lifecycle Manager reads conditions of the
 	// operator. Empty if something else installed the operator.
@@ -94,9 +94,9 @@ func main() {
 		return
 	}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(35) // trades CPU time for memory, most of which is the cache
+		debug.SetGCPercent(35) // trades CPU time for memory, which is mostly the cache
 	}
-	debug.SetMemoryLimit(debug.SetMemoryLimit(-1) / 10 * 9) // GOMEMLIMIT is that of the container, and Go does not count all
+	debug.SetMemoryLimit(debug.SetMemoryLimit(-1) / 10 * 9) // GOMEMLIMIT is the limit of the container, and Go does not count all
 	if err := run(ctrl.SetupSignalHandler(), options); err != nil {
 		ctrl.Log.Error(err, "Stopping")
 		os.Exit(1)

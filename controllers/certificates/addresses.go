@@ -18,7 +18,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// addresses are those of a Pod.
+// addresses are the names for the certificate of a Pod, or why there are none.
 type addresses struct {
 	names certificate.Names
 	// waiting says what is not known yet, or is empty.

@@ -331,7 +331,7 @@ func TestWhatWaits(t *testing.T) {
 	for _, pod := range []*corev1.Pod{
 		noAddress,
 		w.podWith("missing-0", objects.ClaimVolume("own", "missing-0-own")),
-		w.podWith("foreign-0", objects.EphemeralVolume("own", nil)), // whose claim is not that of the Pod
+		w.podWith("foreign-0", objects.EphemeralVolume("own", nil)), // whose claim is not the Pod's
 		w.podWith("unbound-0", objects.ClaimVolume("disk", "unbound-0-disk")),
 	} {
 		requests = append(requests, w.request(pod, names.Signer, nil))

@@ -27,8 +27,8 @@ type order struct {
 	lifetime time.Duration
 }
 
-// maxAnnotation is the length of an annotation in bytes: that of the longest names of as many volumes as a certificate
-// can have names.
+// maxAnnotation is the length of an annotation in bytes: enough for as many volumes as a certificate can have names,
+// with the longest names.
 const maxAnnotation = certificate.MaxNames * (validation.DNS1123LabelMaxLength + 1)
 
 // usages of certificates that a Pod may choose.

@@ -43,7 +43,7 @@ type Trust struct {
 	bundles *platform.View
 }
 
-// Reconcile implements reconcile.Reconciler. The names of its requests are those of namespaces.
+// Reconcile implements reconcile.Reconciler. Its requests are namespaces.
 func (t *Trust) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	namespace, err := lookup.Get(ctx, t.Client, types.NamespacedName{Name: req.Name}, tenancy.Namespace())
 	if err != nil {
@@ -116,8 +116,8 @@ func (t *Trust) applyBundle(ctx context.Context, namespace, certificates string,
 	}, observed)
 }
 
-// applyConfigMap makes the ConfigMap of a namespace what the operator publishes. Its name is the operator's, as that of
-// kube-root-ca.crt is Kubernetes': whoever may write ConfigMaps may write this one, and its labels, too.
+// applyConfigMap makes the ConfigMap of a namespace what the operator publishes. The operator owns its name, as
+// Kubernetes owns kube-root-ca.crt: whoever may write ConfigMaps may write this one, and its labels, too.
 func (t *Trust) applyConfigMap(ctx context.Context, namespace, certificates string, observed *corev1.ConfigMap) error {
 	data := map[string]string{names.CertificateAuthorityKey: certificates}
 	if observed != nil && maps.Equal(observed.Data, data) && len(observed.BinaryData) == 0 {

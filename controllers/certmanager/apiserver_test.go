@@ -133,7 +133,7 @@ func TestCertificatesFollowTheAddressesOfListeners(t *testing.T) {
 	w.Eventually(w.certificate("web-listener-tls")).Should(Equal([]string{"192.0.2.3"}))
 	w.Eventually(w.certificate("other-listener-tls")).Should(Equal([]string{"192.0.2.2"}))
 
-	// A Listener without an address keeps nothing of the former one, which may be that of others now.
+	// A Listener without an address keeps nothing of the former one, which others may have now.
 	w.publish(first)
 	w.Eventually(w.certificate("web-listener-tls")).Should(BeNil())
 	w.publish(first, "192.0.2.4")

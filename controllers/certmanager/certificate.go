@@ -22,13 +22,13 @@ const maxNames = 500
 // member is a Listener with the label for a Certificate.
 type member struct {
 	listener *listenersv1alpha1.Listener
-	// settings are those of the Listener's class, or nil if the class does not exist or has none.
+	// settings are in the Listener's class, or nil if the class does not exist or has none.
 	settings *listenersv1alpha1.Certificates
 }
 
 // plan is what a Certificate should be.
 type plan struct {
-	// settings are those of the class, or nil while no Listener has both an address and a class with settings.
+	// settings are in the class, or nil while no Listener has both an address and a class with settings.
 	settings *listenersv1alpha1.Certificates
 	// dnsNames and ips are the addresses of the Listeners, in order, each once.
 	dnsNames, ips []string
@@ -37,7 +37,7 @@ type plan struct {
 }
 
 // newPlan plans a Certificate of the members, which it sorts: the oldest decides about the issuer, and about who is
-// left out. An address counts while a Listener publishes it, and no longer: it may be that of others then.
+// left out. An address counts while a Listener publishes it, and no longer: it may belong to others then.
 func newPlan(members []member) plan {
 	slices.SortFunc(members, func(a, b member) int {
 		return cmp.Or(a.listener.CreationTimestamp.Compare(b.listener.CreationTimestamp.Time), cmp.Compare(a.listener.Name, b.listener.Name))
@@ -96,9 +96,9 @@ func addressesOf(listener *listenersv1alpha1.Listener) []string {
 	return found
 }
 
-// spec returns the desired spec of the Certificate with this name, and this Secret. Its key is one that programs in
-// Java can read, too, and is never used for another certificate. The Secret also has key and certificates in one file,
-// which some programs require, and which is replaced at once.
+// spec returns the desired spec of the Certificate with this name, and this Secret. Programs in Java, too, can read its
+// key, which is never used for another certificate. The Secret also has key and certificates in one file, which some
+// programs require, and which is replaced at once.
 func (p plan) spec(name string) map[string]any {
 	usages := []any{"digital signature"}
 	for _, u := range p.settings.Usages {

@@ -49,7 +49,7 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 
 	certificates *platform.View
-	// warnings are those of the Listeners of a request.
+	// warnings are the last ones of the Listeners of a request.
 	warnings message.Warnings[types.NamespacedName, string]
 }
 
@@ -91,8 +91,8 @@ func (r *Reconciler) bringTo(ctx context.Context, req reconcile.Request, members
 }
 
 // apply applies the Certificate of the members. While none of them has both an address and a class with settings, the
-// Certificate stays as it is, unless it has an address that is not theirs any more, for which cert-manager would renew
-// it. What the API server rejects is a problem of all.
+// Certificate stays as it is, unless it has an address that is not theirs any more: cert-manager would renew it with
+// that. What the API server rejects is a problem of all.
 func (r *Reconciler) apply(ctx context.Context, key types.NamespacedName, members []member, observed *unstructured.Unstructured) (problems map[int]string, _ error) {
 	p := newPlan(members)
 	switch {

@@ -46,7 +46,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) (err error) {
 		Complete(requests.Requeue(mgr, "cert-manager", r))
 }
 
-// trim keeps of a Certificate what the operator writes, and of one that others created its name.
+// trim keeps of a Certificate what the operator writes, or the name alone if others created it.
 func trim(o any) (any, error) {
 	certificate, ok := o.(*unstructured.Unstructured)
 	if !ok {

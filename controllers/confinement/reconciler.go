@@ -85,7 +85,7 @@ func (r *Reconciler) ensure(ctx context.Context, object client.Object) error {
 	return nil
 }
 
-// Others returns messages about existing policies and bindings that are not those of this version. The operator cannot
+// Others returns messages about existing policies and bindings that differ from this version's. The operator cannot
 // change them, and whoever has its token may create one before an operator of a later version does.
 func Others(ctx context.Context, reader client.Reader) ([]string, error) {
 	all, err := Policies(metav1.OwnerReference{})
@@ -113,7 +113,7 @@ func Others(ctx context.Context, reader client.Reader) ([]string, error) {
 		switch spec, known := desired[object]; {
 		case !isPolicy(name) || known && equality.Semantic.DeepEqual(spec, existing[object]):
 		case known:
-			messages = append(messages, object+" differs from that of this version; delete it, and the operator creates it again")
+			messages = append(messages, object+" differs from the one of this version; delete it, and the operator creates it again")
 		default:
 			messages = append(messages, object+" belongs to another version of the operator; if none is installed, delete it")
 		}

@@ -30,7 +30,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
-// name is that of the policy and of its binding.
+// name is the name of the policy and of its binding.
 const name = "listener-operator-crds"
 
 //go:embed policy.yaml

@@ -64,7 +64,7 @@ func TestCRDsCannotBeDeletedWhileThereAreListeners(t *testing.T) {
 	all := c.DeleteAllOf(t.Context(), crd(""), client.DryRunAll)
 	g.Expect(all).To(MatchError(ContainSubstring("its deletion deletes")))
 
-	// A policy or a binding that somebody else deleted is created again.
+	// A policy or a binding that another client deleted is created again.
 	for _, o := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}} {
 		o.SetName("listener-operator-crds")
 		g.Expect(c.Delete(t.Context(), o)).To(Succeed())

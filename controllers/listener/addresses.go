@@ -45,7 +45,7 @@ func addressesOf(s *snapshot, p *plan, w *written, placement exposure.Placement)
 	return addresses{desired: desired, published: published}
 }
 
-// fitsClass reports whether the Service has the type of the class, and a cluster IP if it has tw.
+// fitsClass reports whether the Service has the type of the class, and a cluster IP if it must.
 func fitsClass(s *snapshot, p *plan, w *written) bool {
 	return !p.fixed && (w.service.Spec.Type == "" || listenersv1alpha1.ServiceType(w.service.Spec.Type) == s.class.Spec.ServiceType)
 }

@@ -107,7 +107,7 @@ func refusal(pod *corev1.Pod, node *corev1.Node, affinities []*corev1.VolumeNode
 	return ""
 }
 
-// otherAffinities returns the node affinities of a Pod's volumes, except for that of one claim and of others that could
+// otherAffinities returns the node affinities of a Pod's volumes, except the volume of one claim and others that could
 // be released as well. The second result is false if the scheduler has to wait for a claim of the Pod.
 func (r *Reconciler) otherAffinities(ctx context.Context, pod *corev1.Pod, except string) ([]*corev1.VolumeNodeAffinity, bool, error) {
 	var affinities []*corev1.VolumeNodeAffinity

@@ -47,7 +47,7 @@ func (r *Reconciler) observe(ctx context.Context, reader client.Reader, key type
 		return nil, err
 	}
 	if o.pv != nil && !claim.IsBoundTo(o.pv, pvc) {
-		return nil, nil //nolint:nilnil // another driver's volume, or another claim's, is none of ours
+		return nil, nil //nolint:nilnil // the volume belongs to another driver or claim
 	}
 	if o.pv != nil && !o.concerns() {
 		return o, nil

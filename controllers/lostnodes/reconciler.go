@@ -46,7 +46,7 @@ type Reconciler struct {
 
 	// conditions applies the condition of Listeners.
 	conditions *apply.Applier
-	// warnings are those of claims, by reason.
+	// warnings are the last ones of claims, by reason.
 	warnings message.Warnings[types.NamespacedName, string]
 }
 

@@ -31,8 +31,8 @@ func (r *Reconciler) warn(o *observed, reason, text string) {
 // maxStuck is the number of Pods of a claim that have an event each.
 const maxStuck = 10
 
-// warnStuck emits the warning PinnedToNode on each Pod that cannot be scheduled because of the volume, and that of the
-// first one on the claim. It is not about the other Pods that use the claim, for example one that runs on the node.
+// warnStuck emits the warning PinnedToNode on each Pod that cannot be scheduled because of the volume, and on the claim
+// the first of them. It is not about the other Pods that use the claim, for example one that runs on the node.
 func (r *Reconciler) warnStuck(o *observed, stuck []stuckPod) {
 	stuck = stuck[:min(len(stuck), maxStuck)]
 	var all []string
@@ -61,7 +61,7 @@ func (r *Reconciler) emitOn(regarding, related runtime.Object, reason, text stri
 }
 
 // reportCondition applies the condition NodesAvailable of the Listener if it differs. It describes all volumes of the
-// Listener, of which pv is the one of the claim. The condition that a volume has moved outlasts the annotation that it
+// Listener; pv is the one of the claim. The condition that a volume has moved outlasts the annotation that it
 // follows from, so a pass has to know it: what is decided from an older version, the API server rejects.
 func (r *Reconciler) reportCondition(ctx context.Context, o *observed, pv *corev1.PersistentVolume) error {
 	if o.listener == nil || o.listener.Status == nil {

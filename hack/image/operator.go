@@ -39,7 +39,7 @@ func Architectures() []string {
 }
 
 // Beside returns the tagged reference of another image of a release, "bundle" or "scorecard", whose repository is named
-// after that of the operator's image.
+// after the name of the operator's image.
 func Beside(operator, name, version string) string {
 	repository, _, _ := strings.Cut(operator, "@")
 	if colon := strings.LastIndex(repository, ":"); colon > strings.LastIndex(repository, "/") {

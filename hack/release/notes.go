@@ -27,7 +27,7 @@ func (r *release) writeNotes(context.Context) error {
 // relative is a link to a file of the repository.
 var relative = regexp.MustCompile(`\]\(([^:)#][^:)]*)\)`)
 
-// notesOf returns the section of a version in a changelog (https://keepachangelog.com), or that of unreleased changes if
+// notesOf returns the section of a version in a changelog (https://keepachangelog.com), or of unreleased changes if
 // there is none. Links lead to the files of that version in the repository.
 func notesOf(changelog, version string) (string, error) {
 	for _, heading := range []string{version, "Unreleased"} {

@@ -155,7 +155,7 @@ func has(object, desired any) bool {
 	return true
 }
 
-// ApplyStatus makes status the status of the observed object, and never that of a namesake that has replaced it.
+// ApplyStatus makes status the status of the observed object, but never of a namesake that has replaced it.
 // Callers compare the observed status before. It does not send what it has sent last, apart from times, for this
 // version or any earlier one, which a cache that lags behind may still have; sent reports whether it did. An object
 // that no longer exists is no error.

@@ -117,7 +117,7 @@ func TestApplySendsWhatDiffers(t *testing.T) {
 	}
 }
 
-// TestWritesHaveTheUIDOfTheObservedObject checks the requests, for which no API server is needed.
+// TestWritesHaveTheUIDOfTheObservedObject checks the requests, which needs no API server.
 func TestWritesHaveTheUIDOfTheObservedObject(t *testing.T) {
 	const owner = "tester"
 	type request struct {

@@ -1,7 +1,7 @@
 // Package cache decides what the operator keeps in memory of the objects in the cluster, and so what its controllers
-// can see. It watches all Pods, Nodes, PersistentVolumeClaims, PersistentVolumes and Services, of which a large cluster
-// has many, but keeps of each only the fields that a controller reads. A field that is missing from the cache reads as
-// empty: to read another one, add it to the transform of its kind.
+// can see. It watches all Pods, Nodes, PersistentVolumeClaims, PersistentVolumes and Services. A large cluster has many
+// of these, so it keeps of each only the fields that a controller reads. A field that is missing from the cache reads
+// as empty: to read another one, add it to the transform of its kind.
 //
 // Tests of controllers read what this cache keeps: API-server tests start their managers with Options, and unit tests
 // read through its transforms (fakeclient.Cached). The indexes of the cache are in package index, and the caches of

@@ -132,7 +132,7 @@ func trimService(service *corev1.Service, operator string) *corev1.Service {
 	return kept
 }
 
-// trimPolicy keeps of a NetworkPolicy of another namespace, unless it is that of a Listener, which Pods it selects.
+// trimPolicy keeps of a NetworkPolicy of another namespace, unless it belongs to a Listener, which Pods it selects.
 func trimPolicy(policy *networkingv1.NetworkPolicy, operator string) *networkingv1.NetworkPolicy {
 	if policy.Namespace != operator {
 		policy.Spec.PodSelector = exposure.BoundSelector(policy.Spec.PodSelector)

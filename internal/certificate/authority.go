@@ -83,7 +83,7 @@ func (r Root) Authority(namespace string, uid types.UID) (*Authority, error) {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		IsCA:        true, BasicConstraintsValid: true, MaxPathLenZero: true,
 	}
-	// Without random numbers, the signature is that of RFC 6979, which is the same each time.
+	// Without random numbers, the signature follows RFC 6979, and is the same each time.
 	raw, err := x509.CreateCertificate(nil, template, template, key.Public(), key)
 	if err != nil {
 		return nil, fmt.Errorf("signing the certificate of the authority of namespace %s: %w", namespace, err)

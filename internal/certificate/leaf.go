@@ -18,7 +18,7 @@ import (
 
 // Leaf describes a certificate of a Pod.
 type Leaf struct {
-	// PublicKey is that of the Pod: of RSA, ECDSA or Ed25519.
+	// PublicKey is the Pod's: of RSA, ECDSA or Ed25519.
 	PublicKey crypto.PublicKey
 	// Pod is the subject, by which servers may identify clients.
 	Pod types.NamespacedName
@@ -28,13 +28,13 @@ type Leaf struct {
 	Client bool
 	// Now is the time of the API server.
 	Now time.Time
-	// Lifetime is how long the certificate is valid, at most as long as that of the authority.
+	// Lifetime is how long the certificate is valid, at most as long as the authority's.
 	Lifetime time.Duration
 }
 
 // Issued is a certificate.
 type Issued struct {
-	// Chain is the certificate in PEM. That of the authority does not belong to it: clients have it.
+	// Chain is the certificate in PEM, without the authority's, which clients have.
 	Chain               []byte
 	NotBefore, NotAfter time.Time
 }

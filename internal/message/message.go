@@ -14,9 +14,9 @@ import (
 
 // Maximum lengths in bytes.
 const (
-	// MaxEvent is that of the note of an event.
+	// MaxEvent is the length of the note of an event.
 	MaxEvent = 1024
-	// MaxCondition is that of the message of a condition.
+	// MaxCondition is the length of the message of a condition.
 	MaxCondition = 32768
 )
 

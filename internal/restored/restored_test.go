@@ -16,7 +16,7 @@ func TestWatchesFromAFutureResourceVersionAreRefused(t *testing.T) {
 	const path = "/api/v1/pods"
 	list, watched := path+"?limit=1", path+"?labelSelector=a&resourceVersion=%s&watch=true"
 	for name, tc := range map[string]struct {
-		// version is that from which the client watches, current that of the API server.
+		// version is where the client's watch starts, current what the API server has.
 		version, current string
 		// code is the one of the API server's answer to the list.
 		code int

@@ -28,8 +28,8 @@ func Terminating(ctx context.Context, reader client.Reader, namespace string) (b
 	return object != nil && object.DeletionTimestamp != nil, err
 }
 
-// Check returns why Listeners and claims of a namespace may not use a class, or "" if they may. The error is that of
-// reading the namespace. A namespace that the reader does not know yet has no labels.
+// Check returns why Listeners and claims of a namespace may not use a class, or "" if they may. Only reading the
+// namespace can fail. A namespace that the reader does not know yet has no labels.
 func Check(ctx context.Context, reader client.Reader, class *listenersv1alpha1.ListenerClass, namespace string) (problem string, _ error) {
 	allowed := class.Spec.AllowedNamespaces
 	if allowed == nil || slices.Contains(allowed.Names, namespace) {

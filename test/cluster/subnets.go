@@ -81,7 +81,7 @@ func (s subnets) services() prefixes {
 }
 
 // host is the machine's own address on the node network, where the control plane and the image registry listen, which
-// use that of IPv4 only.
+// use only the one of IPv4.
 func (s subnets) host() ips { return s.onNodeNetwork(1) }
 
 // node is the address of a node.

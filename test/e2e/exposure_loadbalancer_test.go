@@ -311,7 +311,7 @@ func (s *scenario) awaitAnnouncer(service, other string) string {
 
 // TestReplicasShareTheAddressOfALoadBalancer: replicas in two namespaces have one address, and are reached from outside
 // at ports of their own, over TCP and UDP. The ports stay when a Service is deleted, also while the operator restarts.
-// A replica for which no port is left waits until the range is extended.
+// A replica without a port waits until the range is extended.
 func TestReplicasShareTheAddressOfALoadBalancer(t *testing.T) {
 	s, other := newScenario(t), newScenario(t)
 	const first, last = 9000, 9007 // four Pods with two ports

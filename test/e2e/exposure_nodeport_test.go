@@ -90,7 +90,7 @@ func TestANodeAdvertisesAnotherAddress(t *testing.T) {
 }
 
 // TestReplicasGetNodePortsOfARange: each replica is reached at a node port of its own in the range of the class, which
-// stays when its Service is deleted. A replica for which no number is left waits until one is.
+// stays when its Service is deleted. A replica without a number waits until one is free.
 func TestReplicasGetNodePortsOfARange(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -89,7 +89,7 @@ func mustRelease(t *testing.T, version string) release {
 // olmScenario is the scenario of an operator that OLM manages.
 type olmScenario struct {
 	*scenario
-	// t is the test of the scenario, or that of the current step.
+	// t is the test of the scenario, or of the current step.
 	t *testing.T
 	// releases are the releases in the catalog.
 	releases []release

@@ -10,7 +10,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
-// advertise makes this the advertised address of the Listener and of the Pod, in place of that of the node.
+// advertise makes this the advertised address of the Listener and of the Pod, in place of the node's.
 func (w *world) advertise(t *testing.T, advertised listenersv1alpha1.IngressAddress) {
 	t.Helper()
 	w.listener.Status.Targets = []listenersv1alpha1.Target{{

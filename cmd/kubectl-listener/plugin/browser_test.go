@@ -59,7 +59,7 @@ func do(page context.Context, t *testing.T, actions ...chromedp.Action[chromedp.
 	}
 }
 
-// evaluate returns the value of an expression in a page, or that of a promise.
+// evaluate returns the value of an expression in a page, or of a promise.
 func evaluate[T any](page context.Context, t *testing.T, expression string, args ...any) T {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(page, apiserver.Timeout)

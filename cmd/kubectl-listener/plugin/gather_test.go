@@ -506,7 +506,7 @@ func gatherHealthy(t *testing.T, i *installed) {
 		if report := files(t, dir)["doctor.txt"]; !strings.HasSuffix(out, report) {
 			t.Errorf("the report is\n%s\nand that of doctor\n%s", report, out)
 		}
-		// What doctor reads, except for lists of which it reads single objects.
+		// What doctor reads, except lists from which it reads single objects.
 		for _, resource := range []string{
 			"customresourcedefinitions", "deployments", "listeneroperators", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
 			"csidrivers", "daemonsets", "storageclasses", "nodes", "csinodes", "persistentvolumes", "persistentvolumeclaims", "listenerclasses", "listeners",

@@ -19,7 +19,7 @@ func TestReleaseRequestsTheReleaseFromALostNodeOnly(t *testing.T) {
 		force   bool
 		state   string
 		text    string
-		// value is that of the annotation afterwards: "now", or as it is.
+		// value is the annotation's afterwards: "now", or as it is.
 		value string
 	}{
 		"the node does not exist": {

@@ -244,7 +244,7 @@ func (b *Bench) remove(ctx context.Context, v variant) error {
 	)
 }
 
-// remove deletes the objects for which own returns true, unless they are gone.
+// remove deletes the objects that own selects, unless they are gone.
 func remove[T any, P interface {
 	*T
 	client.Object

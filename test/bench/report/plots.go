@@ -169,7 +169,7 @@ func plotGrowth(dir, name, title, unit string, sizes []*result.Size, value func(
 	return save(p, dir, name, 15*vg.Centimeter, 8*vg.Centimeter)
 }
 
-// plots writes all plots for which there are results.
+// plots writes all plots that have results.
 func (r results) plots(dir string) error {
 	var errs []error
 	if r.starts != nil {

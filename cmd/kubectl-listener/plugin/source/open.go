@@ -97,8 +97,8 @@ func (a *archive) add(content []byte) error {
 	return nil
 }
 
-// unmarshal decodes a file, unless what has been decoded so far needs too much memory. gather writes no aliases, a few
-// of which stand for any amount.
+// unmarshal decodes a file, unless what has been decoded so far needs too much memory. gather writes no aliases: a few
+// of them could stand for any amount.
 func (a *archive) unmarshal(content []byte, into any) error {
 	var document yaml.Node
 	if err := yaml.Unmarshal(content, &document); err != nil {

@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// namespace is that of the controllers' events, as on the platform.
+// namespace has the controllers' events, as on the platform.
 const namespace = "openshift-kube-controller-manager"
 
 func main() {
