@@ -597,8 +597,8 @@ func TestPoliciesOfOtherVersionsAreReported(t *testing.T) {
 	degraded := confineAndReconcile()
 	g.Expect(degraded.Reason).To(Equal(operatorv1alpha1.ReasonOtherConfinement))
 	for _, want := range []string{
-		"ValidatingAdmissionPolicy " + weak.Name + " differs from that of this version; delete it",
-		"ValidatingAdmissionPolicyBinding " + lifted.Name + " differs from that of this version; delete it",
+		"ValidatingAdmissionPolicy " + weak.Name + " differs from the one of this version; delete it",
+		"ValidatingAdmissionPolicyBinding " + lifted.Name + " differs from the one of this version; delete it",
 		"ValidatingAdmissionPolicy " + later.Name + " belongs to another version of the operator; if none is installed, delete it",
 	} {
 		g.Expect(degraded.Message).To(ContainSubstring(want))
