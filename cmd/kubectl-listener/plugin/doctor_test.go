@@ -290,6 +290,42 @@ type fault struct {
 
 func faults() map[string]fault {
 	return map[string]fault{
+		"a claim is being deleted while a Pod mounts it": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				pvc, pod := i.newClaim("leaving", map[string]string{names.AnnotationListenerClass: i.class.Name}), i.newPod("leaving", "leaving")
+				i.create(t, pvc)
+				i.create(t, pod)
+				i.beginToDelete(t, pvc)
+				return func() {
+					i.remove(t, pod)
+					pvc.Finalizers = nil
+					i.update(t, pvc)
+				}
+			},
+			kind: "PersistentVolumeClaim", name: "leaving", text: "with its Listener and its address, as soon as it is not mounted any more: leaving",
+		},
+		"a Pod cannot end, because its node has no agent any more": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "former", Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
+				i.create(t, node)
+				csiNode := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "former"}}
+				i.create(t, csiNode)
+				pod := i.newPod("ending", i.claim.Name)
+				pod.Spec.NodeName = node.Name
+				i.create(t, pod)
+				if err := i.Delete(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+				pod.Status.Phase, pod.ResourceVersion = corev1.PodSucceeded, ""
+				i.updateStatus(t, pod)
+				return func() {
+					i.remove(t, pod)
+					i.remove(t, csiNode)
+					i.remove(t, node)
+				}
+			},
+			kind: "Node", name: "former", text: "so no Pod with a listener volume starts or ends there",
+		},
 		"a definition is not served": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "podlisteners.listeners.stackable.tech"}}

@@ -132,7 +132,8 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 		},
 		"a claim is being deleted": {
 			breakIt: func(t *testing.T, w *world) { w.beginToDelete(t, w.claim) },
-			kind:    "PersistentVolumeClaim", text: "is being deleted",
+			kind:    "PersistentVolumeClaim",
+			text:    "kept by its finalizers: example.com/keep, with its Listener and its address, as soon as it is not mounted any more: web-0A deletion cannot be undone",
 		},
 		"a claim names the volume of another one": {
 			breakIt: func(t *testing.T, w *world) {
@@ -333,7 +334,7 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 		},
 		"the Listener is being deleted": {
 			breakIt: func(t *testing.T, w *world) { w.beginToDelete(t, w.listener) },
-			kind:    "Listener", reason: listenersv1alpha1.ReasonListenerTerminating, text: "is being deleted",
+			kind:    "Listener", reason: listenersv1alpha1.ReasonListenerTerminating, text: "kept by its finalizers: example.com/keep; its Service and its address go with it",
 		},
 		"the operator does not run": {
 			breakIt: func(t *testing.T, w *world) {
@@ -479,6 +480,43 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 				w.beginToDelete(t, w.pod)
 			},
 			kind: "Node", reason: listenersv1alpha1.ReasonNodesNotReady, text: "is not ready",
+		},
+		"the node of a Pod that has to end has no agent": {
+			breakIt: func(t *testing.T, w *world) {
+				w.csiNode.Spec.Drivers = []storagev1.CSINodeDriver{}
+				w.update(t, w.csiNode)
+				if err := w.Delete(t.Context(), w.pod); err != nil { // which the kubelet would confirm
+					t.Fatal(err)
+				}
+				w.pod.Status.Phase, w.pod.ResourceVersion = corev1.PodSucceeded, "" // its containers have ended
+				w.updateStatus(t, w.pod)
+			},
+			kind: "Node", reason: "NoNodeAgent", text: "so no Pod with a listener volume starts or ends there",
+		},
+		"a claim of a shared Listener is being deleted": {
+			breakIt: func(t *testing.T, w *world) {
+				pvc := w.newClaim("other", map[string]string{names.AnnotationListenerName: "web"})
+				w.create(t, pvc)
+				w.create(t, w.newPod("other-0", "other"))
+				w.beginToDelete(t, pvc)
+			},
+			from: "claim/other", kind: "PersistentVolumeClaim", text: "as soon as it is not mounted any more: other-0A deletion cannot be undone. Its Pods need another claim",
+		},
+		"a claim that no Pod mounts is being deleted": {
+			breakIt: func(t *testing.T, w *world) {
+				pvc := w.newClaim("other", map[string]string{names.AnnotationListenerName: "web"})
+				w.create(t, pvc)
+				w.beginToDelete(t, pvc)
+			},
+			from: "claim/other", kind: "PersistentVolumeClaim", text: "kept by its finalizers: example.com/keepKubernetes deletes it within a moment",
+		},
+		"the namespace is being deleted": {
+			breakIt: func(t *testing.T, w *world) {
+				if err := w.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}); err != nil {
+					t.Fatal(err)
+				}
+			},
+			kind: "Namespace", text: "is being deleted, so nothing can be created in it",
 		},
 		"the only node of the addresses is not ready, says the operator": {
 			breakIt: func(t *testing.T, w *world) {
@@ -804,6 +842,21 @@ func TestWhySaysThatNoStepIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T)
 		"endpoints that are also published while they are not ready": {func(t *testing.T, w *world) {
 			w.publishNotReady(t)
 		}, allRight},
+		"two Pods mount the claim": {func(t *testing.T, w *world) {
+			pod := w.newPod("web-1", "web")
+			pod.Labels, pod.Spec.NodeName = w.pod.Labels, w.node.Name
+			w.createRunning(t, pod)
+		}, "its address leads to each of the Pods that mount it, web-0,web-1"},
+		"two Pods mount the claim, and one is about to end": {func(t *testing.T, w *world) {
+			pod := w.newPod("web-1", "web")
+			pod.Labels, pod.Spec.NodeName = w.pod.Labels, w.node.Name
+			w.createRunning(t, pod)
+			w.beginToDelete(t, pod)
+		}, allRight},
+		"the class is being deleted": {func(t *testing.T, w *world) { w.beginToDelete(t, w.class) }, "is being deleted, and kept by its finalizers: example.com/keep"},
+		"the Service is being deleted": {func(t *testing.T, w *world) {
+			w.beginToDelete(t, w.service)
+		}, "See what is marked with ! at Service"},
 		"a Pod that is not ready gets requests": {func(t *testing.T, w *world) {
 			w.publishNotReady(t)
 			w.endpoints.Endpoints = append(w.endpoints.Endpoints, discoveryv1.Endpoint{

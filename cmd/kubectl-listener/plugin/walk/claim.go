@@ -18,6 +18,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -63,7 +64,12 @@ func (w *Walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 	if pvc.Spec.VolumeName == "" || f.State == check.Failed {
 		return
 	}
-	if selector := w.volume(ctx, pvc); selector != (claim.Selector{}) {
+	selector := w.volume(ctx, pvc)
+	if pods := w.mountedBy(ctx, pvc); selector.Class != "" && len(pods) > 1 {
+		w.Add(f.Warning("", fmt.Sprintf("its address leads to each of the Pods that mount it, %s; for an address of its own, a Pod needs a claim of its own: docs/run-any-product.md",
+			columns.Names(pods))))
+	}
+	if selector != (claim.Selector{}) {
 		missing := check.Finding{Kind: "Listener", Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
 		switch {
 		case selector.Class != "" && !w.bound(ctx, pvc, pod):
@@ -124,7 +130,7 @@ func (w *Walk) Claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) che
 	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
 	switch {
 	case pvc.DeletionTimestamp != nil:
-		return f.Failed("", "is being deleted", "Wait until the Pods that mount it have ended; Kubernetes then deletes it.").Since(*pvc.DeletionTimestamp)
+		return w.deletedClaim(ctx, f, pvc)
 	case pvc.Status.Phase == corev1.ClaimLost:
 		return w.said(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonVolumeNotRestored },
 			f.FailedBy(reasons.ClaimLost, fmt.Sprintf("PersistentVolume %s was deleted", pvc.Spec.VolumeName)))

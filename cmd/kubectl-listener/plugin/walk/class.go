@@ -39,7 +39,7 @@ func (w *Walk) class(ctx context.Context, listener *listenersv1alpha1.Listener) 
 	case problem != "":
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonNamespaceNotAllowed, problem))
 	default:
-		w.Add(classFinding(f, class))
+		w.Add(unlessDeleted(classFinding(f, class), class))
 	}
 	return class
 }

@@ -89,7 +89,7 @@ func listenerFinding(listener *listenersv1alpha1.Listener) check.Finding {
 	accepted, ready := condition(listener, listenersv1alpha1.ListenerAccepted), condition(listener, listenersv1alpha1.ListenerReady)
 	switch notReady := f.FailedBy(ready.Reason, ready.Message).Since(ready.LastTransitionTime); {
 	case listener.DeletionTimestamp != nil:
-		return f.FailedBy(listenersv1alpha1.ReasonListenerTerminating, "is being deleted").Since(*listener.DeletionTimestamp)
+		return f.FailedBy(listenersv1alpha1.ReasonListenerTerminating, deletion(listener)+"; its Service and its address go with it").Since(*listener.DeletionTimestamp)
 	case listener.Status == nil || listener.Status.ObservedGeneration < listener.Generation || accepted.Type == "" || ready.Type == "":
 		return f.Failed("", "the operator has not looked at it since it was changed", check.RemedyOperator).Since(listener.CreationTimestamp)
 	case accepted.Status != metav1.ConditionTrue:

@@ -64,7 +64,7 @@ func (w *Walk) agent(ctx context.Context, node string) nodeState {
 	switch found := w.Follow(ctx, check.Finding{Kind: "CSINode", Name: node}, &csiNode); {
 	case found == check.Forbidden:
 	case !isRegistered(&csiNode):
-		w.Add(f.FailedBy(reasons.NoNodeAgent, "no node agent is registered with its kubelet"))
+		w.Add(f.FailedBy(reasons.NoNodeAgent, "no node agent is registered with its kubelet, so no Pod with a listener volume starts or ends there"))
 		return withoutAgent
 	default:
 		w.Add(f.OK("has a node agent"))

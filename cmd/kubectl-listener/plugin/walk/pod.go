@@ -84,7 +84,7 @@ func (w *Walk) pod(ctx context.Context, pod *corev1.Pod) nodeState {
 	if duplicates := claim.DuplicatePorts(pod); duplicates != "" {
 		w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.FailedBy(listenersv1alpha1.ReasonDuplicatePortName, duplicates).Because())
 	}
-	if pod.Spec.NodeName == "" || claim.PodFinished(pod) {
+	if pod.Spec.NodeName == "" || claim.PodFinished(pod) && (pod.DeletionTimestamp == nil || len(pod.Finalizers) > 0) {
 		return inOrder
 	}
 	return w.node(ctx, pod.Spec.NodeName)
@@ -107,9 +107,10 @@ func podFinding(pod *corev1.Pod, now time.Time) check.Finding {
 	case pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) > overdue:
 		since := duration.HumanDuration(now.Sub(pod.DeletionTimestamp.Time))
 		return f.Failed("", fmt.Sprintf("should have ended %s ago, and its node has not confirmed that", since),
-			"See whether the node responds, and which finalizers the Pod has: "+describe+". If the machine is really gone: docs/lost-nodes.md").Because().Aside()
+			"See which finalizers and events the Pod has: "+describe+". What the node may still do: docs/volumes.md#a-pod-that-stays-in-terminating. "+
+				"If the machine is really gone: docs/lost-nodes.md").Because().Aside()
 	case pod.DeletionTimestamp != nil:
-		return f.Warning("", "is being deleted")
+		return f.Warning("", deletion(pod))
 	case pod.Status.Phase == corev1.PodFailed:
 		message := "has failed, and mounts nothing any more"
 		if pod.Status.Message != "" {

@@ -35,7 +35,7 @@ func (w *Walk) service(ctx context.Context, listener *listenersv1alpha1.Listener
 	if exposure.IsHeadless(service) {
 		kind += ", headless"
 	}
-	w.Add(okUnless(f, listener, "%s, %s", kind, portsOf(service)))
+	w.Add(unlessDeleted(okUnless(f, listener, "%s, %s", kind, portsOf(service)), service))
 	return service
 }
 
@@ -78,8 +78,9 @@ func (w *Walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listen
 	for _, reference := range backend.References(class, nil) {
 		f := check.Finding{Kind: backend.Reads.Kind, Namespace: reference.Namespace, Name: reference.Name}
 		missing := f.Failed("", "does not exist, and class "+class.Name+" names it", "Create it, or name another one in the class.")
-		if w.Require(ctx, lookup.Metadata(backend.Reads.GroupVersionKind), missing, metadataList(backend.Reads.GroupVersionKind)) {
-			w.Add(okUnless(f, listener, "exists"))
+		object := lookup.Metadata(backend.Reads.GroupVersionKind)
+		if w.Require(ctx, object, missing, metadataList(backend.Reads.GroupVersionKind)) {
+			w.Add(unlessDeleted(okUnless(f, listener, "exists"), object))
 		}
 	}
 }
@@ -112,7 +113,7 @@ func (w *Walk) generated(ctx context.Context, listener *listenersv1alpha1.Listen
 	for i := range list.Items {
 		if metav1.IsControlledBy(&list.Items[i], listener) {
 			f.Name = list.Items[i].Name
-			w.Add(okUnless(f, listener, "exists"))
+			w.Add(unlessDeleted(okUnless(f, listener, "exists"), &list.Items[i]))
 		}
 	}
 	if f.Name == "" {

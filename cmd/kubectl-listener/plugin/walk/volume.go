@@ -30,7 +30,7 @@ func (w *Walk) volume(ctx context.Context, pvc *corev1.PersistentVolumeClaim) cl
 		return requested
 	}
 	if pv.DeletionTimestamp != nil {
-		w.Add(f.Warning("", "is being deleted, which ends when its claim is deleted"))
+		w.Add(f.Warning("", deletion(pv)+", which ends when its claim is deleted"))
 	}
 	provisioned, err := claim.VolumeSelector(pv)
 	if err != nil {

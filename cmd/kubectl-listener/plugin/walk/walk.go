@@ -35,6 +35,7 @@ func (w *Walk) Apart() *Walk {
 
 // Examine follows the path of an address from a Pod, a claim, a Listener or a workload.
 func (w *Walk) Examine(ctx context.Context, o client.Object) {
+	w.namespace(ctx, o.GetNamespace())
 	switch o := o.(type) {
 	case *corev1.Pod:
 		w.fromPod(ctx, o)
