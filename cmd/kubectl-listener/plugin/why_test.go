@@ -518,6 +518,23 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			},
 			kind: "Namespace", text: "is being deleted, so nothing can be created in it",
 		},
+		"a container is killed again and again": {
+			breakIt: func(t *testing.T, w *world) {
+				w.restarted(t)
+				w.event(t, w.pod, "Unhealthy", "Liveness probe failed: dial tcp 10.1.0.1:80: connect: connection refused")
+			},
+			kind: "Pod", reason: "Error", text: "Liveness probe failed: dial tcp 10.1.0.1:80: connect: connection refusedCorrect the probe",
+		},
+		"a probe names a port that the node port replaces": {
+			breakIt: func(t *testing.T, w *world) {
+				w.sameTarget(t)
+				pod := w.newPod("web-1", "web")
+				pod.Labels, pod.Spec.NodeName = w.pod.Labels, w.node.Name
+				pod.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("http")}}}
+				w.createRunning(t, pod)
+			},
+			from: "web-1", kind: "Pod", text: "the livenessProbe of container main connects to port 80, and by target: Same of ListenerClass class-",
+		},
 		"the only node of the addresses is not ready, says the operator": {
 			breakIt: func(t *testing.T, w *world) {
 				w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonNodesNotReady))
@@ -784,14 +801,16 @@ func TestWhySaysThatNoStepIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T)
 		change func(*testing.T, *world)
 		want   string
 	}{
-		"everything is right": {func(*testing.T, *world) {}, allRight},
-		"a container was restarted a moment ago": {func(t *testing.T, w *world) {
-			w.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-				Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}, RestartCount: 4,
-				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error", FinishedAt: metav1.Now()}},
-			}}
-			w.updateStatus(t, w.pod)
-		}, "See what is marked with ! at Pod"},
+		"everything is right":                    {func(*testing.T, *world) {}, allRight},
+		"a container was restarted a moment ago": {func(t *testing.T, w *world) { w.restarted(t) }, "See what is marked with ! at Pod"},
+		"a shared Listener whose port leads elsewhere than the Pod's own": {func(t *testing.T, w *world) {
+			w.sameTarget(t)
+			other := addresses()
+			other[0].Ports = map[string]int32{"http": 31338}
+			w.podListeners.Spec.Listeners["shared"] = listenersv1alpha1.PodListener{Scope: listenersv1alpha1.ListenerScopeNode, IngressAddresses: other, ListenerName: "shared"}
+			w.update(t, w.podListeners)
+		}, "and clients of Listener shared at another port: the program has to listen on both"},
+		"node ports that the program listens on": {func(t *testing.T, w *world) { w.sameTarget(t) }, allRight},
 		"a port that no container declares": {func(t *testing.T, w *world) {
 			w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonPortNotDeclared))
 		}, "See what is marked with ! at Listener"},

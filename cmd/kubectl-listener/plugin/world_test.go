@@ -188,6 +188,24 @@ func (w *world) stopNode(t *testing.T) {
 	w.updateStatus(t, w.node)
 }
 
+// restarted lets the container of the Pod run again after it failed.
+func (w *world) restarted(t *testing.T) {
+	w.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}, RestartCount: 4,
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error", FinishedAt: metav1.Now()}},
+	}}
+	w.updateStatus(t, w.pod)
+}
+
+// sameTarget lets the node port lead to the container port of the same number.
+func (w *world) sameTarget(t *testing.T) {
+	w.class.Spec.NodePorts = &listenersv1alpha1.NodePorts{Target: listenersv1alpha1.NodePortTargetSame}
+	w.update(t, w.class)
+	port := &w.service.Spec.Ports[0]
+	port.TargetPort = intstr.FromInt32(port.NodePort)
+	w.update(t, w.service)
+}
+
 // unready makes the Pod one that runs and is not ready.
 func (w *world) unready(t *testing.T) {
 	w.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady"}}

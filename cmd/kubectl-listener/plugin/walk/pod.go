@@ -80,6 +80,11 @@ func (w *Walk) pod(ctx context.Context, pod *corev1.Pod) nodeState {
 			f.Message += ": " + event.Message
 		}
 	}
+	if f.State == check.Warning && f.Reason != "" { // a container was restarted
+		if event := w.LastEvent(ctx, pod, killed); event != nil && w.Now().Sub(check.EventTime(event)) < recently {
+			f = f.Failed(f.Reason, f.Message+": "+event.Message, "Correct the probe, or find out why the program does not respond to it: "+Describe("pod", pod))
+		}
+	}
 	w.Add(f)
 	if duplicates := claim.DuplicatePorts(pod); duplicates != "" {
 		w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.FailedBy(listenersv1alpha1.ReasonDuplicatePortName, duplicates).Because())
@@ -88,6 +93,11 @@ func (w *Walk) pod(ctx context.Context, pod *corev1.Pod) nodeState {
 		return inOrder
 	}
 	return w.node(ctx, pod.Spec.NodeName)
+}
+
+// killed reports whether an event is about a probe for whose failure the kubelet kills a container.
+func killed(e *corev1.Event) bool {
+	return e.Reason == "Unhealthy" && (strings.HasPrefix(e.Message, "Liveness") || strings.HasPrefix(e.Message, "Startup"))
 }
 
 // overdue is how long after its grace period a Pod may take to end.
