@@ -44,18 +44,17 @@ func TestOptions(t *testing.T) {
 		err  string
 	}{
 		"defaults": {
-			"node-1", nil,
-			Options{NodeName: "node-1", KubeletDir: "/var/lib/kubelet", HealthProbeBindAddress: ":8081", LogLevel: "info"}, "",
+			env: "node-1", want: Options{NodeName: "node-1", KubeletDir: "/var/lib/kubelet", HealthProbeBindAddress: ":8081", LogLevel: "info"},
 		},
 		"all": {
-			"node-1", []string{"--node-name=n", "--kubelet-dir=/k/", "--health-probe-bind-address=:1", "--log-level=debug"},
-			Options{NodeName: "n", KubeletDir: "/k", HealthProbeBindAddress: ":1", LogLevel: "debug"}, "",
+			env: "node-1", args: []string{"--node-name=n", "--kubelet-dir=/k/", "--health-probe-bind-address=:1", "--log-level=debug"},
+			want: Options{NodeName: "n", KubeletDir: "/k", HealthProbeBindAddress: ":1", LogLevel: "debug"},
 		},
-		"no node name":     {"", nil, Options{}, "NODE_NAME"},
-		"relative path":    {"n", []string{"--kubelet-dir=k"}, Options{}, "not an absolute path"},
-		"unknown level":    {"n", []string{"--log-level=trace"}, Options{}, "must be info or debug"},
-		"unknown flag":     {"n", []string{"--unknown"}, Options{}, "unknown"},
-		"unknown argument": {"n", []string{"serve"}, Options{}, "serve"},
+		"no node name":     {err: "NODE_NAME"},
+		"relative path":    {env: "n", args: []string{"--kubelet-dir=k"}, err: "not an absolute path"},
+		"unknown level":    {env: "n", args: []string{"--log-level=trace"}, err: "must be info or debug"},
+		"unknown flag":     {env: "n", args: []string{"--unknown"}, err: "unknown"},
+		"unknown argument": {env: "n", args: []string{"serve"}, err: "serve"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("NODE_NAME", tc.env)

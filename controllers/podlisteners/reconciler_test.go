@@ -967,9 +967,9 @@ func TestListenerHasThePortsThatTheClaimLists(t *testing.T) {
 		want       []string
 		events     []string // parts of them, in any order
 	}{
-		"in its order":                      {"metrics, http", []corev1.ContainerPort{metrics}, []string{"metrics", "http"}, nil},
-		"as far as the Pod has them":        {"http, gone", nil, []string{"http"}, []string{`Warning InvalidClaim Volume "listener": the annotation listener-operator.dev/ports lists "gone"`}},
-		"the last of several with one name": {"http", []corev1.ContainerPort{{Name: "http", ContainerPort: 81}}, []string{"http"}, []string{`Warning DuplicatePortName Volume "listener": several containers`}},
+		"in its order":                      {annotation: "metrics, http", ports: []corev1.ContainerPort{metrics}, want: []string{"metrics", "http"}},
+		"as far as the Pod has them":        {annotation: "http, gone", want: []string{"http"}, events: []string{`Warning InvalidClaim Volume "listener": the annotation listener-operator.dev/ports lists "gone"`}},
+		"the last of several with one name": {annotation: "http", ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 81}}, want: []string{"http"}, events: []string{`Warning DuplicatePortName Volume "listener": several containers`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()

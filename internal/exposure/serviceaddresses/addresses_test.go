@@ -299,21 +299,21 @@ func TestLoadBalancersWhoseAddressesLeadNobodyOutsideToThem(t *testing.T) {
 		message   string
 	}{
 		"none for clients outside": {
-			unusable, nil, []listenersv1alpha1.IngressAddress{}, listenersv1alpha1.ReasonUnusableAddress,
-			"Service ns/web has no address that clients outside the cluster can use; its controller reports " + listed,
+			ingress: unusable, want: []listenersv1alpha1.IngressAddress{}, reason: listenersv1alpha1.ReasonUnusableAddress,
+			message: "Service ns/web has no address that clients outside the cluster can use; its controller reports " + listed,
 		},
 		"one of several": {
-			append(unusable[:3:3], corev1.LoadBalancerIngress{Hostname: outside}), nil, []listenersv1alpha1.IngressAddress{hostname(outside, numbers)}, "", listed,
+			ingress: append(unusable[:3:3], corev1.LoadBalancerIngress{Hostname: outside}), want: []listenersv1alpha1.IngressAddress{hostname(outside, numbers)}, message: listed,
 		},
 		"one of two of the same ingress": {
-			[]corev1.LoadBalancerIngress{{IP: "192.0.2.1", Hostname: inside}}, nil, []listenersv1alpha1.IngressAddress{ip("192.0.2.1", numbers)}, "", "",
+			ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.1", Hostname: inside}}, want: []listenersv1alpha1.IngressAddress{ip("192.0.2.1", numbers)},
 		},
 		"beside what is advertised in its place": {
-			unusable[:1], &listenersv1alpha1.Advertise{AddressTemplate: "edge.example.com"}, []listenersv1alpha1.IngressAddress{hostname(inside, numbers)}, "", "",
+			ingress: unusable[:1], advertise: &listenersv1alpha1.Advertise{AddressTemplate: "edge.example.com"}, want: []listenersv1alpha1.IngressAddress{hostname(inside, numbers)},
 		},
 		"beside what is advertised from it": {
-			unusable, &listenersv1alpha1.Advertise{PortTemplate: "443"}, []listenersv1alpha1.IngressAddress{}, listenersv1alpha1.ReasonUnusableAddress,
-			"Service ns/web has no address that clients outside the cluster can use; its controller reports " + listed,
+			ingress: unusable, advertise: &listenersv1alpha1.Advertise{PortTemplate: "443"}, want: []listenersv1alpha1.IngressAddress{}, reason: listenersv1alpha1.ReasonUnusableAddress,
+			message: "Service ns/web has no address that clients outside the cluster can use; its controller reports " + listed,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
