@@ -191,6 +191,12 @@ var services = []Reason{
 			`kubectl patch listener {name} --namespace {namespace} --type merge --patch '{"spec": {"className": "CLASS"}}'`,
 	},
 	{
+		Name: listenersv1alpha1.ReasonLoadBalancerPortsError, Severity: Error, Actor: Either, Causes: []string{service},
+		Meaning: "The controller of the load balancer reports an error for ports of the Service; the message contains the controller's. " +
+			"`LoadBalancerMixedProtocolNotSupported`: the load balancer serves either TCP or UDP, and not both.",
+		Remedy: doWhatItSays + " If the load balancer cannot serve TCP and UDP together, create a Listener for each protocol, or name a class whose spec.ports lists ports of one.",
+	},
+	{
 		Name: listenersv1alpha1.ReasonServiceTerminating, Severity: Waiting, Actor: User, Causes: []string{service},
 		Meaning: "An earlier Service is still being deleted. A new one is created afterwards.", Remedy: waitForObject,
 	},

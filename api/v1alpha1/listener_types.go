@@ -73,6 +73,7 @@ const (
 	ReasonPreviousExposure        = "PreviousExposure"
 	ReasonNotAccepted             = "NotAccepted"
 	ReasonWaitingForLoadBalancer  = "WaitingForLoadBalancer"
+	ReasonLoadBalancerPortsError  = "LoadBalancerPortsError"
 	ReasonUnusableAddress         = "UnusableAddress"
 	ReasonWaitingForPods          = "WaitingForPods"
 	ReasonWaitingForNodePorts     = "WaitingForNodePorts"

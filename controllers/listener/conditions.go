@@ -82,7 +82,9 @@ func readyCondition(s *snapshot, o *outcome, status *listenersv1alpha1.ListenerS
 		}
 		if reason == listenersv1alpha1.ReasonAddressesAssigned {
 			var note string
-			reason, note = placementReason(&o.placement)
+			if reason, note = placementReason(&o.placement); note == "" {
+				reason = cmp.Or(o.published.Reason, reason)
+			}
 			message += note
 		}
 		if nodes, all := notReady(&o.placement); len(nodes) > 0 && !all {

@@ -58,7 +58,7 @@ func TestExposureWhileTheBackendChanges(t *testing.T) {
 		},
 		"one Route rejected, published addresses": {
 			state:     newRouteState(both[0], ownRoute("http", rejectedAs("HostAlreadyClaimed", "taken"))).change(func(s *state) { s.listener.Status = previous }),
-			addresses: hosts[:1], accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned,
+			addresses: hosts[:1], accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonRouteNotAdmitted,
 			message: "reachable at admin.example.com; left out: Route shop/web-http is rejected", routes: []string{"web-admin", "web-http"},
 			event: "Warning RouteNotAdmitted reachable at admin.example.com; left out: Route shop/web-http is rejected",
 		},
@@ -136,7 +136,7 @@ func TestExposureWhileTheBackendChanges(t *testing.T) {
 				r.Spec.Subdomain = "old"
 				return r
 			}()).change(func(s *state) { s.listener.Status = previous }),
-			addresses: hosts[:1], accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned, routes: []string{"web-admin"},
+			addresses: hosts[:1], accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonWaitingForRouter, routes: []string{"web-admin"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -50,7 +50,27 @@ func TestStatus(t *testing.T) {
 		}),
 		"no load balancer address with a loadBalancerClass": newState(loadBalancer).change(func(s *state) { s.class.Spec.LoadBalancerClass = ptr.To("example.com/lb") }),
 		"no load balancer address":                          newState(loadBalancer),
-		"cluster IP":                                        newState(clusterIP),
+		"no load balancer address because of its ports": newState(loadBalancer).change(func(s *state) {
+			s.service.Status.Conditions = []metav1.Condition{{
+				Type: corev1.LoadBalancerPortsError, Status: metav1.ConditionTrue, Reason: corev1.LoadBalancerPortsErrorReason, Message: "TCP and UDP\x1b[31m",
+			}}
+		}),
+		"no load balancer address because none is left": newState(loadBalancer).change(func(s *state) {
+			s.service.Status.Conditions = []metav1.Condition{
+				{Type: corev1.LoadBalancerPortsError, Status: metav1.ConditionFalse, Reason: "OK"},
+				{Type: "cilium.io/IPAMRequestSatisfied", Status: metav1.ConditionFalse, Reason: "out_of_ips", Message: "All pools are exhausted"},
+			}
+		}),
+		"load balancer that does not serve a port": newState(loadBalancer).change(func(s *state) {
+			s.service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{
+				{IP: "203.0.113.1", Ports: []corev1.PortStatus{{Port: 80, Protocol: corev1.ProtocolTCP}, {Port: 53, Protocol: corev1.ProtocolUDP, Error: ptr.To("example.com/NoUDP")}}},
+				{IP: "203.0.113.2", Ports: []corev1.PortStatus{{Port: 53, Protocol: corev1.ProtocolUDP, Error: ptr.To("example.com/NoUDP")}}},
+			}
+		}),
+		"load balancer with an address inside the cluster": newState(loadBalancer).change(func(s *state) {
+			s.service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "gw.infra.svc.cluster.local"}}
+		}),
+		"cluster IP": newState(clusterIP),
 		"cluster IP with a configured cluster domain": newState(clusterIP).change(func(s *state) {
 			s.configuration = &operatorv1alpha1.ListenerOperator{
 				ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName},

@@ -23,8 +23,8 @@ func IsHostname(s string) bool {
 	return len(validation.IsDNS1123Subdomain(strings.ToLower(s))) == 0
 }
 
-// Inside returns what kind of address an IP address or host name is that leads no client outside the cluster to what has
-// it, such as "a loopback address", or "" for any other. clusterDomain is the DNS domain of the cluster, or "".
+// Inside returns what kind of address an IP address or host name is that leads no client outside the cluster to what
+// has it, such as "a loopback address", or "" for any other. clusterDomain is the DNS domain of the cluster, or "".
 func Inside(s, clusterDomain string) string {
 	ip, err := netip.ParseAddr(s)
 	if err != nil {

@@ -122,7 +122,7 @@ func trimService(service *corev1.Service, operator string) *corev1.Service {
 			HealthCheckNodePort:           service.Spec.HealthCheckNodePort,
 			AllocateLoadBalancerNodePorts: service.Spec.AllocateLoadBalancerNodePorts,
 		},
-		Status: corev1.ServiceStatus{LoadBalancer: service.Status.LoadBalancer},
+		Status: service.Status,
 	}
 	if kept.OwnerReferences = controller(service); len(kept.OwnerReferences) > 0 {
 		kept.Annotations = filter(service.Annotations, sets.New(names.AnnotationHostname, names.AnnotationPod).Has)

@@ -176,7 +176,7 @@ func TestTrimmedServiceKeepsWhatAddressesDependOn(t *testing.T) {
 	whole.Annotations[names.AnnotationHostname], whole.Annotations[names.AnnotationPod] = "web.example.com", "web-0"
 	want := &corev1.Service{
 		ObjectMeta: trimmedMetadata(nil, owner("Listener", true)), Spec: spec,
-		Status: corev1.ServiceStatus{LoadBalancer: whole.Status.LoadBalancer},
+		Status: whole.Status,
 	}
 	want.Annotations = map[string]string{names.AnnotationHostname: "web.example.com", names.AnnotationPod: "web-0"}
 	if diff := cmp.Diff(want, trimService(whole.DeepCopy(), "operators")); diff != "" {

@@ -354,6 +354,20 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			},
 			kind: "ListenerClass", reason: listenersv1alpha1.ReasonNamespaceNotAllowed, text: "does not allow namespace",
 		},
+		"the load balancer does not serve a port": {
+			breakIt: func(t *testing.T, w *world) {
+				ready := newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonLoadBalancerPortsError)
+				ready.Message = "reachable at 203.0.113.1; left out: ports that the load balancer does not serve; its controller says: port 53/UDP: NoUDP"
+				w.setConditions(t, ready)
+			},
+			from: "listener/web", kind: "Listener", reason: listenersv1alpha1.ReasonLoadBalancerPortsError, text: "port 53/UDP: NoUDP",
+		},
+		"the load balancer has no address because of its ports": {
+			breakIt: func(t *testing.T, w *world) {
+				w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonLoadBalancerPortsError))
+			},
+			from: "listener/web", kind: "Service", reason: listenersv1alpha1.ReasonLoadBalancerPortsError, text: "create a Listener for each protocol",
+		},
 		"there is no load balancer": {
 			breakIt: func(t *testing.T, w *world) {
 				w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer))

@@ -329,6 +329,13 @@ func (w *world) eventOf(t *testing.T, kind string, o client.Object, reason, mess
 // notReady changes conditions of the Listener.
 func (w *world) notReady(t *testing.T, conditions ...metav1.Condition) {
 	t.Helper()
+	w.listener.Status.IngressAddresses = []listenersv1alpha1.IngressAddress{}
+	w.setConditions(t, conditions...)
+}
+
+// setConditions replaces conditions of the Listener.
+func (w *world) setConditions(t *testing.T, conditions ...metav1.Condition) {
+	t.Helper()
 	for _, c := range conditions {
 		for i := range w.listener.Status.Conditions {
 			if w.listener.Status.Conditions[i].Type == c.Type {
@@ -336,7 +343,6 @@ func (w *world) notReady(t *testing.T, conditions ...metav1.Condition) {
 			}
 		}
 	}
-	w.listener.Status.IngressAddresses = []listenersv1alpha1.IngressAddress{}
 	w.updateStatus(t, w.listener)
 }
 

@@ -230,7 +230,7 @@ func notListening(listener string, conditions []metav1.Condition) string {
 	return ""
 }
 
-// gatewayAddresses returns the addresses in the status of a Gateway, also those of types that only its controller knows.
+// gatewayAddresses returns the addresses in the status of a Gateway. Only its controller knows the types of some.
 func gatewayAddresses(gateway *gatewayv1.Gateway) []listenersv1alpha1.IngressAddress {
 	var addresses []listenersv1alpha1.IngressAddress
 	for _, a := range gateway.Status.Addresses {

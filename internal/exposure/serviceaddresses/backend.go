@@ -4,9 +4,7 @@
 package serviceaddresses
 
 import (
-	"fmt"
-
-	"k8s.io/utils/ptr"
+	"strings"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -35,6 +33,10 @@ func exposed(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	if e.Complete = len(e.Addresses) > 0; !e.Complete {
 		e.Reason, e.Message = missing(l, p, e.NodePorts, e.Message)
 	}
+	if errors := portErrors(l); errors != "" && e.Complete {
+		e.Reason = listenersv1alpha1.ReasonLoadBalancerPortsError
+		e.Message = strings.TrimSuffix("ports that the load balancer does not serve; its controller says: "+errors+"; "+e.Message, "; ")
+	}
 	if e.NodePorts != nil && exposure.InvalidAdvertisedAddress(p.Nodes) {
 		e.Reason = listenersv1alpha1.ReasonInvalidNodeAddress
 	}
@@ -45,16 +47,8 @@ func exposed(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 func missing(l *exposure.Listener, p exposure.Placement, ports map[string]int32, leftOut string) (reason, message string) {
 	service := l.Namespace + "/" + l.Name
 	switch {
-	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer && leftOut != "":
-		return listenersv1alpha1.ReasonUnusableAddress, exposure.UnusableMessage("Service "+service, leftOut)
 	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer:
-		controller := "the cluster's default load balancer controller (ListenerClass " + l.Class.Name + " sets no loadBalancerClass)"
-		if name := ptr.Deref(l.Class.Spec.LoadBalancerClass, ""); name != "" {
-			controller = fmt.Sprintf("the controller of loadBalancerClass %q, which ListenerClass %s sets,", name, l.Class.Name)
-		}
-		return listenersv1alpha1.ReasonWaitingForLoadBalancer, "Service " + service + " has no load balancer address yet; " +
-			controller + " has to assign one; if the cluster has no such controller, its administrator has to install one, or the Listener needs a class " +
-			"with serviceType NodePort"
+		return missingLoadBalancer(l, leftOut)
 	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeClusterIP:
 		return listenersv1alpha1.ReasonWaitingForClusterIP, "Service " + service + " has no cluster IP yet"
 	case len(ports) == 0 && l.AwaitingTarget().Len() > 0:
