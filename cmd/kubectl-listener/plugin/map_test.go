@@ -82,6 +82,19 @@ func TestMapWritesAPicture(t *testing.T) {
 	}
 }
 
+// TestMapMarksAPodWhoseProgramSeesNoFiles: why has a warning, too.
+func TestMapMarksAPodWhoseProgramSeesNoFiles(t *testing.T) {
+	w := newWorld(t)
+	pod := w.newPod("idle", "web")
+	pod.Labels, pod.Spec.NodeName, pod.Spec.Containers[0].VolumeMounts = w.pod.Labels, w.node.Name, nil
+	w.remove(t, w.pod)
+	w.createRunning(t, pod)
+	out, err := run(t, apiserver.Config(t), "map", "-n", w.namespace, "-o", "svg")
+	if err != nil || !strings.Contains(out, `class="box Pod Warning"`) || !strings.Contains(out, ">Volume listener: no container of Pod<") {
+		t.Errorf("error %v, output:\n%s", err, out)
+	}
+}
+
 // TestMapFollowsTheCluster: in a browser, with the words of why.
 func TestMapFollowsTheCluster(t *testing.T) {
 	w := newWorld(t)

@@ -75,7 +75,7 @@ func WriteError(out io.Writer, err error) {
 
 // WriteSteps writes all findings, and then the problem with its remedy.
 func WriteSteps(out io.Writer, r *check.Report) {
-	writeTable(out, once(r))
+	writeTable(out, Once(r, "see below"))
 	if r.Problem != nil {
 		writeProblem(out, r.Problem)
 	} else {
@@ -86,8 +86,9 @@ func WriteSteps(out io.Writer, r *check.Report) {
 // repeated is how long a message is, in bytes, that is written only once.
 const repeated = 30
 
-// once returns the findings of a report, and refers to the problem or to an earlier finding for what that says.
-func once(r *check.Report) []check.Finding {
+// Once returns the findings of a report, and refers to an earlier finding for what that says. where refers to the
+// problem.
+func Once(r *check.Report, where string) []check.Finding {
 	rows := slices.Clone(r.Findings)
 	for i := range rows {
 		said := func(where string, f *check.Finding) {
@@ -96,7 +97,7 @@ func once(r *check.Report) []check.Finding {
 			}
 		}
 		if r.Problem != nil {
-			said("see below", r.Problem)
+			said(where, r.Problem)
 		}
 		for j := range i {
 			said("see "+r.Findings[j].Object(), &r.Findings[j])

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
@@ -28,6 +29,8 @@ type picture struct {
 	Notes   []string `json:"notes"`
 	// namespaces states that the picture has several, which it names.
 	namespaces bool
+	// said are the objects that have boxes of their own for what is not right, which other boxes do not repeat.
+	said map[check.Finding]*subject
 }
 
 // box is a rectangle with lines of text.
@@ -98,7 +101,12 @@ type placed struct {
 // lay lays out the part of a graph that a query matches: the Listeners, and the Pods that together with them have all
 // words. If only is true, it is the part that is not right.
 func (g *graph) lay(query string, only bool) *picture {
-	p := &picture{Width: width, Edges: []edge{}, Boxes: []*box{}, Notes: g.notes, namespaces: g.namespace == ""}
+	p := &picture{Width: width, Edges: []edge{}, Boxes: []*box{}, Notes: g.notes, namespaces: g.namespace == "", said: map[check.Finding]*subject{}}
+	for _, s := range slices.Backward(g.subjects()) {
+		if s.kind != "Pod" {
+			p.said[s.says] = s
+		}
+	}
 	for _, c := range columns {
 		p.Headings = append(p.Headings, line{"heading", c.x, -gap, c.title})
 	}
@@ -297,7 +305,9 @@ func (p *picture) newBox(kind string, s subject, name, note string, at int) *box
 	add("name", shorten(name, c.letters))
 	b.Label = cmp.Or(map[string]string{"Exposure": "Exposed by"}[kind], kind) + " " + name
 	if note != "" {
-		add("note", shorten(note, c.letters+7))
+		for _, l := range wrap(note, c.letters+7, 2) {
+			add("note", l)
+		}
 		b.Label += ", " + note
 	}
 	words := s.words()
@@ -305,12 +315,31 @@ func (p *picture) newBox(kind string, s subject, name, note string, at int) *box
 		b.Label += ": " + words
 	}
 	if s.says.State != check.OK && kind != "Exposure" {
-		for _, l := range wrap(words, c.letters+7) {
+		for _, l := range wrap(command.Printable(p.brief(&s)), c.letters+7, maxWords) {
 			add("words", l)
 		}
 	}
 	b.H = y + padding - 1
 	return b
+}
+
+// brief returns what a box says about what is not right: without the reason, if the message says the same, and only
+// where it is if another box says it.
+func (p *picture) brief(s *subject) string {
+	about, text := s.says, s.says.Text()
+	if where := p.said[s.says]; where != nil && where.id() != s.id() {
+		return "see " + where.kind + " " + where.key.Name
+	}
+	if r := reasons.Of(s.says.Reason); r.Meaning != "" {
+		text = s.says.Message
+	}
+	if text == "" || about.Name == s.key.Name && about.Kind == s.kind {
+		return text
+	}
+	if about.Namespace == s.key.Namespace {
+		about.Namespace = ""
+	}
+	return about.Object() + ": " + text
 }
 
 // words returns what is known about an object, and about which other one if it is not about this one.
@@ -374,22 +403,29 @@ func shorten(s string, n int) string {
 }
 
 // maxWords is the number of lines for what is not right.
-const maxWords = 4
+const maxWords = 6
 
-// wrap returns the lines of a text, where n usual letters fit into a line.
-func wrap(s string, n int) []string {
+// wrap returns at most so many lines of a text, where n usual letters fit into a line. Words that fit are not cut.
+func wrap(s string, n, most int) []string {
 	var lines []string
 	for s != "" {
-		if len(lines) == maxWords-1 {
-			return append(lines, shorten(s, n))
-		}
 		text := []rune(s)
 		end := fitting(text, n)
-		if space := strings.LastIndexByte(string(text[:end]), ' '); end < len(text) && space > 0 {
-			end = utf8.RuneCountInString(s[:space])
+		more := end < len(text) && len(lines) == most-1
+		if more {
+			end = fitting(text, n-2)
 		}
-		lines = append(lines, string(text[:end]))
-		s = strings.TrimSpace(string(text[end:]))
+		if end < len(text) && text[end] != ' ' {
+			line := string(text[:end])
+			if cut := cmp.Or(strings.LastIndexByte(line, ' ')+1, strings.LastIndexAny(line, "-./:")+1); cut > 0 {
+				end = utf8.RuneCountInString(line[:cut])
+			}
+		}
+		line := strings.TrimSpace(string(text[:end]))
+		if more {
+			return append(lines, line+" …")
+		}
+		lines, s = append(lines, line), strings.TrimSpace(string(text[end:]))
 	}
 	return lines
 }

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,6 +79,39 @@ func TestSearchShowsWhatBelongsToAMatch(t *testing.T) {
 	}
 	if !shown["Pod/shop/pod-1"] || !shown["Listener/shop/listener-0"] || shown["Pod/shop/pod-6"] {
 		t.Error("what is wrong has to be shown with what it is linked to, and nothing else")
+	}
+}
+
+// TestLinesBreakBetweenWords: what is cut off is at the end, and details have it.
+func TestLinesBreakBetweenWords(t *testing.T) {
+	for text, want := range map[string][]string{
+		"": nil, "broker 30092": {"broker 30092"}, "broker 30092, controller 30093": {"broker 30092, controller", "30093"},
+		"no load balancer has assigned an address to Service web": {"no load balancer has", "assigned an address …"},
+		"listener-operator.dev/advertised-address":                {"listener-operator.dev/", "advertised-address"},
+		"abcdeghkmnopqsuvxyzabcdeghk":                             {"abcdeghkmnopqsuvxyz", "abcdeghk"},
+	} {
+		if got := wrap(text, 20, 2); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestBoxesDoNotRepeatEachOther: a Pod refers to its Listener for what that says, and the message contains the reason.
+func TestBoxesDoNotRepeatEachOther(t *testing.T) {
+	g := graphOf(2)
+	service := check.Finding{Kind: "Service", Namespace: "shop", Name: "listener-1"}.Failed("WaitingForLoadBalancer", "no load balancer has assigned an address", "Ask.")
+	g.listeners[1].says, g.pods[0].says = service, service
+	lines := map[string]string{}
+	for _, b := range g.lay("", false).Boxes {
+		for _, l := range b.Lines {
+			lines[b.ID] += l.Text + "|"
+		}
+	}
+	if got, want := lines["Listener/shop/listener-1"], "|Service listener-1: no load balancer|has assigned an address|"; !strings.HasSuffix(got, want) {
+		t.Errorf("the Listener says %q, want %q", got, want)
+	}
+	if got := lines["Pod/shop/pod-1"]; !strings.HasSuffix(got, "|see Listener listener-1|") {
+		t.Errorf("the Pod says %q", got)
 	}
 }
 

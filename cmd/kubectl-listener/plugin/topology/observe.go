@@ -121,9 +121,12 @@ func (s *subject) examine(ctx context.Context, w *walk.Walk) {
 	case x.Problem != nil:
 		s.says = *x.Problem
 	default:
-		s.says = x.Findings[0]
+		s.says = worst(x.Findings, func(kind string) bool { return slices.Contains(own[s.kind], kind) })
 	}
 }
+
+// own are the kinds of the objects whose warnings concern an object, too.
+var own = map[string][]string{"Pod": {"Pod", "PersistentVolumeClaim", "Volume"}, "Listener": {"Listener", "Endpoints"}}
 
 func newListener(ctx context.Context, w *walk.Walk, l *listenersv1alpha1.Listener) *listener {
 	result := &listener{subject: subject{object: l, kind: "Listener", key: client.ObjectKeyFromObject(l)}, class: l.Class()}

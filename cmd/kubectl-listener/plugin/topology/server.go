@@ -219,7 +219,7 @@ func (s *server) details(w http.ResponseWriter, r *http.Request) {
 		Problem  []said  `json:"problem"`
 		Volumes  []files `json:"volumes"`
 		Connects bool    `json:"connects"`
-	}{found.kind + " " + command.Printable(found.key.Name), say(found.report.Findings...), say(), []files{}, found.object != nil}
+	}{found.kind + " " + command.Printable(found.key.Name), say(command.Once(found.report, "see above")...), say(), []files{}, found.object != nil}
 	if found.report.Problem != nil {
 		response.Problem = say(*found.report.Problem)
 	}
