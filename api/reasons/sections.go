@@ -21,6 +21,9 @@ const (
 	doWhatItSays    = "Do what the message says."
 	waitForObject   = "Wait. If it lasts, see which finalizer in the metadata of the object blocks its deletion."
 	checkOverrides  = "Wait a moment. If it lasts, check the overrides of the Listener and its class."
+	// nameAnotherClass is how a Listener gets another class. The Listener of a claim has the class of the claim.
+	nameAnotherClass = "If the Listener belongs to a claim: kubectl annotate pvc {name} --namespace {namespace} listeners.stackable.tech/listener-class=CLASS --overwrite. " +
+		`Otherwise: kubectl patch listener {name} --namespace {namespace} --type merge --patch '{"spec": {"className": "CLASS"}}'`
 	// Template is how the claim template of a StatefulSet is corrected.
 	Template = "You cannot change the claim template of a StatefulSet: delete the StatefulSet with --cascade=orphan, create it with the corrected template, and delete " +
 		"the claims that are Pending, and their Pods. The other replicas keep their claims and addresses: docs/volumes.md#moving-to-another-class"
@@ -72,13 +75,17 @@ var listeners = []Reason{
 		Meaning: "The Listener is exposed and has addresses. The message names nodes that are left out.",
 	},
 	{
+		Name: listenersv1alpha1.ReasonClassOfClaim, Severity: Expected,
+		Meaning: "The claim of the Listener names another class than the Listener did, which has followed. The message says how to change the class: docs/volumes.md#moving-to-another-class",
+	},
+	{
 		Name: listenersv1alpha1.ReasonNotAccepted, Severity: Waiting, Actor: User,
 		Meaning: "The Listener has no address, because its condition `Accepted` is false.", Remedy: "See the condition Accepted.",
 	},
 	{
 		Name: listenersv1alpha1.ReasonClassNotSet, On: []string{listener, claim}, Severity: Error, Actor: User,
 		Meaning: "The Listener names no class. An existing exposure stays as it is, also for Pods that start again.",
-		Remedy:  "Set spec.className of the Listener to one of: kubectl get listenerclasses",
+		Remedy:  "Choose one of the classes: kubectl get listenerclasses. " + nameAnotherClass,
 	},
 	{
 		Name: listenersv1alpha1.ReasonClassNotFound, On: []string{listener, claim}, Severity: Error, Actor: Either,
@@ -187,8 +194,7 @@ var services = []Reason{
 		Name: listenersv1alpha1.ReasonWaitingForLoadBalancer, Severity: Waiting, Actor: Administrator, Causes: []string{service},
 		Meaning: "No load balancer has assigned an address. The controller for load balancers does that.",
 		Remedy: "Ask an administrator whether the cluster has a load balancer, and why it assigns no address: kubectl describe service {name} --namespace {namespace}. " +
-			"Without one, use a class with serviceType NodePort, also if the Listener belongs to a claim: " +
-			`kubectl patch listener {name} --namespace {namespace} --type merge --patch '{"spec": {"className": "CLASS"}}'`,
+			"Without one, use a class with serviceType NodePort. " + nameAnotherClass,
 	},
 	{
 		Name: listenersv1alpha1.ReasonLoadBalancerPortsError, Severity: Error, Actor: Either, Causes: []string{service},
@@ -422,8 +428,8 @@ var claims = []Reason{
 	},
 	{
 		Name: listenersv1alpha1.ReasonListenerTerminating, On: []string{claim, listener}, Severity: Warning, Actor: User,
-		Meaning: "An earlier Listener is still being deleted, or is going to be, because an earlier claim named another class (docs/volumes.md#moving-to-another-class). A new one is created afterwards.",
-		Remedy:  "Wait. If it lasts, do what the message says, or see which finalizer of the Listener or its Service blocks the deletion. Whoever retains an earlier PersistentVolume has to delete it.",
+		Meaning: "An earlier Listener is still being deleted. A new one is created afterwards.",
+		Remedy:  "Wait. If it lasts, see which finalizer of the Listener or its Service blocks the deletion.",
 	},
 	{
 		Name: listenersv1alpha1.ReasonWaitForFirstConsumer, On: []string{claim}, Severity: Waiting,
@@ -431,8 +437,9 @@ var claims = []Reason{
 	},
 	{
 		Name: listenersv1alpha1.ReasonSelectorChanged, On: []string{claim, volume}, Severity: Error, Actor: User,
-		Meaning: "The annotations of the claim were changed after its volume was provisioned, which has no effect: docs/volumes.md#moving-to-another-class",
-		Remedy:  "Restore the annotation, or delete the claim and create it again.",
+		Meaning: "The annotations of the claim select another Listener than when its volume was provisioned, which has no effect. Only another class is followed: " +
+			"docs/volumes.md#moving-to-another-class",
+		Remedy: "Restore the annotation, or delete the claim and create it again.",
 	},
 	{
 		Name: listenersv1alpha1.ReasonWaitingForAddress, On: []string{pod, "PodListeners"}, Severity: Error, Actor: Either, Causes: []string{listener},

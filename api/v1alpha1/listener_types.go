@@ -156,6 +156,9 @@ const (
 const (
 	ReasonForeignPortsRemoved = "ForeignPortsRemoved"
 	ReasonNodePortsChanged    = "NodePortsChanged"
+	// ReasonClassOfClaim means that the operator has set the class of the Listener of a claim to the one that the claim
+	// names.
+	ReasonClassOfClaim = "ClassOfClaim"
 	// ReasonNotInCertificate means that a Listener has the label for a Certificate, and is not part of one.
 	ReasonNotInCertificate = "NotInCertificate"
 )

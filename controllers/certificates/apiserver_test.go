@@ -296,16 +296,16 @@ func TestWhatIsDenied(t *testing.T) {
 		annotations  map[string]string
 		reason, text string
 	}{
-		"no listener volume":    {pod: plain, reason: listenersv1alpha1.ReasonNoListenerVolumes, text: "add a volume"},
-		"another Pod of a name": {pod: gone, reason: listenersv1alpha1.ReasonPodDeleted, text: string(gone.UID)},
-		"another node":          {pod: elsewhere, reason: listenersv1alpha1.ReasonPodDeleted, text: "on node another-node"},
-		"unknown annotation":    {pod: pod, annotations: map[string]string{"example.com/san": "example.com"}, reason: invalid, text: "example.com/san"},
-		"no volumes":            {pod: pod, annotations: map[string]string{names.AnnotationCertificateVolumes: " , "}, reason: invalid, text: "names no volume"},
-		"unknown volume":        {pod: pod, annotations: map[string]string{names.AnnotationCertificateVolumes: "own,broker"}, reason: invalid, text: `no listener volume "broker"`},
-		"volumes without end":   {pod: pod, annotations: map[string]string{names.AnnotationCertificateVolumes: strings.Repeat("own,", 5000)}, reason: invalid, text: "longer than 16384 bytes"},
-		"volume of a disk":      {pod: pod, annotations: map[string]string{names.AnnotationCertificateVolumes: "data"}, reason: invalid, text: `no listener volume "data"`},
-		"unknown usage":         {pod: pod, annotations: map[string]string{names.AnnotationCertificateUsages: "ca"}, reason: invalid, text: `"ca"`},
-		"no server":             {pod: pod, annotations: map[string]string{names.AnnotationCertificateUsages: "client"}, reason: invalid, text: `"client"`},
+		"no listener volume":    {plain, nil, listenersv1alpha1.ReasonNoListenerVolumes, "add a volume"},
+		"another Pod of a name": {gone, nil, listenersv1alpha1.ReasonPodDeleted, string(gone.UID)},
+		"another node":          {elsewhere, nil, listenersv1alpha1.ReasonPodDeleted, "on node another-node"},
+		"unknown annotation":    {pod, map[string]string{"example.com/san": "example.com"}, invalid, "example.com/san"},
+		"no volumes":            {pod, map[string]string{names.AnnotationCertificateVolumes: " , "}, invalid, "names no volume"},
+		"unknown volume":        {pod, map[string]string{names.AnnotationCertificateVolumes: "own,broker"}, invalid, `no listener volume "broker"`},
+		"volumes without end":   {pod, map[string]string{names.AnnotationCertificateVolumes: strings.Repeat("own,", 5000)}, invalid, "longer than 16384 bytes"},
+		"volume of a disk":      {pod, map[string]string{names.AnnotationCertificateVolumes: "data"}, invalid, `no listener volume "data"`},
+		"unknown usage":         {pod, map[string]string{names.AnnotationCertificateUsages: "ca"}, invalid, `"ca"`},
+		"no server":             {pod, map[string]string{names.AnnotationCertificateUsages: "client"}, invalid, `"client"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			condition := w.decided(w.request(tc.pod, names.Signer, tc.annotations))

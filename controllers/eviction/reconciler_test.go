@@ -105,46 +105,46 @@ func TestOutdatedPods(t *testing.T) {
 		event    []string
 		again    time.Duration
 	}{
-		"of a StatefulSet are evicted": {change: func(*world) {}, requests: true, event: []string{
+		"of a StatefulSet are evicted": {func(*world) {}, true, []string{
 			"Normal AddressChanged", `the address in volume "listener" was 192.0.2.1:80 when the Pod started, and is 192.0.2.2:80 now`, "evicted",
-		}, again: retryWaiting},
-		"of a ReplicaSet are evicted": {change: func(w *world) {
+		}, retryWaiting},
+		"of a ReplicaSet are evicted": {func(w *world) {
 			set := w.set.(*appsv1.StatefulSet)
 			w.set = &appsv1.ReplicaSet{ObjectMeta: set.ObjectMeta, Spec: appsv1.ReplicaSetSpec{Replicas: set.Spec.Replicas, Selector: set.Spec.Selector}}
 			controlledBy("apps/v1", "ReplicaSet")(w)
-		}, requests: true, event: []string{"AddressChanged"}, again: retryWaiting},
-		"of a DaemonSet are evicted": {change: func(w *world) {
+		}, true, []string{"AddressChanged"}, retryWaiting},
+		"of a DaemonSet are evicted": {func(w *world) {
 			set := w.set.(*appsv1.StatefulSet)
 			w.set = &appsv1.DaemonSet{
 				ObjectMeta: set.ObjectMeta, Spec: appsv1.DaemonSetSpec{Selector: set.Spec.Selector}, Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 1},
 			}
 			controlledBy("apps/v1", "DaemonSet")(w)
-		}, requests: true, event: []string{"AddressChanged"}, again: retryWaiting},
-		"without a controller are not evicted": {change: func(w *world) { w.Pod.OwnerReferences = nil }, event: []string{
+		}, true, []string{"AddressChanged"}, retryWaiting},
+		"without a controller are not evicted": {func(w *world) { w.Pod.OwnerReferences = nil }, false, []string{
 			"Warning NotEvicted", "was 192.0.2.1:80", "no controller would replace it",
-		}, again: 30 * time.Minute},
-		"of another controller are not evicted": {change: controlledBy("batch/v1", "Job"), event: []string{
+		}, 30 * time.Minute},
+		"of another controller are not evicted": {controlledBy("batch/v1", "Job"), false, []string{
 			"Warning NotEvicted", "its controller is a Job of batch/v1", "restart the Pod by the means of web",
-		}, again: 30 * time.Minute},
-		"of a StatefulSet of another group are not evicted": {change: controlledBy("example.com/v1", "StatefulSet"), event: []string{"NotEvicted", "example.com/v1"}, again: 30 * time.Minute},
-		"whose controller does not exist are not evicted":   {change: func(w *world) { w.set = nil }, again: retryWaiting},
-		"whose controller is another one are not evicted":   {change: func(w *world) { w.set.SetUID("another") }, again: retryWaiting},
-		"wait until there are as many as there should be": {change: func(w *world) {
+		}, 30 * time.Minute},
+		"of a StatefulSet of another group are not evicted": {controlledBy("example.com/v1", "StatefulSet"), false, []string{"NotEvicted", "example.com/v1"}, 30 * time.Minute},
+		"whose controller does not exist are not evicted":   {func(w *world) { w.set = nil }, false, nil, retryWaiting},
+		"whose controller is another one are not evicted":   {func(w *world) { w.set.SetUID("another") }, false, nil, retryWaiting},
+		"wait until there are as many as there should be": {func(w *world) {
 			w.set.(*appsv1.StatefulSet).Spec.Replicas = ptr.To[int32](2)
-		}, again: retryWaiting},
-		"that a budget protects wait": {change: func(w *world) { w.refused = budget }, requests: true, event: []string{
+		}, false, nil, retryWaiting},
+		"that a budget protects wait": {func(w *world) { w.refused = budget }, true, []string{
 			"Warning EvictionRefused", "was 192.0.2.1:80", "would violate the pod's disruption budget",
-		}, again: retryRefused},
-		"that are gone need no eviction": {change: func(w *world) { w.refused = notFound }, requests: true, again: retryWaiting},
-		"whose address is the first one again are not evicted": {change: func(w *world) {
+		}, retryRefused},
+		"that are gone need no eviction": {func(w *world) { w.refused = notFound }, true, nil, retryWaiting},
+		"whose address is the first one again are not evicted": {func(w *world) {
 			w.now = first
-		}},
-		"whose address is withdrawn are not evicted": {change: func(w *world) {
+		}, false, nil, 0},
+		"whose address is withdrawn are not evicted": {func(w *world) {
 			w.now = nil
-		}},
-		"whose start is not known are not evicted": {change: func(w *world) {
+		}, false, nil, 0},
+		"whose start is not known are not evicted": {func(w *world) {
 			w.start = nil
-		}},
+		}, false, nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()

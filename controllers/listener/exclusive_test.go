@@ -143,14 +143,14 @@ func TestAListenerKeepsWhatAnotherClientGivesToAnOlderOne(t *testing.T) {
 		// held returns what an object has, and gives it what the younger one has if give is true.
 		held func(o client.Object, give bool) string
 	}{
-		{suffix: "-http", empty: func() client.Object { return &gatewayv1.TCPRoute{} }, held: func(o client.Object, give bool) string {
+		{"", "-http", func() client.Object { return &gatewayv1.TCPRoute{} }, func(o client.Object, give bool) string {
 			parent := &o.(*gatewayv1.TCPRoute).Spec.ParentRefs[0]
 			if give {
 				parent.SectionName = ptr.To[gatewayv1.SectionName]("second")
 			}
 			return string(*parent.SectionName)
 		}},
-		{portRange: "9002-9009", suffix: "-tcp", empty: func() client.Object { return &gatewayv1.ListenerSet{} }, held: func(o client.Object, give bool) string {
+		{"9002-9009", "-tcp", func() client.Object { return &gatewayv1.ListenerSet{} }, func(o client.Object, give bool) string {
 			entry := &o.(*gatewayv1.ListenerSet).Spec.Listeners[0]
 			if give {
 				entry.Port = 9003

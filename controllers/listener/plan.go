@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/host"
 	"github.com/listener-operator/listener-operator/internal/message"
@@ -90,8 +91,8 @@ func unusable(s *snapshot) *exposure.Refusal {
 		if s.service != nil {
 			kept = "; until then, Service " + s.key().String() + " and the addresses do not change"
 		}
-		return exposure.Refuse(listenersv1alpha1.ReasonClassNotFound, "ListenerClass %q does not exist; create it, or name another one in spec.className%s",
-			message.Printable(s.listener.Class(), validation.DNS1123SubdomainMaxLength), kept)
+		return exposure.Refuse(listenersv1alpha1.ReasonClassNotFound, "ListenerClass %q does not exist; create it, or name another one in %s%s",
+			message.Printable(s.listener.Class(), validation.DNS1123SubdomainMaxLength), claim.ClassField(s.listener), kept)
 	default:
 		return nil
 	}

@@ -71,7 +71,7 @@ func (r *reader) readClass(ctx context.Context, s *snapshot) error {
 		accepted.Status == metav1.ConditionTrue && accepted.ObservedGeneration == s.listener.Generation
 	if s.kept = problem != "" && used; problem != "" && !used {
 		s.notAllowed = exposure.Refuse(listenersv1alpha1.ReasonNamespaceNotAllowed,
-			"%s; name another class in spec.className, or ask an administrator to add the namespace to spec.allowedNamespaces of the class", problem)
+			"%s; name another class in %s, or ask an administrator to add the namespace to spec.allowedNamespaces of the class", problem, claim.ClassField(s.listener))
 		return nil
 	}
 	s.class, s.backend = class, r.backends.Of(class)

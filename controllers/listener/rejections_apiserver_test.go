@@ -29,24 +29,24 @@ func TestTheRemedyOfARejectedServiceFollowsFromWhoRejectsIt(t *testing.T) {
 		prepare        func(*fixture)
 		reason, remedy string
 	}{
-		"a quota on node ports": {class: nodePort, prepare: func(f *fixture) { f.createQuota("services.nodeports") }, reason: "QuotaExceeded", remedy: "raise the ResourceQuota"},
-		"a quota on Services":   {class: nodePort, prepare: func(f *fixture) { f.createQuota("count/services") }, reason: "QuotaExceeded", remedy: "raise the ResourceQuota"},
+		"a quota on node ports": {nodePort, func(f *fixture) { f.createQuota("services.nodeports") }, "QuotaExceeded", "raise the ResourceQuota"},
+		"a quota on Services":   {nodePort, func(f *fixture) { f.createQuota("count/services") }, "QuotaExceeded", "raise the ResourceQuota"},
 		"a range outside that of the cluster": {
-			class:  listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: "20000-20009"}},
-			reason: "ServiceRejected", remedy: "spec.nodePorts.range of ListenerClass",
+			listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: "20000-20009"}},
+			nil, "ServiceRejected", "spec.nodePorts.range of ListenerClass",
 		},
 		"a fixed node port outside the range of the cluster": {
-			class: override(`{"ports":[{"port":80,"nodePort":20000}]}`), reason: "ServiceRejected", remedy: "correct the node port in the overrides",
+			override(`{"ports":[{"port":80,"nodePort":20000}]}`), nil, "ServiceRejected", "correct the node port in the overrides",
 		},
 		"a fixed node port that another Service has": {
-			class: override(`{"ports":[{"port":80,"nodePort":32001}]}`), prepare: func(f *fixture) {
+			override(`{"ports":[{"port":80,"nodePort":32001}]}`), func(f *fixture) {
 				service := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80, NodePort: 32001}}}}
 				service.Namespace, service.Name = f.key.Namespace, "other"
 				f.Expect(f.client.Create(f.t.Context(), service)).To(Succeed())
-			}, reason: "ServiceRejected", remedy: "set another number in the overrides",
+			}, "ServiceRejected", "set another number in the overrides",
 		},
-		"an invalid override": {class: override(`{"sessionAffinity":"Sometimes"}`), reason: "ServiceRejected", remedy: "correct it in the overrides of the Listener or of its class"},
-		"an admission policy": {class: nodePort, prepare: func(f *fixture) { f.createPolicy() }, reason: "ServiceRejected", remedy: "the administrator of this admission policy"},
+		"an invalid override": {override(`{"sessionAffinity":"Sometimes"}`), nil, "ServiceRejected", "correct it in the overrides of the Listener or of its class"},
+		"an admission policy": {nodePort, func(f *fixture) { f.createPolicy() }, "ServiceRejected", "the administrator of this admission policy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, nil, tc.class)

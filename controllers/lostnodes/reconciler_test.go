@@ -97,6 +97,24 @@ func (r *run) update(o client.Object, change func()) {
 	}
 }
 
+// The class may not exist. Package podlisteners gives it to the Listener if it does.
+func TestAReleaseDoesNotChangeTheClassOfAListener(t *testing.T) {
+	w := newWorld()
+	annotated(ago(time.Minute))(w)
+	lostFor(time.Minute)(w)
+	w.Claim.Annotations[names.AnnotationListenerClass] = "other"
+	r := w.start(t, interceptor.Funcs{})
+	r.reconcile()
+	r.wantEvents("Normal VolumeReleased PersistentVolume pvc-claim-uid is released from node node-1")
+	var l listenersv1alpha1.Listener
+	if err := r.api.Get(t.Context(), claimKey, &l); err != nil {
+		t.Fatal(err)
+	}
+	if l.Class() != "public" || !claim.HasOwner(&l, w.Claim.UID) {
+		t.Errorf("the Listener has class %s and owners %v", l.Class(), l.OwnerReferences)
+	}
+}
+
 // TestVolumeOfALostNodeIsReplaced follows a volume from the loss of its node until its Pod is on another one.
 func TestVolumeOfALostNodeIsReplaced(t *testing.T) {
 	w := newWorld()
@@ -233,8 +251,10 @@ func TestReleaseIsRefused(t *testing.T) {
 		"node affinity of another key": {func(w *world) {
 			w.Volume.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Key = corev1.LabelHostname
 		}, "the operator did not set its node affinity"},
-		"claim names another class": {func(w *world) { w.Claim.Annotations[names.AnnotationListenerClass] = "other" },
-			"the annotations of the claim do not select the same Listener any more"},
+		"claim names a Listener": {func(w *world) {
+			delete(w.Claim.Annotations, names.AnnotationListenerClass)
+			w.Claim.Annotations[names.AnnotationListenerName] = "other"
+		}, "the annotations of the claim do not select the same Listener any more"},
 		"claim selects nothing": {func(w *world) { delete(w.Claim.Annotations, names.AnnotationListenerClass) },
 			"the annotations of the claim do not select the same Listener any more"},
 	} {

@@ -1,6 +1,7 @@
 package lostnodes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -70,8 +71,9 @@ func (r *Reconciler) release(ctx context.Context, key types.NamespacedName, cach
 
 // forbidden returns why the volume cannot be released now, or "".
 func (o *observed) forbidden() string {
-	before, errBefore := claim.VolumeSelector(o.pv)
-	after, errAfter := claim.VolumeSelector(claim.Volume(o.claim, ""))
+	selector, err := claim.VolumeSelector(o.pv)
+	_, otherListener := selector.Follow(o.claim.Annotations)
+	_, errAfter := claim.VolumeSelector(claim.Volume(o.claim, ""))
 	switch users := o.users(); {
 	case o.pinned() == "":
 		return "the operator did not set its node affinity"
@@ -79,7 +81,7 @@ func (o *observed) forbidden() string {
 		return fmt.Sprintf("Pod %s on node %s uses it", users[0].Name, users[0].Spec.NodeName)
 	case foreignFinalizers(o.pv) != "":
 		return "its finalizers " + foreignFinalizers(o.pv) + " belong to others, who have to remove them"
-	case errBefore != nil || errAfter != nil || before != after:
+	case err != nil || errAfter != nil || otherListener:
 		return "the annotations of the claim do not select the same Listener any more; restore them"
 	case o.claim.Spec.VolumeName != claim.VolumeName(o.claim):
 		return "the operator did not provision it"
@@ -187,7 +189,7 @@ func (r *Reconciler) adopt(ctx context.Context, o *observed) error {
 	if err != nil || selector.Class == "" {
 		return nil //nolint:nilerr // a Listener that the claim names is not the claim's
 	}
-	_, err = r.Applier.Apply(ctx, claim.Listener(o.claim, nil, selector.Class, l.Spec.Ports, l.Labels), l)
+	_, err = r.Applier.Apply(ctx, claim.Listener(o.claim, nil, cmp.Or(l.Class(), selector.Class), l.Spec.Ports, l.Labels), l)
 	return err
 }
 

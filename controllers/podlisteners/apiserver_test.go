@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,4 +72,71 @@ func TestAVolumeInUseIsKeptWhenItsClassIsChangedToPinOrNotToPin(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The class that a claim names is followed as soon as it can be used, whatever keeps it from that, and whoever changes
+// the Listener.
+func TestTheClassThatAClaimNamesIsFollowedWhileItsPodRuns(t *testing.T) {
+	g := NewWithT(t)
+	b := &boundPod{T: t, client: apiserver.Client(t), namespace: apiserver.Namespace(t)}
+	apiserver.StartManager(t, nil, "operators", setup)
+	class := func(name string) *listenersv1alpha1.ListenerClass {
+		return &listenersv1alpha1.ListenerClass{
+			ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-" + name},
+			Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
+		}
+	}
+	first, late, private := class("first"), class("late"), class("private")
+	private.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"test.example/admitted": b.namespace}}}
+	b.create(first)
+	b.create(private)
+	node := objects.Node(b.namespace)
+	b.create(node)
+	pvc := b.claim("own", names.AnnotationListenerClass, first.Name)
+	pod := b.pod("own")
+	listener := b.ownListener(pvc, pod)
+	b.expose(listener, 30081)
+	patch := func(o client.Object, change func()) {
+		t.Helper()
+		unchanged := o.DeepCopyObject().(client.Object)
+		change()
+		g.Expect(b.client.Patch(t.Context(), o, client.MergeFrom(unchanged))).To(Succeed())
+	}
+	awaitClass := func(want *listenersv1alpha1.ListenerClass) {
+		t.Helper()
+		g.Eventually(func(g Gomega) string {
+			g.Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(listener), listener)).To(Succeed())
+			return listener.Class()
+		}).WithTimeout(apiserver.Timeout).Should(Equal(want.Name))
+	}
+	awaitEvent := func(reason string) {
+		t.Helper()
+		g.Eventually(func(g Gomega) (found []string) {
+			var list eventsv1.EventList
+			g.Expect(b.client.List(t.Context(), &list, client.InNamespace(b.namespace))).To(Succeed())
+			for i := range list.Items {
+				found = append(found, list.Items[i].Reason)
+			}
+			return found
+		}).WithTimeout(apiserver.Timeout).Should(ContainElement(reason))
+	}
+	uid := listener.UID
+	patch(pvc, func() { pvc.Annotations[names.AnnotationListenerClass] = late.Name })
+	awaitEvent(listenersv1alpha1.ReasonClassNotFound)
+	awaitClass(first)
+	b.create(late)
+	awaitClass(late)
+
+	patch(listener, func() { listener.Spec.ClassName = &first.Name })
+	awaitClass(late)
+	awaitEvent(listenersv1alpha1.ReasonClassOfClaim)
+
+	patch(pvc, func() { pvc.Annotations[names.AnnotationListenerClass] = private.Name })
+	awaitEvent(listenersv1alpha1.ReasonNamespaceNotAllowed)
+	awaitClass(late)
+	namespace := &corev1.Namespace{}
+	g.Expect(b.client.Get(t.Context(), client.ObjectKey{Name: b.namespace}, namespace)).To(Succeed())
+	patch(namespace, func() { metav1.SetMetaDataLabel(&namespace.ObjectMeta, "test.example/admitted", b.namespace) })
+	awaitClass(private)
+	g.Expect(listener.UID).To(Equal(uid))
 }

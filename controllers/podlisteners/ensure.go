@@ -9,15 +9,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/validation"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/lookup"
+	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/requests"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
 // ensureMounts applies the Listeners of class-based claims, labels the Pod and its volumes with their Listeners, and
@@ -117,8 +123,9 @@ func (r *Reconciler) labels(pod *corev1.Pod) map[string]string {
 }
 
 // ensureListener applies the Listener of a class-based claim, with the ports, the name and the index of the Pod, owned
-// by claim and volume, unless the Listener was not created for the claim. A mount that is not new only adds owners:
-// Pods that share a claim may have different ports, and must not overwrite each other's.
+// by claim and volume, unless the Listener was not created for the claim. A mount that is not new only adds owners, and
+// sets the class that the claim names now: Pods that share a claim may have different ports, and must not overwrite
+// each other's.
 func (r *Reconciler) ensureListener(ctx context.Context, m *mount, isNew bool) (warnings []warning, _ error) {
 	if m.selector.Class == "" {
 		return nil, nil
@@ -130,10 +137,9 @@ func (r *Reconciler) ensureListener(ctx context.Context, m *mount, isNew bool) (
 	} else {
 		ports, labels = m.listener.Spec.Ports, m.listener.Labels
 	}
-	desired := claim.Listener(m.claim, m.pv, m.selector.Class, ports, labels)
 	switch {
 	case m.listener == nil:
-		return warnings, r.applyListener(ctx, desired, m)
+		return warnings, r.applyListener(ctx, claim.Listener(m.claim, m.pv, m.selector.Class, ports, labels), m)
 	case m.listener.DeletionTimestamp != nil:
 		return warnings, nil // it is created again when it is deleted
 	case !claim.OwnedBy(m.listener, m.claim):
@@ -141,22 +147,55 @@ func (r *Reconciler) ensureListener(ctx context.Context, m *mount, isNew bool) (
 			fmt.Sprintf("Listener %s exists but was not created for claim %s, so it is not changed; rename one of the two", m.listener.Name, m.claim.Name)))
 		m.listener = nil
 		return warnings, nil
-	case !isNew && claim.HasOwner(m.listener, m.claim.UID) && claim.HasOwner(m.listener, m.pv.UID):
-		return warnings, nil // otherwise Stackable's listener operator created it, or it belongs to an earlier claim
-	default:
-		return warnings, r.applyListener(ctx, desired, m)
 	}
+	class, unusable, err := r.classOfListener(ctx, m)
+	if warnings = append(warnings, m.keptClass(unusable)...); err != nil {
+		return warnings, err
+	}
+	if !isNew && class == m.listener.Class() && claim.HasOwner(m.listener, m.claim.UID) && claim.HasOwner(m.listener, m.pv.UID) {
+		return warnings, nil // otherwise Stackable's listener operator created it, or it belongs to an earlier claim
+	}
+	return warnings, r.applyListener(ctx, claim.Listener(m.claim, m.pv, class, ports, labels), m)
+}
+
+// classOfListener returns the class that the existing Listener of a class-based claim should have: the one that the
+// claim names now. If that does not exist, or does not allow the namespace, which unusable says by the reason, the
+// Listener keeps its class, whose addresses work.
+func (r *Reconciler) classOfListener(ctx context.Context, m *mount) (class string, unusable map[string]string, _ error) {
+	if m.listener.Class() == "" || m.listener.Class() == m.selector.Class {
+		return m.selector.Class, nil, nil
+	}
+	object, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: m.selector.Class}, &listenersv1alpha1.ListenerClass{})
+	if err != nil {
+		return "", nil, err
+	}
+	if object == nil {
+		text := fmt.Sprintf("ListenerClass %q does not exist", message.Printable(m.selector.Class, validation.DNS1123SubdomainMaxLength))
+		return m.listener.Class(), map[string]string{listenersv1alpha1.ReasonClassNotFound: text}, nil
+	}
+	if text, err := tenancy.Check(ctx, r.Client, object, m.claim.Namespace); err != nil || text != "" {
+		return m.listener.Class(), map[string]string{listenersv1alpha1.ReasonNamespaceNotAllowed: text}, err
+	}
+	return m.selector.Class, nil, nil
 }
 
 // applyListener applies the Listener of a class-based claim, and makes the result that of the mount: with the uid, with
-// which the Pod is labelled, and with the generation, which shows that the status is about earlier ports.
+// which the Pod is labelled, and with the generation, which shows that the status is about earlier ports. An event says
+// to those who change the class of the Listener that the claim decides.
 func (r *Reconciler) applyListener(ctx context.Context, desired *unstructured.Unstructured, m *mount) error {
+	before := m.listener
 	if sent, err := r.Applier.Apply(ctx, desired, m.listener); err != nil || !sent {
 		return err
 	}
 	m.listener = &listenersv1alpha1.Listener{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, m.listener); err != nil {
 		return fmt.Errorf("decoding Listener %s: %w", client.ObjectKeyFromObject(desired), err)
+	}
+	if before != nil && before.Class() != m.listener.Class() {
+		const reason = listenersv1alpha1.ReasonClassOfClaim
+		text := fmt.Sprintf("spec.className was %q, and is %q now, as claim %s says; to use another class, change the claim: kubectl annotate pvc %[3]s "+
+			"--namespace %s %s=CLASS --overwrite", before.Class(), m.listener.Class(), m.claim.Name, m.claim.Namespace, names.AnnotationListenerClass)
+		r.Events.Eventf(m.listener, m.claim, reasons.EventType(reason), reason, actionMount, "%s", message.Printable(text, message.MaxEvent))
 	}
 	return r.observeClass(ctx, m)
 }

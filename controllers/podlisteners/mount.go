@@ -28,6 +28,8 @@ type mount struct {
 	claim    *corev1.PersistentVolumeClaim
 	pv       *corev1.PersistentVolume
 	selector claim.Selector
+	// selectorIgnored states that the annotations of the claim select another Listener than its volume.
+	selectorIgnored bool
 	// listener is nil while it does not exist.
 	listener *listenersv1alpha1.Listener
 	// class is nil while it does not exist, or the Listener names none. backend is that of the class.

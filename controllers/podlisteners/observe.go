@@ -98,7 +98,9 @@ func (r *Reconciler) volumes(ctx context.Context, pod *corev1.Pod) ([]*mount, er
 			continue
 		}
 		if selector, err := claim.VolumeSelector(pv); err == nil {
-			bound = append(bound, &mount{pod: pod, volume: volume.Name, claim: pvc, pv: pv, selector: selector})
+			m := &mount{pod: pod, volume: volume.Name, claim: pvc, pv: pv}
+			m.selector, m.selectorIgnored = selector.Follow(pvc.Annotations)
+			bound = append(bound, m)
 		}
 	}
 	return bound, nil

@@ -967,9 +967,9 @@ func TestListenerHasThePortsThatTheClaimLists(t *testing.T) {
 		want       []string
 		events     []string // parts of them, in any order
 	}{
-		"in its order":                      {annotation: "metrics, http", ports: []corev1.ContainerPort{metrics}, want: []string{"metrics", "http"}},
-		"as far as the Pod has them":        {annotation: "http, gone", want: []string{"http"}, events: []string{`Warning InvalidClaim Volume "listener": the annotation listener-operator.dev/ports lists "gone"`}},
-		"the last of several with one name": {annotation: "http", ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 81}}, want: []string{"http"}, events: []string{`Warning DuplicatePortName Volume "listener": several containers`}},
+		"in its order":                      {"metrics, http", []corev1.ContainerPort{metrics}, []string{"metrics", "http"}, nil},
+		"as far as the Pod has them":        {"http, gone", nil, []string{"http"}, []string{`Warning InvalidClaim Volume "listener": the annotation listener-operator.dev/ports lists "gone"`}},
+		"the last of several with one name": {"http", []corev1.ContainerPort{{Name: "http", ContainerPort: 81}}, []string{"http"}, []string{`Warning DuplicatePortName Volume "listener": several containers`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
@@ -1035,6 +1035,85 @@ func TestPodsThatShareAClaimDoNotOverwriteEachOthersPorts(t *testing.T) {
 	if got.Spec.Ports[0].Port != 9090 {
 		t.Errorf("the Listener has port %d, want that of the last Pod that mounted the claim", got.Spec.Ports[0].Port)
 	}
+}
+
+// The ports stay those of the Pod that mounted the claim last, and until the status follows, the addresses those that
+// work.
+func TestListenerHasTheClassThatItsClaimNamesNow(t *testing.T) {
+	const command = "to use another class, change the claim: kubectl annotate pvc listener-web-0 --namespace shop listeners.stackable.tech/listener-class=CLASS --overwrite"
+	other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: newWorld().Class.Spec}
+	private := other.DeepCopy()
+	private.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{Names: []string{"elsewhere"}}
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		class       *listenersv1alpha1.ListenerClass // other than public
+		of          string                           // the Listener
+		remounts    bool
+		want, event string
+	}{
+		"as before": {byClass("public"), other, "public", false, "public", ""},
+		"the claim names another class": {byClass("other"), other, "public", false, "other",
+			`Normal ClassOfClaim spec.className was "public", and is "other" now, as claim listener-web-0 says; ` + command},
+		"the Listener was changed": {byClass("public"), other, "other", false, "public",
+			`Normal ClassOfClaim spec.className was "other", and is "public" now, as claim listener-web-0 says; ` + command},
+		"the Listener was changed to no class": {byClass("public"), other, "", false, "public",
+			`Normal ClassOfClaim spec.className was "", and is "public" now, as claim listener-web-0 says; ` + command},
+		"the Listener was changed before the Pod started again": {byClass("public"), other, "other", true, "public",
+			`Normal ClassOfClaim spec.className was "other", and is "public" now, as claim listener-web-0 says; ` + command},
+		"the annotation was removed": {nil, other, "public", false, "public", ""},
+		"a class that does not exist": {byClass("othr"), other, "public", false, "public",
+			`Warning ClassNotFound ListenerClass "othr" does not exist, so Listener listener-web-0 keeps class public; name another class in the annotation listeners.stackable.tech/listener-class`},
+		"a class that does not exist when the Pod starts again": {byClass("othr"), other, "public", true, "public",
+			`Warning ClassNotFound ListenerClass "othr" does not exist, so Listener listener-web-0 keeps class public; name another class in the annotation listeners.stackable.tech/listener-class`},
+		"a class that does not allow the namespace": {byClass("other"), private, "public", false, "public",
+			`Warning NamespaceNotAllowed ListenerClass other does not allow namespace shop, so Listener listener-web-0 keeps class public; name another class in the annotation listeners.stackable.tech/listener-class`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			listener := w.Listener
+			w.classBased()
+			w.Claim.Annotations, listener.Name, w.Listener = tc.annotations, w.Claim.Name, listener
+			listener.Spec.ClassName = &tc.of
+			listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080, Protocol: ptr.To(corev1.ProtocolTCP)}}
+			listener.Status.IngressAddresses = nodeAddr
+			listener.OwnerReferences = []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: w.Claim.Name, UID: w.Claim.UID}, {APIVersion: "v1", Kind: "PersistentVolume", Name: w.Volume.Name, UID: w.Volume.UID},
+			}
+			if !tc.remounts {
+				w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr}})
+				w.Pod.Spec.Containers[0].Ports[0].ContainerPort = 9090
+			}
+			c := fakeclient.New(t, interceptor.Funcs{}, w.Objects(w.existing, tc.class)...)
+			recorder := events.NewFakeRecorder(10)
+			r := newReconciler(c, recorder)
+			for range 2 {
+				if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.Pod)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var got listenersv1alpha1.Listener
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(listener), &got); err != nil {
+				t.Fatal(err)
+			}
+			if got.Class() != tc.want || got.Spec.Ports[0].Port != 8080 || got.UID != listener.UID {
+				t.Errorf("the Listener has class %q and port %d, want %q and 8080", got.Class(), got.Spec.Ports[0].Port, tc.want)
+			}
+			if entry := published(t, c).Listeners["listener"]; !cmp.Equal(entry.IngressAddresses, nodeAddr) {
+				t.Errorf("the Pod has the addresses %v", entry.IngressAddresses)
+			}
+			event := ""
+			if len(recorder.Events) > 0 {
+				event = <-recorder.Events
+			}
+			if event != tc.event || len(recorder.Events) > 0 {
+				t.Errorf("event %q, want %q; %d others", event, tc.event, len(recorder.Events))
+			}
+		})
+	}
+}
+
+func byClass(name string) map[string]string {
+	return map[string]string{names.AnnotationListenerClass: name}
 }
 
 func TestListenerOfAUserWithTheNameOfAClaimIsNotChanged(t *testing.T) {
@@ -1419,10 +1498,10 @@ func TestSilentMistakesGetAnEvent(t *testing.T) {
 		change func(*world)
 		want   string
 	}{
-		"the class of a claim is changed": {func(w *world) {
+		"a claim that named a Listener names a class": {func(w *world) {
 			w.Claim.Annotations = map[string]string{names.AnnotationListenerClass: "other"}
 		}, "Mount: the annotations were changed after PersistentVolume pvc-claim-uid was provisioned, which has no effect: the volume still uses " +
-			"listeners.stackable.tech/listener-name: web; to use another class or Listener, delete the claim and create it again"},
+			"listeners.stackable.tech/listener-name: web; to use another Listener, delete the claim and create it again"},
 		"the Listener that a Pod mounts is deleted": {func(w *world) {
 			w.Listener, w.Pod.Status.Phase = nil, corev1.PodRunning
 			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr}})

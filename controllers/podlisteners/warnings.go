@@ -1,7 +1,6 @@
 package podlisteners
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -68,18 +67,31 @@ func (m *mount) claimWarning(reason, text string, related runtime.Object) warnin
 	return warning{cause{m.claim.UID, m.volume, reason}, actionMount, text, m.claim, related}
 }
 
-// changedSelector warns that the claim has other annotations than its volume was provisioned with.
+// changedSelector warns that the claim selects another Listener than the one that its volume was provisioned for.
 func (m *mount) changedSelector() warning {
 	text := ""
-	if now, err := claim.ParseSelector(m.claim.Annotations); (err == nil || errors.Is(err, claim.ErrBothSelectors)) && now != m.selector {
+	if m.selectorIgnored {
 		was := fmt.Sprintf("%s: %s", names.AnnotationListenerName, m.selector.Listener)
 		if m.selector.Class != "" {
 			was = fmt.Sprintf("%s: %s", names.AnnotationListenerClass, m.selector.Class)
 		}
 		text = fmt.Sprintf("the annotations were changed after PersistentVolume %s was provisioned, which has no effect: the volume still uses %s; "+
-			"to use another class or Listener, delete the claim and create it again", m.pv.Name, was)
+			"to use another Listener, delete the claim and create it again", m.pv.Name, was)
 	}
 	return m.claimWarning(listenersv1alpha1.ReasonSelectorChanged, text, m.pod)
+}
+
+// keptClass warns that the Listener keeps its class although the claim names another one, if that cannot be used.
+// unusable is why, by the reason.
+func (m *mount) keptClass(unusable map[string]string) (warnings []warning) {
+	for _, reason := range []string{listenersv1alpha1.ReasonClassNotFound, listenersv1alpha1.ReasonNamespaceNotAllowed} {
+		text := unusable[reason]
+		if text != "" {
+			text = fmt.Sprintf("%s, so Listener %s keeps class %s; name another class in the annotation %s", text, m.listener.Name, m.listener.Class(), names.AnnotationListenerClass)
+		}
+		warnings = append(warnings, m.claimWarning(reason, text, m.pod))
+	}
+	return warnings
 }
 
 // unexposedPorts warns about ports of the Pod that its Listener does not expose. problem is what claim.Ports returned.

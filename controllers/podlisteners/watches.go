@@ -22,6 +22,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/predicates"
 	"github.com/listener-operator/listener-operator/internal/requests"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
 // workers is the number of Pods that are reconciled concurrently: as many as a node commonly starts at once.
@@ -37,6 +38,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.volumeToPodListeners), builder.WithPredicates(changes, predicates.StatusIgnored())).
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToPodListeners), builder.WithPredicates(changes)).
 		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToPodListeners), builder.WithPredicates(changes)).
+		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToPodListeners), builder.WithPredicates(changes, predicate.LabelChangedPredicate{})).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeToPodListeners), builder.WithPredicates(changes, predicates.NodeAddressesChanged())).
 		Complete(requests.Requeue(mgr, "podlisteners", r))
 }
@@ -83,8 +85,15 @@ func (r *Reconciler) listenerToPodListeners(ctx context.Context, o client.Object
 		client.MatchingFields{index.VolumesByListener: client.ObjectKeyFromObject(o).String()})
 }
 
+// classToPodListeners maps a class also to the claims that name it, whose Listeners may have kept another one.
 func (r *Reconciler) classToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	return index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.listenerToPodListeners, client.MatchingFields{index.ListenersByClass: o.GetName()})
+	return append(index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.listenerToPodListeners, client.MatchingFields{index.ListenersByClass: o.GetName()}),
+		index.Requests[corev1.PersistentVolumeClaimList](ctx, r.Client, r.claimToPodListeners, client.MatchingFields{index.ClaimsByClass: o.GetName()})...)
+}
+
+// namespaceToPodListeners maps a namespace, because classes may select namespaces by labels.
+func (r *Reconciler) namespaceToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
+	return index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, index.Request, client.InNamespace(o.GetName()))
 }
 
 func (r *Reconciler) nodeToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {

@@ -169,10 +169,10 @@ func TestWritesThatTheCacheDoesNotHaveYetAreNotRepeated(t *testing.T) {
 			want  []string
 			wait  time.Duration
 		}{
-			{name: "a new Pod", cause: func() {}, want: []string{"patch *v1.Pod", "create *v1alpha1.PodListeners"}},
-			{name: "the cache lags behind", cause: func() { stale = before }, wait: time.Second},
-			{name: "the cache lags behind for longer", cause: func() { time.Sleep(time.Second) }, want: []string{"create *v1alpha1.PodListeners"}},
-			{name: "the cache has everything", cause: func() { stale = nil }},
+			{"a new Pod", func() {}, []string{"patch *v1.Pod", "create *v1alpha1.PodListeners"}, 0},
+			{"the cache lags behind", func() { stale = before }, nil, time.Second},
+			{"the cache lags behind for longer", func() { time.Sleep(time.Second) }, []string{"create *v1alpha1.PodListeners"}, 0},
+			{"the cache has everything", func() { stale = nil }, nil, 0},
 		} {
 			writes = nil
 			step.cause()

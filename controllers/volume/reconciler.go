@@ -251,8 +251,7 @@ func (r *Reconciler) notFound(ctx context.Context, reason, what string, key type
 
 // adoptListener checks that the Listener of a class-based claim can be created, with the ports of the Pod that mounts
 // the claim. One of an earlier claim becomes that of this claim before it is garbage-collected, so that the addresses
-// stay, unless the earlier claim named another class: then this claim waits, because a Pod must not start with the old
-// addresses.
+// stay. If the earlier claim named another class, it gets the class of this one: the Pod then waits for the addresses.
 func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *listenersv1alpha1.ListenerClass) error {
 	pod, ports, err := r.firstPod(ctx, pvc, class)
 	if err != nil {
@@ -264,24 +263,30 @@ func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVo
 	case err != nil:
 		return err
 	case existing == nil:
-		problem, err := tenancy.Check(ctx, r.Client, class, pvc.Namespace)
-		if err != nil || problem == "" {
-			return err
-		}
-		return pendingf(listenersv1alpha1.ReasonNamespaceNotAllowed,
-			"%s; name another class, or ask an administrator to add the namespace to spec.allowedNamespaces of the class", problem)
+		return r.checkAllowed(ctx, pvc, class)
 	case !claim.OwnedBy(existing, pvc):
 		return pendingf(listenersv1alpha1.ReasonForeignListener,
 			"Listener %s exists but was not created for this claim, so it is not changed; use the annotation %s, or rename one of the two",
 			key, names.AnnotationListenerName)
 	case existing.DeletionTimestamp != nil:
 		return pendingf(listenersv1alpha1.ReasonListenerTerminating, "Listener %s of an earlier claim is still being deleted", key)
-	case existing.Class() != class.Name && !claim.CreatedFor(existing, pvc):
-		return pendingf(listenersv1alpha1.ReasonListenerTerminating, "Listener %s is that of an earlier claim, which named ListenerClass %s; Kubernetes deletes it "+
-			"after that claim and its PersistentVolume; if one of them is retained, delete the Listener", key, existing.Class())
+	case existing.Class() != class.Name:
+		if err := r.checkAllowed(ctx, pvc, class); err != nil {
+			return err
+		}
 	}
 	_, err = r.Applier.Apply(ctx, claim.Listener(pvc, nil, class.Name, ports, pod.Labels), existing)
 	return err
+}
+
+// checkAllowed returns an error if a class does not allow the namespace of a claim.
+func (r *Reconciler) checkAllowed(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *listenersv1alpha1.ListenerClass) error {
+	problem, err := tenancy.Check(ctx, r.Client, class, pvc.Namespace)
+	if err != nil || problem == "" {
+		return err
+	}
+	return pendingf(listenersv1alpha1.ReasonNamespaceNotAllowed,
+		"%s; name another class, or ask an administrator to add the namespace to spec.allowedNamespaces of the class", problem)
 }
 
 // firstPod returns a Pod that mounts a class-based claim, and the ports of it that the Listener exposes.

@@ -74,32 +74,32 @@ func TestApplySendsWhatDiffers(t *testing.T) {
 		value  string
 		sent   bool
 	}{
-		{name: "no object", before: func() {}, value: "a", sent: true},
-		{name: "the same desired state", before: func() {}, value: "a"},
-		{name: "another desired state", before: func() {}, value: "b", sent: true},
-		{name: "the same desired state again", before: func() {}, value: "b"},
-		{name: "a change of a desired field by another writer", before: change("theirs"), value: "b", sent: true},
-		{name: "the same desired state after a repair", before: func() {}, value: "b"},
-		{name: "a change of another field", before: func() {
+		{"no object", func() {}, "a", true},
+		{"the same desired state", func() {}, "a", false},
+		{"another desired state", func() {}, "b", true},
+		{"the same desired state again", func() {}, "b", false},
+		{"a change of a desired field by another writer", change("theirs"), "b", true},
+		{"the same desired state after a repair", func() {}, "b", false},
+		{"a change of another field", func() {
 			observed := observe(t, c, namespace)
 			observed.Annotations = map[string]string{"theirs": "x"}
 			if err := c.Update(t.Context(), observed); err != nil {
 				t.Fatal(err)
 			}
-		}, value: "b"},
-		{name: "a change together with one of the desired state", before: change("theirs"), value: "c", sent: true},
-		{name: "a deletion by another writer", before: func() {
+		}, "b", false},
+		{"a change together with one of the desired state", change("theirs"), "c", true},
+		{"a deletion by another writer", func() {
 			if err := c.Delete(t.Context(), observe(t, c, namespace)); err != nil {
 				t.Fatal(err)
 			}
-		}, value: "c", sent: true},
-		{name: "a deletion by the applier", before: func() {
+		}, "c", true},
+		{"a deletion by the applier", func() {
 			if err := applier.Delete(t.Context(), observe(t, c, namespace)); err != nil {
 				t.Fatal(err)
 			}
-		}, value: "c", sent: true},
-		{name: "another process", before: func() { applier = apply.New(c, "tester") }, value: "c", sent: true},
-		{name: "another process and a change", before: func() { applier = apply.New(c, "tester"); change("theirs")() }, value: "c", sent: true},
+		}, "c", true},
+		{"another process", func() { applier = apply.New(c, "tester") }, "c", true},
+		{"another process and a change", func() { applier = apply.New(c, "tester"); change("theirs")() }, "c", true},
 	} {
 		tc.before()
 		var observed client.Object
@@ -257,14 +257,14 @@ func TestStatusIsSentOnceForAVersion(t *testing.T) {
 		observed *listenersv1alpha1.Listener
 		want     bool
 	}{
-		{name: "the first one", status: status("a"), observed: stale, want: true},
-		{name: "the same", status: status("a"), observed: stale},
-		{name: "the same at another time", status: later, observed: stale},
-		{name: "of a Listener that is used", status: used, observed: stale, want: true},
-		{name: "another", status: status("b"), observed: stale, want: true},
-		{name: "the first one again", status: status("a"), observed: stale, want: true},
-		{name: "the same for the version of the other one", status: status("a"), observed: between},
-		{name: "the same for the version after it", status: status("a"), observed: listener, want: true},
+		{"the first one", status("a"), stale, true},
+		{"the same", status("a"), stale, false},
+		{"the same at another time", later, stale, false},
+		{"of a Listener that is used", used, stale, true},
+		{"another", status("b"), stale, true},
+		{"the first one again", status("a"), stale, true},
+		{"the same for the version of the other one", status("a"), between, false},
+		{"the same for the version after it", status("a"), listener, true},
 	} {
 		if tc.observed == listener {
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(listener), listener); err != nil {
@@ -363,17 +363,17 @@ func TestUnchangedServiceIsNotAppliedAgainAfterRestart(t *testing.T) {
 		port   int32
 		sent   bool
 	}{
-		{name: "the same desired state", before: func() {}, port: 80},
-		{name: "a label of another manager", before: by("other", func(s *corev1.Service) { s.Labels["theirs"] = "x" }), port: 80},
-		{name: "a desired label changed", before: by("other", func(s *corev1.Service) { s.Labels["a"] = "theirs" }), port: 80, sent: true},
-		{name: "a desired label removed", before: by("other", func(s *corev1.Service) { delete(s.Labels, "a") }), port: 80, sent: true},
-		{name: "a desired annotation changed by a client with the same name", before: by(owner, func(s *corev1.Service) { s.Annotations["b"] = "x" }), port: 80, sent: true},
-		{name: "another manager adds to the selector", before: by("other", func(s *corev1.Service) { s.Spec.Selector["theirs"] = "x" }), port: 80, sent: true},
-		{name: "a desired port changed", before: by("other", func(s *corev1.Service) { s.Spec.Ports[0].Name = "theirs" }), port: 80, sent: true},
-		{name: "a desired port removed", before: by("other", func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[1:] }), port: 80, sent: true},
-		{name: "the owner removed", before: by("other", func(s *corev1.Service) { s.OwnerReferences = nil }), port: 80, sent: true},
-		{name: "other ports", before: func() {}, port: 90, sent: true},
-		{name: "the same desired state again", before: func() {}, port: 90},
+		{"the same desired state", func() {}, 80, false},
+		{"a label of another manager", by("other", func(s *corev1.Service) { s.Labels["theirs"] = "x" }), 80, false},
+		{"a desired label changed", by("other", func(s *corev1.Service) { s.Labels["a"] = "theirs" }), 80, true},
+		{"a desired label removed", by("other", func(s *corev1.Service) { delete(s.Labels, "a") }), 80, true},
+		{"a desired annotation changed by a client with the same name", by(owner, func(s *corev1.Service) { s.Annotations["b"] = "x" }), 80, true},
+		{"another manager adds to the selector", by("other", func(s *corev1.Service) { s.Spec.Selector["theirs"] = "x" }), 80, true},
+		{"a desired port changed", by("other", func(s *corev1.Service) { s.Spec.Ports[0].Name = "theirs" }), 80, true},
+		{"a desired port removed", by("other", func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[1:] }), 80, true},
+		{"the owner removed", by("other", func(s *corev1.Service) { s.OwnerReferences = nil }), 80, true},
+		{"other ports", func() {}, 90, true},
+		{"the same desired state again", func() {}, 90, false},
 	} {
 		tc.before()
 		observed := read()

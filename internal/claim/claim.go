@@ -5,6 +5,7 @@
 package claim
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -51,6 +52,21 @@ func ParseSelector(annotations map[string]string) (Selector, error) {
 		return Selector{}, ErrNoSelector
 	default:
 		return Selector{Class: class, Listener: listener}, nil
+	}
+}
+
+// Follow returns the selector of a volume that was provisioned with s, and whose claim has these annotations now. Of a
+// change, only the class is followed, so that the Listener stays; ignored reports any other change. Without a selector
+// in the annotations, s holds.
+func (s Selector) Follow(annotations map[string]string) (now Selector, ignored bool) {
+	requested, err := ParseSelector(annotations)
+	switch {
+	case errors.Is(err, ErrNoSelector):
+		return s, false
+	case s.Class != "" && requested.Class != "":
+		return requested, false
+	default:
+		return s, requested != s
 	}
 }
 
@@ -114,16 +130,17 @@ func HasOwner(listener *listenersv1alpha1.Listener, uid types.UID) bool {
 	return slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == uid })
 }
 
-// CreatedFor reports whether a Listener was created for this very claim, rather than for an earlier one of its name.
-func CreatedFor(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolumeClaim) bool {
-	return slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool {
-		return o.UID == claim.UID || o.Kind == "PersistentVolume" && o.Name == VolumeName(claim)
-	})
-}
-
 // OwnsListener reports whether a Listener was created for a claim, which has the same name, rather than by a user.
 func OwnsListener(listener *listenersv1alpha1.Listener) bool {
 	return OwnedBy(listener, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: listener.Name}})
+}
+
+// ClassField returns where the class of a Listener is named. The Listener of a claim has the class of the claim.
+func ClassField(listener *listenersv1alpha1.Listener) string {
+	if OwnsListener(listener) {
+		return "the annotation " + names.AnnotationListenerClass + " of its claim"
+	}
+	return "spec.className"
 }
 
 // podLabels are the labels of a Pod that its Listener has, too. Only the Pods of StatefulSets have them.

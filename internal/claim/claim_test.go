@@ -38,6 +38,36 @@ func TestParseSelector(t *testing.T) {
 	}
 }
 
+func TestOnlyTheClassOfAClaimIsFollowed(t *testing.T) {
+	class, listener := claim.Selector{Class: "public"}, claim.Selector{Listener: "web"}
+	annotations := func(class, listener string) map[string]string {
+		return map[string]string{names.AnnotationListenerClass: class, names.AnnotationListenerName: listener}
+	}
+	for name, tc := range map[string]struct {
+		provisioned claim.Selector
+		annotations map[string]string
+		want        claim.Selector
+		ignored     bool
+	}{
+		"the same class":             {class, annotations("public", ""), class, false},
+		"another class":              {class, annotations("other", ""), claim.Selector{Class: "other"}, false},
+		"a class, and a Listener":    {class, annotations("other", "web"), claim.Selector{Class: "other"}, false},
+		"a Listener, not the class":  {class, annotations("", "web"), class, true},
+		"no class any more":          {class, nil, class, false},
+		"the same Listener":          {listener, annotations("", "web"), listener, false},
+		"another Listener":           {listener, annotations("", "other"), listener, true},
+		"a class, not the Listener":  {listener, annotations("public", ""), listener, true},
+		"no Listener any more":       {listener, nil, listener, false},
+		"a Listener and now a class": {listener, annotations("public", "web"), listener, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, ignored := tc.provisioned.Follow(tc.annotations); got != tc.want || ignored != tc.ignored {
+				t.Errorf("selector %+v, ignored %t, want %+v, %t", got, ignored, tc.want, tc.ignored)
+			}
+		})
+	}
+}
+
 func TestVolumeWithBothAnnotationsKeepsTheClass(t *testing.T) {
 	pv := &corev1.PersistentVolume{}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: names.Driver, VolumeAttributes: map[string]string{

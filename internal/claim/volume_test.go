@@ -25,13 +25,13 @@ func TestVolumeNodes(t *testing.T) {
 		annotations map[string]string
 		want        []string
 	}{
-		"pinned":                 {driver: names.Driver, affinity: affinity(names.TopologyKey, corev1.NodeSelectorOpIn, "pinned"), annotations: recorded, want: []string{"pinned"}},
-		"mounted before":         {driver: names.Driver, annotations: recorded, want: []string{"recorded"}},
-		"pinned by another key":  {driver: names.Driver, affinity: affinity("zone", corev1.NodeSelectorOpIn, "a"), annotations: recorded, want: []string{"recorded"}},
-		"excluded from a node":   {driver: names.Driver, affinity: affinity(names.TopologyKey, corev1.NodeSelectorOpNotIn, "bad")},
-		"never mounted":          {driver: names.Driver},
-		"of another driver":      {driver: "other.example", affinity: affinity(names.TopologyKey, corev1.NodeSelectorOpIn, "pinned"), annotations: recorded},
-		"with an empty affinity": {driver: names.Driver, affinity: &corev1.VolumeNodeAffinity{}, annotations: recorded, want: []string{"recorded"}},
+		"pinned":                 {names.Driver, affinity(names.TopologyKey, corev1.NodeSelectorOpIn, "pinned"), recorded, []string{"pinned"}},
+		"mounted before":         {names.Driver, nil, recorded, []string{"recorded"}},
+		"pinned by another key":  {names.Driver, affinity("zone", corev1.NodeSelectorOpIn, "a"), recorded, []string{"recorded"}},
+		"excluded from a node":   {names.Driver, affinity(names.TopologyKey, corev1.NodeSelectorOpNotIn, "bad"), nil, nil},
+		"never mounted":          {names.Driver, nil, nil, nil},
+		"of another driver":      {"other.example", affinity(names.TopologyKey, corev1.NodeSelectorOpIn, "pinned"), recorded, nil},
+		"with an empty affinity": {names.Driver, &corev1.VolumeNodeAffinity{}, recorded, []string{"recorded"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pv := &corev1.PersistentVolume{

@@ -39,7 +39,7 @@ const (
 	VolumesByListener = "volume.listener"
 	// VolumesByNode finds listener volumes by the node of their reservation.
 	VolumesByNode = "volume.node"
-	// ClaimsByClass finds class-based claims without a volume by the name of the class.
+	// ClaimsByClass finds class-based claims by the name of the class.
 	ClaimsByClass = "claim.class"
 	// ClaimsByListener finds named claims without a volume by the name of the Listener.
 	ClaimsByListener = "claim.listener"
@@ -70,8 +70,8 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 		{&listenersv1alpha1.Listener{}, ListenersByAdvertised, listenerAdvertised},
 		{&corev1.PersistentVolume{}, VolumesByListener, VolumeListener},
 		{&corev1.PersistentVolume{}, VolumesByNode, func(o client.Object) []string { return claim.VolumeNodes(o.(*corev1.PersistentVolume)) }},
-		{&corev1.PersistentVolumeClaim{}, ClaimsByClass, unbound(names.AnnotationListenerClass)},
-		{&corev1.PersistentVolumeClaim{}, ClaimsByListener, unbound(names.AnnotationListenerName)},
+		{&corev1.PersistentVolumeClaim{}, ClaimsByClass, func(o client.Object) []string { return nonEmpty(o.GetAnnotations()[names.AnnotationListenerClass]) }},
+		{&corev1.PersistentVolumeClaim{}, ClaimsByListener, unboundClaimListener},
 		{&corev1.Pod{}, PodsByClaim, func(o client.Object) []string { return claim.NamesOf(o.(*corev1.Pod)) }},
 		{&corev1.Service{}, ServicesByHost, ServiceHost},
 		{&corev1.Pod{}, stackable.Field, stackable.Index},
@@ -142,14 +142,12 @@ func VolumeListener(o client.Object) []string {
 	return []string{types.NamespacedName{Namespace: namespace, Name: name}.String()}
 }
 
-// unbound returns a function that returns an annotation of a claim without a volume.
-func unbound(key string) client.IndexerFunc {
-	return func(o client.Object) []string {
-		if o.(*corev1.PersistentVolumeClaim).Spec.VolumeName != "" {
-			return nil
-		}
-		return nonEmpty(o.GetAnnotations()[key])
+// unboundClaimListener returns the Listener that a claim without a volume names.
+func unboundClaimListener(o client.Object) []string {
+	if o.(*corev1.PersistentVolumeClaim).Spec.VolumeName != "" {
+		return nil
 	}
+	return nonEmpty(o.GetAnnotations()[names.AnnotationListenerName])
 }
 
 // PodListenersListeners returns the names of the Listeners of a PodListeners.

@@ -40,8 +40,8 @@ func TestVolumesAndPodListenersAreIndexedByTheirListener(t *testing.T) {
 	}
 }
 
-// Most claims of a cluster have a volume.
-func TestBoundClaimsAreNotIndexed(t *testing.T) {
+// Most claims of a cluster have a volume. The class of those may change.
+func TestClaimsAreIndexedByTheirClassAndWithoutAVolumeByTheirListener(t *testing.T) {
 	indexer := extractors{}
 	if err := index.Register(t.Context(), indexer); err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestBoundClaimsAreNotIndexed(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 		claim.Spec.VolumeName = "pvc-1"
-		if got := indexer[name](claim); got != nil {
+		if got := indexer[name](claim); (got != nil) != (name == index.ClaimsByClass) {
 			t.Errorf("a claim with a volume is indexed in %s by %v", name, got)
 		}
 	}

@@ -437,32 +437,32 @@ func TestAnInvalidRouteIsReported(t *testing.T) {
 		reason    string
 		words     string
 	}{
-		"invalid":   {route: listenersv1alpha1.RouteExposure{SubdomainTemplate: "-{listener}.{namespace}"}, ports: tcp, condition: accepted, reason: listenersv1alpha1.ReasonInvalidHost, words: "is not a host name"},
-		"duplicate": {route: listenersv1alpha1.RouteExposure{SubdomainTemplate: "{listener}.{namespace}"}, ports: both, condition: accepted, reason: listenersv1alpha1.ReasonInvalidHost, words: "{port}"},
-		"pod":       {route: listenersv1alpha1.RouteExposure{SubdomainTemplate: "{podName}.{namespace}"}, ports: tcp, condition: accepted, reason: listenersv1alpha1.ReasonNoSinglePod, words: "refers to the Pod"},
+		"invalid":   {listenersv1alpha1.RouteExposure{SubdomainTemplate: "-{listener}.{namespace}"}, tcp, accepted, listenersv1alpha1.ReasonInvalidHost, "is not a host name"},
+		"duplicate": {listenersv1alpha1.RouteExposure{SubdomainTemplate: "{listener}.{namespace}"}, both, accepted, listenersv1alpha1.ReasonInvalidHost, "{port}"},
+		"pod":       {listenersv1alpha1.RouteExposure{SubdomainTemplate: "{podName}.{namespace}"}, tcp, accepted, listenersv1alpha1.ReasonNoSinglePod, "refers to the Pod"},
 		"udp": {
-			route: listenersv1alpha1.RouteExposure{}, ports: []listenersv1alpha1.ListenerPort{port("game", 9090, corev1.ProtocolUDP)}, condition: accepted,
-			reason: listenersv1alpha1.ReasonNoRoutablePorts, words: "TCP",
+			listenersv1alpha1.RouteExposure{}, []listenersv1alpha1.ListenerPort{port("game", 9090, corev1.ProtocolUDP)}, accepted,
+			listenersv1alpha1.ReasonNoRoutablePorts, "TCP",
 		},
 		"total": {
-			route: listenersv1alpha1.RouteExposure{HostTemplate: listenersv1alpha1.HostTemplate(strings.Repeat("{className}.", 18) + "{listener}.{namespace}")}, ports: tcp, condition: accepted,
-			reason: listenersv1alpha1.ReasonInvalidHost, words: "must be no more than 253",
+			listenersv1alpha1.RouteExposure{HostTemplate: listenersv1alpha1.HostTemplate(strings.Repeat("{className}.", 18) + "{listener}.{namespace}")}, tcp, accepted,
+			listenersv1alpha1.ReasonInvalidHost, "must be no more than 253",
 		},
 		"wildcard": {
-			route: listenersv1alpha1.RouteExposure{HostTemplate: "{listener}.{namespace}.test", WildcardPolicy: listenersv1alpha1.RouteWildcardPolicySubdomain}, ports: tcp, condition: ready,
-			reason: listenersv1alpha1.ReasonRouteNotAdmitted, words: `router "default": RouteNotAdmitted: wildcard routes are not allowed`,
+			listenersv1alpha1.RouteExposure{HostTemplate: "{listener}.{namespace}.test", WildcardPolicy: listenersv1alpha1.RouteWildcardPolicySubdomain}, tcp, ready,
+			listenersv1alpha1.ReasonRouteNotAdmitted, `router "default": RouteNotAdmitted: wildcard routes are not allowed`,
 		},
 		"missing": {
-			route: edge("missing"), ports: tcp, condition: ready, reason: listenersv1alpha1.ReasonRouteNotAdmitted,
-			words: `ExternalCertificateValidationFailed: spec.tls.externalCertificate: Not found: "secrets \"missing\" not found"`,
+			edge("missing"), tcp, ready, listenersv1alpha1.ReasonRouteNotAdmitted,
+			`ExternalCertificateValidationFailed: spec.tls.externalCertificate: Not found: "secrets \"missing\" not found"`,
 		},
 		"malformed": {
-			route: edge("malformed"), ports: tcp, condition: ready, reason: listenersv1alpha1.ReasonRouteNotAdmitted,
-			words: "ExtendedValidationFailed: [spec.tls.certificate: Invalid value",
+			edge("malformed"), tcp, ready, listenersv1alpha1.ReasonRouteNotAdmitted,
+			"ExtendedValidationFailed: [spec.tls.certificate: Invalid value",
 		},
 		"unreadable": {
-			route: edge("unreadable"), ports: tcp, condition: accepted, reason: listenersv1alpha1.ReasonRouteRejected,
-			words: "router serviceaccount does not have permission to get this secret",
+			edge("unreadable"), tcp, accepted, listenersv1alpha1.ReasonRouteRejected,
+			"router serviceaccount does not have permission to get this secret",
 		},
 	} {
 		if name == "missing" && microShift != "" { // the API server looks, too

@@ -40,7 +40,7 @@ func TestAPodThatCannotReachTheNodeOfItsVolumeSaysWhatToDo(t *testing.T) {
 	t.Logf("event: %s", s.awaitEvent("Pod", "db-0", listenersv1alpha1.ReasonPinnedToNode, node, "listener-db-0", names.AnnotationRelease))
 }
 
-// TestSilentMistakesAreReported: the class of a bound claim, and a Listener that is deleted under its Pods.
+// TestSilentMistakesAreReported: another kind of selector of a bound claim, and a Listener that is deleted under its Pods.
 func TestSilentMistakesAreReported(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -49,7 +49,10 @@ func TestSilentMistakesAreReported(t *testing.T) {
 	s.awaitReady("web-0")
 	var pvc corev1.PersistentVolumeClaim
 	s.get(&pvc, s.key("listener-web-0"))
-	s.patch(&pvc, func() { pvc.Annotations[names.AnnotationListenerClass] = "other" })
+	s.patch(&pvc, func() {
+		delete(pvc.Annotations, names.AnnotationListenerClass)
+		pvc.Annotations[names.AnnotationListenerName] = "other"
+	})
 	t.Logf("event: %s", s.awaitEvent("PersistentVolumeClaim", "listener-web-0", listenersv1alpha1.ReasonSelectorChanged, class.Name))
 
 	shared := &listenersv1alpha1.Listener{

@@ -40,10 +40,10 @@ func TestProductKafkaFollowsItsClass(t *testing.T) {
 		addresses []string
 		dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	}{
-		{name: "node ports", spec: unpinned(), restart: listenersv1alpha1.OnAddressChangeRestart, addresses: nodes, dial: testbed.ClientDial},
-		{name: "a load balancer", spec: balanced, restart: listenersv1alpha1.OnAddressChangeRestart, addresses: balancers, dial: testbed.ClientDial},
-		{name: "ports of a Gateway", spec: s.byRange(listenersv1alpha1.GatewayRouteKindTCP, "external", 20000, 20999), addresses: []string{gateway}, dial: testbed.ClientDial},
-		{name: "a proxy in front", spec: proxied, addresses: []string{proxyAddress}, dial: client.dial},
+		{"node ports", unpinned(), listenersv1alpha1.OnAddressChangeRestart, nodes, testbed.ClientDial},
+		{"a load balancer", balanced, listenersv1alpha1.OnAddressChangeRestart, balancers, testbed.ClientDial},
+		{"ports of a Gateway", s.byRange(listenersv1alpha1.GatewayRouteKindTCP, "external", 20000, 20999), "", []string{gateway}, testbed.ClientDial},
+		{"a proxy in front", proxied, "", []string{proxyAddress}, client.dial},
 	} {
 		way.spec.OnAddressChange, way.spec.Ports = way.restart, []string{"external"}
 		s.patch(class, func() { class.Spec = way.spec })

@@ -288,28 +288,28 @@ func TestRouteIsRefused(t *testing.T) {
 		message string
 	}{
 		"no port with the protocol": {
-			kind: listenersv1alpha1.GatewayRouteKindUDP, change: func(l *input) { l.Class.Spec.Ports = []string{"http"} },
-			reason: listenersv1alpha1.ReasonNoRoutablePorts, message: "UDPRoutes support only UDP, and ListenerClass class lists the ports http",
+			listenersv1alpha1.GatewayRouteKindUDP, func(l *input) { l.Class.Spec.Ports = []string{"http"} },
+			listenersv1alpha1.ReasonNoRoutablePorts, "UDPRoutes support only UDP, and ListenerClass class lists the ports http",
 		},
 		"same host for two ports": {
-			kind: listenersv1alpha1.GatewayRouteKindTLS, change: func(l *input) { l.Class.Spec.Gateway.HostTemplate = "{listener}.{namespace}" },
-			reason: listenersv1alpha1.ReasonInvalidHost, message: "add {port} to spec.gateway.hostTemplate of ListenerClass class",
+			listenersv1alpha1.GatewayRouteKindTLS, func(l *input) { l.Class.Spec.Gateway.HostTemplate = "{listener}.{namespace}" },
+			listenersv1alpha1.ReasonInvalidHost, "add {port} to spec.gateway.hostTemplate of ListenerClass class",
 		},
 		"none free": {
-			kind: listenersv1alpha1.GatewayRouteKindTCP, change: func(l *input) {
+			listenersv1alpha1.GatewayRouteKindTCP, func(l *input) {
 				l.Others = []exposure.Object{tcpRoute("other", "a", "tcp-1", 1)}
 				l.Referenced = []exposure.Object{newGateway(func(g *gatewayv1.Gateway) { listenerOf(g, "tcp-3").AllowedRoutes = nil })}
 			},
-			reason: listenersv1alpha1.ReasonNoGatewayListener, message: "port http needs a listener of a Gateway with protocol TCP for itself, and none is free: Gateway infra/edge " +
+			listenersv1alpha1.ReasonNoGatewayListener, "port http needs a listener of a Gateway with protocol TCP for itself, and none is free: Gateway infra/edge " +
 				"(tcp-1: TCPRoute other/a has it, tcp-2: another port of this Listener has it, tcp-3: its allowedRoutes do not allow namespace shop)",
 		},
 		"no Gateway": {
-			kind: listenersv1alpha1.GatewayRouteKindTCP, change: func(l *input) { l.Referenced = nil },
-			reason: listenersv1alpha1.ReasonNoGatewayListener, message: "none is free: Gateway infra/edge does not exist; add a listener",
+			listenersv1alpha1.GatewayRouteKindTCP, func(l *input) { l.Referenced = nil },
+			listenersv1alpha1.ReasonNoGatewayListener, "none is free: Gateway infra/edge does not exist; add a listener",
 		},
 		"none with the protocol": {
-			kind: listenersv1alpha1.GatewayRouteKindTCP, change: func(l *input) { l.Class.Spec.Gateway.ParentRefs[0].SectionName = "tls" },
-			reason: listenersv1alpha1.ReasonNoGatewayListener, message: "Gateway infra/edge has none that the class refers to",
+			listenersv1alpha1.GatewayRouteKindTCP, func(l *input) { l.Class.Spec.Gateway.ParentRefs[0].SectionName = "tls" },
+			listenersv1alpha1.ReasonNoGatewayListener, "Gateway infra/edge has none that the class refers to",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -391,93 +391,95 @@ func TestAddressesAreThoseThatGatewaysServe(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"host of a TLSRoute": {kind: tls, change: withGateway(nil), want: host},
-		"hosts in the order of preference, and what is left out": {kind: tls, change: func(l *input) {
+		"host of a TLSRoute": {tls, withGateway(nil), host, "", ""},
+		"hosts in the order of preference, and what is left out": {tls, func(l *input) {
 			l.Objects = []exposure.Object{observed(tls, "admin", "b.example.com", parentOf("")), observed(tls, "http", "a.example.com", parentOf(""))}
 			l.Class.Spec.Ports = []string{"http", "admin", "dns"}
-		}, want: append(host[:1:1], listenersv1alpha1.IngressAddress{Address: "b.example.com", AddressType: hostname, Ports: ports{"admin": 443}}), message: "port dns (TLSRoutes do not support UDP)"},
-		"host of an HTTPRoute at each port of the Gateway": {kind: http, change: func(l *input) {
+		}, append(host[:1:1], listenersv1alpha1.IngressAddress{Address: "b.example.com", AddressType: hostname, Ports: ports{"admin": 443}}), "", "port dns (TLSRoutes do not support UDP)"},
+		"host of an HTTPRoute at each port of the Gateway": {http, func(l *input) {
 			l.Objects, l.Class.Spec.Ports = []exposure.Object{observed(http, "http", "a.example.com", parentOf(""))}, []string{"http"}
-		}, want: addresses{{Address: "a.example.com", AddressType: hostname, Ports: ports{"http": 80}}, {Address: "a.example.com", AddressType: hostname, Ports: ports{"http": 8443}}}},
-		"host at the named listener of the Gateway": {kind: http, change: func(l *input) {
+		}, addresses{{Address: "a.example.com", AddressType: hostname, Ports: ports{"http": 80}}, {Address: "a.example.com", AddressType: hostname, Ports: ports{"http": 8443}}}, "", ""},
+		"host at the named listener of the Gateway": {http, func(l *input) {
 			l.Objects, l.Class.Spec.Ports = []exposure.Object{observed(http, "http", "a.example.com", parentOf("secure"))}, []string{"http"}
-		}, want: addresses{{Address: "a.example.com", AddressType: hostname, Ports: ports{"http": 8443}}}},
-		"address of the Gateway with the ports of TCPRoutes": {kind: tcp, change: func(l *input) {
+		}, addresses{{Address: "a.example.com", AddressType: hostname, Ports: ports{"http": 8443}}}, "", ""},
+		"address of the Gateway with the ports of TCPRoutes": {tcp, func(l *input) {
 			l.Objects = []exposure.Object{observed(tcp, "admin", "", parentOf("tcp-2")), observed(tcp, "http", "", parentOf("tcp-1"))}
-		}, want: addresses{{Address: "192.0.2.1", AddressType: ip, Ports: ports{"admin": 9002, "http": 9001}}}, message: "port dns"},
-		"several addresses, host names first": {kind: udp, change: func(l *input) {
+		}, addresses{{Address: "192.0.2.1", AddressType: ip, Ports: ports{"admin": 9002, "http": 9001}}}, "", "port dns"},
+		"several addresses, host names first": {udp, func(l *input) {
 			l.Objects = []exposure.Object{observed(udp, "dns", "", parentOf("udp-1"))}
 			l.Referenced = []exposure.Object{newGateway(func(g *gatewayv1.Gateway) {
 				g.Status.Addresses = append(g.Status.Addresses,
 					gatewayv1.GatewayStatusAddress{Type: ptr.To[gatewayv1.AddressType]("example.com/name"), Value: "x"},
 					gatewayv1.GatewayStatusAddress{Type: ptr.To(gatewayv1.HostnameAddressType), Value: "lb.example.com"})
 			})}
-		}, want: addresses{{Address: "lb.example.com", AddressType: hostname, Ports: ports{"dns": 53}}, {Address: "192.0.2.1", AddressType: ip, Ports: ports{"dns": 53}}}, message: "is served by Gateway infra/edge: clients outside the cluster cannot use all of its addresses: x (not a valid address of type example.com/name)"},
-		"only addresses that lead nobody outside to the Gateway": {kind: udp, change: func(l *input) {
+		}, addresses{{Address: "lb.example.com", AddressType: hostname, Ports: ports{"dns": 53}}, {Address: "192.0.2.1", AddressType: ip, Ports: ports{"dns": 53}}}, "",
+			"is served by Gateway infra/edge: clients outside the cluster cannot use all of its addresses: x (not a valid address of type example.com/name)"},
+		"only addresses that lead nobody outside to the Gateway": {udp, func(l *input) {
 			l.Objects = []exposure.Object{observed(udp, "dns", "", parentOf("udp-1"))}
 			l.Referenced = []exposure.Object{newGateway(inside)}
-		}, reason: unusable, message: "UDPRoute shop/web-dns is not served by Gateway infra/edge: the Gateway has no address that clients outside the cluster can use; its controller " +
+		}, nil, unusable, "UDPRoute shop/web-dns is not served by Gateway infra/edge: the Gateway has no address that clients outside the cluster can use; its controller " +
 			"reports gw.infra.svc.cluster.local (a name in the DNS of the cluster), 127.0.0.1 (a loopback address)"},
-		"which may be behind a proxy that the hosts lead to": {kind: tls, change: withGateway(inside), want: host, message: "TLSRoute shop/web-http is served by Gateway infra/edge: clients outside the cluster cannot use all of its addresses: gw.infra.svc.cluster.local"},
-		"several addresses, IP addresses first": {kind: udp, change: func(l *input) {
+		"which may be behind a proxy that the hosts lead to": {tls, withGateway(inside), host, "",
+			"TLSRoute shop/web-http is served by Gateway infra/edge: clients outside the cluster cannot use all of its addresses: gw.infra.svc.cluster.local"},
+		"several addresses, IP addresses first": {udp, func(l *input) {
 			l.Class.Spec.PreferredAddressType = listenersv1alpha1.PreferredAddressTypeIP
 			l.Objects = []exposure.Object{observed(udp, "dns", "", parentOf("udp-1"))}
 			l.Referenced = []exposure.Object{newGateway(func(g *gatewayv1.Gateway) {
 				g.Status.Addresses = []gatewayv1.GatewayStatusAddress{{Type: ptr.To(gatewayv1.HostnameAddressType), Value: "lb.example.com"}, {Value: "192.0.2.1"}}
 			})}
-		}, want: addresses{{Address: "192.0.2.1", AddressType: ip, Ports: ports{"dns": 53}}, {Address: "lb.example.com", AddressType: hostname, Ports: ports{"dns": 53}}}},
-		"of two Gateways, one of which does not serve": {kind: tls, change: func(l *input) {
+		}, addresses{{Address: "192.0.2.1", AddressType: ip, Ports: ports{"dns": 53}}, {Address: "lb.example.com", AddressType: hostname, Ports: ports{"dns": 53}}}, "", ""},
+		"of two Gateways, one of which does not serve": {tls, func(l *input) {
 			other := parentOf("")
 			other.Name = "other"
 			l.Objects, l.Class.Spec.Ports = []exposure.Object{observed(tls, "http", "a.example.com", other, parentOf(""))}, []string{"http"}
-		}, want: host, message: "TLSRoute shop/web-http is not served by Gateway infra/other: the Gateway does not exist"},
-		"former class": {kind: tls, change: func(l *input) {
+		}, host, "", "TLSRoute shop/web-http is not served by Gateway infra/other: the Gateway does not exist"},
+		"former class": {tls, func(l *input) {
 			withGateway(nil)(l)
 			l.Class.Spec.Gateway, l.Class.Spec.Ports = nil, nil
-		}, want: host},
+		}, host, "", ""},
 
-		"no route":    {kind: tls, change: func(l *input) { l.Class.Spec.Ports = []string{"http"} }, reason: waiting, message: "TLSRoute shop/web-http does not exist yet"},
-		"no Gateway":  {kind: tls, change: func(l *input) { withGateway(nil)(l); l.Referenced = nil }, reason: waiting, message: "is not served by Gateway infra/edge: the Gateway does not exist"},
-		"not decided": {kind: tls, change: withConditions(), reason: waiting, message: "its controller has not accepted the route yet"},
-		"not decided, because the listener of the Gateway is not valid": {kind: tls, change: func(l *input) {
+		"no route":    {tls, func(l *input) { l.Class.Spec.Ports = []string{"http"} }, nil, waiting, "TLSRoute shop/web-http does not exist yet"},
+		"no Gateway":  {tls, func(l *input) { withGateway(nil)(l); l.Referenced = nil }, nil, waiting, "is not served by Gateway infra/edge: the Gateway does not exist"},
+		"not decided": {tls, withConditions(), nil, waiting, "its controller has not accepted the route yet"},
+		"not decided, because the listener of the Gateway is not valid": {tls, func(l *input) {
 			withConditions()(l)
 			l.Referenced = []exposure.Object{newGateway(func(g *gatewayv1.Gateway) {
 				g.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "tls", Conditions: []metav1.Condition{condition("Accepted", "UnsupportedProtocol")}}}
 			})}
-		}, reason: waiting, message: "Accepted of its listener tls is false: UnsupportedProtocol"},
-		"decided for another parent": {kind: tls, change: func(l *input) {
+		}, nil, waiting, "Accepted of its listener tls is false: UnsupportedProtocol"},
+		"decided for another parent": {tls, func(l *input) {
 			withGateway(nil)(l)
 			l.Objects[0].(*gatewayv1.TLSRoute).Status.Parents[0].ParentRef.Name = "other"
-		}, reason: waiting, message: "has not accepted the route yet"},
-		"decided for another listener of the Gateway": {kind: tls, change: func(l *input) {
+		}, nil, waiting, "has not accepted the route yet"},
+		"decided for another listener of the Gateway": {tls, func(l *input) {
 			withGateway(nil)(l)
 			l.Objects[0].(*gatewayv1.TLSRoute).Spec.ParentRefs = []gatewayv1.ParentReference{parentOf("tls")}
-		}, reason: waiting, message: "has not accepted the route yet"},
-		"not allowed":         {kind: tls, change: withConditions(condition("Accepted", "NotAllowedByListeners")), reason: rejected, message: "Accepted is false: NotAllowedByListeners: because; an administrator of the Gateway has to allow the namespace"},
-		"no ReferenceGrant":   {kind: tls, change: withConditions(ok, condition("ResolvedRefs", "RefNotPermitted")), reason: rejected, message: "ResolvedRefs is false: RefNotPermitted: because; a ReferenceGrant in the namespace"},
-		"no ready Pods yet":   {kind: tls, change: withConditions(ok, condition("ResolvedRefs", "EndpointsNotFound")), want: host},
-		"accepted by another": {kind: tls, change: withConditions(ok), want: host},
-		"not programmed": {kind: tls, change: withGateway(func(g *gatewayv1.Gateway) {
+		}, nil, waiting, "has not accepted the route yet"},
+		"not allowed":         {tls, withConditions(condition("Accepted", "NotAllowedByListeners")), nil, rejected, "Accepted is false: NotAllowedByListeners: because; an administrator of the Gateway has to allow the namespace"},
+		"no ReferenceGrant":   {tls, withConditions(ok, condition("ResolvedRefs", "RefNotPermitted")), nil, rejected, "ResolvedRefs is false: RefNotPermitted: because; a ReferenceGrant in the namespace"},
+		"no ready Pods yet":   {tls, withConditions(ok, condition("ResolvedRefs", "EndpointsNotFound")), host, "", ""},
+		"accepted by another": {tls, withConditions(ok), host, "", ""},
+		"not programmed": {tls, withGateway(func(g *gatewayv1.Gateway) {
 			g.Status.Conditions = []metav1.Condition{condition("Programmed", "AddressNotAssigned")}
-		}), reason: waiting, message: "Programmed of the Gateway is false: AddressNotAssigned: because"},
-		"no controller": {kind: tls, change: withGateway(func(g *gatewayv1.Gateway) { g.Status.Conditions = nil }), reason: waiting, message: "the Gateway is not programmed yet; if this lasts"},
-		"another listener of the Gateway is not valid": {kind: tls, change: withGateway(func(g *gatewayv1.Gateway) {
+		}), nil, waiting, "Programmed of the Gateway is false: AddressNotAssigned: because"},
+		"no controller": {tls, withGateway(func(g *gatewayv1.Gateway) { g.Status.Conditions = nil }), nil, waiting, "the Gateway is not programmed yet; if this lasts"},
+		"another listener of the Gateway is not valid": {tls, withGateway(func(g *gatewayv1.Gateway) {
 			g.Status.Conditions = []metav1.Condition{condition("Programmed", "Invalid")}
 			g.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "tls", Conditions: []metav1.Condition{{Type: "Programmed", Status: metav1.ConditionTrue}}}}
-		}), want: host},
-		"the listener of the Gateway is not valid": {kind: tls, change: withGateway(func(g *gatewayv1.Gateway) {
+		}), host, "", ""},
+		"the listener of the Gateway is not valid": {tls, withGateway(func(g *gatewayv1.Gateway) {
 			g.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "tls", Conditions: []metav1.Condition{condition("ResolvedRefs", "RefNotPermitted")}}}
-		}), reason: waiting, message: "ResolvedRefs of its listener tls is false: RefNotPermitted: because; a ReferenceGrant"},
-		"no address": {kind: tls, change: withGateway(func(g *gatewayv1.Gateway) { g.Status.Addresses = nil }), reason: waiting, message: "the Gateway has no address in its status yet"},
-		"host that the Gateway does not serve": {kind: tls, change: withGateway(func(g *gatewayv1.Gateway) {
+		}), nil, waiting, "ResolvedRefs of its listener tls is false: RefNotPermitted: because; a ReferenceGrant"},
+		"no address": {tls, withGateway(func(g *gatewayv1.Gateway) { g.Status.Addresses = nil }), nil, waiting, "the Gateway has no address in its status yet"},
+		"host that the Gateway does not serve": {tls, withGateway(func(g *gatewayv1.Gateway) {
 			listenerOf(g, "tls").Hostname = ptr.To[gatewayv1.Hostname]("*.example.org")
-		}), reason: rejected, message: "has no listener that the class refers to, with a protocol of TLSRoutes, for host a.example.com, and that allows namespace shop"},
-		"host that the Gateway serves": {kind: tls, change: withGateway(func(g *gatewayv1.Gateway) {
+		}), nil, rejected, "has no listener that the class refers to, with a protocol of TLSRoutes, for host a.example.com, and that allows namespace shop"},
+		"host that the Gateway serves": {tls, withGateway(func(g *gatewayv1.Gateway) {
 			listenerOf(g, "tls").Hostname = ptr.To[gatewayv1.Hostname]("*.example.com")
-		}), want: host},
-		"listener of the Gateway was removed": {kind: tcp, change: func(l *input) {
+		}), host, "", ""},
+		"listener of the Gateway was removed": {tcp, func(l *input) {
 			l.Objects, l.Class.Spec.Ports = []exposure.Object{observed(tcp, "http", "", parentOf("tcp-9"))}, []string{"http"}
-		}, reason: rejected, message: "it has no listener tcp-9 with protocol TCP that allows namespace shop; add it again, or delete the route"},
+		}, nil, rejected, "it has no listener tcp-9 with protocol TCP that allows namespace shop; add it again, or delete the route"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := gateway.Backend(tc.kind).Addresses(newListener(tc.kind, tc.change).Listener, exposure.Placement{})

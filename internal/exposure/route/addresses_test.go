@@ -183,14 +183,14 @@ func TestAHostThatAnotherClientChoseIsNotPublished(t *testing.T) {
 		published bool
 		want      bool
 	}{
-		"that of the template":                           {class: byTemplate, spec: routev1.RouteSpec{Host: "broker.shop.example.com"}, host: "broker.shop.example.com", want: true},
-		"another than that of the template":              {class: byTemplate, spec: routev1.RouteSpec{Host: "broker.shop.example.com"}, host: theirs},
-		"another one that is published":                  {class: byTemplate, spec: routev1.RouteSpec{Host: "broker.shop.example.com"}, host: "former.example.com", published: true, want: true},
-		"that of a router for the subdomain":             {class: bySubdomain, spec: routev1.RouteSpec{Subdomain: "broker-1"}, host: "broker-1.apps.example.com", want: true},
-		"another than that for the subdomain":            {class: bySubdomain, spec: routev1.RouteSpec{Subdomain: "broker-1"}, host: theirs},
-		"that of OpenShift":                              {class: listenersv1alpha1.RouteExposure{}, spec: routev1.RouteSpec{Host: "broker-kafka-shop.apps.example.com"}, host: "broker-kafka-shop.apps.example.com", want: true},
-		"one that OpenShift would not choose":            {class: listenersv1alpha1.RouteExposure{}, spec: routev1.RouteSpec{Host: theirs}, host: theirs},
-		"one that the Route had before OpenShift's host": {class: listenersv1alpha1.RouteExposure{}, spec: routev1.RouteSpec{Host: "broker-kafka-shop.apps.example.com"}, host: theirs},
+		"that of the template":                           {byTemplate, routev1.RouteSpec{Host: "broker.shop.example.com"}, "broker.shop.example.com", false, true},
+		"another than that of the template":              {byTemplate, routev1.RouteSpec{Host: "broker.shop.example.com"}, theirs, false, false},
+		"another one that is published":                  {byTemplate, routev1.RouteSpec{Host: "broker.shop.example.com"}, "former.example.com", true, true},
+		"that of a router for the subdomain":             {bySubdomain, routev1.RouteSpec{Subdomain: "broker-1"}, "broker-1.apps.example.com", false, true},
+		"another than that for the subdomain":            {bySubdomain, routev1.RouteSpec{Subdomain: "broker-1"}, theirs, false, false},
+		"that of OpenShift":                              {listenersv1alpha1.RouteExposure{}, routev1.RouteSpec{Host: "broker-kafka-shop.apps.example.com"}, "broker-kafka-shop.apps.example.com", false, true},
+		"one that OpenShift would not choose":            {listenersv1alpha1.RouteExposure{}, routev1.RouteSpec{Host: theirs}, theirs, false, false},
+		"one that the Route had before OpenShift's host": {listenersv1alpha1.RouteExposure{}, routev1.RouteSpec{Host: "broker-kafka-shop.apps.example.com"}, theirs, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRoute("kafka", reported("default", tc.host, corev1.ConditionTrue))

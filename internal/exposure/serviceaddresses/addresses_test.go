@@ -299,21 +299,21 @@ func TestLoadBalancersWhoseAddressesLeadNobodyOutsideToThem(t *testing.T) {
 		message   string
 	}{
 		"none for clients outside": {
-			ingress: unusable, want: []listenersv1alpha1.IngressAddress{}, reason: listenersv1alpha1.ReasonUnusableAddress,
-			message: "Service ns/web has no address that clients outside the cluster can use; its controller reports " + listed,
+			unusable, nil, []listenersv1alpha1.IngressAddress{}, listenersv1alpha1.ReasonUnusableAddress,
+			"Service ns/web has no address that clients outside the cluster can use; its controller reports " + listed,
 		},
 		"one of several": {
-			ingress: append(unusable[:3:3], corev1.LoadBalancerIngress{Hostname: outside}), want: []listenersv1alpha1.IngressAddress{hostname(outside, numbers)}, message: listed,
+			append(unusable[:3:3], corev1.LoadBalancerIngress{Hostname: outside}), nil, []listenersv1alpha1.IngressAddress{hostname(outside, numbers)}, "", listed,
 		},
 		"one of two of the same ingress": {
-			ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.1", Hostname: inside}}, want: []listenersv1alpha1.IngressAddress{ip("192.0.2.1", numbers)},
+			[]corev1.LoadBalancerIngress{{IP: "192.0.2.1", Hostname: inside}}, nil, []listenersv1alpha1.IngressAddress{ip("192.0.2.1", numbers)}, "", "",
 		},
 		"beside what is advertised in its place": {
-			ingress: unusable[:1], advertise: &listenersv1alpha1.Advertise{AddressTemplate: "edge.example.com"}, want: []listenersv1alpha1.IngressAddress{hostname(inside, numbers)},
+			unusable[:1], &listenersv1alpha1.Advertise{AddressTemplate: "edge.example.com"}, []listenersv1alpha1.IngressAddress{hostname(inside, numbers)}, "", "",
 		},
 		"beside what is advertised from it": {
-			ingress: unusable, advertise: &listenersv1alpha1.Advertise{PortTemplate: "443"}, want: []listenersv1alpha1.IngressAddress{}, reason: listenersv1alpha1.ReasonUnusableAddress,
-			message: "Service ns/web has no address that clients outside the cluster can use; its controller reports " + listed,
+			unusable, &listenersv1alpha1.Advertise{PortTemplate: "443"}, []listenersv1alpha1.IngressAddress{}, listenersv1alpha1.ReasonUnusableAddress,
+			"Service ns/web has no address that clients outside the cluster can use; its controller reports " + listed,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
