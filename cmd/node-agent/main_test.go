@@ -44,17 +44,18 @@ func TestOptions(t *testing.T) {
 		err  string
 	}{
 		"defaults": {
-			env: "node-1", want: Options{NodeName: "node-1", KubeletDir: "/var/lib/kubelet", HealthProbeBindAddress: ":8081", LogLevel: "info"},
+			"node-1", nil,
+			Options{NodeName: "node-1", KubeletDir: "/var/lib/kubelet", HealthProbeBindAddress: ":8081", LogLevel: "info"}, "",
 		},
 		"all": {
-			env: "node-1", args: []string{"--node-name=n", "--kubelet-dir=/k/", "--health-probe-bind-address=:1", "--log-level=debug"},
-			want: Options{NodeName: "n", KubeletDir: "/k", HealthProbeBindAddress: ":1", LogLevel: "debug"},
+			"node-1", []string{"--node-name=n", "--kubelet-dir=/k/", "--health-probe-bind-address=:1", "--log-level=debug"},
+			Options{NodeName: "n", KubeletDir: "/k", HealthProbeBindAddress: ":1", LogLevel: "debug"}, "",
 		},
-		"no node name":     {err: "NODE_NAME"},
-		"relative path":    {env: "n", args: []string{"--kubelet-dir=k"}, err: "not an absolute path"},
-		"unknown level":    {env: "n", args: []string{"--log-level=trace"}, err: "must be info or debug"},
-		"unknown flag":     {env: "n", args: []string{"--unknown"}, err: "unknown"},
-		"unknown argument": {env: "n", args: []string{"serve"}, err: "serve"},
+		"no node name":     {"", nil, Options{}, "NODE_NAME"},
+		"relative path":    {"n", []string{"--kubelet-dir=k"}, Options{}, "not an absolute path"},
+		"unknown level":    {"n", []string{"--log-level=trace"}, Options{}, "must be info or debug"},
+		"unknown flag":     {"n", []string{"--unknown"}, Options{}, "unknown"},
+		"unknown argument": {"n", []string{"serve"}, Options{}, "serve"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("NODE_NAME", tc.env)

@@ -318,12 +318,26 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			breakIt: func(t *testing.T, w *world) { w.createUnschedulable(t, "web-1") },
 			from:    "web-1", kind: "PersistentVolume", reason: listenersv1alpha1.ReasonPinnedToNode, text: "and Pod web-1 cannot be scheduled",
 		},
-		"the annotation of the claim was changed": {
+		"the claim names a Listener instead of a class": {
 			breakIt: func(t *testing.T, w *world) {
-				w.claim.Annotations[names.AnnotationListenerClass] = "another"
+				delete(w.claim.Annotations, names.AnnotationListenerClass)
+				w.claim.Annotations[names.AnnotationListenerName] = "another"
 				w.update(t, w.claim)
 			},
-			kind: "PersistentVolume", reason: listenersv1alpha1.ReasonSelectorChanged, text: "class another",
+			kind: "PersistentVolume", reason: listenersv1alpha1.ReasonSelectorChanged, text: "Listener another",
+		},
+		"the claim names another class, which does not exist": {
+			breakIt: func(t *testing.T, w *world) { w.nameClass(t, w.class.Name+"x") },
+			kind:    "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonClassNotFound, text: "did you mean class-",
+		},
+		"the claim names another class, which does not allow the namespace": {
+			breakIt: func(t *testing.T, w *world) {
+				other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "other-" + w.namespace}, Spec: w.class.Spec}
+				w.create(t, other)
+				w.nameClass(t, other.Name)
+				w.event(t, w.claim, listenersv1alpha1.ReasonNamespaceNotAllowed, "so Listener web keeps class X")
+			},
+			kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonNamespaceNotAllowed, text: "so Listener web keeps class X",
 		},
 		"the Listener is not accepted": {
 			breakIt: func(t *testing.T, w *world) {

@@ -326,6 +326,15 @@ func (w *world) eventOf(t *testing.T, kind string, o client.Object, reason, mess
 	})
 }
 
+// nameClass names a class in the claim, for which the Listener was created.
+func (w *world) nameClass(t *testing.T, class string) {
+	t.Helper()
+	w.listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: w.claim.Name, UID: w.claim.UID}}
+	w.update(t, w.listener)
+	w.claim.Annotations[names.AnnotationListenerClass] = class
+	w.update(t, w.claim)
+}
+
 // notReady changes conditions of the Listener.
 func (w *world) notReady(t *testing.T, conditions ...metav1.Condition) {
 	t.Helper()

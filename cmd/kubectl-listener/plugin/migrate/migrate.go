@@ -229,6 +229,10 @@ func (m *migration) compareListeners(context.Context) {
 func (m *migration) compareClaims(ctx context.Context) {
 	var claims corev1.PersistentVolumeClaimList
 	m.FollowAll(ctx, check.Finding{Kind: "PersistentVolumeClaim"}, &claims)
+	listeners := map[client.ObjectKey]*listenersv1alpha1.Listener{}
+	for i := range m.listeners {
+		listeners[client.ObjectKeyFromObject(&m.listeners[i])] = &m.listeners[i]
+	}
 	var findings []check.Finding
 	for i := range claims.Items {
 		pvc := &claims.Items[i]
@@ -236,7 +240,11 @@ func (m *migration) compareClaims(ctx context.Context) {
 			continue
 		}
 		f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name, State: check.OK}
-		switch _, err := claim.ParseSelector(pvc.Annotations); {
+		own := listeners[client.ObjectKeyFromObject(pvc)]
+		switch selector, err := claim.ParseSelector(pvc.Annotations); {
+		case own != nil && claim.OwnedBy(own, pvc) && selector.Class != "" && selector.Class != own.Class():
+			f = f.Warning(listenersv1alpha1.ReasonClassOfClaim, fmt.Sprintf("names class %s, and its Listener has class %s: this operator gives the Listener the "+
+				"class of the claim, and other addresses with it", selector.Class, own.Class()))
 		case !errors.Is(err, claim.ErrBothSelectors):
 		case pvc.Spec.VolumeName == "":
 			f = f.Failed(listenersv1alpha1.ReasonInvalidClaim, err.Error(), "Create the claim again, with one of the two annotations.")

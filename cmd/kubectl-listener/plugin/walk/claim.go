@@ -85,6 +85,7 @@ func (w *Walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 			others = []client.ObjectList{&listenersv1alpha1.ListenerList{}}
 		}
 		if listener := (&listenersv1alpha1.Listener{}); w.Require(ctx, listener, missing, others...) {
+			w.otherClass(ctx, pvc, selector.Class, listener)
 			w.listener(ctx, listener, pod)
 		}
 	}

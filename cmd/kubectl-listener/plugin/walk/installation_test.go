@@ -90,14 +90,14 @@ func TestFindingsAboutTheConfiguration(t *testing.T) {
 		state          check.State
 		reason, remedy string
 	}{
-		"available":        {change: condition(operatorv1alpha1.ConditionAvailable, metav1.ConditionTrue, "AsExpected"), state: check.OK},
-		"not available":    {change: condition(operatorv1alpha1.ConditionAvailable, metav1.ConditionFalse, operatorv1alpha1.ReasonApplyFailed), state: check.Failed, reason: "ApplyFailed", remedy: "Do what the message says. The log of the operator has more: kubectl logs --namespace operators deployment/listener-operator"},
-		"another operator": {change: condition(operatorv1alpha1.ConditionDegraded, metav1.ConditionTrue, operatorv1alpha1.ReasonOtherOperatorRunning), state: check.Failed, reason: "OtherOperatorRunning", remedy: "See what blocks the move (kubectl listener migrate), and follow docs/moving-over.md"},
-		"another domain":   {change: condition(operatorv1alpha1.ConditionDegraded, metav1.ConditionFalse, operatorv1alpha1.ReasonOtherClusterDomain), state: check.Warning, reason: "OtherClusterDomain"},
-		"progressing":      {change: condition(operatorv1alpha1.ConditionProgressing, metav1.ConditionTrue, "RollingOut"), state: check.Warning, reason: "RollingOut"},
-		"not observed":     {change: func(o *operatorv1alpha1.ListenerOperator) { o.Status.Conditions = nil }, state: check.Failed, remedy: check.RemedyOperator},
-		"changed":          {change: func(o *operatorv1alpha1.ListenerOperator) { o.Generation = 2 }, state: check.Failed, remedy: check.RemedyOperator},
-		"unmanaged":        {change: func(o *operatorv1alpha1.ListenerOperator) { o.Spec.ManagementState = operatorv1alpha1.Unmanaged }, state: check.Warning, reason: "Unmanaged"},
+		"available":        {condition(operatorv1alpha1.ConditionAvailable, metav1.ConditionTrue, "AsExpected"), check.OK, "", ""},
+		"not available":    {condition(operatorv1alpha1.ConditionAvailable, metav1.ConditionFalse, operatorv1alpha1.ReasonApplyFailed), check.Failed, "ApplyFailed", "Do what the message says. The log of the operator has more: kubectl logs --namespace operators deployment/listener-operator"},
+		"another operator": {condition(operatorv1alpha1.ConditionDegraded, metav1.ConditionTrue, operatorv1alpha1.ReasonOtherOperatorRunning), check.Failed, "OtherOperatorRunning", "See what blocks the move (kubectl listener migrate), and follow docs/moving-over.md"},
+		"another domain":   {condition(operatorv1alpha1.ConditionDegraded, metav1.ConditionFalse, operatorv1alpha1.ReasonOtherClusterDomain), check.Warning, "OtherClusterDomain", ""},
+		"progressing":      {condition(operatorv1alpha1.ConditionProgressing, metav1.ConditionTrue, "RollingOut"), check.Warning, "RollingOut", ""},
+		"not observed":     {func(o *operatorv1alpha1.ListenerOperator) { o.Status.Conditions = nil }, check.Failed, "", check.RemedyOperator},
+		"changed":          {func(o *operatorv1alpha1.ListenerOperator) { o.Generation = 2 }, check.Failed, "", check.RemedyOperator},
+		"unmanaged":        {func(o *operatorv1alpha1.ListenerOperator) { o.Spec.ManagementState = operatorv1alpha1.Unmanaged }, check.Warning, "Unmanaged", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Generation: 1}}

@@ -33,49 +33,49 @@ func TestStatesOfPods(t *testing.T) {
 		state           check.State
 		reason, message string
 	}{
-		"it runs":             {change: func(*corev1.Pod) {}, state: check.OK, message: "runs on node node-1"},
-		"it is being deleted": {change: deletedSince(overdue / 2), state: check.Warning, message: "is being deleted"},
-		"finalizers keep it": {change: func(pod *corev1.Pod) {
+		"it runs":             {func(*corev1.Pod) {}, check.OK, "", "runs on node node-1"},
+		"it is being deleted": {deletedSince(overdue / 2), check.Warning, "", "is being deleted"},
+		"finalizers keep it": {func(pod *corev1.Pod) {
 			deletedSince(2 * overdue)(pod)
 			pod.Finalizers, pod.Status.Phase = []string{"example.com/queue"}, corev1.PodSucceeded
-		}, state: check.Failed, message: "has ended, and is kept by its finalizers: example.com/queue"},
-		"it should have been deleted": {change: deletedSince(2 * overdue), state: check.Failed, message: "should have ended 60s ago, and its node has not confirmed that"},
-		"it has succeeded":            {change: func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }, state: check.Warning, message: "has succeeded, and mounts nothing any more"},
-		"it has failed":               {change: func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }, state: check.Failed, message: "has failed, and mounts nothing any more"},
-		"it was evicted": {change: func(pod *corev1.Pod) {
+		}, check.Failed, "", "has ended, and is kept by its finalizers: example.com/queue"},
+		"it should have been deleted": {deletedSince(2 * overdue), check.Failed, "", "should have ended 60s ago, and its node has not confirmed that"},
+		"it has succeeded":            {func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }, check.Warning, "", "has succeeded, and mounts nothing any more"},
+		"it has failed":               {func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }, check.Failed, "", "has failed, and mounts nothing any more"},
+		"it was evicted": {func(pod *corev1.Pod) {
 			pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
-		}, state: check.Failed, reason: "Evicted", message: "has failed, and mounts nothing any more: The node was low on resource: memory."},
-		"a readiness gate": {change: func(pod *corev1.Pod) {
+		}, check.Failed, "Evicted", "has failed, and mounts nothing any more: The node was low on resource: memory."},
+		"a readiness gate": {func(pod *corev1.Pod) {
 			pod.Status.Conditions = []corev1.PodCondition{{
 				Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady", Message: `corresponding condition of pod readiness gate "a/b" does not exist.`,
 			}}
-		}, state: check.Failed, reason: "ReadinessGatesNotReady", message: `runs on node node-1, and is not ready: corresponding condition of pod readiness gate "a/b" does not exist.`},
-		"a scheduler that does not exist": {change: func(pod *corev1.Pod) {
+		}, check.Failed, "ReadinessGatesNotReady", `runs on node node-1, and is not ready: corresponding condition of pod readiness gate "a/b" does not exist.`},
+		"a scheduler that does not exist": {func(pod *corev1.Pod) {
 			pod.Spec.NodeName, pod.Spec.SchedulerName = "", "none"
-		}, state: check.Failed, message: `is not bound to a node yet by its own scheduler, "none"`},
-		"a container starts":             {change: func(pod *corev1.Pod) { pod.Status.ContainerStatuses = waiting("ContainerCreating") }, state: check.OK, message: "runs on node node-1"},
-		"a container waits for others":   {change: func(pod *corev1.Pod) { pod.Status.ContainerStatuses = waiting("PodInitializing") }, state: check.OK, message: "runs on node node-1"},
-		"an init container cannot start": {change: func(pod *corev1.Pod) { pod.Status.InitContainerStatuses = waiting("ErrImagePull") }, state: check.Failed, reason: "ErrImagePull", message: "container main does not run on node node-1: "},
+		}, check.Failed, "", `is not bound to a node yet by its own scheduler, "none"`},
+		"a container starts":             {func(pod *corev1.Pod) { pod.Status.ContainerStatuses = waiting("ContainerCreating") }, check.OK, "", "runs on node node-1"},
+		"a container waits for others":   {func(pod *corev1.Pod) { pod.Status.ContainerStatuses = waiting("PodInitializing") }, check.OK, "", "runs on node node-1"},
+		"an init container cannot start": {func(pod *corev1.Pod) { pod.Status.InitContainerStatuses = waiting("ErrImagePull") }, check.Failed, "ErrImagePull", "container main does not run on node node-1: "},
 		"a container has ended": {
-			change: func(pod *corev1.Pod) { pod.Status.ContainerStatuses = terminated(3) }, state: check.Failed, reason: "Error", message: "container main on node node-1 ended with exit code 3 (restarts: 4)",
+			func(pod *corev1.Pod) { pod.Status.ContainerStatuses = terminated(3) }, check.Failed, "Error", "container main on node node-1 ended with exit code 3 (restarts: 4)",
 		},
 		"a container that should run has ended without an error": {
-			change: func(pod *corev1.Pod) { pod.Status.ContainerStatuses = terminated(0) }, state: check.Failed, reason: "Error", message: "container main on node node-1 ended with exit code 0 (restarts: 4)",
+			func(pod *corev1.Pod) { pod.Status.ContainerStatuses = terminated(0) }, check.Failed, "Error", "container main on node node-1 ended with exit code 0 (restarts: 4)",
 		},
-		"a container of a task has ended": {change: func(pod *corev1.Pod) {
+		"a container of a task has ended": {func(pod *corev1.Pod) {
 			pod.Spec.RestartPolicy, pod.Status.ContainerStatuses = corev1.RestartPolicyNever, terminated(0)
-		}, state: check.OK, message: "runs on node node-1"},
-		"an init container has ended": {change: func(pod *corev1.Pod) {
+		}, check.OK, "", "runs on node node-1"},
+		"an init container has ended": {func(pod *corev1.Pod) {
 			pod.Spec.InitContainers, pod.Status.InitContainerStatuses = []corev1.Container{{Name: "main"}}, terminated(0)
-		}, state: check.OK, message: "runs on node node-1"},
-		"a sidecar has ended": {change: func(pod *corev1.Pod) {
+		}, check.OK, "", "runs on node node-1"},
+		"a sidecar has ended": {func(pod *corev1.Pod) {
 			pod.Spec.InitContainers = []corev1.Container{{Name: "main", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
 			pod.Status.InitContainerStatuses = terminated(0)
-		}, state: check.Failed, reason: "Error", message: "container main on node node-1 ended with exit code 0 (restarts: 4)"},
+		}, check.Failed, "Error", "container main on node node-1 ended with exit code 0 (restarts: 4)"},
 		"a container was restarted a moment ago": {
-			change: func(pod *corev1.Pod) { pod.Status.ContainerStatuses = restarted(recently/2, 4) }, state: check.Warning, reason: "Error", message: "runs on node node-1, but container main ended with exit code 3 at ",
+			func(pod *corev1.Pod) { pod.Status.ContainerStatuses = restarted(recently/2, 4) }, check.Warning, "Error", "runs on node node-1, but container main ended with exit code 3 at ",
 		},
-		"a container was restarted long ago": {change: func(pod *corev1.Pod) { pod.Status.ContainerStatuses = restarted(2*recently, 4) }, state: check.OK, message: "runs on node node-1"},
+		"a container was restarted long ago": {func(pod *corev1.Pod) { pod.Status.ContainerStatuses = restarted(2*recently, 4) }, check.OK, "", "runs on node node-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "node-1", RestartPolicy: corev1.RestartPolicyAlways}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}

@@ -17,9 +17,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// volume follows the volume of a claim, and returns what it was provisioned for.
+// volume follows the volume of a claim, and returns what selects its Listener.
 func (w *Walk) volume(ctx context.Context, pvc *corev1.PersistentVolumeClaim) claim.Selector {
-	requested, problem := claim.ParseSelector(pvc.Annotations)
+	requested, _ := claim.ParseSelector(pvc.Annotations)
 	pv := &corev1.PersistentVolume{}
 	f := check.Finding{Kind: "PersistentVolume", Name: pvc.Spec.VolumeName}
 	if !w.Require(ctx, pv, f.Failed(listenersv1alpha1.ReasonVolumeNotRestored, "does not exist", check.RemedyOperator)) {
@@ -36,12 +36,31 @@ func (w *Walk) volume(ctx context.Context, pvc *corev1.PersistentVolumeClaim) cl
 	if err != nil {
 		provisioned = requested
 	}
-	if problem == nil && requested != provisioned {
+	selector, ignored := provisioned.Follow(pvc.Annotations)
+	if ignored {
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonSelectorChanged, fmt.Sprintf(
 			"was provisioned for %s, and the annotation of the claim now names %s, which has no effect", describe(provisioned), describe(requested))))
 	}
 	w.pin(ctx, pv)
-	return provisioned
+	return selector
+}
+
+// otherClass follows the class that a claim names, if its Listener has another one.
+func (w *Walk) otherClass(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class string, listener *listenersv1alpha1.Listener) {
+	if class == "" || class == listener.Class() || !claim.OwnedBy(listener, pvc) {
+		return
+	}
+	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
+	text := fmt.Sprintf("names ListenerClass %q, but its Listener has %q", class, listener.Class())
+	switch key := (types.NamespacedName{Name: class}); {
+	case w.Get(ctx, key, &listenersv1alpha1.ListenerClass{}) == check.Missing:
+		f = f.FailedBy(listenersv1alpha1.ReasonClassNotFound, text+", because the class does not exist")
+		w.Add(w.DidYouMean(ctx, f, key, &listenersv1alpha1.ListenerClassList{}))
+	case !w.bound(ctx, pvc, nil):
+		w.Add(f.Warning("", text+" until a Pod that mounts the claim is bound to a node"))
+	default:
+		w.Add(w.said(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonNamespaceNotAllowed }, f.Failed("", text, check.RemedyOperator)))
+	}
 }
 
 func describe(s claim.Selector) string {
