@@ -120,6 +120,14 @@ func TestAdditionalBackendNeedsNoChangeOfTheController(t *testing.T) {
 	}
 }
 
+func TestAdditionalBackendCanHaveHeadlessServices(t *testing.T) {
+	s := newState(listenersv1alpha1.ServiceTypeClusterIP).change(withTunnelClass).with(&Tunnel{ObjectMeta: ownRoute("http").ObjectMeta})
+	s.backends[0].Headless, s.service = true, nil
+	if o := s.reconcile(t, 1, interceptor.Funcs{}, nil); o.err != nil || o.service == nil || o.service.Spec.ClusterIP != corev1.ClusterIPNone {
+		t.Errorf("error %v, Service %+v", o.err, o.service)
+	}
+}
+
 // Clients need time to learn the addresses of the third backend, too.
 func TestPreviousExposureStaysWhenBackendChangesTwice(t *testing.T) {
 	tunnel := &Tunnel{ObjectMeta: ownRoute("http").ObjectMeta}

@@ -53,7 +53,7 @@ func planService(s *snapshot) servicePlan {
 	if refusal := unusable(s); refusal != nil {
 		return servicePlan{refusal: refusal}
 	}
-	service, refusal := exposure.Service(s.class, s.listener)
+	service, refusal := s.backend.Service(s.class, s.listener)
 	if refusal == nil {
 		refusal = checkClients(s, service)
 	}
@@ -65,7 +65,7 @@ func planService(s *snapshot) servicePlan {
 	}
 	now, keepsType := service, removesEntryPoint(s, service)
 	if keepsType {
-		now, refusal = exposure.Service(classWithTypeOf(s.service, s.class), s.listener)
+		now, refusal = s.backend.Service(classWithTypeOf(s.service, s.class), s.listener)
 	}
 	if refusal == nil {
 		now, refusal = host.WithAnnotations(s.forBackend(s.backend, s.present, service), now)

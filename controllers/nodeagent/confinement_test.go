@@ -646,7 +646,7 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	var appliedService, appliedRoute, appliedIngress client.Object
 	for _, name := range []string{"first", "second"} {
 		listener.Labels = map[string]string{"is": name}
-		service, refusal := exposure.Service(class, listener)
+		service, refusal := (&exposure.Backend{}).Service(class, listener)
 		g.Expect(refusal).To(BeNil())
 		desired, err := apply.Unstructured(service)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -676,7 +676,7 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 			ServiceType: listenersv1alpha1.ServiceTypeNodePort, AllowedClients: []listenersv1alpha1.CIDR{clients},
 			ServiceExternalTrafficPolicy: ptr.To(corev1.ServiceExternalTrafficPolicyLocal),
 		}}
-		service, refusal := exposure.Service(restricted, listener)
+		service, refusal := (&exposure.Backend{}).Service(restricted, listener)
 		g.Expect(refusal).To(BeNil())
 		policy := backends.All().Of(restricted).ClientPolicy(&exposure.Listener{Listener: listener, Class: restricted}, service, exposure.ReadPolicies(listener, nil, nil))
 		_, err = services.Apply(t.Context(), policy, appliedPolicy)
@@ -719,7 +719,7 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	g.Expect(operator.Delete(t.Context(), appliedCertificate)).To(Succeed())
 	status := map[string]any{"serviceName": "shop", "ingressAddresses": []any{}}
 	g.Expect(apply.New(operator, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), listener, &status)).To(BeTrue())
-	external, refusal := exposure.Service(&listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{
+	external, refusal := (&exposure.Backend{}).Service(&listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeNodePort, ServiceOverrides: runtime.RawExtension{Raw: []byte(`{"spec":{"externalIPs":["192.0.2.1"]}}`)},
 	}}, listener)
 	g.Expect(refusal).To(BeNil())

@@ -304,7 +304,7 @@ func ofListeners(t *testing.T, namespace string) []written {
 		Route:   &listenersv1alpha1.RouteExposure{HostTemplate: "{listener}.{namespace}.example", Termination: listenersv1alpha1.RouteTerminationReencrypt, Annotations: map[string]string{"a": "b"}},
 		Ingress: &listenersv1alpha1.IngressExposure{ClassName: "a", HostTemplate: "{listener}.{namespace}.example", TLS: &listenersv1alpha1.IngressTLS{SecretName: "{listener}-tls"}},
 	}}
-	service, refusal := exposure.Service(class, listener)
+	service, refusal := (&exposure.Backend{}).Service(class, listener)
 	if refusal != nil {
 		t.Fatal(refusal)
 	}

@@ -23,7 +23,7 @@ import (
 // policyFor returns the NetworkPolicy of a Listener with its Service as it is applied.
 func policyFor(t *testing.T, l *exposure.Listener, pods []*corev1.Pod, others ...*networkingv1.NetworkPolicy) *unstructured.Unstructured {
 	t.Helper()
-	service, refusal := exposure.Service(l.Class, l.Listener)
+	service, refusal := backends.All().Of(l.Class).Service(l.Class, l.Listener)
 	if refusal != nil {
 		t.Fatal(refusal)
 	}

@@ -159,7 +159,7 @@ func TestClientsThatCannotBeRestrictedAreRefused(t *testing.T) {
 			if tc.override != "" {
 				listener.Spec.ObjectOverrides = []runtime.RawExtension{serviceOverride(t, tc.override)}
 			}
-			unrestricted, refusal := exposure.Service(class, listener)
+			unrestricted, refusal := backends.All().Of(class).Service(class, listener)
 			if refusal != nil {
 				t.Fatal(refusal)
 			}
@@ -173,7 +173,7 @@ func TestClientsThatCannotBeRestrictedAreRefused(t *testing.T) {
 				if set(tc.clients); tc.clients == nil {
 					set(cidrs("198.51.100.0/24"))
 				}
-				service, refusal := exposure.Service(class, listener)
+				service, refusal := backends.All().Of(class).Service(class, listener)
 				if refusal != nil {
 					t.Fatal(refusal)
 				}
@@ -216,7 +216,7 @@ func TestAnnotationsThatCouldAdmitClientsAreRefused(t *testing.T) {
 				listener.Spec.ObjectOverrides = []runtime.RawExtension{
 					serviceOverride(t, `metadata: {annotations: {service.beta.kubernetes.io/azure-allowed-service-tags: Internet}}`),
 				}
-				_, refusal := exposure.Service(class, listener)
+				_, refusal := backends.All().Of(class).Service(class, listener)
 				if refused := refusal != nil && strings.Contains(refusal.Message, "does not allow Listeners to override metadata.annotations"); refused != tc.refused {
 					t.Errorf("refusal is %v", refusal)
 				}
@@ -247,7 +247,7 @@ func TestLoadBalancerHasTheRangesAndTheirFamily(t *testing.T) {
 			if tc.class != nil {
 				tc.class(class)
 			}
-			service, refusal := exposure.Service(class, newListener())
+			service, refusal := backends.All().Of(class).Service(class, newListener())
 			if refusal != nil {
 				t.Fatal(refusal)
 			}

@@ -15,6 +15,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
@@ -57,7 +58,7 @@ func TestLostNodePorts(t *testing.T) {
 				class.Spec.ListenerOverrides = &listenersv1alpha1.ListenerOverrides{Allowed: []listenersv1alpha1.ServiceField{"spec.type", "spec.ports", "spec.ports.nodePort", "spec.allocateLoadBalancerNodePorts"}}
 				listener.Spec.ObjectOverrides = []runtime.RawExtension{serviceOverride(t, tc.override)}
 			}
-			desired, err := exposure.Service(class, listener)
+			desired, err := backends.All().Of(class).Service(class, listener)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +72,7 @@ func TestLostNodePorts(t *testing.T) {
 func TestServiceWithNodePortsGolden(t *testing.T) {
 	class, listener := newClass(nodePort), newListener()
 	severalPorts(listener)
-	without, err := exposure.Service(class, listener)
+	without, err := backends.All().Of(class).Service(class, listener)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestNodePortsLeadToTheSameContainerPorts(t *testing.T) {
 			if tc.override != "" {
 				class.Spec.ServiceOverrides = rawYAML(t, tc.override)
 			}
-			desired, err := exposure.Service(class, listener)
+			desired, err := backends.All().Of(class).Service(class, listener)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +120,7 @@ func TestNodePortsLeadToTheSameContainerPorts(t *testing.T) {
 			if diff := gocmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			unchanged, err := exposure.Service(class, listener)
+			unchanged, err := backends.All().Of(class).Service(class, listener)
 			if diff := gocmp.Diff(unchanged, desired); diff != "" || err != nil {
 				t.Errorf("error %v, the Service was changed:\n%s", err, diff)
 			}
@@ -157,7 +158,7 @@ func TestAllocatedNodePorts(t *testing.T) {
 			if tc.override != "" {
 				class.Spec.ServiceOverrides = rawYAML(t, tc.override)
 			}
-			desired, err := exposure.Service(class, listener)
+			desired, err := backends.All().Of(class).Service(class, listener)
 			if err != nil {
 				t.Fatal(err)
 			}

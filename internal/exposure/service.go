@@ -22,7 +22,7 @@ import (
 // class and then those of the Listener (contract: the Service). Fields that Kubernetes chooses, such as targetPort and
 // nodePort, are not set; WithNodePorts and WithTargetPorts set these two. The refusal is for the author of the Listener
 // or of the class, who has to change something.
-func Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) (*corev1ac.ServiceApplyConfiguration, *Refusal) {
+func (b *Backend) Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) (*corev1ac.ServiceApplyConfiguration, *Refusal) {
 	if problems := validation.IsDNS1035Label(listener.Name); len(problems) > 0 {
 		return nil, Refuse(listenersv1alpha1.ReasonInvalidName,
 			"the name of the Listener is also that of its Service, and is not valid for one (%s); choose another name",
@@ -35,11 +35,11 @@ func Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1
 	if refusal != nil {
 		return nil, refusal
 	}
-	service, refusal := override(generate(class, listener, ports), class, listener)
+	service, refusal := override(b.generate(class, listener, ports), class, listener)
 	if refusal == nil {
 		refusal = checkNames(service)
 	}
-	if refusal == nil && class.Spec.Pod != nil {
+	if refusal == nil && b.Headless {
 		refusal = checkHeadless(service, class)
 	}
 	switch {
@@ -55,14 +55,14 @@ func Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1
 }
 
 // generate returns the Service without overrides.
-func generate(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener, ports []port) *corev1ac.ServiceApplyConfiguration {
+func (b *Backend) generate(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener, ports []port) *corev1ac.ServiceApplyConfiguration {
 	spec := corev1ac.ServiceSpec().
 		WithType(corev1.ServiceType(class.Spec.ServiceType)).
 		WithSelector(listener.Spec.ExtraPodSelectorLabels).
 		WithSelector(map[string]string{names.PodMountLabel(listener.UID): listener.Name}).
 		WithPublishNotReadyAddresses(listener.PublishesNotReady() && !OnlyReady(class, listener))
 	spec.IPFamilies, spec.IPFamilyPolicy = class.Spec.IPFamilies, class.Spec.IPFamilyPolicy
-	if class.Spec.Pod != nil {
+	if b.Headless {
 		spec.WithClusterIP(corev1.ClusterIPNone)
 	}
 	for _, p := range ports {
@@ -110,7 +110,7 @@ func checkHeadless(service *corev1ac.ServiceApplyConfiguration, class *listeners
 	default:
 		return nil
 	}
-	return Refuse(listenersv1alpha1.ReasonInvalidOverrides, "ListenerClass %s has spec.pod, so its Services are headless, and overrides change %s; remove that", class.Name, field)
+	return Refuse(listenersv1alpha1.ReasonInvalidOverrides, "the Services of ListenerClass %s have to be headless, and overrides change %s; remove that", class.Name, field)
 }
 
 // checkNames returns a refusal if labels, annotations or the selector of a Service have names or values that

@@ -19,6 +19,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
@@ -113,7 +114,7 @@ func TestServiceLeadsToReadyPodsOnlyAsListenerOrClassSays(t *testing.T) {
 			if tc.override != "" {
 				listener.Spec.ObjectOverrides = []runtime.RawExtension{serviceOverride(t, tc.override)}
 			}
-			service, refusal := exposure.Service(class, listener)
+			service, refusal := backends.All().Of(class).Service(class, listener)
 			if refusal != nil {
 				t.Fatal(refusal)
 			}
@@ -250,7 +251,7 @@ spec:
 			if tc.listener != nil {
 				tc.listener(listener)
 			}
-			service, err := exposure.Service(class, listener)
+			service, err := backends.All().Of(class).Service(class, listener)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -456,7 +457,7 @@ func TestServiceIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			class, listener := newClass(nodePort), newListener()
 			tc.given(class, listener)
-			service, err := exposure.Service(class, listener)
+			service, err := backends.All().Of(class).Service(class, listener)
 			var refusal *exposure.Refusal
 			if !errors.As(err, &refusal) {
 				t.Fatalf("got Service %v and error %v, want a refusal", service, err)
@@ -483,12 +484,12 @@ func FuzzListenerOverride(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		class, listener := newClass(clusterIP), newListener()
 		class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"externalIPs":["192.0.2.1"],"loadBalancerSourceRanges":["10.0.0.0/8"]}}`)
-		want, err := exposure.Service(class, listener)
+		want, err := backends.All().Of(class).Service(class, listener)
 		if err != nil {
 			t.Fatal(err)
 		}
 		listener.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: raw}}
-		got, err := exposure.Service(class, listener)
+		got, err := backends.All().Of(class).Service(class, listener)
 		if err != nil {
 			return
 		}

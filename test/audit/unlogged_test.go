@@ -190,7 +190,7 @@ func TestUnloggedPermissionsAreRequired(t *testing.T) {
 						ClassName: ptr.To("a-class"), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}},
 					},
 				}
-				service, refusal := exposure.Service(class, listener)
+				service, refusal := (&exposure.Backend{}).Service(class, listener)
 				if refusal != nil {
 					t.Fatal(refusal)
 				}

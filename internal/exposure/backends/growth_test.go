@@ -138,7 +138,7 @@ func service(size int, change func(l *listenersv1alpha1.Listener, n int)) growth
 			ListenerOverrides: &listenersv1alpha1.ListenerOverrides{Allowed: []listenersv1alpha1.ServiceField{"metadata.annotations", "metadata.finalizers", "spec.ports"}},
 		}, 1)
 		change(l.Listener, n)
-		_, err := exposure.Service(l.Class, l.Listener)
+		_, err := backends.All().Of(l.Class).Service(l.Class, l.Listener)
 		if err != nil && l.Spec.ExtraPodSelectorLabels == nil { // of which some are invalid
 			panic(err)
 		}

@@ -226,7 +226,7 @@ func readPolicies(policies []*networkingv1.NetworkPolicy, pods []*corev1.Pod) {
 		policies[i] = cached(policies[i])
 	}
 	l := listener(listenersv1alpha1.ListenerClassSpec{HostPort: &listenersv1alpha1.HostPortExposure{}, AllowedClients: []listenersv1alpha1.CIDR{"198.51.100.0/24"}}, 1)
-	service, refusal := exposure.Service(l.Class, l.Listener)
+	service, refusal := backends.All().Of(l.Class).Service(l.Class, l.Listener)
 	if refusal != nil {
 		panic(refusal)
 	}

@@ -371,7 +371,7 @@ func TestNodePortsAreLeftOutUntilTheyLeadToTheSameContainerPort(t *testing.T) {
 			if tc.published != 0 {
 				l.Status = &listenersv1alpha1.ListenerStatus{NodePorts: map[string]int32{"http": tc.published}}
 			}
-			l.Desired, _ = exposure.Service(l.Class, l.Listener)
+			l.Desired, _ = (&exposure.Backend{}).Service(l.Class, l.Listener)
 			want := exposure.Exposed{
 				Addresses: []listenersv1alpha1.IngressAddress{}, Reason: listenersv1alpha1.ReasonWaitingForNodePorts,
 				Message: "the node ports of Service ns/web do not lead to the container ports of the same numbers yet",
