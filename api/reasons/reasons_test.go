@@ -57,7 +57,7 @@ func product(t *testing.T) string {
 	return source.String()
 }
 
-// TestEachReasonHasARowAndEachRowIsUsed: what the operator or the plugin says can be looked up, and nothing else.
+// What the operator or the plugin says can be looked up, and nothing else.
 func TestEachReasonHasARowAndEachRowIsUsed(t *testing.T) {
 	rows := map[string]int{}
 	for _, section := range reasons.Sections() {
@@ -98,7 +98,7 @@ func TestTypesOfEventsFollowTheTable(t *testing.T) {
 	}
 }
 
-// TestRemediesNamePagesThatExist: test/docs looks at the links of the pages.
+// test/docs looks at the links of the pages.
 func TestRemediesNamePagesThatExist(t *testing.T) {
 	for _, section := range reasons.Sections() {
 		for _, r := range section.Reasons {

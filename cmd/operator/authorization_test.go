@@ -140,7 +140,7 @@ func TestRequestsForMetricsAreReviewedAtALimitedRate(t *testing.T) {
 	}
 }
 
-// TestAFloodOfTokensDoesNotKeepPrometheusAway: three requests a second would be enough to take all reviews.
+// Three requests a second would be enough to take all reviews.
 func TestAFloodOfTokensDoesNotKeepPrometheusAway(t *testing.T) {
 	api := &metricsAPI{}
 	a := api.authorization()

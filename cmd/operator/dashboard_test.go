@@ -17,8 +17,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
-// TestEveryQueryOfTheDashboardHasMetrics: each metric in the dashboard, and each of the labels that its query names, is
-// in the operator's metrics, or the query would show nothing for ever.
+// Each metric in the dashboard, and each of the labels that its query names, is in the operator's metrics, or the query
+// would show nothing for ever.
 func TestEveryQueryOfTheDashboardHasMetrics(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("..", "..", "config", "dashboard", "grafana-dashboard.json"))
 	if err != nil {

@@ -114,8 +114,8 @@ func sharedAddress(port int) listenersv1alpha1.ListenerClassSpec {
 	return spec
 }
 
-// TestAClaimOfAnotherClassHasAnotherListener: a user deletes the claim and the Pod of a replica, and the claim that
-// replaces it names another class. Listener and Service are new, so the Pod never gets the address of the earlier one.
+// A user deletes the claim and the Pod of a replica, and the claim that replaces it names another class. Listener and
+// Service are new, so the Pod never gets the address of the earlier one.
 func TestAClaimOfAnotherClassHasAnotherListener(t *testing.T) {
 	m := newMover(t, map[string]listenersv1alpha1.ListenerClassSpec{"own": ownAddress, "shared": sharedAddress(19000)})
 	first := m.start("own")
@@ -131,8 +131,8 @@ func TestAClaimOfAnotherClassHasAnotherListener(t *testing.T) {
 	m.Expect(start).To(Equal(now))
 }
 
-// TestAPodThatStartsWhileItsListenerMovesGetsTheNewAddress: a Pod that runs keeps the previous address until the new
-// one is known, which is the only one that the other Pod ever gets.
+// A Pod that runs keeps the previous address until the new one is known, which is the only one that the other Pod ever
+// gets.
 func TestAPodThatStartsWhileItsListenerMovesGetsTheNewAddress(t *testing.T) {
 	m := newMover(t, map[string]listenersv1alpha1.ListenerClassSpec{
 		"ports": {ServiceType: listenersv1alpha1.ServiceTypeNodePort},
@@ -172,8 +172,8 @@ func TestAPodThatStartsWhileItsListenerMovesGetsTheNewAddress(t *testing.T) {
 	m.Expect(ready.Message).To(HaveSuffix(": pod-1"))
 }
 
-// TestAPodThatStartsBeforeALoadBalancerMovesIsReported: the Service is that of the previous class, and says nothing
-// about whether its load balancer is going to change the address.
+// The Service follows the previous class, and says nothing about whether its load balancer is going to change the
+// address.
 func TestAPodThatStartsBeforeALoadBalancerMovesIsReported(t *testing.T) {
 	m := newMover(t, map[string]listenersv1alpha1.ListenerClassSpec{"own": ownAddress, "shared": sharedAddress(19001)})
 	m.createListener("own")

@@ -239,8 +239,8 @@ func (w *world) verify(c *x509.Certificate, namespace, address string) error {
 	return err
 }
 
-// TestCertificatesAreForPublishedAddresses: for all addresses of the Pod, those of the Pods that share its Listener,
-// and nothing that the request or a Listener says. They are issued as soon as the last address is known.
+// They are for all addresses of the Pod, those of the Pods that share its Listener, and nothing that the request or a
+// Listener says. They are issued as soon as the last address is known.
 func TestCertificatesAreForPublishedAddresses(t *testing.T) {
 	w := newWorld(t)
 	w.start(clock.RealClock{})
@@ -279,7 +279,7 @@ func TestCertificatesAreForPublishedAddresses(t *testing.T) {
 	w.Expect(w.verify(foreign, w.Namespace, "203.0.113.7")).NotTo(Succeed(), "each namespace has its own authority")
 }
 
-// TestWhatIsDenied: each for a reason. Requests of other signers are not touched.
+// Each has a reason. Requests of other signers are not touched.
 func TestWhatIsDenied(t *testing.T) {
 	w := newWorld(t)
 	w.start(clock.RealClock{})
@@ -319,7 +319,7 @@ func TestWhatIsDenied(t *testing.T) {
 	w.Expect(other.Status.Conditions).To(BeEmpty())
 }
 
-// TestWhatWaits: and for what. A Pod whose class does not exist has no address yet.
+// Each request says for what. A Pod whose class does not exist has no address yet.
 func TestWhatWaits(t *testing.T) {
 	w := newWorld(t)
 	w.start(clock.RealClock{})
@@ -349,7 +349,7 @@ func TestWhatWaits(t *testing.T) {
 	w.Eventually(func() float64 { return metric.Value(t, waitingRequests) }).Should(BeZero())
 }
 
-// TestAPodOfTheSameNameGetsNothingOfItsPredecessor: its request is denied.
+// Its request is denied.
 func TestAPodOfTheSameNameGetsNothingOfItsPredecessor(t *testing.T) {
 	w := newWorld(t)
 	w.start(clock.RealClock{})
@@ -366,8 +366,7 @@ func TestAPodOfTheSameNameGetsNothingOfItsPredecessor(t *testing.T) {
 	w.Expect(w.decided(early).Reason).To(Equal(listenersv1alpha1.ReasonPodDeleted))
 }
 
-// TestAddressesOfADeletedListenerGetNoCertificate: they may be those of others. Another Listener of the name does not
-// change that, until the Pod has its addresses.
+// Others may have them. Another Listener of the name does not change that, until the Pod has its addresses.
 func TestAddressesOfADeletedListenerGetNoCertificate(t *testing.T) {
 	w := newWorld(t)
 	l := w.listen("web-0")
@@ -396,7 +395,7 @@ func TestAddressesOfADeletedListenerGetNoCertificate(t *testing.T) {
 	waits(same)
 }
 
-// TestTheEndOfANamespaceIsNoError: and nothing is left of it.
+// Nothing is left of it.
 func TestTheEndOfANamespaceIsNoError(t *testing.T) {
 	w := newWorld(t)
 	w.start(clock.RealClock{})
@@ -438,7 +437,7 @@ const (
 	errorsOfAll     = "controller_runtime_reconcile_errors_total"
 )
 
-// TestClientsTrustAnAuthorityBeforeItSigns: and the previous authority as long as it may be in use.
+// They trust the previous authority as long as it may be in use.
 func TestClientsTrustAnAuthorityBeforeItSigns(t *testing.T) {
 	w := newWorld(t)
 	began := time.Now().Add(-time.Hour).Truncate(time.Second)
@@ -480,8 +479,8 @@ func TestClientsTrustAnAuthorityBeforeItSigns(t *testing.T) {
 	w.Expect(w.verify(first, w.Namespace, "203.0.113.7")).NotTo(Succeed())
 }
 
-// TestAuthoritiesSurvive: a restart of the operator, the deletion of their Secret, and damage, which stops the signer
-// until it is repaired. What is published is repaired, too.
+// They survive a restart of the operator, the deletion of their Secret, and damage, which stops the signer until it is
+// repaired. What is published is repaired, too.
 func TestAuthoritiesSurvive(t *testing.T) {
 	w := newWorld(t)
 	w.start(clock.RealClock{})
@@ -527,8 +526,7 @@ func TestAuthoritiesSurvive(t *testing.T) {
 	}
 }
 
-// TestOtherRootsAreUsedAtOnce: those of a backup that is restored while the operator runs. Roots that have expired
-// are replaced.
+// They are in a backup that is restored while the operator runs. Roots that have expired are replaced.
 func TestOtherRootsAreUsedAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.start(clock.RealClock{})
@@ -559,7 +557,7 @@ func TestOtherRootsAreUsedAtOnce(t *testing.T) {
 	w.Expect(w.verify(w.issued(w.request(pod, names.Signer, nil)), w.Namespace, "203.0.113.7")).To(Succeed())
 }
 
-// TestADamagedSecretIsReported: nothing is signed, and the Secret is not overwritten, until it is repaired.
+// Nothing is signed, and the Secret is not overwritten, until it is repaired.
 func TestADamagedSecretIsReported(t *testing.T) {
 	w := newWorld(t)
 	configuration := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
@@ -594,7 +592,7 @@ func TestADamagedSecretIsReported(t *testing.T) {
 	w.issued(request)
 }
 
-// TestTheConfigMapOfANamespaceIsTheOperators: whoever has created or changed it, and whatever labels it has.
+// It does not matter who has created or changed it, or which labels it has.
 func TestTheConfigMapOfANamespaceIsTheOperators(t *testing.T) {
 	w := newWorld(t)
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: names.CertificateAuthorityConfigMap}}

@@ -18,7 +18,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/growth"
 )
 
-// TestRequestsForCertificatesCostLinearTime: authors of Pods choose their annotations, and how many there are.
+// Authors of Pods choose their annotations, and how many there are.
 func TestRequestsForCertificatesCostLinearTime(t *testing.T) {
 	growth.CheckLinear(t, map[string]growth.Work{
 		"PodCertificateRequest: requests and volumes that they name": {Size: 50, Product: true, Do: func(n int) {

@@ -18,8 +18,7 @@ import (
 
 var many = flag.Int("requests", 500, "how many requests a namespace has at once, whose decisions are measured")
 
-// TestATenantWithManyRequestsDelaysNobody: a namespace that has them all before the operator starts, and another that
-// comes last, with one.
+// One namespace has them all before the operator starts, and another one comes last, with one.
 func TestATenantWithManyRequestsDelaysNobody(t *testing.T) {
 	const (
 		before   = 50      // that may be decided before the other one: each worker may have begun some

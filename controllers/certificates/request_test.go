@@ -15,7 +15,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// TestAKeyOfTheFutureIsDenied: such as a key of a type that only a newer API server accepts.
+// Only a newer API server accepts its type.
 func TestAKeyOfTheFutureIsDenied(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/growth"
 )
 
-// TestCertificatesCostLinearTime: editors of a namespace choose how many Listeners a Certificate has, and can write one
-// in its place.
+// Editors of a namespace choose how many Listeners a Certificate has, and can write one in its place.
 func TestCertificatesCostLinearTime(t *testing.T) {
 	growth.CheckLinear(t, map[string]growth.Work{
 		"Certificate: Listeners, and names that it has": {Size: 1000, Do: func(n int) { // more than a Certificate may have

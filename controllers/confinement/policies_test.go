@@ -71,7 +71,7 @@ func permitPods(t *testing.T, c client.Client, namespace string) {
 	}
 }
 
-// TestOperatorOnlyLabelsAndEvictsPods: in any namespace.
+// It does so in any namespace.
 func TestOperatorOnlyLabelsAndEvictsPods(t *testing.T) {
 	admin, namespace := apiserver.Client(t), apiserver.Namespace(t)
 	all, err := Policies(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"})
@@ -181,8 +181,8 @@ func TestOperatorOnlyLabelsAndEvictsPods(t *testing.T) {
 	})
 }
 
-// TestPoliciesAreAlike: each policy denies, concerns the operator alone, which the API server decides before it
-// evaluates anything else, and has the name of its file.
+// Each policy denies, concerns the operator alone, which the API server decides before it evaluates anything else, and
+// has the name of its file.
 func TestPoliciesAreAlike(t *testing.T) {
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"}
 	all, err := Policies(owner)

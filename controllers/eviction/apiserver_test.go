@@ -30,9 +30,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// TestPodsOfAControllerAreEvictedOneAtATime: each when the one before is replaced and ready, although the
-// PodDisruptionBudget permits more, and although the operator restarts after each eviction. A budget that permits none
-// is respected.
+// Each is evicted when the one before is replaced and ready, although the PodDisruptionBudget permits more, and
+// although the operator restarts after each eviction. A budget that permits none is respected.
 func TestPodsOfAControllerAreEvictedOneAtATime(t *testing.T) {
 	g := NewWithT(t)
 	s := &set{T: t, Client: apiserver.Client(t), namespace: apiserver.Namespace(t)}

@@ -15,7 +15,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/crash"
 )
 
-// TestAPodIsEvictedWhateverHappensToAWrite: the Pod of a StatefulSet is gone, and one without a controller stays.
+// The Pod of a StatefulSet is gone, and one without a controller stays.
 func TestAPodIsEvictedWhateverHappensToAWrite(t *testing.T) {
 	pods := func(ctx context.Context, c client.Client, namespace string) []corev1.Pod {
 		var all corev1.PodList

@@ -129,10 +129,9 @@ func (f *flapping) must(err error) {
 	}
 }
 
-// TestAnAddressThatDoesNotSettleRestartsPodsRarely: a node, or the controller of a load balancer, that changes an
-// address every other minute restarts each Pod once, and then after pauses that grow to an hour: 9 times in six hours,
-// rather than 180 times. A change after that restarts each Pod at once again. The clock of the API server does not
-// matter.
+// A node, or the controller of a load balancer, that changes an address every other minute restarts each Pod once, and
+// then after pauses that grow to an hour: 9 times in six hours, rather than 180 times. A change after that restarts
+// each Pod at once again. The clock of the API server does not matter.
 func TestAnAddressThatDoesNotSettleRestartsPodsRarely(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"with equal clocks": 0, "while the clock of the API server is an hour ahead": time.Hour, "or behind": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +162,7 @@ func TestAnAddressThatDoesNotSettleRestartsPodsRarely(t *testing.T) {
 	}
 }
 
-// TestEvictionsThatAreRefusedAreRepeatedRarely: a budget that permits none is that of a user.
+// A user may have written a budget that permits none.
 func TestEvictionsThatAreRefusedAreRepeatedRarely(t *testing.T) {
 	f := newFlapping(t, 1, 0)
 	f.refused = apierrors.NewTooManyRequests("the budget permits none", 0)
@@ -185,7 +184,7 @@ func TestEvictionsThatAreRefusedAreRepeatedRarely(t *testing.T) {
 	}
 }
 
-// TestOnlyTheOutdatedPodsOfAControllerAreRead: a namespace may have thousands of others.
+// A namespace may have thousands of others.
 func TestOnlyTheOutdatedPodsOfAControllerAreRead(t *testing.T) {
 	f := newFlapping(t, 3, 0)
 	reads := 0
@@ -226,7 +225,7 @@ func nextEvent(recorded <-chan string, reason string) string {
 	}
 }
 
-// TestPodsAreReadInPages: users choose which Pods the selector of a controller selects, and how large they are.
+// Users choose which Pods the selector of a controller selects, and how large they are.
 func TestPodsAreReadInPages(t *testing.T) {
 	w := newWorld()
 	pages := 0

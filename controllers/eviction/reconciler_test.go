@@ -165,8 +165,8 @@ func TestOutdatedPods(t *testing.T) {
 	}
 }
 
-// TestAnEvictionThatFailsIsAnError: two PodDisruptionBudgets for one Pod are a mistake of the user, which an event
-// names; the error is repeated with backoff.
+// Two PodDisruptionBudgets for one Pod are a mistake of the user, which an event names; the error is repeated with
+// backoff.
 func TestAnEvictionThatFailsIsAnError(t *testing.T) {
 	w := newWorld()
 	w.refused = apierrors.NewInternalError(errors.New("found more than one PodDisruptionBudget"))

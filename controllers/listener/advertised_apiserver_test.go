@@ -21,8 +21,7 @@ func advertisingClass(address listenersv1alpha1.AdvertisedAddress, port listener
 	}
 }
 
-// TestAdvertisedAddressesArePublishedInPlaceOfThoseOfNodes: the Service stays as it is, the status says where to
-// forward to, and both follow the class.
+// The Service stays as it is, the status says where to forward to, and both follow the class.
 func TestAdvertisedAddressesArePublishedInPlaceOfThoseOfNodes(t *testing.T) {
 	f := newFixture(t, nil, advertisingClass("edge.example.com", "{servicePort}"))
 	node := f.createNodeAs(metav1.ObjectMeta{Name: f.key.Namespace + "-1"}, "192.0.2.1")
@@ -57,8 +56,8 @@ func TestAdvertisedAddressesArePublishedInPlaceOfThoseOfNodes(t *testing.T) {
 	f.Expect(f.service().Spec.Ports[0].NodePort).To(Equal(nodePorts["http"]))
 }
 
-// TestNoTwoListenersAreAdvertisedAtOneAddress: the later one is refused with both names, also by a class of its own and
-// after a restart, and gets the address when the first one does not have it any more.
+// The later one is refused with both names, also by a class of its own and after a restart, and gets the address when
+// the first one does not have it any more.
 func TestNoTwoListenersAreAdvertisedAtOneAddress(t *testing.T) {
 	for name, free := range map[string]func(f *fixture, first client.Object){
 		"until it is deleted": func(f *fixture, first client.Object) { f.Expect(f.client.Delete(f.t.Context(), first)).To(Succeed()) },
@@ -105,7 +104,7 @@ func TestNoTwoListenersAreAdvertisedAtOneAddress(t *testing.T) {
 	}
 }
 
-// TestPortsOfOtherProtocolsAreNoConflict: a load balancer forwards them separately.
+// A load balancer forwards them separately.
 func TestPortsOfOtherProtocolsAreNoConflict(t *testing.T) {
 	address := listenersv1alpha1.AdvertisedAddress(apiserver.Namespace(t) + ".example.com")
 	f := newFixture(t, nil, advertisingClass(address, "443"))

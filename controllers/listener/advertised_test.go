@@ -28,8 +28,8 @@ func targetAt(address string) listenersv1alpha1.Target {
 	}}
 }
 
-// TestTheFirstListenerKeepsItsAdvertisedAddressAfterARestart: a new operator knows from the statuses who has an
-// address, whichever Listener it reconciles first, and from then on from what it has given.
+// A new operator knows from the statuses who has an address, whichever Listener it reconciles first, and from then on
+// from what it has given.
 func TestTheFirstListenerKeepsItsAdvertisedAddressAfterARestart(t *testing.T) {
 	const shared, another = "edge.example.com", "other.example.com"
 	for name, tc := range map[string]struct {
@@ -81,7 +81,7 @@ func TestTheFirstListenerKeepsItsAdvertisedAddressAfterARestart(t *testing.T) {
 	}
 }
 
-// TestListenersThatWaitForAnAdvertisedAddressAreReconciled: when another one no longer has it.
+// Another one no longer has it.
 func TestListenersThatWaitForAnAdvertisedAddressAreReconciled(t *testing.T) {
 	for name, free := range map[string]func(x *advertised, l *listenersv1alpha1.Listener){
 		"it is deleted": func(x *advertised, l *listenersv1alpha1.Listener) {

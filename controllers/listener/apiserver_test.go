@@ -333,7 +333,7 @@ func TestForeignServiceIsNotModifiedAndItsDeletionNoticed(t *testing.T) {
 	f.Expect(f.service().Spec.Ports[0].Port).To(BeEquivalentTo(80))
 }
 
-// TestPortsThatOthersAddToAServiceAreRemoved: server-side apply would keep them.
+// Server-side apply would keep them.
 func TestPortsThatOthersAddToAServiceAreRemoved(t *testing.T) {
 	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	f.createListener(nil)
@@ -445,8 +445,8 @@ func TestAddressIsRemovedWhenThePodFinishes(t *testing.T) {
 	f.eventuallyAddresses("10.1.0.12")
 }
 
-// TestServicesFollowTheClassForPodsThatAreNotReady: the API server sets the field of a Listener that does not have it,
-// and the class decides without a change of the Listener. The Listener of a claim has its Pod for itself.
+// The API server sets the field of a Listener that does not have it, and the class decides without a change of the
+// Listener. The Listener of a claim has its Pod for itself.
 func TestServicesFollowTheClassForPodsThatAreNotReady(t *testing.T) {
 	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	shared, claimed := f.key, client.ObjectKey{Namespace: f.key.Namespace, Name: "listener-web-0"}

@@ -139,7 +139,7 @@ func TestListenersHaveClusterIPsOfARange(t *testing.T) {
 	f.Eventually(served).Should(Equal(3))
 }
 
-// TestAClusterIPOutlivesAServiceWithAFinalizer: the Listener keeps its address while the Service is being deleted.
+// The Listener keeps its address while the Service is being deleted.
 func TestAClusterIPOutlivesAServiceWithAFinalizer(t *testing.T) {
 	f := newFixture(t, nil, routedClass("10.97.64.16/30"))
 	f.createServiceCIDR("10.97.64.0/20")
@@ -160,7 +160,7 @@ func TestAClusterIPOutlivesAServiceWithAFinalizer(t *testing.T) {
 	f.eventuallyAddresses(address)
 }
 
-// TestKubernetesAllocatesTheFirstAddressesOfAServiceCIDRLast: this is why the pages recommend ranges of these.
+// This is why the pages recommend ranges of these.
 func TestKubernetesAllocatesTheFirstAddressesOfAServiceCIDRLast(t *testing.T) {
 	f := newFixture(t, nil, routedClass("10.97.16.0/24"))
 	f.createServiceCIDR("10.97.16.0/20")
@@ -181,7 +181,7 @@ func TestKubernetesAllocatesTheFirstAddressesOfAServiceCIDRLast(t *testing.T) {
 	f.Expect(inRange).To(BeNumerically(">", 0), "Kubernetes does allocate cluster IPs of the ServiceCIDR")
 }
 
-// TestAServiceWithAnotherClusterIPStaysAsItIs: no Service can change its cluster IP.
+// No Service can change its cluster IP.
 func TestAServiceWithAnotherClusterIPStaysAsItIs(t *testing.T) {
 	spec := routedClass()
 	spec.ClusterIPs = nil

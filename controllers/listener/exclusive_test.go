@@ -23,9 +23,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
-// TestRoutesAreReservedBeforeTheyAreWritten: while the API server takes its time to write the route of one Listener, no
-// other Listener gets what the route has, and none waits for the API server. If the route is not written, the others
-// are requested.
+// While the API server takes its time to write the route of one Listener, no other Listener gets what the route has,
+// and none waits for the API server. If the route is not written, the others are requested.
 func TestRoutesAreReservedBeforeTheyAreWritten(t *testing.T) {
 	for name, failure := range map[string]error{"written": nil, "rejected": apierrors.NewBadRequest("no"), "not answered": errors.New("no connection")} {
 		t.Run(name, func(t *testing.T) {
@@ -86,8 +85,8 @@ func TestRoutesAreReservedBeforeTheyAreWritten(t *testing.T) {
 	}
 }
 
-// TestAListenerKeepsThePortsThatItPublishes: another client deleted its objects while the operator did not run, and a
-// Listener that waits for one of the ports is reconciled first.
+// Another client deleted its objects while the operator did not run, and a Listener that waits for one of the ports is
+// reconciled first.
 func TestAListenerKeepsThePortsThatItPublishes(t *testing.T) {
 	for _, tc := range []struct{ portRange, refused string }{
 		{"", listenersv1alpha1.ReasonNoGatewayListener},
@@ -128,8 +127,8 @@ func TestAListenerKeepsThePortsThatItPublishes(t *testing.T) {
 	}
 }
 
-// TestAListenerKeepsWhatAnotherClientGivesToAnOlderOne: neither gets anything by the change, which is reverted, also
-// before addresses are published, and if the operator has written nothing since its start.
+// Neither gets anything by the change, which is reverted, also before addresses are published, and if the operator has
+// written nothing since its start.
 func TestAListenerKeepsWhatAnotherClientGivesToAnOlderOne(t *testing.T) {
 	get := func(t *testing.T, c client.Client, o client.Object, name string) {
 		t.Helper()

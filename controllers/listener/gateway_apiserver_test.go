@@ -270,8 +270,8 @@ func TestEachListenerHasAPortOfTheGatewayForItself(t *testing.T) {
 }
 
 // A release of the Gateway API makes a kind stable, and a later one stops serving its former version.
-// TestARouteThatTheGatewayDoesNotAllowTakesNoPort: anybody may write a TCPRoute in a namespace of their own. The
-// namespace that a listener allows may change, and with it who has the port.
+// Anybody may write a TCPRoute in a namespace of their own. The namespace that a listener allows may change, and with
+// it who has the port.
 func TestARouteThatTheGatewayDoesNotAllowTakesNoPort(t *testing.T) {
 	g := newGateways(t, listenersv1alpha1.GatewayRouteKindTCP)
 	g.serve(t)

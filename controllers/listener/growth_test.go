@@ -9,7 +9,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/growth"
 )
 
-// TestPortsOfPodsCostLinearTime: authors of Pods choose how many ports their containers declare.
+// Authors of Pods choose how many ports their containers declare.
 func TestPortsOfPodsCostLinearTime(t *testing.T) {
 	growth.CheckLinear(t, map[string]growth.Work{
 		"Pod: ports, and those of the Service": {Size: 100, Do: func(n int) {

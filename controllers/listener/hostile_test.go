@@ -31,8 +31,8 @@ var toGateway = []gatewayv1.ParentReference{{
 	Namespace: ptr.To[gatewayv1.Namespace]("infra"), Name: "edge", SectionName: ptr.To[gatewayv1.SectionName]("first"),
 }}
 
-// TestARouteOfAnotherNamespaceCannotHide: whoever knows the UID of a Listener can name it as the controller of a route
-// in another namespace, which the garbage collector deletes, but not while the route has a finalizer.
+// Whoever knows the UID of a Listener can name it as the controller of a route in another namespace, which the garbage
+// collector deletes, but not while the route has a finalizer.
 func TestARouteOfAnotherNamespaceCannotHide(t *testing.T) {
 	meta := metav1.ObjectMeta{
 		Namespace: "theirs", Name: "theirs", UID: "theirs", Finalizers: []string{"example.com/stay"},
@@ -54,8 +54,7 @@ func TestARouteOfAnotherNamespaceCannotHide(t *testing.T) {
 	}
 }
 
-// TestARouteOfATenantPublishesNoHost: one that names the Listener as its controller, and that a Gateway serves, while
-// the Listener has no address by its class.
+// It names the Listener as its controller, and a Gateway serves it, while the Listener has no address by its class.
 func TestARouteOfATenantPublishesNoHost(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-http", OwnerReferences: newState(listenersv1alpha1.ServiceTypeClusterIP).service.OwnerReferences}
 	hosts := []gatewayv1.Hostname{"db.theirs.svc.cluster.local"}

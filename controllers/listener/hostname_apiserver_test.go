@@ -15,9 +15,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
-// TestAListenerIsPublishedByName: the name of a replica is its first address, and in the annotations of external-dns,
-// as soon as the load balancer has an address. It stays while the Pod is replaced, and the author of a Listener cannot
-// choose it.
+// The name of a replica is its first address, and in the annotations of external-dns, as soon as the load balancer has
+// an address. It stays while the Pod is replaced, and the author of a Listener cannot choose it.
 func TestAListenerIsPublishedByName(t *testing.T) {
 	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer, PreferredAddressType: listenersv1alpha1.PreferredAddressTypeIP,

@@ -20,8 +20,8 @@ func namedClass(template listenersv1alpha1.HostTemplate) listenersv1alpha1.Liste
 	}
 }
 
-// TestTwoClassesGiveNoHostTwice: the later Listener is refused with the name of the first, whatever the kinds of their
-// objects, and gets the host when the first one does not have it any more.
+// The later Listener is refused with the name of the first, whatever the kinds of their objects, and gets the host when
+// the first one does not have it any more.
 func TestTwoClassesGiveNoHostTwice(t *testing.T) {
 	const plain, mirrored = "{listener}.{namespace}.example.com", "{namespace}.{listener}.example.com"
 	withIngress := func(template listenersv1alpha1.HostTemplate) listenersv1alpha1.ListenerClassSpec {
@@ -79,8 +79,7 @@ func TestTwoClassesGiveNoHostTwice(t *testing.T) {
 	}
 }
 
-// TestAHostThatAClassNoLongerGivesIsFree: a Listener that waits for a host gets it when the class of the first one
-// changes.
+// A Listener that waits for a host gets it when the class of the first one changes.
 func TestAHostThatAClassNoLongerGivesIsFree(t *testing.T) {
 	f := newFixture(t, nil, ingressClass("some"))
 	spec := ingressClass("some")

@@ -48,8 +48,8 @@ func newIngressClass(name string, template listenersv1alpha1.HostTemplate) *list
 	}
 }
 
-// TestTheFirstListenerKeepsItsHostAfterARestart: a new operator knows who was the first from the objects, whichever
-// Listener it reconciles first. An object that a tenant wrote does not give a Listener a host that its class does not.
+// A new operator knows who was the first from the objects, whichever Listener it reconciles first. An object that a
+// tenant wrote does not give a Listener a host that its class does not.
 func TestTheFirstListenerKeepsItsHostAfterARestart(t *testing.T) {
 	for name, tc := range map[string]struct {
 		otherTemplate listenersv1alpha1.HostTemplate
@@ -101,8 +101,7 @@ func TestTheFirstListenerKeepsItsHostAfterARestart(t *testing.T) {
 	}
 }
 
-// TestObjectsThatTenantsWriteDoNotBlockOtherListeners: how long it takes to find out that their Listeners have another
-// host is for tenants to choose.
+// How long it takes to find out that their Listeners have another host is for tenants to choose.
 func TestObjectsThatTenantsWriteDoNotBlockOtherListeners(t *testing.T) {
 	own, _ := newIngressListener("shop", "web", "mirrored", 0)
 	other, otherIngress := newIngressListener("web", "shop", "plain", time.Hour)
@@ -130,7 +129,7 @@ func TestObjectsThatTenantsWriteDoNotBlockOtherListeners(t *testing.T) {
 	}
 }
 
-// TestHostsOfListenersThatNoLongerHaveThemAreForgotten: what is kept in memory does not grow with deleted Listeners.
+// What is kept in memory does not grow with deleted Listeners.
 func TestHostsOfListenersThatNoLongerHaveThemAreForgotten(t *testing.T) {
 	h := newKeys(listenersv1alpha1.ReasonInvalidHost, newWaiting(nil))
 	first := types.NamespacedName{Namespace: "shop", Name: "web"}

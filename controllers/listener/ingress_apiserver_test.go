@@ -94,8 +94,8 @@ func TestForeignIngressIsNeverModified(t *testing.T) {
 	f.eventuallyAddresses("web." + f.key.Namespace + ".example.com")
 }
 
-// TestATenantCannotPublishAHostByAnIngressOfItsOwn: one that names the Listener as its controller, and that an Ingress
-// controller serves, has a host of the tenant's choice. The operator deletes it when the Listener has an address.
+// An Ingress that names the Listener as its controller, and that an Ingress controller serves, has a host of the
+// tenant's choice. The operator deletes it when the Listener has an address.
 func TestATenantCannotPublishAHostByAnIngressOfItsOwn(t *testing.T) {
 	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer})
 	l := f.createListener(nil)

@@ -199,7 +199,7 @@ func TestEachListenerHasPortsOfTheRangeForItself(t *testing.T) {
 	g.Eventually(g.ports).Should(HaveKeyWithValue("last-tcp/http", int32(20000)))
 }
 
-// TestAListenerThatChangesItsProtocolGetsAnotherPort: not every Gateway serves TCP and UDP at one port.
+// Not every Gateway serves TCP and UDP at one port.
 func TestAListenerThatChangesItsProtocolGetsAnotherPort(t *testing.T) {
 	g := newListenerSets(t, listenersv1alpha1.GatewayRouteKindTCP, "20000-20999")
 	g.openGateway()
@@ -211,8 +211,7 @@ func TestAListenerThatChangesItsProtocolGetsAnotherPort(t *testing.T) {
 	g.Eventually(g.ports).Should(Equal(map[string]int32{"web-tcp/http": 20001, "web-udp/echo": 20002}))
 }
 
-// TestPortsOfAGatewayStayWhenAStatusOrAListenerSetIsLost: either of them is enough. A port outside of the range stays,
-// too, as long as the ListenerSet has it.
+// Either of them is enough. A port outside of the range stays, too, as long as the ListenerSet has it.
 func TestPortsOfAGatewayStayWhenAStatusOrAListenerSetIsLost(t *testing.T) {
 	g := newListenerSets(t, listenersv1alpha1.GatewayRouteKindTCP, "20005-20005")
 	crds.Install(t, g.client, crds.ListenerSets)

@@ -15,8 +15,7 @@ func podClass() listenersv1alpha1.ListenerClassSpec {
 	return listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Pod: &listenersv1alpha1.PodExposure{}}
 }
 
-// TestPodsAreReachedByTheNameOfAHeadlessService: a NetworkPolicy restricts its clients, and the class may give it
-// another name.
+// A NetworkPolicy restricts its clients, and the class may give it another name.
 func TestPodsAreReachedByTheNameOfAHeadlessService(t *testing.T) {
 	f := newFixture(t, nil, podClass())
 	f.createListener(nil)
@@ -38,8 +37,8 @@ func TestPodsAreReachedByTheNameOfAHeadlessService(t *testing.T) {
 	f.eventuallyAddresses("web." + f.key.Namespace + ".example.com")
 }
 
-// TestAServiceNeitherBecomesHeadlessNorStopsBeingSo: the Listener says so, and has addresses, until the Service is
-// deleted, which is up to users: others may have its cluster IP.
+// The Listener says so, and has addresses, until the Service is deleted, which is up to users: others may have its
+// cluster IP.
 func TestAServiceNeitherBecomesHeadlessNorStopsBeingSo(t *testing.T) {
 	plain := listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP}
 	withIPs := plain

@@ -16,7 +16,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// TestTheRemedyOfARejectedServiceFollowsFromWhoRejectsIt: the API server says the reasons, in its own words.
+// The API server says the reasons, in its own words.
 func TestTheRemedyOfARejectedServiceFollowsFromWhoRejectsIt(t *testing.T) {
 	nodePort := listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort}
 	override := func(spec string) listenersv1alpha1.ListenerClassSpec {

@@ -12,7 +12,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// TestReservedNodes: a Listener has reservations on the nodes of its volumes and of the Pods that mount them.
+// A Listener has reservations on the nodes of its volumes and of the Pods that mount them.
 func TestReservedNodes(t *testing.T) {
 	const nodePort = listenersv1alpha1.ServiceTypeNodePort
 	for name, tc := range map[string]struct {

@@ -48,9 +48,9 @@ func (f *fixture) eventuallySharedPorts() map[string]int32 {
 	return numbers
 }
 
-// TestListenersOfAllNamespacesShareAnAddress: as many Listeners as the range has numbers, created at the same time in
-// two namespaces, each get one. It stays when the Service is deleted and when the operator restarts, although another
-// Listener waits for a number, which gets the first one that is free.
+// As many Listeners as the range has numbers, created at the same time in two namespaces, each get one. It stays when
+// the Service is deleted and when the operator restarts, although another Listener waits for a number, which gets the
+// first one that is free.
 func TestListenersOfAllNamespacesShareAnAddress(t *testing.T) {
 	const first, size = 9000, 20
 	var keys []client.ObjectKey
@@ -120,7 +120,7 @@ func TestListenersOfAllNamespacesShareAnAddress(t *testing.T) {
 	f.Expect(f.eventuallySharedPorts()).To(Equal(before[keys[0]]))
 }
 
-// TestClassesMayHaveTheSameAddress: no two Listeners of different classes get the same number.
+// No two Listeners of different classes get the same number.
 func TestClassesMayHaveTheSameAddress(t *testing.T) {
 	f := newFixture(t, nil, sharing(9100, 2))
 	other := &listenersv1alpha1.ListenerClass{Spec: sharing(9100, 2)}
@@ -140,8 +140,7 @@ func TestClassesMayHaveTheSameAddress(t *testing.T) {
 	f.Expect(f.eventuallySharedPorts()["http"]).To(Equal(one))
 }
 
-// TestAClassBeginsAndCeasesToShareAnAddress: the Service stays, and its numbers follow. Those that are not used any
-// more are available.
+// The Service stays, and its numbers follow. Those that are not used any more are available.
 func TestAClassBeginsAndCeasesToShareAnAddress(t *testing.T) {
 	spec := sharing(9200, 1)
 	shared := spec.LoadBalancer
@@ -179,8 +178,8 @@ func TestAClassBeginsAndCeasesToShareAnAddress(t *testing.T) {
 	}).Should(Equal(1))
 }
 
-// TestNumbersOfListenersBeyondAQuotaAreFree: a namespace whose quota allows three load balancers reserves three of
-// twenty numbers, whatever it creates, and the others are for the Listeners of another namespace.
+// A namespace whose quota allows three load balancers reserves three of twenty numbers, whatever it creates, and the
+// others are for the Listeners of another namespace.
 func TestNumbersOfListenersBeyondAQuotaAreFree(t *testing.T) {
 	const first, size, allowed = 9300, 20, 3
 	f := newFixture(t, nil, sharing(first, size))
@@ -224,8 +223,8 @@ func TestNumbersOfListenersBeyondAQuotaAreFree(t *testing.T) {
 	}
 }
 
-// TestANamespaceHasAsManyNumbersAsItMay: a Listener beyond the limit of its class waits until its namespace has fewer,
-// or may have more. Other namespaces are not affected.
+// A Listener beyond the limit of its class waits until its namespace has fewer, or may have more. Other namespaces are
+// not affected.
 func TestANamespaceHasAsManyNumbersAsItMay(t *testing.T) {
 	shared := sharing(9400, 10)
 	shared.LoadBalancer.Sharing.MaxPortsPerNamespace = ptr.To[int32](2)

@@ -200,7 +200,7 @@ func allNeeds() (all []need) {
 	return all
 }
 
-// TestWhatIsFreeCostsTwoAttempts: however many wait: one that succeeds, and one in vain.
+// One succeeds, and one is in vain, however many wait.
 func TestWhatIsFreeCostsTwoAttempts(t *testing.T) {
 	for _, n := range allNeeds() {
 		p := newPool()
@@ -226,7 +226,7 @@ func TestWhatIsFreeCostsTwoAttempts(t *testing.T) {
 	}
 }
 
-// TestListenersThatStopWaitingAtOnceCostOneLookup: a tenant may delete thousands, each with large overrides.
+// A tenant may delete thousands, each with large overrides.
 func TestListenersThatStopWaitingAtOnceCostOneLookup(t *testing.T) {
 	for _, n := range allNeeds() {
 		p := newPool()
@@ -257,7 +257,7 @@ func TestListenersThatStopWaitingAtOnceCostOneLookup(t *testing.T) {
 	}
 }
 
-// TestWhatIsFreedBeforeTheStatusShowsTheRefusalIsNotMissed: nothing finds the Listener at that moment.
+// Nothing finds the Listener at that moment.
 func TestWhatIsFreedBeforeTheStatusShowsTheRefusalIsNotMissed(t *testing.T) {
 	for _, n := range allNeeds() {
 		p := newPool()
@@ -308,8 +308,8 @@ func TestListenersThatAreRejectedAnywayKeepNoOtherOneWaiting(t *testing.T) {
 	}
 }
 
-// TestNothingStaysFreeWhileAListenerWaits: whatever happens to the Listeners that are requested for it: they take it,
-// look for another thing, fail, or are deleted.
+// Whatever happens to the Listeners that are requested for it: they take it, look for another thing, fail, or are
+// deleted.
 func TestNothingStaysFreeWhileAListenerWaits(t *testing.T) {
 	const listeners, rounds = 100, 300
 	needs := allNeeds()
@@ -372,7 +372,7 @@ func TestNothingStaysFreeWhileAListenerWaits(t *testing.T) {
 	}
 }
 
-// TestDemandsDifferByWhatAListenerCanGet: a Listener that cannot get what is free keeps no other one from it.
+// A Listener that cannot get what is free keeps no other one from it.
 func TestDemandsDifferByWhatAListenerCanGet(t *testing.T) {
 	listener := func(change func(l *listenersv1alpha1.Listener, accepted *metav1.Condition)) *listenersv1alpha1.Listener {
 		l := &listenersv1alpha1.Listener{

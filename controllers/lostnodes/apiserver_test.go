@@ -168,9 +168,9 @@ func (c *cluster) disturbed(n int, fault crash.Fault) (*cluster, *crash.Writes) 
 	return &faulty, writes
 }
 
-// TestReleaseIsCompletedAfterACrashAtEachWrite: whichever write was the last one of a process, or was the first one
-// that failed, the next process completes the release. Before the volume is deleted, the claim owns the Listener, which
-// the garbage collector would otherwise delete.
+// Whichever write was the last one of a process, or was the first one that failed, the next process completes the
+// release. Before the volume is deleted, the claim owns the Listener, which the garbage collector would otherwise
+// delete.
 func TestReleaseIsCompletedAfterACrashAtEachWrite(t *testing.T) {
 	shared := newCluster(t)
 	shared.create()
@@ -205,8 +205,8 @@ func (c *cluster) deleteOwned(ctx context.Context, writer client.WithWatch, o cl
 	return writer.Delete(ctx, o, options...)
 }
 
-// TestTwoReplicasReleaseAVolumeOnce: while leadership changes, two replicas may work on the same claim. Volumes are
-// deleted and created once, and a Pod that is scheduled in between keeps its volume.
+// While leadership changes, two replicas may work on the same claim. Volumes are deleted and created once, and a Pod
+// that is scheduled in between keeps its volume.
 func TestTwoReplicasReleaseAVolumeOnce(t *testing.T) {
 	c := newCluster(t)
 	other := startCache(t)
@@ -251,8 +251,7 @@ func TestTwoReplicasReleaseAVolumeOnce(t *testing.T) {
 	}
 }
 
-// TestControllerFollowsItsWatches: a claim becomes Lost because its volume was deleted by hand, and a node is lost and
-// returns, without any other event.
+// A claim becomes Lost because its volume was deleted by hand, and a node is lost and returns, without any other event.
 func TestControllerFollowsItsWatches(t *testing.T) {
 	c := &cluster{WithT: NewWithT(t), t: t, api: apiserver.Client(t)}
 	mgr := apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error {

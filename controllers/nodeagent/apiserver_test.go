@@ -411,7 +411,7 @@ func TestUnchangedComponentsAreNotWritten(t *testing.T) {
 	}
 }
 
-// TestCSIDriverKeepsPodsFromNodesWithoutAnAgent: where the API server has the field, unless the configuration says no.
+// It does so where the API server has the field, unless the configuration says no.
 func TestCSIDriverKeepsPodsFromNodesWithoutAnAgent(t *testing.T) {
 	c, namespace := fresh(t)
 	other := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "other.example.com"}}

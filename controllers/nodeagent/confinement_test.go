@@ -531,8 +531,8 @@ func TestOperatorCannotLiftItsConfinement(t *testing.T) {
 	}
 }
 
-// TestConfinementIsIndependentOfTheConfiguration: the policies are created before there is a configuration, and again
-// when an administrator has deleted them. Existing ones are not modified.
+// The policies are created before there is a configuration, and again when an administrator has deleted them. Existing
+// ones are not modified.
 func TestConfinementIsIndependentOfTheConfiguration(t *testing.T) {
 	admin, namespace := fresh(t)
 	installRBAC(t, admin, namespace)
@@ -564,8 +564,8 @@ func TestConfinementIsIndependentOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestPoliciesOfOtherVersionsAreReported: whoever has a token of the operator may create a policy, with the name that a
-// later version has for one, before that version is installed. The operator cannot change it.
+// Whoever has a token of the operator may create a policy, with the name that a later version has for one, before that
+// version is installed. The operator cannot change it.
 func TestPoliciesOfOtherVersionsAreReported(t *testing.T) {
 	admin, namespace := fresh(t)
 	installRBAC(t, admin, namespace)

@@ -154,7 +154,7 @@ func (c outdatedClass) Get(ctx context.Context, key client.ObjectKey, o client.O
 	return c.Client.Get(ctx, key, o, options...)
 }
 
-// TestARepairIsCountedOnceAlthoughTheCacheIsOutdated: it still has the object without its label.
+// The cache still has the object without its label.
 func TestARepairIsCountedOnceAlthoughTheCacheIsOutdated(t *testing.T) {
 	c, namespace := fresh(t)
 	createConfig(t, c)
@@ -189,8 +189,8 @@ func (c *changedBeforeApply) Apply(ctx context.Context, o runtime.ApplyConfigura
 	return c.Client.Apply(ctx, o, options...)
 }
 
-// TestAChangeDuringARepairIsCounted: Apply restores fields as well, but does not know whether it changed one. The
-// second reconciliation writes the CSIDriver, because only an existing one tells which fields the API server has.
+// Apply restores fields as well, but does not know whether it changed one. The second reconciliation writes the
+// CSIDriver, because only an existing one tells which fields the API server has.
 func TestAChangeDuringARepairIsCounted(t *testing.T) {
 	c, namespace := fresh(t)
 	config := createConfig(t, c)

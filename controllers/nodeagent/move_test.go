@@ -73,7 +73,7 @@ func TestAgentsInAnotherNamespaceAreDeletedFirst(t *testing.T) {
 	h.expectInstalled(allKinds())
 }
 
-// TestAgentsOfAnInstalledOperatorAreNotDeleted: otherwise two operators would delete each other's agents.
+// Otherwise two operators would delete each other's agents.
 func TestAgentsOfAnInstalledOperatorAreNotDeleted(t *testing.T) {
 	account := agentAccount("theirs")
 	account.Namespace = "before"
@@ -109,8 +109,8 @@ func TestForeignAgentsAreNotDeleted(t *testing.T) {
 	}
 }
 
-// TestRemovalIncludesAgentsInOtherNamespaces: the finalizer is removed only after they are deleted. While the operator
-// waits for volumes, it installs no second agents.
+// The finalizer is removed only after they are deleted. While the operator waits for volumes, it installs no second
+// agents.
 func TestRemovalIncludesAgentsInOtherNamespaces(t *testing.T) {
 	for way, begin := range removals {
 		t.Run(way, func(t *testing.T) {

@@ -52,8 +52,8 @@ func TestOptionalComponentsAreInstalledWhereServed(t *testing.T) {
 	}
 }
 
-// TestAlertsFollowTheMonitoringOfOpenShift: without the label of the namespace, its monitoring of users' workloads
-// would reject the ServiceMonitor, and the alerts would report metrics that nobody collects.
+// Without the label of the namespace, its monitoring of users' workloads would reject the ServiceMonitor, and the
+// alerts would report metrics that nobody collects.
 func TestAlertsFollowTheMonitoringOfOpenShift(t *testing.T) {
 	c, namespace := fresh(t)
 	g := NewWithT(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// TestWritesHaveTheUIDOfTheObservedObject: a namesake that replaced it is never modified.
+// A namesake that replaced it is never modified.
 func TestWritesHaveTheUIDOfTheObservedObject(t *testing.T) {
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver, UID: "observed-class"}, Provisioner: names.Driver}
 	condition := &unstructured.Unstructured{}
@@ -61,7 +61,7 @@ func TestWritesHaveTheUIDOfTheObservedObject(t *testing.T) {
 	}
 }
 
-// TestFinalizerIsRemovedFromTheObservedVersionOnly: the merge patch replaces all finalizers.
+// The merge patch replaces all finalizers.
 func TestFinalizerIsRemovedFromTheObservedVersionOnly(t *testing.T) {
 	var got []string
 	h := newHarness(t, interceptor.Funcs{
@@ -91,7 +91,7 @@ func TestFinalizerIsRemovedFromTheObservedVersionOnly(t *testing.T) {
 	}
 }
 
-// TestFinalizerIsKeptUntilObjectsArePruned: the garbage collector would delete them in any order.
+// The garbage collector would delete them in any order.
 func TestFinalizerIsKeptUntilObjectsArePruned(t *testing.T) {
 	boom := errors.New("boom")
 	config := newConfig()

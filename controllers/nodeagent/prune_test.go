@@ -113,8 +113,7 @@ func TestRemovalPrunes(t *testing.T) {
 	}
 }
 
-// TestPruningIsRetried: after a failure, for example because of a missing permission. All components are installed by
-// then.
+// It fails, for example because of a missing permission. All components are installed by then.
 func TestPruningIsRetried(t *testing.T) {
 	boom := errors.New("boom")
 	stale, _ := leftovers()
@@ -158,7 +157,7 @@ func TestOptionsOfDeletions(t *testing.T) {
 	}
 }
 
-// TestNamesakeIsNotDeleted: when the cache still has the object that it replaced.
+// The cache still has the object that it replaced.
 func TestNamesakeIsNotDeleted(t *testing.T) {
 	c, namespace := fresh(t)
 	class := &storagev1.StorageClass{ObjectMeta: objectMeta(names.Driver), Provisioner: names.Driver}

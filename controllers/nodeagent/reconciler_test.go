@@ -315,8 +315,7 @@ func TestInstallationAndRollout(t *testing.T) {
 	}
 }
 
-// TestMissingPodsOfAgentsAreReported: Pod security rejects them in a namespace without the label, and only events of
-// the DaemonSet show that.
+// Pod security rejects them in a namespace without the label, and only events of the DaemonSet show that.
 func TestMissingPodsOfAgentsAreReported(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
 	h.mustReconcile()
@@ -353,7 +352,7 @@ func TestMissingPodsOfAgentsAreReported(t *testing.T) {
 	h.expect(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotCreated"}, allKinds())
 }
 
-// TestAgentsAreReplacedWithTheirServiceAccount: the tokens of Pods become invalid with it.
+// The tokens of Pods become invalid with it.
 func TestAgentsAreReplacedWithTheirServiceAccount(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
 	h.mustReconcile()
@@ -399,8 +398,8 @@ func TestDriftIsRepaired(t *testing.T) {
 	}
 }
 
-// TestForeignObjectsAreNeverModified: and nothing else is installed. For the components that are taken over because of
-// the driver's name, see TestForeignMessage.
+// Nothing else is installed. For the components that are taken over because of the driver's name, see
+// TestForeignMessage.
 func TestForeignObjectsAreNeverModified(t *testing.T) {
 	for _, c := range installation.Components() {
 		if c.Adopt {
@@ -755,7 +754,7 @@ func withFinalizers(config *operatorv1alpha1.ListenerOperator, finalizers ...str
 	return config
 }
 
-// TestDeletionRemovesUnmanagedComponents: otherwise the garbage collector would, even while volumes are in use.
+// Otherwise the garbage collector would, even while volumes are in use.
 func TestDeletionRemovesUnmanagedComponents(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig(), volume("v", "c", corev1.VolumeBound))
 	h.mustReconcile()
@@ -773,7 +772,7 @@ func TestDeletionRemovesUnmanagedComponents(t *testing.T) {
 	h.expectNothingInstalled()
 }
 
-// TestOrphaningDeletionRemovesNothingBeforeGarbageCollection: although no volume is in use.
+// No volume is in use.
 func TestOrphaningDeletionRemovesNothingBeforeGarbageCollection(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
 	h.mustReconcile()
@@ -827,7 +826,7 @@ func TestOrphaningDeletionRemovesNothing(t *testing.T) {
 	h.expectInstalled(allKinds())
 }
 
-// TestObjectsMissingInTheCacheAreFound: a foreign object is not modified, and a removal waits for a volume in use.
+// A foreign object is not modified, and a removal waits for a volume in use.
 func TestObjectsMissingInTheCacheAreFound(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
 	foreign := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
@@ -844,7 +843,7 @@ func TestObjectsMissingInTheCacheAreFound(t *testing.T) {
 	h.expect(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, allKinds())
 }
 
-// TestRemovalInstallsNothing: although volumes of another installation are in use.
+// Volumes of another installation are in use.
 func TestRemovalInstallsNothing(t *testing.T) {
 	config := newConfig()
 	config.Spec.ManagementState = operatorv1alpha1.Removed
@@ -853,7 +852,7 @@ func TestRemovalInstallsNothing(t *testing.T) {
 	h.expect(map[string]string{"Available": "False Removed", "Progressing": "False Removed", "Degraded": "False AsExpected"}, nil)
 }
 
-// TestRemovalWithoutFinalizer: an administrator may have removed it.
+// An administrator may have removed it.
 func TestRemovalWithoutFinalizer(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
 	h.mustReconcile()
@@ -863,8 +862,7 @@ func TestRemovalWithoutFinalizer(t *testing.T) {
 	h.expectNothingInstalled()
 }
 
-// TestNoFinalizerWithoutInstallation: a conflict with another installation, whose volumes are in use, must not delay
-// the deletion of the configuration.
+// A conflict with another installation, whose volumes are in use, must not delay the deletion of the configuration.
 func TestNoFinalizerWithoutInstallation(t *testing.T) {
 	foreign := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
 	h := newHarness(t, interceptor.Funcs{}, newConfig(), foreign, volume("v", "c", corev1.VolumeBound))

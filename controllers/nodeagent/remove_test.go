@@ -71,7 +71,7 @@ func TestFinalizersOfOthersArePreserved(t *testing.T) {
 	mustReconcile(t, r) // adds none, which the API server would not allow
 }
 
-// TestNamesakeOfTheConfigurationGetsNoFinalizer: if the configuration is replaced during a reconciliation.
+// The configuration is replaced during a reconciliation.
 func TestNamesakeOfTheConfigurationGetsNoFinalizer(t *testing.T) {
 	c, namespace := fresh(t)
 	before := createConfig(t, c)
@@ -94,8 +94,8 @@ func TestNamesakeOfTheConfigurationGetsNoFinalizer(t *testing.T) {
 	}
 }
 
-// TestComponentsAreOwnedByTheConfigurationAlone: so uninstalling the operator, by deleting its Deployment or its
-// ClusterServiceVersion, removes nothing from the nodes. The owner references block no deletion.
+// So uninstalling the operator, by deleting its Deployment or its ClusterServiceVersion, removes nothing from the
+// nodes. The owner references block no deletion.
 func TestComponentsAreOwnedByTheConfigurationAlone(t *testing.T) {
 	c, namespace := fresh(t)
 	deployment := operatorDeployment(namespace)

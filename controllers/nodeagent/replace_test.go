@@ -99,8 +99,8 @@ func writeForeignFields(t *testing.T, c client.Client, namespace string, name st
 	return o
 }
 
-// TestWhatOthersAddToComponentsIsRemoved: by the operator that installed them, and by its successor, both with the
-// permissions and the policies that the operator is installed with. The field and its manager are reported.
+// The operator that installed them removes it, and so does its successor, both with the permissions and the policies
+// that the operator is installed with. The field and its manager are reported.
 func TestWhatOthersAddToComponentsIsRemoved(t *testing.T) {
 	admin, namespace := fresh(t)
 	optional := []crds.CRD{crds.ServiceMonitors, crds.PrometheusRules, crds.ConsoleYAMLSamples, crds.ConsoleQuickStarts, crds.SecurityContextConstraints}
@@ -166,7 +166,7 @@ func (c *countingWrites) Apply(ctx context.Context, o runtime.ApplyConfiguration
 	return c.Client.Apply(ctx, o, options...)
 }
 
-// TestChangesOfOthersThatAreHarmlessStay: and cost no further request.
+// They cost no further request.
 func TestChangesOfOthersThatAreHarmlessStay(t *testing.T) {
 	c, namespace := fresh(t)
 	createConfig(t, c)

@@ -37,8 +37,7 @@ func operatorDeployment(namespace string) *appsv1.Deployment {
 	}
 }
 
-// TestAgentsFollowTheOperatorDeployment: when it is changed, but not when it is deleted, because the operator is being
-// uninstalled then.
+// They follow it when it is changed, but not when it is deleted, because the operator is being uninstalled then.
 func TestAgentsFollowTheOperatorDeployment(t *testing.T) {
 	c, namespace := fresh(t)
 	g := NewWithT(t)

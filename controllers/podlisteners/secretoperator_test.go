@@ -80,7 +80,7 @@ func namesOfSecretOperator(object map[string]any) (map[string][]string, error) {
 	return found, nil
 }
 
-// TestTheSecretOperatorGetsTheAddressesOfEachVolume: a Pod has a volume of its own, and a shared one.
+// A Pod has a volume of its own, and a shared one.
 func TestTheSecretOperatorGetsTheAddressesOfEachVolume(t *testing.T) {
 	own := []listenersv1alpha1.IngressAddress{
 		{Address: "2001:db8::7", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 8080}},

@@ -156,7 +156,7 @@ func TestBundleContainsVersionTimeAndImage(t *testing.T) {
 	}
 }
 
-// TestAnotherPackage: catalogues require other names. The next bundle has what config/ says again.
+// Catalogues require other names. The next bundle has what config/ says again.
 func TestAnotherPackage(t *testing.T) {
 	dir := checkout(t)
 	const source = "annotations: {" + annotationPackage + ": listener-operator, " + annotationChannels + ": 'candidate,stable', " + annotationDefault + ": stable}"

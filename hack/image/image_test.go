@@ -140,7 +140,7 @@ func TestSourceDirectoryIsCopiedRecursively(t *testing.T) {
 	}
 }
 
-// TestRootFileSystemIsCopiedAsItIs: its links lead into the image, not to files of this machine.
+// Its links lead into the image, not to files of this machine.
 func TestRootFileSystemIsCopiedAsItIs(t *testing.T) {
 	root, program := t.TempDir(), source(t, 0)
 	for dir, mode := range map[string]fs.FileMode{"dev": 0o755, "etc": 0o755, "root": 0o700, "tmp": 0o777 | fs.ModeSticky, "usr": 0o755, "usr/bin": 0o755} {

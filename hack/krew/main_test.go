@@ -72,8 +72,7 @@ func TestTheManifestInstallsTheArchive(t *testing.T) {
 	}
 }
 
-// TestTheManifestFollowsTheRulesOfKrew: https://krew.sigs.k8s.io/docs/developer-guide/develop/naming-guide/ and the
-// checks of krew's index.
+// The rules are https://krew.sigs.k8s.io/docs/developer-guide/develop/naming-guide/ and the checks of krew's index.
 func TestTheManifestFollowsTheRulesOfKrew(t *testing.T) {
 	sums := map[platform]string{}
 	for _, p := range platforms() {

@@ -12,8 +12,7 @@ import (
 	"github.com/listener-operator/listener-operator/hack/archive"
 )
 
-// TestBillOfAPluginListsItsModules: with the program of the node agent, because the plugin takes long to build for each
-// platform.
+// The test builds the program of the node agent, because the plugin takes long to build for each platform.
 func TestBillOfAPluginListsItsModules(t *testing.T) {
 	program, err := os.ReadFile(filepath.Join(built(t, root), "node-agent"))
 	if err != nil {

@@ -223,7 +223,7 @@ func TestTrimmedPolicyKeepsWhichPodsItSelects(t *testing.T) {
 	}
 }
 
-// TestALargeSelectorOfAPolicyBecomesOneOfAllPods: which restricts no less.
+// It restricts no less.
 func TestALargeSelectorOfAPolicyBecomesOneOfAllPods(t *testing.T) {
 	selector := func(values int) metav1.LabelSelector {
 		app := metav1.LabelSelectorRequirement{Key: "app", Operator: metav1.LabelSelectorOpIn}

@@ -34,7 +34,7 @@ func authority(t *testing.T, root certificate.Root, namespace string, uid types.
 	return a
 }
 
-// TestAuthoritiesNeedNoStorage: each is the same whenever it is made.
+// Each is the same whenever it is made.
 func TestAuthoritiesNeedNoStorage(t *testing.T) {
 	root := certificate.NewRoot(now)
 	restored, err := certificate.Decode(certificate.Roots{root}.Encode())
@@ -108,7 +108,7 @@ func leafOf(key crypto.Signer, addresses ...string) certificate.Leaf {
 	}
 }
 
-// TestClientsVerifyTheAddresses: of a certificate for a key of each type, and no others.
+// They verify the addresses of a certificate for a key of each type, and no others.
 func TestClientsVerifyTheAddresses(t *testing.T) {
 	root := certificate.NewRoot(now)
 	a := authority(t, root, "kafka", "uid")
@@ -151,7 +151,7 @@ func TestClientsVerifyTheAddresses(t *testing.T) {
 	}
 }
 
-// TestPodsIdentifyThemselvesAsClients: only if they ask for it.
+// They do so only if they ask for it.
 func TestPodsIdentifyThemselvesAsClients(t *testing.T) {
 	a := authority(t, certificate.NewRoot(now), "kafka", "uid")
 	trusted := x509.NewCertPool()
@@ -170,7 +170,7 @@ func TestPodsIdentifyThemselvesAsClients(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotIssued: each has an error.
+// Each has an error.
 func TestWhatIsNotIssued(t *testing.T) {
 	a, key := authority(t, certificate.NewRoot(now), "kafka", "uid"), keys(t)["Ed25519"]
 	late := leafOf(key, "203.0.113.7")
@@ -189,7 +189,7 @@ func TestWhatIsNotIssued(t *testing.T) {
 	}
 }
 
-// TestOwnAddressesComeFirst: if a certificate cannot have all.
+// A certificate cannot have all.
 func TestOwnAddressesComeFirst(t *testing.T) {
 	var own, others []listenersv1alpha1.IngressAddress
 	for i := range certificate.MaxNames {

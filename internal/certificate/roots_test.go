@@ -11,9 +11,8 @@ import (
 
 const day = 24 * time.Hour
 
-// TestRotationsBreakNoConnection: for each rotation, at each time at which something changes, what signs has been
-// trusted for the overlap, and every certificate that is still valid is trusted; after a leak, every certificate that
-// was refreshed in time.
+// For each rotation, at each time at which something changes, what signs has been trusted for the overlap, and every
+// certificate that is still valid is trusted; after a leak, every certificate that was refreshed in time.
 func TestRotationsBreakNoConnection(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rotation func(at time.Duration) certificate.Rotation
@@ -75,7 +74,7 @@ func TestRotationsBreakNoConnection(t *testing.T) {
 	}
 }
 
-// TestRootsChangeWhenNextSays: and not between.
+// They do not change in between.
 func TestRootsChangeWhenNextSays(t *testing.T) {
 	rotation := certificate.Rotation{Overlap: certificate.DefaultOverlap}
 	var roots certificate.Roots
@@ -97,7 +96,7 @@ func TestRootsChangeWhenNextSays(t *testing.T) {
 	}
 }
 
-// TestExpiredRoots: they are replaced at once, as when an operator did not run for years.
+// They are replaced at once, as when an operator did not run for years.
 func TestExpiredRoots(t *testing.T) {
 	roots, _ := certificate.Roots(nil).Next(certificate.Rotation{}, now)
 	later := now.Add(certificate.AuthorityLifetime)
@@ -107,7 +106,7 @@ func TestExpiredRoots(t *testing.T) {
 	}
 }
 
-// TestDamagedRoots: they are errors that reveal nothing.
+// They are errors that reveal nothing.
 func TestDamagedRoots(t *testing.T) {
 	for _, data := range []map[string][]byte{
 		{"tls.key": []byte("c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2U=")},

@@ -114,7 +114,7 @@ func TestClientPolicyGolden(t *testing.T) {
 	}
 }
 
-// TestClientPolicyAdmitsOtherPortsUnlessAnotherSelects: those of other Pods, and for egress, do not matter.
+// Policies of other Pods, and for egress, do not matter.
 func TestClientPolicyAdmitsOtherPortsUnlessAnotherSelects(t *testing.T) {
 	ingress, egress := networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress
 	for name, tc := range map[string]struct {
@@ -142,7 +142,7 @@ func TestClientPolicyAdmitsOtherPortsUnlessAnotherSelects(t *testing.T) {
 	}
 }
 
-// TestManyPoliciesAreTakenForPoliciesThatSelectThePods: rather than compared with many Pods.
+// They are not compared with many Pods.
 func TestManyPoliciesAreTakenForPoliciesThatSelectThePods(t *testing.T) {
 	other := &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: networkingv1.NetworkPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}},

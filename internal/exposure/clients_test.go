@@ -189,7 +189,7 @@ func TestClientsThatCannotBeRestrictedAreRefused(t *testing.T) {
 	}
 }
 
-// TestAnnotationsThatCouldAdmitClientsAreRefused: unless the class lists them, because each cloud has its own.
+// The class may list them, because each cloud has its own.
 func TestAnnotationsThatCouldAdmitClientsAreRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		serviceType listenersv1alpha1.ServiceType

@@ -62,7 +62,7 @@ func TestClusterIPsAreAllocated(t *testing.T) {
 	}
 }
 
-// TestAllClusterIPsOfARangeAreUsed: each address once, of a range that is larger than what is tried, too.
+// Each address is used once, also if the range is larger than what is tried.
 func TestAllClusterIPsOfARangeAreUsed(t *testing.T) {
 	for cidr, want := range map[listenersv1alpha1.CIDR]int{"10.97.1.0/24": 254, "fd00::/64": 1<<16 - 2} {
 		class := &listenersv1alpha1.ListenerClass{}

@@ -220,8 +220,7 @@ func TestAdvertisedAddressOfANode(t *testing.T) {
 	}
 }
 
-// TestRangesGuardAgainstTheAnnotationOfANode: a kubelet may write the annotation of its own Node, and the ranges are
-// those of an administrator.
+// A kubelet may write the annotation of its own Node, and an administrator sets the ranges.
 func TestRangesGuardAgainstTheAnnotationOfANode(t *testing.T) {
 	const (
 		isIP   = listenersv1alpha1.AddressTypeIP

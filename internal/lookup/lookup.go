@@ -1,4 +1,5 @@
-// Package lookup reads objects that may not exist, and says which others may be meant. It must never hide another error.
+// Package lookup reads objects that may not exist, and says which others may be meant. It must never hide another
+// error.
 package lookup
 
 import (

@@ -34,8 +34,7 @@ func TestANamespaceWithManyRequestsDelaysOthersByOne(t *testing.T) {
 	}
 }
 
-// TestARequestThatComesBackWaitsForItsTurn: a namespace whose requests are added again while they are processed does
-// not keep the workers.
+// A namespace whose requests are added again while they are processed does not keep the workers.
 func TestARequestThatComesBackWaitsForItsTurn(t *testing.T) {
 	queue := newQueue(2)("", newLimiter())
 	defer queue.ShutDown()
@@ -184,7 +183,7 @@ func TestANamespaceHasAtMostHalfOfTheWorkers(t *testing.T) {
 	}
 }
 
-// TestRequestsOfTheClusterMayHaveAllWorkers: no tenant makes them.
+// No tenant makes them.
 func TestRequestsOfTheClusterMayHaveAllWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := startWorkers(4)
@@ -202,8 +201,7 @@ func TestRequestsOfTheClusterMayHaveAllWorkers(t *testing.T) {
 	})
 }
 
-// TestNoRequestIsForgottenWhileWorkersEnd: at the end of the process, workers without a request end, and the others
-// handle what is left, also if it comes back.
+// At the end of the process, workers without a request end, and the others handle what is left, also if it comes back.
 func TestNoRequestIsForgottenWhileWorkersEnd(t *testing.T) {
 	for name, shutDown := range map[string]func(w *workers){
 		"at once":    func(w *workers) { w.queue.ShutDown() },

@@ -85,7 +85,7 @@ func TestWatchesFromAFutureResourceVersionAreRefused(t *testing.T) {
 	}
 }
 
-// TestTheListHasTheNameOfTheWatch: a client that may watch only an object of one name may list no others.
+// A client that may watch only an object of one name may list no others.
 func TestTheListHasTheNameOfTheWatch(t *testing.T) {
 	for selector, want := range map[string]string{
 		"fieldSelector=metadata.name%3Dx":      "fieldSelector=metadata.name%3Dx&limit=1",

@@ -9,7 +9,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/servertime"
 )
 
-// TestTheClockIsThatOfTheServer: unless the header alone may explain the difference.
+// It is not if the header alone may explain the difference.
 func TestTheClockIsThatOfTheServer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		date string

@@ -95,8 +95,7 @@ func TestRolesForUsersAreThoseOfConfig(t *testing.T) {
 	}
 }
 
-// TestUsersGetNoPermissionToWriteClassesAndPodListeners: administrators write classes, and only the operator writes
-// PodListeners.
+// Administrators write classes, and only the operator writes PodListeners.
 func TestUsersGetNoPermissionToWriteClassesAndPodListeners(t *testing.T) {
 	got := map[string][]string{} // verbs by role and resource
 	for _, o := range load(t).Objects {

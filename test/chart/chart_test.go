@@ -93,8 +93,8 @@ func TestHelmLintsTheChart(t *testing.T) {
 	}
 }
 
-// TestDefaultsInstallTheManifests: with its default values, the chart installs the objects that `make deploy` applies.
-// Only the Namespace is not in it, and labels and the annotation that keeps CRDs differ.
+// With its default values, the chart installs the objects that `make deploy` applies. Only the Namespace is not in it,
+// and labels and the annotation that keeps CRDs differ.
 func TestDefaultsInstallTheManifests(t *testing.T) {
 	h := newHelm(t)
 	got := h.template("listener-operator")
@@ -264,7 +264,7 @@ func TestTheDashboardIsInAConfigMapForTheSidecar(t *testing.T) {
 	}
 }
 
-// TestHelmKnowsTheCommandsOfPages: with --help, helm only parses a command and its flags.
+// With --help, helm only parses a command and its flags.
 func TestHelmKnowsTheCommandsOfPages(t *testing.T) {
 	h := newHelm(t)
 	checked := 0

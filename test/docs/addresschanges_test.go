@@ -57,8 +57,7 @@ func TestExamplesNoticeThatAVolumeIsRewritten(t *testing.T) {
 	}
 }
 
-// TestTheShellExampleEndsWithItsProgram: and with its status, so that the kubelet restarts the container; and when the
-// Pod is deleted.
+// It ends with its status, so that the kubelet restarts the container; and when the Pod is deleted.
 func TestTheShellExampleEndsWithItsProgram(t *testing.T) {
 	page, err := os.ReadFile("address-changes.md")
 	if err != nil {

@@ -47,7 +47,7 @@ func TestArchitectureListsEachFolderWithCode(t *testing.T) {
 	}
 }
 
-// TestArchitectureNamesFilesThatExist: each file with a path in the page.
+// Each path in the page is looked up.
 func TestArchitectureNamesFilesThatExist(t *testing.T) {
 	page, err := os.ReadFile("architecture.md")
 	if err != nil {
@@ -68,7 +68,7 @@ func TestArchitectureNamesFilesThatExist(t *testing.T) {
 	}
 }
 
-// TestMetricsAreDefinedInFilesOfTheirName: that is where architecture.md sends readers.
+// That is where architecture.md sends readers.
 func TestMetricsAreDefinedInFilesOfTheirName(t *testing.T) {
 	for _, path := range textFiles(t) {
 		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || filepath.Base(path) == "metrics.go" {

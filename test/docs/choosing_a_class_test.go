@@ -14,8 +14,7 @@ var (
 	exposureDiagram = regexp.MustCompile(`\*\*(.+)\*\* \(\[a class\]\(\.\./(config/samples/\S+\.yaml)\)\)\n\n!\[(.+)\]\((choosing-a-class/\S+\.svg)\)\n`)
 )
 
-// TestEachExposureTypeHasADiagramAndASample: each row of the table in choosing-a-class.md, apart from the one for
-// clients inside the cluster.
+// The types are the rows of the table in choosing-a-class.md, apart from the one for clients inside the cluster.
 func TestEachExposureTypeHasADiagramAndASample(t *testing.T) {
 	page, err := os.ReadFile("choosing-a-class.md")
 	if err != nil {

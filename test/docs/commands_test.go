@@ -25,7 +25,7 @@ func TestCommandsOfPagesAreKnown(t *testing.T) {
 	}
 }
 
-// TestCommandsOfThePluginExist: the arguments of each `kubectl listener` on the pages.
+// The commands are the arguments of each `kubectl listener` on the pages.
 func TestCommandsOfThePluginExist(t *testing.T) {
 	checked := 0
 	for _, c := range pages.Commands(t) {

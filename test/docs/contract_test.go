@@ -18,7 +18,7 @@ var (
 	lineBreak        = regexp.MustCompile(`\s+(?://\s*)?`)
 )
 
-// TestContractHasEachCitedRule: comments cite headings and bold words of the page.
+// Comments cite headings and bold words of the page.
 func TestContractHasEachCitedRule(t *testing.T) {
 	page, err := os.ReadFile("contract.md")
 	if err != nil {

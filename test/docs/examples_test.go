@@ -19,8 +19,7 @@ var (
 	volumeMount   = regexp.MustCompile(`name: ([^\s,]+)(?:,|\n)\s*mountPath: \S+?(,? ?\n? *readOnly: true)?[}\n]`)
 )
 
-// TestExamplesMountListenerVolumesReadOnly: users copy examples, and a volume that is mounted writable lets a container
-// fill the disk of the node.
+// Users copy examples, and a volume that is mounted writable lets a container fill the disk of the node.
 func TestExamplesMountListenerVolumesReadOnly(t *testing.T) {
 	mounts := 0
 	for _, path := range textFiles(t) {
@@ -50,8 +49,7 @@ func TestExamplesMountListenerVolumesReadOnly(t *testing.T) {
 	}
 }
 
-// TestExamplesOfSharedListenersSendClientsToReadyPods: a Listener that a user writes is shared by Pods, and the default
-// also sends clients to those that are not ready.
+// A Listener that a user writes is shared by Pods, and the default also sends clients to those that are not ready.
 func TestExamplesOfSharedListenersSendClientsToReadyPods(t *testing.T) {
 	examples := map[string][]string{}
 	for _, b := range pages.Blocks(t, "yaml") {

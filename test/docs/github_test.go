@@ -61,7 +61,7 @@ func TestDependabotUpdatesEachModule(t *testing.T) {
 	}
 }
 
-// TestWorkflowsRunTargets: what a workflow runs, a maintainer can run.
+// What a workflow runs, a maintainer can run.
 func TestWorkflowsRunTargets(t *testing.T) {
 	targets := makefile(t, makeTarget)
 	checked := 0

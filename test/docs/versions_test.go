@@ -35,7 +35,7 @@ func kubernetesIn(t *testing.T, openshift string) string {
 	return fmt.Sprintf("1.%d", n+map[string]int{"4": 13, "5": 36}[major])
 }
 
-// TestSupportedVersionsAreTheSameEverywhere: in the policy, where OLM and Helm read them, and in the tests.
+// They are in the policy, where OLM and Helm read them, and in the tests.
 func TestSupportedVersionsAreTheSameEverywhere(t *testing.T) {
 	page, err := os.ReadFile("versions.md")
 	if err != nil {

@@ -42,7 +42,7 @@ var wholes = []struct{ object, path string }{
 const statefulSet = `{apiVersion: apps/v1, kind: StatefulSet, spec: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}},
 	spec: {containers: [{name: a, image: a}]}}}}`
 
-// TestTheAPIServerAcceptsTheYAMLOfPages: whole objects, and fragments as a part of one. Unknown fields are errors.
+// It accepts whole objects, and fragments as a part of one. Unknown fields are errors.
 func TestTheAPIServerAcceptsTheYAMLOfPages(t *testing.T) {
 	c, namespace := apiserver.Client(t), apiserver.Namespace(t)
 	crds.Install(t, c, crds.All()...)
@@ -142,7 +142,7 @@ func merge(object, fragment map[string]any) {
 // key is an annotation or label of this project, in text.
 var key = regexp.MustCompile(`\b(?:listeners\.stackable\.tech|listener-operator\.dev)/[a-z][a-z0-9_.-]*[a-z0-9]\b`)
 
-// TestKeysOnPagesExist: the API server accepts annotations and labels that nobody reads.
+// The API server accepts annotations and labels that nobody reads.
 func TestKeysOnPagesExist(t *testing.T) {
 	known := ""
 	for _, path := range []string{

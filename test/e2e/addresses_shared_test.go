@@ -20,9 +20,9 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// TestASharedAddressLosesNoRequests: several Pods share a Listener that publishes only those that are ready. Its
-// addresses answer each request while a Pod restarts, and while a node is drained. When a node dies, those of the other
-// nodes answer each request as soon as Kubernetes has noticed.
+// Several Pods share a Listener that publishes only those that are ready. Its addresses answer each request while a Pod
+// restarts, and while a node is drained. When a node dies, those of the other nodes answer each request as soon as
+// Kubernetes has noticed.
 func TestASharedAddressLosesNoRequests(t *testing.T) {
 	if *faults != "all" {
 		t.Skip("needs the flag -faults=all, because it takes two minutes")

@@ -50,7 +50,7 @@ func TestEachReplicaIsReachedAtItsOwnAddress(t *testing.T) {
 	}
 }
 
-// TestABrokerThatMovesKeepsItsAddress: the deletion of a Pod and a rolling restart change neither address nor port.
+// The deletion of a Pod and a rolling restart change neither address nor port.
 func TestABrokerThatMovesKeepsItsAddress(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -81,7 +81,7 @@ func TestABrokerThatMovesKeepsItsAddress(t *testing.T) {
 	check("broker-0")
 }
 
-// TestAnAddressFollowsAPodThatIsNotPinned: when the Pod starts on another node, the Listener gets that node's address.
+// When the Pod starts on another node, the Listener gets that node's address.
 func TestAnAddressFollowsAPodThatIsNotPinned(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -115,8 +115,7 @@ func TestAnAddressFollowsAPodThatIsNotPinned(t *testing.T) {
 	})
 }
 
-// TestThreeReplicasShareOneListener: each replica reads the address of its own node, and the Listener has those of all
-// nodes, ordered by node name.
+// Each replica reads the address of its own node, and the Listener has those of all nodes, ordered by node name.
 func TestThreeReplicasShareOneListener(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -165,7 +164,7 @@ func nodePort(service *corev1.Service, name string) int32 {
 	return 0
 }
 
-// TestTwoListenersInOnePod: a broker has its own address and a shared one, in two volumes.
+// A broker has its own address and a shared one, in two volumes.
 func TestTwoListenersInOnePod(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -191,7 +190,7 @@ func TestTwoListenersInOnePod(t *testing.T) {
 	}
 }
 
-// TestAPortCanBeUDP: a client outside the cluster reaches a UDP port.
+// A client outside the cluster reaches a UDP port.
 func TestAPortCanBeUDP(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -201,8 +200,8 @@ func TestAPortCanBeUDP(t *testing.T) {
 	s.awaitAnswerOverUDP(own, "game")
 }
 
-// TestOnlyListedPortsAreReachedFromOutside: the class lists ports, and a claim restricts them further. No other port of
-// the Pod is open to clients outside, and the files have none. An event names a port that the Pod does not have.
+// The class lists ports, and a claim restricts them further. No other port of the Pod is open to clients outside, and
+// the files have none. An event names a port that the Pod does not have.
 func TestOnlyListedPortsAreReachedFromOutside(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

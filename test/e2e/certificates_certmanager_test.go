@@ -43,8 +43,8 @@ func certified(class *listenersv1alpha1.ListenerClass) *appsv1.StatefulSet {
 // certManagerKinds are the CRDs of cert-manager that are in use.
 var certManagerKinds = []crds.CRD{crds.Certificates, crds.CertificateRequests, crds.Issuers, crds.ClusterIssuers}
 
-// TestListenersHaveACertificateTogether: it has the addresses of all Listeners with the label, and is deleted with the
-// last one. Nobody issues it here, as cert-manager does in TestCertManagerIssuesForTheAddressesOfReplicas.
+// It has the addresses of all Listeners with the label, and is deleted with the last one. Nobody issues it here, as
+// cert-manager does in TestCertManagerIssuesForTheAddressesOfReplicas.
 func TestListenersHaveACertificateTogether(t *testing.T) {
 	s := newScenario(t)
 	crds.Remove(t, api, certManagerKinds...) // an earlier run may have left them
@@ -111,8 +111,8 @@ func (s *scenario) startCertManager() *tls.Config {
 	return &tls.Config{RootCAs: roots}
 }
 
-// TestCertManagerIssuesForTheAddressesOfReplicas: the Listeners of a StatefulSet get one Certificate, which follows
-// their addresses. A client outside that trusts the issuer verifies each replica at its address.
+// The Listeners of a StatefulSet get one Certificate, which follows their addresses. A client outside that trusts the
+// issuer verifies each replica at its address.
 func TestCertManagerIssuesForTheAddressesOfReplicas(t *testing.T) {
 	if !*withProducts {
 		t.Skip("this scenario needs the flag -products; make test-products sets it")

@@ -23,9 +23,9 @@ import (
 
 var withRenewals = flag.Bool("renewals", false, "wait until the kubelet has renewed certificates, as make test-renewals does; up to an hour")
 
-// TestCertificatesAreRenewed: a client outside connects each second, and verifies every certificate, while an address
-// changes and all authorities are replaced, as after a leak. It reads what to trust once a minute. In the end the
-// certificates are those of the new authority, and for the new address.
+// A client outside connects each second, and verifies every certificate, while an address changes and all authorities
+// are replaced, as after a leak. It reads what to trust once a minute. In the end the certificates are those of the new
+// authority, and for the new address.
 func TestCertificatesAreRenewed(t *testing.T) {
 	if !*withRenewals {
 		t.Skip("needs the flag -renewals, because the kubelet renews certificates after a quarter of an hour")

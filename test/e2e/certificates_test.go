@@ -71,8 +71,8 @@ func (s *scenario) awaitServing(trust *tls.Config, a listenersv1alpha1.IngressAd
 	})
 }
 
-// TestAPodHasACertificateForItsAddresses: and for no others. A client outside that trusts the authority of the
-// namespace verifies each, and a client that trusts the authority of another namespace rejects it.
+// It is for no others. A client outside that trusts the authority of the namespace verifies each, and a client that
+// trusts the authority of another namespace rejects it.
 func TestAPodHasACertificateForItsAddresses(t *testing.T) {
 	s, others := newScenario(t), newScenario(t)
 	classes := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{
@@ -109,8 +109,7 @@ func TestAPodHasACertificateForItsAddresses(t *testing.T) {
 	}
 }
 
-// TestCertificatesOutliveTheOperator: Pods that run keep theirs while no operator runs, a new Pod waits for it, and the
-// authority is the same afterwards.
+// Pods that run keep theirs while no operator runs, a new Pod waits for it, and the authority is the same afterwards.
 func TestCertificatesOutliveTheOperator(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
@@ -129,8 +128,7 @@ func TestCertificatesOutliveTheOperator(t *testing.T) {
 	}
 }
 
-// TestCertificatesHaveTheTimeOfTheAPIServer: and not the time of the operator's node, whose clock is an hour off: the
-// API server would reject them.
+// They do not have the time of the operator's node, whose clock is an hour off: the API server would reject them.
 func TestCertificatesHaveTheTimeOfTheAPIServer(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
@@ -149,8 +147,7 @@ func TestCertificatesHaveTheTimeOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestAPodWithoutAddressesIsToldSo: its request for a certificate is denied, and the kubelet and kubectl listener say
-// why.
+// Its request for a certificate is denied, and the kubelet and kubectl listener say why.
 func TestAPodWithoutAddressesIsToldSo(t *testing.T) {
 	s := newScenario(t)
 	s.create(podWith("bare", s.certificateVolume()))

@@ -66,8 +66,8 @@ func quickStart(t *testing.T) {
 	}
 }
 
-// TestTheSamplesRun: kubectl applies all samples as they are, each server has its own address, and the configuration of
-// the operator stays as the administrator has left it. Before, the quick start does the same by its own commands.
+// kubectl applies all samples as they are, each server has its own address, and the configuration of the operator stays
+// as the administrator has left it. Before, the quick start does the same by its own commands.
 func TestTheSamplesRun(t *testing.T) {
 	t.Parallel()
 	t.Run("the quick start", quickStart)

@@ -168,9 +168,9 @@ func (p *proxy) configure(s *scenario) {
 	p.restart()
 }
 
-// TestClientsReachEachPodThroughAProxyInFrontOfTheCluster: HAProxy outside the cluster has one address, and a port
-// for each Pod. A client that can reach nothing else reaches each Pod at what the Pod reads, also a new replica. The
-// node ports stay as they are. Another namespace gets none of these addresses.
+// HAProxy outside the cluster has one address, and a port for each Pod. A client that can reach nothing else reaches
+// each Pod at what the Pod reads, also a new replica. The node ports stay as they are. Another namespace gets none of
+// these addresses.
 func TestClientsReachEachPodThroughAProxyInFrontOfTheCluster(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -55,8 +55,8 @@ func only(addresses ...string) (ranges []listenersv1alpha1.CIDR) {
 	return ranges
 }
 
-// TestOnlyAllowedClientsReachNodePorts: of two clients outside, those reach the Pod that class and Listener allow. Pods
-// of the cluster reach it, and its other ports, unless a policy of the namespace denies them.
+// Of two clients outside, those reach the Pod that class and Listener allow. Pods of the cluster reach it, and its
+// other ports, unless a policy of the namespace denies them.
 func TestOnlyAllowedClientsReachNodePorts(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -115,7 +115,7 @@ func TestOnlyAllowedClientsReachNodePorts(t *testing.T) {
 	s.must(awaitDeleted(s.timeoutContext(), &networkingv1.NetworkPolicy{}, s.key("web-listener"+exposure.ClientPolicySuffix)))
 }
 
-// TestOnlyAllowedClientsReachHostPorts: one of two clients outside.
+// One of two clients outside is allowed.
 func TestOnlyAllowedClientsReachHostPorts(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -133,7 +133,7 @@ func TestOnlyAllowedClientsReachHostPorts(t *testing.T) {
 	s.awaitAllowed(own, "web", second)
 }
 
-// TestOnlyAllowedClientsReachALoadBalancer: one of two clients outside.
+// One of two clients outside is allowed.
 func TestOnlyAllowedClientsReachALoadBalancer(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -106,11 +106,11 @@ func (s *scenario) createInRange(replicas int32) (pods []*corev1.Pod, addresses 
 	return pods, addresses
 }
 
-// TestReplicasAreReachedAtARangeThatNodesAnnounceByBGP: a router outside the cluster learns the range from all
-// nodes, with the configuration of docs/routed-cluster-ips.md, and a client behind it reaches each replica at its own
-// cluster IP through any of them. When a node loses its power, the router removes it from the route when its hold time
-// has passed, and in less than half of that time with BFD. Requests to Pods on the other nodes are lost only until
-// then. None are when the node returns, nor when BGP ends on the node before.
+// A router outside the cluster learns the range from all nodes, with the configuration of docs/routed-cluster-ips.md,
+// and a client behind it reaches each replica at its own cluster IP through any of them. When a node loses its power,
+// the router removes it from the route when its hold time has passed, and in less than half of that time with BFD.
+// Requests to Pods on the other nodes are lost only until then. None are when the node returns, nor when BGP ends on
+// the node before.
 func TestReplicasAreReachedAtARangeThatNodesAnnounceByBGP(t *testing.T) {
 	s := newRoutedRange(t)
 	nodes := testbed.Nodes()
@@ -437,8 +437,8 @@ func (b *bgp) broken(all []established) int {
 	return broken
 }
 
-// TestOtherServicesGetNoRoutedAddress: some Services that do not ask for an address get one of the additional range,
-// but none of the part that is routed. With the policy of docs/routed-cluster-ips.md, only the operator gets those.
+// Some Services that do not ask for an address get one of the additional range, but none of the part that is routed.
+// With the policy of docs/routed-cluster-ips.md, only the operator gets those.
 func TestOtherServicesGetNoRoutedAddress(t *testing.T) {
 	s := newRoutedRange(t)
 	whole, routed := netip.MustParsePrefix(serviceRange), netip.MustParsePrefix(routedRange)

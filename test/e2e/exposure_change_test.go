@@ -24,8 +24,8 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/traefik"
 )
 
-// TestAClassChangesBetweenRouteAndNodePort: a client polls the address in the Listener's status, which answers as long
-// as it is there. The files are updated, and what served the old address is deleted.
+// A client polls the address in the Listener's status, which answers as long as it is there. The files are updated, and
+// what served the old address is deleted.
 func TestAClassChangesBetweenRouteAndNodePort(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -66,8 +66,8 @@ func TestAClassChangesBetweenRouteAndNodePort(t *testing.T) {
 	s.checkNotRestarted(p)
 }
 
-// TestTheOldAddressStaysUntilTheNewOneIsReady: the new exposure depends on another controller, which takes time. Until
-// it has an address, the Listener keeps the previous one.
+// The new exposure depends on another controller, which takes time. Until it has an address, the Listener keeps the
+// previous one.
 func TestTheOldAddressStaysUntilTheNewOneIsReady(t *testing.T) {
 	t.Parallel()
 	s, other := newScenario(t), newScenario(t)
@@ -227,9 +227,8 @@ func (s *scenario) poll(ctx context.Context, a listenersv1alpha1.IngressAddress)
 	return err
 }
 
-// TestAPodMovesFromOneKindOfRoutesToTheNext: each former route stays until the Pod is reached by the next one. Traefik
-// does not serve UDPRoutes and ListenerSets, and reports the Gateway as not valid because of its listener for UDP, but
-// serves the others.
+// Each former route stays until the Pod is reached by the next one. Traefik does not serve UDPRoutes and ListenerSets,
+// and reports the Gateway as not valid because of its listener for UDP, but serves the others.
 func TestAPodMovesFromOneKindOfRoutesToTheNext(t *testing.T) {
 	s := newScenario(t)
 	s.ensureTraefik()
@@ -278,8 +277,8 @@ func TestAPodMovesFromOneKindOfRoutesToTheNext(t *testing.T) {
 	mustAwaitDeleted(s, &gatewayv1.TCPRoute{}, s.key("web-listener-http"))
 }
 
-// TestAReplicaMovesToAnotherClass: as its user does, by deleting its claim and its Pod. The claim that is created again
-// has a Listener and a Service of its own, and its Pod starts with the new address alone.
+// Its user deletes its claim and its Pod. The claim that is created again has a Listener and a Service of its own, and
+// its Pod starts with the new address alone.
 func TestAReplicaMovesToAnotherClass(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -316,8 +315,7 @@ func TestAReplicaMovesToAnotherClass(t *testing.T) {
 	s.awaitNoAnswer(previous)
 }
 
-// TestAPodThatStartsWhileItsListenerMovesWaitsForTheNewAddress: a Pod that runs keeps the previous address until the
-// new one is known, and is then reported as outdated.
+// A Pod that runs keeps the previous address until the new one is known, and is then reported as outdated.
 func TestAPodThatStartsWhileItsListenerMovesWaitsForTheNewAddress(t *testing.T) {
 	t.Parallel()
 	s, other := newScenario(t), newScenario(t)

@@ -40,9 +40,9 @@ func (s *scenario) onClient(name string, args ...string) {
 	}
 }
 
-// TestReplicasAreReachedAtRoutedClusterIPs: with routes to the service ranges through the nodes, a client outside
-// reaches each replica at its cluster IPs, one of each family, which the replica reads in its volume, through each
-// node, and still when a node that runs none of them is lost.
+// With routes to the service ranges through the nodes, a client outside reaches each replica at its cluster IPs, one of
+// each family, which the replica reads in its volume, through each node, and still when a node that runs none of them
+// is lost.
 func TestReplicasAreReachedAtRoutedClusterIPs(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(listenersv1alpha1.ListenerClassSpec{

@@ -65,9 +65,9 @@ func hostPort(a listenersv1alpha1.IngressAddress, port string) string {
 	return net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports[port])))
 }
 
-// TestEachReplicaIsReachedAtAnAddressOfEachFamily: a client outside reaches each replica at the addresses of its node,
-// at its node ports or host ports, in the order of the families of the class, and only at those. If traffic stays on
-// the node, the replica sees the address that the client has in the same family.
+// A client outside reaches each replica at the addresses of its node, at its node ports or host ports, in the order of
+// the families of the class, and only at those. If traffic stays on the node, the replica sees the address that the
+// client has in the same family.
 func TestEachReplicaIsReachedAtAnAddressOfEachFamily(t *testing.T) {
 	t.Parallel()
 	local := pinned()
@@ -125,10 +125,10 @@ func TestEachReplicaIsReachedAtAnAddressOfEachFamily(t *testing.T) {
 	}
 }
 
-// TestAnIPv6AddressIsWrittenForItsReaders: a Listener that several Pods share has the addresses of their nodes, in the
-// order of nodes and of families. What is for clients has brackets around an IPv6 address: the endpoints in the status,
-// the columns of kubectl, the file for shells and what the plugin prints, which connects to all of them from outside.
-// The files of one address do not have them.
+// A Listener that several Pods share has the addresses of their nodes, in the order of nodes and of families. What is
+// for clients has brackets around an IPv6 address: the endpoints in the status, the columns of kubectl, the file for
+// shells and what the plugin prints, which connects to all of them from outside. The files of one address do not have
+// them.
 func TestAnIPv6AddressIsWrittenForItsReaders(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -179,9 +179,8 @@ func TestAnIPv6AddressIsWrittenForItsReaders(t *testing.T) {
 	}
 }
 
-// TestARunningPodGetsAndLosesASecondFamily: without families, a Pod has one address, of the first family of the
-// cluster, also if the cluster has two. When its class prefers two, the Service gets the other one in place, and the
-// running Pod reads its address.
+// Without families, a Pod has one address, of the first family of the cluster, also if the cluster has two. When its
+// class prefers two, the Service gets the other one in place, and the running Pod reads its address.
 func TestARunningPodGetsAndLosesASecondFamily(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -212,10 +211,9 @@ func TestARunningPodGetsAndLosesASecondFamily(t *testing.T) {
 	s.checkNotRestarted(p)
 }
 
-// TestALoadBalancerHasAnAddressOfEachFamily: a client outside finds both addresses in its network, by neighbour
-// discovery and ARP, and the Pod reads them in the order of the class, in whatever order the load balancer lists them.
-// A Pod whose class prefers two families starts with one, and reads the other one as soon as a pool has it. If its
-// class requires both, it waits for both.
+// A client outside finds both addresses in its network, by neighbour discovery and ARP, and the Pod reads them in the
+// order of the class, in whatever order the load balancer lists them. A Pod whose class prefers two families starts
+// with one, and reads the other one as soon as a pool has it. If its class requires both, it waits for both.
 func TestALoadBalancerHasAnAddressOfEachFamily(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -64,8 +64,8 @@ func (s *scenario) createEnvoyGateway() (address string) {
 	return address
 }
 
-// TestEnvoyGatewayServesAllKindsOfRoutes: a Pod moves from one kind to the next, and a client outside uses each. Each
-// former route stays until the Pod is reached by the next one, and its ListenerSet goes with it.
+// A Pod moves from one kind to the next, and a client outside uses each. Each former route stays until the Pod is
+// reached by the next one, and its ListenerSet goes with it.
 func TestEnvoyGatewayServesAllKindsOfRoutes(t *testing.T) {
 	s, address := newEnvoyGateway(t)
 	prepareRouters(t) // for the CA
@@ -113,9 +113,8 @@ func TestEnvoyGatewayServesAllKindsOfRoutes(t *testing.T) {
 	mustAwaitDeleted(s, &gatewayv1.ListenerSet{}, s.key("web-listener-udp"))
 }
 
-// TestEnvoyGatewayHasAPortForEachReplica: of TCP and UDP classes with overlapping ranges. The ports stay when
-// ListenerSets are deleted by hand, also while the operator restarts. A replica for which no port is left waits until
-// another one goes.
+// The ranges of TCP and UDP classes overlap. The ports stay when ListenerSets are deleted by hand, also while the
+// operator restarts. A replica for which no port is left waits until another one goes.
 func TestEnvoyGatewayHasAPortForEachReplica(t *testing.T) {
 	s, address := newEnvoyGateway(t)
 	const first, last = 20000, 20003 // two replicas of each of two StatefulSets

@@ -74,8 +74,8 @@ func (s *scenario) removeReplica(set *appsv1.StatefulSet, last int32) {
 	s.remove(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: fmt.Sprintf("listener-%s-%d", set.Name, last)}})
 }
 
-// TestEachReplicaIsReachedThroughAGatewayByItsHost: at one port of the Gateway, by the host in the TLS connection,
-// which each replica terminates. Traefik loses its address and gets it again.
+// One port of the Gateway serves all, by the host in the TLS connection, which each replica terminates. Traefik loses
+// its address and gets it again.
 func TestEachReplicaIsReachedThroughAGatewayByItsHost(t *testing.T) {
 	s := newScenario(t)
 	s.ensureTraefik()
@@ -116,9 +116,8 @@ func TestEachReplicaIsReachedThroughAGatewayByItsHost(t *testing.T) {
 	mustAwaitDeleted(s, &gatewayv1.TLSRoute{}, s.key("listener-broker-2-https"))
 }
 
-// TestEachReplicaIsReachedThroughAGatewayByItsPort: at a port of the Gateway for itself. A replica for which there is
-// none waits until an administrator adds one. The ports stay, also while a listener of the Gateway is missing, and when
-// a route is deleted while the operator restarts.
+// Each has a port of the Gateway for itself. A replica without one waits until an administrator adds one. The ports
+// stay, also while a listener of the Gateway is missing, and when a route is deleted while the operator restarts.
 func TestEachReplicaIsReachedThroughAGatewayByItsPort(t *testing.T) {
 	s := newScenario(t)
 	s.ensureTraefik()

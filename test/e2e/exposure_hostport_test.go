@@ -51,8 +51,8 @@ func (s *scenario) awaitHostPorts(p *corev1.Pod, answer string, ports map[string
 	s.awaitFilesAt(want[0], want...)
 }
 
-// TestEachReplicaIsReachedAtItsHostPorts: the ports are those that the Pods declare, over TCP and UDP, and the Service
-// opens none. A Pod that starts on another node is reached there.
+// The ports are those that the Pods declare, over TCP and UDP, and the Service opens none. A Pod that starts on another
+// node is reached there.
 func TestEachReplicaIsReachedAtItsHostPorts(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -88,8 +88,7 @@ func TestEachReplicaIsReachedAtItsHostPorts(t *testing.T) {
 	})
 }
 
-// TestAPinnedPodInTheNetworkOfItsNodeKeepsItsAddress: its ports are the node's, whether it declares them or not. While
-// it is replaced, the Listener keeps the address.
+// Its ports are the node's, whether it declares them or not. While it is replaced, the Listener keeps the address.
 func TestAPinnedPodInTheNetworkOfItsNodeKeepsItsAddress(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -117,7 +116,7 @@ func TestAPinnedPodInTheNetworkOfItsNodeKeepsItsAddress(t *testing.T) {
 	s.awaitHostPorts(after, after.Spec.NodeName, ports)
 }
 
-// TestThreeReplicasWithHostPortsShareOneListener: the Listener has the address of each, and each reads its own.
+// The Listener has the address of each, and each reads its own.
 func TestThreeReplicasWithHostPortsShareOneListener(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -146,7 +145,7 @@ func TestThreeReplicasWithHostPortsShareOneListener(t *testing.T) {
 	}
 }
 
-// TestAPodWithoutHostPortsWaits: an event and a condition name the Pod, the ports and what to do.
+// An event and a condition name the Pod, the ports and what to do.
 func TestAPodWithoutHostPortsWaits(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -101,9 +101,8 @@ func (s *scenario) awaitHost(p *corev1.Pod, want listenersv1alpha1.IngressAddres
 	s.awaitThroughTraefik(generated, urlOf(want, "http", ""), want, p.Name)
 }
 
-// TestEachReplicaIsReachedByItsIngress: through Traefik, by a host of its own, over HTTP and then HTTPS, and by other
-// hosts after the class has changed. Traefik stops and starts again, and nothing changes. An Ingress goes with its
-// Listener.
+// Traefik serves it by a host of its own, over HTTP and then HTTPS, and by other hosts after the class has changed.
+// Traefik stops and starts again, and nothing changes. An Ingress goes with its Listener.
 func TestEachReplicaIsReachedByItsIngress(t *testing.T) {
 	s := newScenario(t)
 	s.ensureTraefik()
@@ -168,8 +167,8 @@ func (s *scenario) scaleTraefik(replicas int32) {
 	})
 }
 
-// TestAPodWaitsForItsIngressController: nobody serves the IngressClass, and conditions and events say so. The Pod
-// starts when the class names another one. The exposure that was left is removed.
+// Nobody serves the IngressClass, and conditions and events say so. The Pod starts when the class names another one.
+// The exposure that was left is removed.
 func TestAPodWaitsForItsIngressController(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -110,10 +110,9 @@ func (s *scenario) awaitPodAddress(p *corev1.Pod, address string) listenersv1alp
 	return entry.IngressAddresses[0]
 }
 
-// TestAPodHasTheAddressOfItsLoadBalancer: a Pod waits until a pool has an address, events and conditions say what is
-// missing, and a client outside reaches the Pod at the address in its files. The files follow when the address changes.
-// They stay when it is withdrawn, which a condition reports, and the address returns with its pool. The Pod keeps
-// running.
+// A Pod waits until a pool has an address, events and conditions say what is missing, and a client outside reaches the
+// Pod at the address in its files. The files follow when the address changes. They stay when it is withdrawn, which a
+// condition reports, and the address returns with its pool. The Pod keeps running.
 func TestAPodHasTheAddressOfItsLoadBalancer(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -154,8 +153,7 @@ func TestAPodHasTheAddressOfItsLoadBalancer(t *testing.T) {
 	s.checkNotRestarted(p)
 }
 
-// TestAReplicaWaitsUntilAnExhaustedPoolIsExtended: the others keep their addresses, and each replica is reached at its
-// own.
+// The others keep their addresses, and each replica is reached at its own.
 func TestAReplicaWaitsUntilAnExhaustedPoolIsExtended(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -180,8 +178,8 @@ func TestAReplicaWaitsUntilAnExhaustedPoolIsExtended(t *testing.T) {
 	s.awaitFilesAt(own, own)
 }
 
-// TestALoadBalancerPreservesTheClientAddressIfTrafficStaysOnTheNode: with serviceExternalTrafficPolicy Local, only the
-// node of the Pod announces the address. The address stays when the Pod moves to another node.
+// With serviceExternalTrafficPolicy Local, only the node of the Pod announces the address. The address stays when the
+// Pod moves to another node.
 func TestALoadBalancerPreservesTheClientAddressIfTrafficStaysOnTheNode(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -210,7 +208,7 @@ func TestALoadBalancerPreservesTheClientAddressIfTrafficStaysOnTheNode(t *testin
 	check(after)
 }
 
-// TestALoadBalancerServesOnlyItsClass: a Service of another loadBalancerClass gets no address from it.
+// A Service of another loadBalancerClass gets no address from it.
 func TestALoadBalancerServesOnlyItsClass(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -228,7 +226,7 @@ func TestALoadBalancerServesOnlyItsClass(t *testing.T) {
 		*other.Spec.LoadBalancerClass)
 }
 
-// TestALoadBalancerHasTCPAndUDPPortsAtOneAddress: the ports of a Listener may have different protocols.
+// The ports of a Listener may have different protocols.
 func TestALoadBalancerHasTCPAndUDPPortsAtOneAddress(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -241,8 +239,8 @@ func TestALoadBalancerHasTCPAndUDPPortsAtOneAddress(t *testing.T) {
 	s.awaitAnswerOverUDP(own, "game")
 }
 
-// TestALoadBalancerFailsOverWhenItsNodeStops: three replicas share an address. The client outside reaches it again
-// after the node that announces it has lost power, and addresses and files stay.
+// Three replicas share an address. The client outside reaches it again after the node that announces it has lost power,
+// and addresses and files stay.
 func TestALoadBalancerFailsOverWhenItsNodeStops(t *testing.T) {
 	s := newScenario(t)
 	class := s.createBalancedClass(nil)
@@ -309,9 +307,9 @@ func (s *scenario) awaitAnnouncer(service, other string) string {
 	return announcer
 }
 
-// TestReplicasShareTheAddressOfALoadBalancer: replicas in two namespaces have one address, and are reached from outside
-// at ports of their own, over TCP and UDP. The ports stay when a Service is deleted, also while the operator restarts.
-// A replica without a port waits until the range is extended.
+// Replicas in two namespaces have one address, and are reached from outside at ports of their own, over TCP and UDP.
+// The ports stay when a Service is deleted, also while the operator restarts. A replica without a port waits until the
+// range is extended.
 func TestReplicasShareTheAddressOfALoadBalancer(t *testing.T) {
 	s, other := newScenario(t), newScenario(t)
 	const first, last = 9000, 9007 // four Pods with two ports

@@ -157,9 +157,9 @@ func (s *scenario) awaitNamed(pod *corev1.Pod, name, address string) {
 	s.awaitFilesAt(through, named, through)
 }
 
-// TestReplicasAreReachedByTheirNames: external-dns creates a record for each replica at a name server, and a client
-// outside that resolves the name reaches that replica. The name stays when the address changes, and the record follows.
-// The record is removed with the Listener.
+// external-dns creates a record for each replica at a name server, and a client outside that resolves the name reaches
+// that replica. The name stays when the address changes, and the record follows. The record is removed with the
+// Listener.
 func TestReplicasAreReachedByTheirNames(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

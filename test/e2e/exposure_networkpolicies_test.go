@@ -19,9 +19,9 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster"
 )
 
-// TestNetworkPoliciesAdmitClientsOfNodePorts: a NetworkPolicy refuses the client outside, over IPv4 and IPv6, until it
-// admits the client's address. That does for the published addresses, which are those of the Pod's own node. The other
-// nodes forward with their own address, so a client that uses them is admitted if they are, too.
+// A NetworkPolicy refuses the client outside, over IPv4 and IPv6, until it admits the client's address. That does for
+// the published addresses, which are those of the Pod's own node. The other nodes forward with their own address, so a
+// client that uses them is admitted if they are, too.
 func TestNetworkPoliciesAdmitClientsOfNodePorts(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -86,9 +86,9 @@ func admit(port int32, addresses ...string) networkingv1.NetworkPolicyIngressRul
 	return rule
 }
 
-// TestTheOperatorsNetworkPoliciesAdmitTenantsToMetricsAndProbes: a Pod of another namespace connects to the ports for
-// metrics and probes of the operator and of a node agent, at all of their addresses. A connection to any other port is
-// not answered; from a Pod that no NetworkPolicy selects, the answer is that nothing listens there.
+// A Pod of another namespace connects to the ports for metrics and probes of the operator and of a node agent, at all
+// of their addresses. A connection to any other port is not answered; from a Pod that no NetworkPolicy selects, the
+// answer is that nothing listens there.
 func TestTheOperatorsNetworkPoliciesAdmitTenantsToMetricsAndProbes(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -44,9 +44,9 @@ func (s *scenario) advertise(ctx context.Context, node string, address *string) 
 	}
 }
 
-// TestANodeAdvertisesAnotherAddress: a client outside reaches a node behind NAT at the address in its annotation, which
-// the Pod reads without a restart. An invalid annotation is reported, and nothing of it is published. Without the
-// annotation, the class chooses among the addresses of the node.
+// A client outside reaches a node behind NAT at the address in its annotation, which the Pod reads without a restart.
+// An invalid annotation is reported, and nothing of it is published. Without the annotation, the class chooses among
+// the addresses of the node.
 func TestANodeAdvertisesAnotherAddress(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
@@ -89,8 +89,8 @@ func TestANodeAdvertisesAnotherAddress(t *testing.T) {
 	s.awaitFilesAt(own, own)
 }
 
-// TestReplicasGetNodePortsOfARange: each replica is reached at a node port of its own in the range of the class, which
-// stays when its Service is deleted. A replica without a number waits until one is free.
+// Each replica is reached at a node port of its own in the range of the class, which stays when its Service is deleted.
+// A replica without a number waits until one is free.
 func TestReplicasGetNodePortsOfARange(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -139,9 +139,9 @@ func TestReplicasGetNodePortsOfARange(t *testing.T) {
 	}
 }
 
-// TestReplicasListenOnThePortsThatTheyAdvertise: the program in each replica reads its node ports from its volume when
-// it starts, listens on these numbers and no others, and is reached from outside, over TCP and UDP. Replicas that start
-// again read and have the same address, also when their Service was deleted.
+// The program in each replica reads its node ports from its volume when it starts, listens on these numbers and no
+// others, and is reached from outside, over TCP and UDP. Replicas that start again read and have the same address, also
+// when their Service was deleted.
 func TestReplicasListenOnThePortsThatTheyAdvertise(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -115,10 +115,10 @@ func (s *scenario) awaitNamedOnly(p *corev1.Pod, want listenersv1alpha1.IngressA
 	s.awaitFilesAt(through, want)
 }
 
-// TestReplicasAreReachedAtAddressesOfTheirOwn: with routes to the Pods, a client outside that asks the cluster's name
-// server reaches each replica by the name in its volume, over both IP families, without another port and without a
-// translation of addresses, and still after the replica has moved to another node and has other addresses. A Listener
-// that several Pods share has a name that leads to all of them, and the port of their containers, also in SRV records.
+// With routes to the Pods, a client outside that asks the cluster's name server reaches each replica by the name in its
+// volume, over both IP families, without another port and without a translation of addresses, and still after the
+// replica has moved to another node and has other addresses. A Listener that several Pods share has a name that leads
+// to all of them, and the port of their containers, also in SRV records.
 func TestReplicasAreReachedAtAddressesOfTheirOwn(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(atPods(func(spec *listenersv1alpha1.ListenerClassSpec) {
@@ -189,8 +189,7 @@ func TestReplicasAreReachedAtAddressesOfTheirOwn(t *testing.T) {
 	})
 }
 
-// TestExternalDNSLeadsANameToAPod: external-dns follows a Pod to other addresses. It reads the annotations that version
-// 0.22 reads.
+// external-dns follows a Pod to other addresses. It reads the annotations that version 0.22 reads.
 func TestExternalDNSLeadsANameToAPod(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(atPods(func(spec *listenersv1alpha1.ListenerClassSpec) {
@@ -212,7 +211,7 @@ func TestExternalDNSLeadsANameToAPod(t *testing.T) {
 	s.awaitPodsByName(own, server, again)
 }
 
-// TestOnlyAllowedClientsReachPods: one of two clients outside. Both have a route to them.
+// One of two clients outside is allowed. Both have a route to them.
 func TestOnlyAllowedClientsReachPods(t *testing.T) {
 	s := newScenario(t)
 	s.routePods()
@@ -228,8 +227,8 @@ func TestOnlyAllowedClientsReachPods(t *testing.T) {
 	s.awaitAllowed(own, "web", first, second)
 }
 
-// TestClientsFindANodePortByItsSRVRecord: external-dns creates it for the Service of a shared Listener, by the name of
-// the Service. It leads to the node port at a name of all nodes.
+// external-dns creates it for the Service of a shared Listener, by the name of the Service. It leads to the node port
+// at a name of all nodes.
 func TestClientsFindANodePortByItsSRVRecord(t *testing.T) {
 	s := newScenario(t)
 	spec := unpinned()

@@ -115,8 +115,7 @@ func hostAddress(host, port string, number int32) listenersv1alpha1.IngressAddre
 	}
 }
 
-// TestRoutesAreUsedWhileTheyAreServed: Routes are installed and removed on a running cluster, and the operator follows
-// without a restart.
+// Routes are installed and removed on a running cluster, and the operator follows without a restart.
 func TestRoutesAreUsedWhileTheyAreServed(t *testing.T) {
 	s := newScenario(t)
 	prepareRouters(t)
@@ -155,8 +154,7 @@ func TestRoutesAreUsedWhileTheyAreServed(t *testing.T) {
 	}
 }
 
-// TestEachReplicaHasARouteOfItsOwn: as brokers need it, TLS is terminated by each replica, and the requested host name
-// selects the replica.
+// As brokers need it, TLS is terminated by each replica, and the requested host name selects the replica.
 func TestEachReplicaHasARouteOfItsOwn(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -201,7 +199,7 @@ func (s *scenario) checkOnlyRouterAccess(p *corev1.Pod, service string) {
 	}
 }
 
-// TestTLSTerminationFollowsTheClass: a Pod has one volume for each kind of TLS termination.
+// A Pod has one volume for each kind of TLS termination.
 func TestTLSTerminationFollowsTheClass(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -277,8 +275,8 @@ func TestTLSTerminationFollowsTheClass(t *testing.T) {
 	}
 }
 
-// TestAPodWaitsForARejectedRoute: another Route has the host. Condition and events have the router's message, and the
-// Pod starts as soon as the host is free.
+// Another Route has the host. Condition and events have the router's message, and the Pod starts as soon as the host is
+// free.
 func TestAPodWaitsForARejectedRoute(t *testing.T) {
 	t.Parallel()
 	s, other := newScenario(t), newScenario(t)
@@ -325,7 +323,7 @@ func (s *scenario) awaitAdmitted(route *routev1.Route) {
 	})
 }
 
-// TestFilesFollowTheHostAndTheRouter: the host in the class changes, the router is deleted, and another one is created.
+// The host in the class changes, the router is deleted, and another one is created.
 func TestFilesFollowTheHostAndTheRouter(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -377,7 +375,7 @@ func TestFilesFollowTheHostAndTheRouter(t *testing.T) {
 	s.checkNotRestarted(p)
 }
 
-// TestTheClassSelectsTheRouters: two routers admit the same Route, each with its own host.
+// Two routers admit the same Route, each with its own host.
 func TestTheClassSelectsTheRouters(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -415,7 +413,7 @@ func TestTheClassSelectsTheRouters(t *testing.T) {
 	t.Logf("condition outside of the shard: %s", message)
 }
 
-// TestAnInvalidRouteIsReported: a condition of the Listener says what has to be fixed in the class or in the Listener.
+// A condition of the Listener says what has to be fixed in the class or in the Listener.
 func TestAnInvalidRouteIsReported(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -500,7 +498,7 @@ func TestAnInvalidRouteIsReported(t *testing.T) {
 	}
 }
 
-// TestLongHostNamesAreTruncatedAndStayUnique: the names of two Listeners differ only in the part that is truncated.
+// The names of two Listeners differ only in the part that is truncated.
 func TestLongHostNamesAreTruncatedAndStayUnique(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -525,8 +523,8 @@ func TestLongHostNamesAreTruncatedAndStayUnique(t *testing.T) {
 	}
 }
 
-// TestTwoListenersCannotShareAHost: a Pod has two Listeners whose class derives the host from the Pod. Within a
-// namespace, too, the oldest Route gets the host.
+// A Pod has two Listeners whose class derives the host from the Pod. Within a namespace, too, the oldest Route gets the
+// host.
 func TestTwoListenersCannotShareAHost(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -558,8 +556,7 @@ func TestTwoListenersCannotShareAHost(t *testing.T) {
 	})
 }
 
-// TestOnlyCustomHostsRequirePermission: without the permission to set hosts, classes that leave the host to OpenShift
-// or to the router's domain still work.
+// Without the permission to set hosts, classes that leave the host to OpenShift or to the router's domain still work.
 func TestOnlyCustomHostsRequirePermission(t *testing.T) {
 	s := newScenario(t)
 	s.ensureRouters()

@@ -107,9 +107,9 @@ func (s *scenario) createReachablePod() (*listenersv1alpha1.ListenerClass, *core
 	return class, p, own
 }
 
-// TestDeletionOfTheConfigurationWaitsForVolumesInUse: while a Pod has a volume, the operator refuses the deletion and
-// names the Pod, also with foreground deletion. When the Pod has ended, for which its agent has to run, all installed
-// objects are deleted. The administrator's ListenerClass stays.
+// While a Pod has a volume, the operator refuses the deletion and names the Pod, also with foreground deletion. When
+// the Pod has ended, for which its agent has to run, all installed objects are deleted. The administrator's
+// ListenerClass stays.
 func TestDeletionOfTheConfigurationWaitsForVolumesInUse(t *testing.T) {
 	s := newScenario(t)
 	class, p, own := s.createReachablePod()
@@ -129,8 +129,7 @@ func TestDeletionOfTheConfigurationWaitsForVolumesInUse(t *testing.T) {
 	s.get(&listenersv1alpha1.ListenerClass{}, client.ObjectKeyFromObject(class))
 }
 
-// TestUndeployDeletesNothingThatUsersHaveWritten: it names all of it, also the classes of administrators, and not those
-// of the preset.
+// It names all of it, also the classes of administrators, and not those of the preset.
 func TestUndeployDeletesNothingThatUsersHaveWritten(t *testing.T) {
 	s := newScenario(t)
 	class, _, _ := s.createReachablePod()
@@ -157,8 +156,7 @@ func TestUndeployDeletesNothingThatUsersHaveWritten(t *testing.T) {
 	}
 }
 
-// TestTheConfigurationCanBeDeletedWhileTheOperatorIsDown: nothing is deleted and Pods can end, until the operator runs
-// again and completes the deletion.
+// Nothing is deleted and Pods can end, until the operator runs again and completes the deletion.
 func TestTheConfigurationCanBeDeletedWhileTheOperatorIsDown(t *testing.T) {
 	s := newScenario(t)
 	_, p, _ := s.createReachablePod()
@@ -183,8 +181,8 @@ func TestTheConfigurationCanBeDeletedWhileTheOperatorIsDown(t *testing.T) {
 	s.awaitUninstalled(config)
 }
 
-// TestADeletionByMistakeCanBeReverted: a second deletion request, with orphaning, completes the pending deletion
-// without deleting what is installed, and a new configuration takes it over. Neither the Pod nor an agent is affected.
+// A second deletion request, with orphaning, completes the pending deletion without deleting what is installed, and a
+// new configuration takes it over. Neither the Pod nor an agent is affected.
 func TestADeletionByMistakeCanBeReverted(t *testing.T) {
 	s := newScenario(t)
 	class, _, own := s.createReachablePod()

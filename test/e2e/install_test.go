@@ -25,9 +25,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 )
 
-// TestInstallationFollowsOptionalAPIsAndManagementState: objects of optional APIs are installed once the cluster serves
-// these APIs. With managementState Removed the operator deletes all that it has installed, and with Managed it installs
-// it again.
+// Objects of optional APIs are installed once the cluster serves these APIs. With managementState Removed the operator
+// deletes all that it has installed, and with Managed it installs it again.
 func TestInstallationFollowsOptionalAPIsAndManagementState(t *testing.T) {
 	s := newScenario(t)
 	optional := slices.DeleteFunc(crds.All(), func(c crds.CRD) bool { // Routes, also those of Gateways, and Certificates have tests of their own
@@ -116,8 +115,7 @@ func (s *scenario) awaitConfig(condition func(*operatorv1alpha1.ListenerOperator
 	}
 }
 
-// TestInstalledObjectsAreRepaired: installed objects that an administrator changes or deletes are restored, and volumes
-// can be mounted afterwards.
+// Installed objects that an administrator changes or deletes are restored, and volumes can be mounted afterwards.
 func TestInstalledObjectsAreRepaired(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())

@@ -25,8 +25,8 @@ import (
 
 const mustGatherImage = "must-gather:e2e"
 
-// TestMustGatherCollectsWhatDoctorExamines: the image runs as `oc adm must-gather` runs it, as a cluster administrator.
-// Another container has the result, which the plugin examines without the cluster, and which has no Secret.
+// The image runs as `oc adm must-gather` runs it, as a cluster administrator. Another container has the result, which
+// the plugin examines without the cluster, and which has no Secret.
 func TestMustGatherCollectsWhatDoctorExamines(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -50,8 +50,7 @@ func (s *scenario) plugin() func(args ...string) (string, int) {
 	}
 }
 
-// TestThePluginRunsInKubectl: kubectl finds the plugin by its name, passes it flags and the kubeconfig, and completes
-// its commands.
+// kubectl finds the plugin by its name, passes it flags and the kubeconfig, and completes its commands.
 func TestThePluginRunsInKubectl(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -87,8 +86,8 @@ func TestThePluginRunsInKubectl(t *testing.T) {
 	}
 }
 
-// TestGetShowsWhereListenersAreReached: kubectl get shows the address with its port, the reason, the Pod and its node.
-// A Listener whose Pods are scaled away says that its address is reserved.
+// kubectl get shows the address with its port, the reason, the Pod and its node. A Listener whose Pods are scaled away
+// says that its address is reserved.
 func TestGetShowsWhereListenersAreReached(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -18,8 +18,8 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// TestListenersKeepTheirAddressesWhenTheClassIsDeleted: Service, addresses and files stay, a condition of the Listener
-// reports the missing class, and a Pod that starts again gets the address of its node.
+// Service, addresses and files stay, a condition of the Listener reports the missing class, and a Pod that starts again
+// gets the address of its node.
 func TestListenersKeepTheirAddressesWhenTheClassIsDeleted(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -43,8 +43,8 @@ func TestListenersKeepTheirAddressesWhenTheClassIsDeleted(t *testing.T) {
 	}
 }
 
-// TestTheClassLimitsWhoUsesItAndHow: a class for another namespace gives a Pod no Service until the namespace is
-// allowed, and a Listener that overrides more than the class allows keeps what it has.
+// A class for another namespace gives a Pod no Service until the namespace is allowed, and a Listener that overrides
+// more than the class allows keeps what it has.
 func TestTheClassLimitsWhoUsesItAndHow(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -78,8 +78,8 @@ func TestTheClassLimitsWhoUsesItAndHow(t *testing.T) {
 	s.awaitAnswer(own, "web")
 }
 
-// TestForeignServiceIsNeverModified: a Service with the Listener's name that the operator has not created is not
-// changed. Once it is deleted, the operator creates its own.
+// A Service with the Listener's name that the operator has not created is not changed. Once it is deleted, the operator
+// creates its own.
 func TestForeignServiceIsNeverModified(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -101,8 +101,8 @@ func TestForeignServiceIsNeverModified(t *testing.T) {
 	s.awaitReachable("web")
 }
 
-// TestADeletedListenerIsCreatedAgain: an administrator deletes the Listener of a running Pod. The operator creates it
-// again, and a Service for it as soon as Kubernetes has deleted the earlier one, and nobody has to do anything.
+// An administrator deletes the Listener of a running Pod. The operator creates it again, and a Service for it as soon
+// as Kubernetes has deleted the earlier one, and nobody has to do anything.
 func TestADeletedListenerIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -128,8 +128,8 @@ func TestADeletedListenerIsCreatedAgain(t *testing.T) {
 	}
 }
 
-// TestADeletedServiceGetsItsNodePortsAgain: clients reach the Pod at the same address and port when an administrator
-// has deleted its Service, and neither the status of the Listener nor the files of the Pod change.
+// Clients reach the Pod at the same address and port when an administrator has deleted its Service, and neither the
+// status of the Listener nor the files of the Pod change.
 func TestADeletedServiceGetsItsNodePortsAgain(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -121,8 +121,8 @@ func (s *scenario) startNode() (node int, deleteNode func() error) {
 	return node, deleteNode
 }
 
-// TestAPodOfALostNodeStartsElsewhere: a node is deleted for good. Nobody does anything, and the Pod that was pinned to
-// it starts on another node, with the same Listener, Service and node port.
+// A node is deleted for good. Nobody does anything, and the Pod that was pinned to it starts on another node, with the
+// same Listener, Service and node port.
 func TestAPodOfALostNodeStartsElsewhere(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(pinnedBy(listenersv1alpha1.Pinning{
@@ -143,8 +143,8 @@ func TestAPodOfALostNodeStartsElsewhere(t *testing.T) {
 	s.awaitMoved(before)
 }
 
-// TestAPodWhoseMountWaitsLeavesALostNode: the volume of a Pod is pinned to its node before the Pod has an address, and
-// that node is deleted. The Pod starts on another node when there is an address.
+// The volume of a Pod is pinned to its node before the Pod has an address, and that node is deleted. The Pod starts on
+// another node when there is an address.
 func TestAPodWhoseMountWaitsLeavesALostNode(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(pinnedBy(listenersv1alpha1.Pinning{
@@ -172,7 +172,7 @@ func TestAPodWhoseMountWaitsLeavesALostNode(t *testing.T) {
 	s.awaitEvent("PersistentVolumeClaim", "listener-broker-0", listenersv1alpha1.ReasonVolumeMoved, waiting.Spec.NodeName, after.pod.Spec.NodeName)
 }
 
-// TestAVolumeIsReleasedByHand: without releaseAfter, the annotation of the claim releases the volume of a lost node.
+// Without releaseAfter, the annotation of the claim releases the volume of a lost node.
 func TestAVolumeIsReleasedByHand(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(pinned())
@@ -194,7 +194,7 @@ func TestAVolumeIsReleasedByHand(t *testing.T) {
 	}
 }
 
-// TestAPreferredVolumeLeavesACordonedNode: the Pod starts on another node as soon as its own does not take it any more.
+// The Pod starts on another node as soon as its own does not take it any more.
 func TestAPreferredVolumeLeavesACordonedNode(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(pinnedBy(listenersv1alpha1.Pinning{Policy: listenersv1alpha1.PinningPolicyPreferred}))
@@ -210,7 +210,7 @@ func TestAPreferredVolumeLeavesACordonedNode(t *testing.T) {
 	s.awaitMoved(again)
 }
 
-// TestAPreferredVolumeLeavesAFullNode: only the scheduler knows that the node has no room for the Pod.
+// Only the scheduler knows that the node has no room for the Pod.
 func TestAPreferredVolumeLeavesAFullNode(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -236,8 +236,8 @@ func TestAPreferredVolumeLeavesAFullNode(t *testing.T) {
 	s.awaitMoved(before)
 }
 
-// TestAVolumeDeletedByHandIsCreatedAgain: an administrator deletes the PersistentVolume of a running Pod, and its
-// finalizers. The claim does not stay Lost, and the address does not change.
+// An administrator deletes the PersistentVolume of a running Pod, and its finalizers. The claim does not stay Lost, and
+// the address does not change.
 func TestAVolumeDeletedByHandIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -268,7 +268,7 @@ func TestAVolumeDeletedByHandIsCreatedAgain(t *testing.T) {
 	mustAwaitDeleted(s, &corev1.Service{}, s.key("listener-broker-0"))
 }
 
-// TestADeletedNodeDoesNotAffectOtherAddresses: the address of a deleted node is removed, and the others stay.
+// The address of a deleted node is removed, and the others stay.
 func TestADeletedNodeDoesNotAffectOtherAddresses(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())

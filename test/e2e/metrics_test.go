@@ -26,8 +26,8 @@ import (
 	"github.com/listener-operator/listener-operator/test/queries"
 )
 
-// TestMetricsRequirePermission: a ServiceAccount with permission to get /metrics reads them. One without it is
-// forbidden, and a request without a token is unauthorized.
+// A ServiceAccount with permission to get /metrics reads them. One without it is forbidden, and a request without a
+// token is unauthorized.
 func TestMetricsRequirePermission(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -112,8 +112,8 @@ func metrics(ctx context.Context, url, token string) (int, string, error) {
 	return response.StatusCode, string(body), err
 }
 
-// TestEveryQueryOfTheDashboardHasAResult: with the metrics of the operator and the node agents, scraped as Prometheus
-// does it, each query of the dashboard has a result.
+// With the metrics of the operator and the node agents, scraped as Prometheus does it, each query of the dashboard has
+// a result.
 func TestEveryQueryOfTheDashboardHasAResult(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -91,9 +91,8 @@ func (s *scenario) awaitTakenOver() {
 	})
 }
 
-// TestTheOperatorWaitsForTheEndOfStackables: while Stackable's listener operator runs, whatever its release and
-// namespace are named, the operator reports it, and new Pods wait. When it is gone, they start. Pods that ran before
-// keep their addresses.
+// While Stackable's listener operator runs, whatever its release and namespace are named, the operator reports it, and
+// new Pods wait. When it is gone, they start. Pods that ran before keep their addresses.
 func TestTheOperatorWaitsForTheEndOfStackables(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
@@ -113,10 +112,10 @@ func TestTheOperatorWaitsForTheEndOfStackables(t *testing.T) {
 	s.awaitAnswer(before, "before")
 }
 
-// TestRunningPodsAreTakenOverFromStackable: a cluster has everything as Stackable's listener operator leaves it, with
-// its presets turned off, and a Pod that runs. This operator is installed beside it, and then the other one is
-// uninstalled. The Service, its node ports, the files and the Pod stay, no status lacks an address meanwhile, settings
-// are carried over, and a later change of the address reaches the files.
+// A cluster has everything as Stackable's listener operator leaves it, with its presets turned off, and a Pod that
+// runs. This operator is installed beside it, and then the other one is uninstalled. The Service, its node ports, the
+// files and the Pod stay, no status lacks an address meanwhile, settings are carried over, and a later change of the
+// address reaches the files.
 func TestRunningPodsAreTakenOverFromStackable(t *testing.T) {
 	s := newScenario(t)
 	class, p, own := s.createReachablePod()
@@ -419,9 +418,9 @@ func (s *scenario) checkTakenOver(p *corev1.Pod, own listenersv1alpha1.IngressAd
 	})
 }
 
-// TestCRDsOfStackableAreTakenOver: the CustomResourceDefinitions of Stackable's listener operator have a conversion
-// webhook, which stops working when that operator is uninstalled. Deploying this operator removes the webhook. If
-// another field manager owns it, deploying fails.
+// The CustomResourceDefinitions of Stackable's listener operator have a conversion webhook, which stops working when
+// that operator is uninstalled. Deploying this operator removes the webhook. If another field manager owns it,
+// deploying fails.
 func TestCRDsOfStackableAreTakenOver(t *testing.T) {
 	s := newScenario(t)
 	s.setConversionWebhook(stackableFieldManager)
@@ -482,8 +481,8 @@ func (s *scenario) checkNoConversionWebhook() {
 	}
 }
 
-// TestAVolumeOfStackableIsTakenOver: volumes that Stackable's listener operator has provisioned can be mounted, lose
-// the finalizer of its provisioner, and are deleted with their claims.
+// Volumes that Stackable's listener operator has provisioned can be mounted, lose the finalizer of its provisioner, and
+// are deleted with their claims.
 func TestAVolumeOfStackableIsTakenOver(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// TestMistakesShowOnThePod: what keeps a claim from being provisioned is an event of the Pod, too.
+// What keeps a claim from being provisioned is an event of the Pod, too.
 func TestMistakesShowOnThePod(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -27,7 +27,7 @@ func TestMistakesShowOnThePod(t *testing.T) {
 	t.Logf("event: %s", s.awaitEvent("Pod", "elsewhere", listenersv1alpha1.ReasonInvalidName, "name alone"))
 }
 
-// TestAPodThatCannotReachTheNodeOfItsVolumeSaysWhatToDo: the scheduler only names a node affinity conflict.
+// The scheduler only names a node affinity conflict.
 func TestAPodThatCannotReachTheNodeOfItsVolumeSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -40,7 +40,7 @@ func TestAPodThatCannotReachTheNodeOfItsVolumeSaysWhatToDo(t *testing.T) {
 	t.Logf("event: %s", s.awaitEvent("Pod", "db-0", listenersv1alpha1.ReasonPinnedToNode, node, "listener-db-0", names.AnnotationRelease))
 }
 
-// TestSilentMistakesAreReported: another kind of selector of a bound claim, and a Listener that is deleted under its Pods.
+// They are another kind of selector of a bound claim, and a Listener that is deleted under its Pods.
 func TestSilentMistakesAreReported(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -66,7 +66,7 @@ func TestSilentMistakesAreReported(t *testing.T) {
 	t.Logf("event: %s", s.awaitEvent("Pod", "client", listenersv1alpha1.ReasonListenerNotFound, "shared"))
 }
 
-// TestAMissingClassIsUsedOnceItIsCreated: an event on the claim says what is missing, and creating it suffices.
+// An event on the claim says what is missing, and creating it suffices.
 func TestAMissingClassIsUsedOnceItIsCreated(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -78,7 +78,7 @@ func TestAMissingClassIsUsedOnceItIsCreated(t *testing.T) {
 	t.Logf("reached %s after the class was created", time.Since(created).Round(time.Millisecond))
 }
 
-// TestAMissingListenerIsUsedOnceItIsCreated: the same for a Listener that a claim names, which has no class at first.
+// A claim names the Listener, which has no class at first.
 func TestAMissingListenerIsUsedOnceItIsCreated(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -96,7 +96,7 @@ func TestAMissingListenerIsUsedOnceItIsCreated(t *testing.T) {
 	s.awaitReachable("web")
 }
 
-// TestAnInvalidClaimIsReported: each of these Pods waits, and an event on its claim says why.
+// Each of these Pods waits, and an event on its claim says why.
 func TestAnInvalidClaimIsReported(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -127,8 +127,8 @@ func TestAnInvalidClaimIsReported(t *testing.T) {
 	}
 }
 
-// TestAnInlineVolumeIsRefused: the driver declares inline volumes for compatibility (contract: names and constants),
-// but does not support them. The event says what to use instead.
+// The driver declares inline volumes for compatibility (contract: names and constants), but does not support them. The
+// event says what to use instead.
 func TestAnInlineVolumeIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -25,10 +25,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
-// TestAUserOfAProjectAppliesTheExamples: the API server of OpenShift accepts all samples and recipes from a user who
-// administers a project, and has no other permission; an administrator of the cluster applies what belongs to no
-// namespace. Pods of the samples run as any Pod, and those of the recipes as docs/recipes/README.md says. Nothing is
-// stored. The patches in recipes/tls are left out: they need certificates of Kubernetes 1.37, which OpenShift lacks.
+// The API server of OpenShift accepts all samples and recipes from a user who administers a project, and has no other
+// permission; an administrator of the cluster applies what belongs to no namespace. Pods of the samples run as any Pod,
+// and those of the recipes as docs/recipes/README.md says. Nothing is stored. The patches in recipes/tls are left out:
+// they need certificates of Kubernetes 1.37, which OpenShift lacks.
 func TestAUserOfAProjectAppliesTheExamples(t *testing.T) {
 	requireOpenShift(t)
 	t.Parallel()

@@ -46,8 +46,8 @@ func (s *scenario) awaitProject() {
 	})
 }
 
-// TestPodsRunUnderTheirConstraints: the operator runs as any Pod, its agents under their own constraints, and a
-// StatefulSet with listener volumes in an ordinary project, whose Pod security standard stays the restricted one.
+// The operator runs as any Pod, its agents under their own constraints, and a StatefulSet with listener volumes in an
+// ordinary project, whose Pod security standard stays the restricted one.
 func TestPodsRunUnderTheirConstraints(t *testing.T) {
 	requireOpenShift(t)
 	t.Parallel()
@@ -76,8 +76,8 @@ func TestPodsRunUnderTheirConstraints(t *testing.T) {
 	}
 }
 
-// TestThePodSecurityStandardFollowsTheAgentsConstraints: OpenShift labels a namespace by what its ServiceAccounts may
-// use, so that the agents can run in a namespace without labels.
+// OpenShift labels a namespace by what its ServiceAccounts may use, so that the agents can run in a namespace without
+// labels.
 func TestThePodSecurityStandardFollowsTheAgentsConstraints(t *testing.T) {
 	requireOpenShift(t)
 	t.Parallel()
@@ -92,7 +92,7 @@ func TestThePodSecurityStandardFollowsTheAgentsConstraints(t *testing.T) {
 	})
 }
 
-// TestConstraintsAreRepaired: constraints that an administrator changes or deletes are restored.
+// Constraints that an administrator changes or deletes are restored.
 func TestConstraintsAreRepaired(t *testing.T) {
 	requireOpenShift(t)
 	s := newScenario(t)
@@ -124,8 +124,8 @@ func TestConstraintsAreRepaired(t *testing.T) {
 	t.Logf("created again after %s", time.Since(removed).Round(time.Millisecond))
 }
 
-// TestAMissingBindingIsNamed: agents may not use their constraints. The operator is degraded, the doctor names the
-// missing permission, and the agents run again when it is granted.
+// Agents may not use their constraints. The operator is degraded, the doctor names the missing permission, and the
+// agents run again when it is granted.
 func TestAMissingBindingIsNamed(t *testing.T) {
 	requireOpenShift(t)
 	s := newScenario(t)
@@ -165,7 +165,7 @@ func TestAMissingBindingIsNamed(t *testing.T) {
 	s.awaitConfig(isAvailableOnAllNodes)
 }
 
-// TestARouteKeepsItsHostUntilTheClassChanges: OpenShift chooses the host, then the class does, then OpenShift again.
+// OpenShift chooses the host, then the class does, then OpenShift again.
 func TestARouteKeepsItsHostUntilTheClassChanges(t *testing.T) {
 	requireOpenShift(t)
 	t.Parallel()

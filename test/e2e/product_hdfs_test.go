@@ -20,9 +20,8 @@ import (
 	"github.com/listener-operator/listener-operator/test/maven"
 )
 
-// TestProductHDFS: a client outside the cluster, which knows the address of the NameNode, writes files to all
-// DataNodes, and reads them from each, while these and the NameNode restart, and DataNodes are added and removed, and
-// lose their node.
+// A client outside the cluster, which knows the address of the NameNode, writes files to all DataNodes, and reads them
+// from each, while these and the NameNode restart, and DataNodes are added and removed, and lose their node.
 func TestProductHDFS(t *testing.T) {
 	s := newRecipe(t, maven.HDFSImage, maven.HDFS)
 	s.provideDisks(maven.User, slices.Concat(claimsOf("data", "hdfs-namenode", 1), claimsOf("data", "hdfs-datanode", 4))...)

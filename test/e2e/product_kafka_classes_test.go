@@ -16,10 +16,10 @@ import (
 	"github.com/listener-operator/listener-operator/test/maven"
 )
 
-// TestProductKafkaFollowsItsClass: the recipe, in which only the name of the class is another one. When the class
-// changes, the operator restarts one broker after the other, and the client reaches each at its new address: at node
-// ports, a load balancer of its own, a port of a Gateway, and through a proxy in front of the cluster. For later
-// changes, the brokers are restarted by hand, because the operator waits for minutes before it does so again.
+// The test runs the recipe with another name of the class. When the class changes, the operator restarts one broker
+// after the other, and the client reaches each at its new address: at node ports, a load balancer of its own, a port of
+// a Gateway, and through a proxy in front of the cluster. For later changes, the brokers are restarted by hand, because
+// the operator waits for minutes before it does so again.
 func TestProductKafkaFollowsItsClass(t *testing.T) {
 	s := newRecipe(t, maven.KafkaImage, maven.Kafka)
 	gateway := s.createEnvoyGateway()
@@ -63,8 +63,8 @@ func TestProductKafkaFollowsItsClass(t *testing.T) {
 	}
 }
 
-// TestProductKafkaAtRoutedClusterIPs: each broker has a cluster IP that all nodes announce to a router by BGP, and the
-// client behind the router has no other way to it.
+// Each broker has a cluster IP that all nodes announce to a router by BGP, and the client behind the router has no
+// other way to it.
 func TestProductKafkaAtRoutedClusterIPs(t *testing.T) {
 	s := newRecipe(t, maven.KafkaImage, maven.Kafka)
 	s.createRoutedRange()
@@ -75,8 +75,8 @@ func TestProductKafkaAtRoutedClusterIPs(t *testing.T) {
 	k.use("routed cluster IPs", 3)
 }
 
-// TestProductKafkaHasCertificatesOfCertManager: the recipe and its patch for TLS, changed as docs/tls.md says for
-// clusters before Kubernetes 1.37. The client trusts the issuer, and verifies each broker at its address.
+// The test runs the recipe and its patch for TLS, changed as docs/tls.md says for clusters before Kubernetes 1.37. The
+// client trusts the issuer, and verifies each broker at its address.
 func TestProductKafkaHasCertificatesOfCertManager(t *testing.T) {
 	s := newRecipe(t, maven.KafkaImage, maven.Kafka)
 	crds.Remove(t, api, certManagerKinds...) // an earlier run may have left them

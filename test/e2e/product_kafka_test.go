@@ -19,8 +19,8 @@ import (
 	"github.com/listener-operator/listener-operator/test/maven"
 )
 
-// TestProductKafka: a client outside the cluster, which knows the addresses of the bootstrap Listener, writes to
-// and reads from each broker, while brokers restart, are added and removed, and lose their node.
+// A client outside the cluster, which knows the addresses of the bootstrap Listener, writes to and reads from each
+// broker, while brokers restart, are added and removed, and lose their node.
 func TestProductKafka(t *testing.T) {
 	s := newRecipe(t, maven.KafkaImage, maven.Kafka)
 	s.provideDisks(maven.User, slices.Concat(claimsOf("data", "kafka-controller", 3), claimsOf("data", "kafka", 4))...)

@@ -21,9 +21,9 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
-// TestProductNATS: a client outside the cluster, which knows the address of the shared Listener, learns the
-// addresses of all servers, and writes to and reads from a stream through each, while servers restart, are added and
-// removed, and lose their node.
+// A client outside the cluster, which knows the address of the shared Listener, learns the addresses of all servers,
+// and writes to and reads from a stream through each, while servers restart, are added and removed, and lose their
+// node.
 func TestProductNATS(t *testing.T) {
 	s := newRecipe(t, "nats:2", natsImage)
 	s.provideDisks(recipeUser, claimsOf("data", "nats", 4)...)

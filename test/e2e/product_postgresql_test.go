@@ -29,9 +29,9 @@ const (
 	postgreSQLPassword = "e2e"
 )
 
-// TestProductPostgreSQL: a client outside the cluster writes to the primary server and reads from each replica, at
-// their own addresses and by the list of all, after restarts, scaling up and down, and the loss of a node; then all of
-// that with TLS, as libpq verifies it.
+// A client outside the cluster writes to the primary server and reads from each replica, at their own addresses and by
+// the list of all, after restarts, scaling up and down, and the loss of a node; then all of that with TLS, as libpq
+// verifies it.
 func TestProductPostgreSQL(t *testing.T) {
 	s := newRecipe(t, "postgres:15", postgreSQLImage)
 	s.provideDisks(postgreSQLUser, claimsOf("data", "postgresql", 4)...)

@@ -22,9 +22,9 @@ const (
 	rabbitMQPassword = "e2e"
 )
 
-// TestProductRabbitMQ: a client outside the cluster, which knows the addresses of the shared Listener, learns from
-// RabbitMQ which nodes have a stream, and writes to and reads from each, while nodes restart, are added and removed,
-// and lose the node of the cluster that they run on.
+// A client outside the cluster, which knows the addresses of the shared Listener, learns from RabbitMQ which nodes have
+// a stream, and writes to and reads from each, while nodes restart, are added and removed, and lose the node of the
+// cluster that they run on.
 func TestProductRabbitMQ(t *testing.T) {
 	s := newRecipe(t, "rabbitmq:3", rabbitMQImage)
 	s.provideDisks(recipeUser, claimsOf("data", "rabbitmq", 4)...)

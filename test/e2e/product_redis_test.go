@@ -28,8 +28,8 @@ const (
 // keys is the number of keys that the client writes, which is enough for all masters to have some.
 const keys = 64
 
-// TestProductRedisCluster: a cluster-aware client outside the cluster uses each member of a Redis Cluster at its own
-// address, after restarts, scaling up and down, and the loss of a node.
+// A cluster-aware client outside the cluster uses each member of a Redis Cluster at its own address, after restarts,
+// scaling up and down, and the loss of a node.
 func TestProductRedisCluster(t *testing.T) {
 	s := newRecipe(t, "redis:7", func(ctx context.Context) (image.Spec, error) {
 		return cluster.DebianImage(ctx, "redis-server", "dash", "coreutils")

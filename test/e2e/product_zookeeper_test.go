@@ -18,8 +18,8 @@ import (
 	"github.com/listener-operator/listener-operator/test/maven"
 )
 
-// TestProductZooKeeper: a client outside the cluster writes and reads through each server, at its own address, and
-// through any of them by the list of all, after restarts, scaling up and down, and the loss of a node.
+// A client outside the cluster writes and reads through each server, at its own address, and through any of them by the
+// list of all, after restarts, scaling up and down, and the loss of a node.
 func TestProductZooKeeper(t *testing.T) {
 	s := newRecipe(t, maven.ZooKeeperImage, maven.ZooKeeper)
 	s.provideDisks(recipeUser, claimsOf("data", "zookeeper", 5)...)

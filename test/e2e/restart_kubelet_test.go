@@ -14,8 +14,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// TestANodeRestartsWithItsPods: after a power cut the volume directories are still filled, and the same Pods run again
-// at their addresses.
+// After a power cut the volume directories are still filled, and the same Pods run again at their addresses.
 func TestANodeRestartsWithItsPods(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(pinned())
@@ -37,7 +36,7 @@ func TestANodeRestartsWithItsPods(t *testing.T) {
 	}
 }
 
-// TestTheKubeletRestarts: a running Pod is not affected, and the volume of another Pod can be mounted.
+// A running Pod is not affected, and the volume of another Pod can be mounted.
 func TestTheKubeletRestarts(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(pinned())
@@ -53,8 +52,7 @@ func TestTheKubeletRestarts(t *testing.T) {
 	s.checkNotRestarted(p)
 }
 
-// TestAnAgentUpdatesVolumesAfterItsRestart: addresses that changed while no agent ran on the node are written when it
-// runs again.
+// Addresses that changed while no agent ran on the node are written when it runs again.
 func TestAnAgentUpdatesVolumesAfterItsRestart(t *testing.T) {
 	s := newScenario(t)
 	spec := loadBalanced()
@@ -75,8 +73,7 @@ func TestAnAgentUpdatesVolumesAfterItsRestart(t *testing.T) {
 	s.awaitFilesAt(through, want)
 }
 
-// TestADeletedPodIsCleanedUpWhenTheKubeletRestarts: a Pod is force-deleted while the kubelet is stopped, and its
-// directory is removed when the kubelet runs again.
+// A Pod is force-deleted while the kubelet is stopped, and its directory is removed when the kubelet runs again.
 func TestADeletedPodIsCleanedUpWhenTheKubeletRestarts(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())

@@ -18,8 +18,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// TestPodsRunWhileTheOperatorIsDown: running Pods are not affected, and a Pod that was created meanwhile starts when
-// the operator is back.
+// Running Pods are not affected, and a Pod that was created meanwhile starts when the operator is back.
 func TestPodsRunWhileTheOperatorIsDown(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
@@ -33,8 +32,8 @@ func TestPodsRunWhileTheOperatorIsDown(t *testing.T) {
 	s.awaitAnswer(before, "before")
 }
 
-// TestAKilledOperatorKeepsItsLease: the container that replaces a killed one serves Pods without waiting until the old
-// lease expires, because the leader is the Pod. After an expiry the lease would have another transition.
+// The container that replaces a killed one serves Pods without waiting until the old lease expires, because the leader
+// is the Pod. After an expiry the lease would have another transition.
 func TestAKilledOperatorKeepsItsLease(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())

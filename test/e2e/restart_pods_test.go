@@ -21,10 +21,9 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// TestPodsRestartOneAtATimeWhenTheirAddressChanges: the load balancer that all Pods share gets another address. The
-// Pods of a StatefulSet with a PodDisruptionBudget are evicted, one at a time; then the program that reads its address
-// once has the new one. So are those of a Deployment and a DaemonSet. A Pod without a controller keeps running, with
-// new files, and an event says why.
+// The load balancer that all Pods share gets another address. The Pods of a StatefulSet with a PodDisruptionBudget are
+// evicted, one at a time; then the program that reads its address once has the new one. So are those of a Deployment
+// and a DaemonSet. A Pod without a controller keeps running, with new files, and an event says why.
 func TestPodsRestartOneAtATimeWhenTheirAddressChanges(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

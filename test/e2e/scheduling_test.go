@@ -16,8 +16,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// TestNoPodStartsOnANodeBeforeItsAgent: a Pod for a node without an agent is not bound to it, and others start
-// elsewhere. When the agent of the node is there, the Pod starts at once.
+// A Pod for a node without an agent is not bound to it, and others start elsewhere. When the agent of the node is
+// there, the Pod starts at once.
 func TestNoPodStartsOnANodeBeforeItsAgent(t *testing.T) {
 	s := newScenario(t)
 	driver := &storagev1.CSIDriver{}

@@ -19,9 +19,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// TestAStolenOperatorTokenCannotRunAnythingOnNodes: with a token of the operator, neither the node agents nor the API
-// server's Service can be changed, also after an administrator has deleted the policies, which the operator creates
-// again.
+// With a token of the operator, neither the node agents nor the API server's Service can be changed, also after an
+// administrator has deleted the policies, which the operator creates again.
 func TestAStolenOperatorTokenCannotRunAnythingOnNodes(t *testing.T) {
 	s := newScenario(t)
 	thief := s.withTokenOf(operatorNamespace, names.Operator)

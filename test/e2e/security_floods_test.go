@@ -47,8 +47,8 @@ type flood struct {
 	start func(ctx context.Context, s *scenario)
 }
 
-// TestFloodsOfATenantDelayNobody: another tenant waits at most twice as long for a Listener, for a Pod with a listener
-// volume, and for one with a certificate. The Pods of both are on the same node.
+// Another tenant waits at most twice as long for a Listener, for a Pod with a listener volume, and for one with a
+// certificate. The Pods of both are on the same node.
 func TestFloodsOfATenantDelayNobody(t *testing.T) {
 	if !*withFloods {
 		t.Skip("needs the flag -floods, because other tests would delay it")

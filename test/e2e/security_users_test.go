@@ -20,7 +20,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// TestUsersOfANamespaceWriteListenersOnly: Kubernetes' roles view, edit and admin contain the permissions of users.
+// Kubernetes' roles view, edit and admin contain the permissions of users.
 func TestUsersOfANamespaceWriteListenersOnly(t *testing.T) {
 	newScenario(t).checkPermissionsOfUsers()
 }

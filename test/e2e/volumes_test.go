@@ -36,7 +36,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
-// TestDeletedPodListenersAreRecreated: with the same addresses, and without affecting the Pod.
+// They have the same addresses, and the Pod is not affected.
 func TestDeletedPodListenersAreRecreated(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -57,8 +57,7 @@ func TestDeletedPodListenersAreRecreated(t *testing.T) {
 	s.awaitPodDirRemoved(p)
 }
 
-// TestAPinnedVolumeBelongsToTheNodeOfItsFirstPod: a Pod on another node cannot mount it, and an event says why. The
-// first Pod keeps its address.
+// A Pod on another node cannot mount it, and an event says why. The first Pod keeps its address.
 func TestAPinnedVolumeBelongsToTheNodeOfItsFirstPod(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -79,7 +78,7 @@ func TestAPinnedVolumeBelongsToTheNodeOfItsFirstPod(t *testing.T) {
 	s.checkFilesAt(own)
 }
 
-// TestANamespaceCanBeDeletedWhileVolumesAreMounted: Pods whose mounts wait for an address do not delay the deletion.
+// Pods whose mounts wait for an address do not delay the deletion.
 func TestANamespaceCanBeDeletedWhileVolumesAreMounted(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -96,7 +95,7 @@ func TestANamespaceCanBeDeletedWhileVolumesAreMounted(t *testing.T) {
 	mustAwaitDeleted(s, namespace, client.ObjectKeyFromObject(namespace))
 }
 
-// TestAnEphemeralVolumeIsDeletedWithItsPod: nothing of it remains, in the API or on the node.
+// Nothing of it remains, in the API or on the node.
 func TestAnEphemeralVolumeIsDeletedWithItsPod(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -122,9 +121,9 @@ func TestAnEphemeralVolumeIsDeletedWithItsPod(t *testing.T) {
 	s.awaitDirRemoved(staging)
 }
 
-// TestAFreshVolumeIsReportedOnce: the PodListeners of a Pod with an ephemeral volume is written once, with the address.
-// The Listener gets its address once and loses it once, and no status is written twice. The number of requests may be
-// higher, because the operator's cache lags behind; what they repeat changes nothing.
+// The PodListeners of a Pod with an ephemeral volume is written once, with the address. The Listener gets its address
+// once and loses it once, and no status is written twice. The number of requests may be higher, because the operator's
+// cache lags behind; what they repeat changes nothing.
 func TestAFreshVolumeIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -254,8 +253,7 @@ func (s *scenario) ourWrites() map[string]float64 {
 	return writes
 }
 
-// TestAHostilePodCannotPreventItsDeletion: whatever a Pod that runs as root creates in its volume, the Pod can be
-// deleted, and its directory is removed.
+// Whatever a Pod that runs as root creates in its volume, the Pod can be deleted, and its directory is removed.
 func TestAHostilePodCannotPreventItsDeletion(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -273,8 +271,7 @@ func TestAHostilePodCannotPreventItsDeletion(t *testing.T) {
 	s.awaitPodDirRemoved(p)
 }
 
-// TestAPodCanBeDeletedWhileItsVolumeIsMounted: a Pod whose mount waits for an address that is never assigned can be
-// deleted.
+// A Pod whose mount waits for an address that is never assigned can be deleted.
 func TestAPodCanBeDeletedWhileItsVolumeIsMounted(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -332,9 +329,8 @@ func (s *scenario) awaitDirRemoved(dir string) {
 	}
 }
 
-// TestABurstOfPodsAndTheEndOfTheirNamespaceAreNoErrors: 30 Pods start at once, and the namespace of another 30 is
-// deleted while their volumes are being mounted. Nothing of that is an error in the operator's metrics and log, and
-// nothing stays on the nodes.
+// 30 Pods start at once, and the namespace of another 30 is deleted while their volumes are being mounted. Nothing of
+// that is an error in the operator's metrics and log, and nothing stays on the nodes.
 func TestABurstOfPodsAndTheEndOfTheirNamespaceAreNoErrors(t *testing.T) {
 	const burst = 30
 	s := newScenario(t)
@@ -433,8 +429,7 @@ func (s *scenario) operatorErrorLog(since metav1.Time) (lines []string) {
 	return lines
 }
 
-// TestTheKubeletReadsTheDefaultAddressAsVariables: an init container copies the quoted file into an emptyDir, the only
-// volume from which the kubelet reads variables.
+// An init container copies the quoted file into an emptyDir, the only volume from which the kubelet reads variables.
 func TestTheKubeletReadsTheDefaultAddressAsVariables(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -108,7 +108,7 @@ func portRange(class string, size float64, left func(minute int) float64) values
 	return values{`listener_operator_port_range_size{` + labels + `}`: constant(size), `listener_operator_port_range_left{` + labels + `}`: left}
 }
 
-// TestAlertsFireWhenSomebodyHasToAct: two hours after the series begin, each alert fires, or does not.
+// Two hours after the series begin, each alert fires, or does not.
 func TestAlertsFireWhenSomebodyHasToAct(t *testing.T) {
 	const end = 120
 	tests := map[string]map[string]struct {

@@ -375,7 +375,7 @@ func TestReloadWaitsForPreviousWorkers(t *testing.T) {
 	}
 }
 
-// TestStopEndsHAProxyWhileItReloads: its master may lose a signal then.
+// Its master may lose a signal then.
 func TestStopEndsHAProxyWhileItReloads(t *testing.T) {
 	t.Parallel()
 	for range 5 {

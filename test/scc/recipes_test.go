@@ -40,8 +40,8 @@ func TestTheSampleRunsInOrdinaryProjects(t *testing.T) {
 	assertAdmitted(t, "restricted-v2", pods[0], false)
 }
 
-// TestRecipesRunAsTheirPageSays: on OpenShift with the constraints nonroot-v2, or without users as in every project,
-// and on other clusters in namespaces that enforce the level "restricted".
+// They run on OpenShift with the constraints nonroot-v2, or without users as in every project, and on other clusters in
+// namespaces that enforce the level "restricted".
 func TestRecipesRunAsTheirPageSays(t *testing.T) {
 	expression := regexp.MustCompile(`sed -i.bak -E '([^']+)'`).FindSubmatch(content(t, "../../docs/recipes/README.md"))
 	if expression == nil {

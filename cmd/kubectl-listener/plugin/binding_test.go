@@ -18,7 +18,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
-// TestBindingIsASecretOfTheServiceBindingSpecification: the API server accepts it.
+// The API server accepts it.
 func TestBindingIsASecretOfTheServiceBindingSpecification(t *testing.T) {
 	at := func(address string, ports map[string]int32) listenersv1alpha1.IngressAddress {
 		return listenersv1alpha1.IngressAddress{Address: address, AddressType: listenersv1alpha1.AddressTypeIP, Ports: ports}
@@ -84,7 +84,7 @@ func TestBindingIsASecretOfTheServiceBindingSpecification(t *testing.T) {
 	}
 }
 
-// TestBindingHasTheAuthoritiesOfServersWithCertificates: and of no other servers.
+// Other servers have none.
 func TestBindingHasTheAuthoritiesOfServersWithCertificates(t *testing.T) {
 	w := newWorld(t)
 	authorities := func(object string) (string, error) {
@@ -112,7 +112,7 @@ func TestBindingHasTheAuthoritiesOfServersWithCertificates(t *testing.T) {
 	}
 }
 
-// TestBindingSaysWhatItCouldNotRead: to a user who may read only the Listener.
+// The user may read only the Listener.
 func TestBindingSaysWhatItCouldNotRead(t *testing.T) {
 	w := newWorld(t)
 	w.create(t, &rbacv1.Role{

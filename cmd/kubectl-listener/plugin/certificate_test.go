@@ -135,7 +135,7 @@ func statusOf(issued certificate.Issued) certificatesv1.PodCertificateRequestSta
 	}
 }
 
-// TestWhyFollowsCertificates: those that the Pod mounts.
+// It follows the certificates that the Pod mounts.
 func TestWhyFollowsCertificates(t *testing.T) {
 	for name, tc := range map[string]struct {
 		request func(*testing.T, *secured)
@@ -235,8 +235,7 @@ func (s *secured) selfSigned(t *testing.T, address string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: s.key}
 }
 
-// TestConnectVerifiesCertificates: like a client that trusts the authority of the namespace, or the authority in a
-// file.
+// It does so like a client that trusts the authority of the namespace, or the authority in a file.
 func TestConnectVerifiesCertificates(t *testing.T) {
 	w := newWorld(t)
 	s := newSecured(t, w)

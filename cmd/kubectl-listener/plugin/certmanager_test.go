@@ -13,7 +13,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 )
 
-// TestWhyFollowsTheCertificateOfAListener: cert-manager issues it.
+// cert-manager issues it.
 func TestWhyFollowsTheCertificateOfAListener(t *testing.T) {
 	crds.Install(t, apiserver.Client(t), crds.Certificates, crds.Issuers)
 	defer crds.Remove(t, apiserver.Client(t), crds.Certificates, crds.Issuers)
@@ -47,7 +47,7 @@ func TestWhyFollowsTheCertificateOfAListener(t *testing.T) {
 	}
 }
 
-// TestWhySuggestsAnIssuer: the name in the class is misspelt.
+// The name in the class is misspelt.
 func TestWhySuggestsAnIssuer(t *testing.T) {
 	w := newWorld(t)
 	crds.Install(t, w.Client, crds.Certificates, crds.Issuers)

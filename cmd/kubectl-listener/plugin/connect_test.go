@@ -100,7 +100,7 @@ func TestConnectTriesEachAddress(t *testing.T) {
 	}
 }
 
-// TestConnectSaysWhenANameOfPodsExists: that of a headless Service leads to Pods, and other names to the Service.
+// The name of a headless Service leads to Pods, and other names lead to the Service.
 func TestConnectSaysWhenANameOfPodsExists(t *testing.T) {
 	for name, tc := range map[string]struct {
 		headless, notReady bool
@@ -148,7 +148,7 @@ func (w *world) makeHeadless(t *testing.T, publishNotReady bool) {
 	}
 }
 
-// TestConnectGivesEachCauseItsRemedy: one address of a Listener does not respond, and the name of another is unknown.
+// One address of a Listener does not respond, and the name of another is unknown.
 func TestConnectGivesEachCauseItsRemedy(t *testing.T) {
 	w := newWorld(t)
 	w.makeHeadless(t, false)
@@ -168,7 +168,7 @@ func TestConnectGivesEachCauseItsRemedy(t *testing.T) {
 	}
 }
 
-// TestConnectSaysWhyNothingResponds: no connection to the address of a group can be opened.
+// No connection to the address of a group can be opened.
 func TestConnectSaysWhyNothingResponds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*testing.T, *world)

@@ -43,7 +43,7 @@ func failing(t *testing.T, n int64) (*rest.Config, *atomic.Int64) {
 	return &rest.Config{Host: server.URL}, seen
 }
 
-// TestCommandsEndWithTheFirstError: what a command could not read must not look like what does not exist.
+// What a command could not read must not look like what does not exist.
 func TestCommandsEndWithTheFirstError(t *testing.T) {
 	w := newWorld(t)
 	for _, command := range [][]string{

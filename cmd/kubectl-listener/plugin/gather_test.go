@@ -227,8 +227,8 @@ func ownDeployment(namespace string) *appsv1.Deployment {
 	}}
 }
 
-// TestGatherTakesWhatOLMHasAboutTheOperator: of both generations, also under another name of the package, but nothing
-// of other operators, and no manifests, because a bundle may have Secrets.
+// It takes objects of both generations, also under another name of the package, but nothing of other operators, and no
+// manifests, because a bundle may have Secrets.
 func TestGatherTakesWhatOLMHasAboutTheOperator(t *testing.T) {
 	w := newWorld(t)
 	crds.Install(t, w.Client, crds.Administrators()...)
@@ -383,7 +383,7 @@ func (w *world) same(t *testing.T, config *rest.Config, from string, args ...str
 	return got
 }
 
-// TestWhySaysTheSameAboutWhatWasGathered: in a directory and in an archive, and when something is wrong.
+// The result is a directory or an archive, and something may be wrong.
 func TestWhySaysTheSameAboutWhatWasGathered(t *testing.T) {
 	w := newWorld(t)
 	w.create(t, w.policy("deny"))
@@ -414,7 +414,7 @@ func TestWhySaysTheSameAboutWhatWasGathered(t *testing.T) {
 	}
 }
 
-// TestAPartOfWhatWasGatheredIsRefused: what is lost must not look as if it did not exist.
+// What is lost must not look as if it did not exist.
 func TestAPartOfWhatWasGatheredIsRefused(t *testing.T) {
 	w := newWorld(t)
 	dir, out, err := gatherInto(t, apiserver.Config(t))
@@ -441,7 +441,7 @@ func TestAPartOfWhatWasGatheredIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnArchiveOfAStrangerIsOnlyRead: it may have any paths, texts and sizes.
+// It may have any paths, texts and sizes.
 func TestAnArchiveOfAStrangerIsOnlyRead(t *testing.T) {
 	w := newWorld(t)
 	dir, out, err := gatherInto(t, apiserver.Config(t))

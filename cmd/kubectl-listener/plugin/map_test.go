@@ -82,7 +82,7 @@ func TestMapWritesAPicture(t *testing.T) {
 	}
 }
 
-// TestMapMarksAPodWhoseProgramSeesNoFiles: why has a warning, too.
+// The command why has a warning, too.
 func TestMapMarksAPodWhoseProgramSeesNoFiles(t *testing.T) {
 	w := newWorld(t)
 	pod := w.newPod("idle", "web")
@@ -95,7 +95,7 @@ func TestMapMarksAPodWhoseProgramSeesNoFiles(t *testing.T) {
 	}
 }
 
-// TestMapFollowsTheCluster: in a browser, with the words of why.
+// A browser shows the words of why.
 func TestMapFollowsTheCluster(t *testing.T) {
 	w := newWorld(t)
 	page := browser(t)
@@ -120,7 +120,7 @@ func TestMapFollowsTheCluster(t *testing.T) {
 	await(page, t, `!document.querySelector(".Pod") && window.same`)
 }
 
-// TestMapShowsAPathAndItsFiles: after a click, and by the keyboard alone.
+// A click selects the object, and so does the keyboard alone.
 func TestMapShowsAPathAndItsFiles(t *testing.T) {
 	w := newWorld(t)
 	open, _ := listen(t)
@@ -177,7 +177,7 @@ func TestMapShowsAPathAndItsFiles(t *testing.T) {
 	}
 }
 
-// TestMapShowsTextsOfTenantsAsText: every string of every object contains markup.
+// Every string of every object contains markup.
 func TestMapShowsTextsOfTenantsAsText(t *testing.T) {
 	w := newWorld(t)
 	w.notReady(t, newCondition(listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonForeignService))
@@ -282,7 +282,7 @@ func TestMapRefusesOthers(t *testing.T) {
 	}
 }
 
-// TestMapSaysWhatItMayNotRead: to a user who may only read a namespace.
+// The user may only read a namespace.
 func TestMapSaysWhatItMayNotRead(t *testing.T) {
 	w := newWorld(t)
 	w.create(t, &rbacv1.Role{
@@ -421,7 +421,7 @@ func TestMapOfThousandListenersIsFluid(t *testing.T) {
 	screenshot(page, t, "thousand-scrolled")
 }
 
-// TestMapSaysThatItIsOutdated: while the API server does not respond. The map only sends requests that read.
+// The API server does not respond. The map only sends requests that read.
 func TestMapSaysThatItIsOutdated(t *testing.T) {
 	w := newWorld(t)
 	config := apiserver.Config(t)
@@ -456,7 +456,7 @@ func TestMapSaysThatItIsOutdated(t *testing.T) {
 	await(page, t, `document.getElementById("notes").textContent === "" && document.querySelector(".Pod.OK")`)
 }
 
-// TestMapShowsWhatExposesAListener: even if it is not the Pod that does not respond.
+// It does so even if it is not the Pod that does not respond.
 func TestMapShowsWhatExposesAListener(t *testing.T) {
 	w := newWorld(t)
 	w.stopNode(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
-// TestEachCommandIsDocumented: in its help, with examples, and on the page about the plugin.
+// Its help has examples, and the page about the plugin names it.
 func TestEachCommandIsDocumented(t *testing.T) {
 	root, err := checkout.Root()
 	if err != nil {
@@ -42,7 +42,7 @@ func TestEachCommandIsDocumented(t *testing.T) {
 	}
 }
 
-// TestMustGatherRunsACommandThatExists: the script of the image.
+// The script of the image runs it.
 func TestMustGatherRunsACommandThatExists(t *testing.T) {
 	script, err := os.ReadFile("../gather.sh")
 	if err != nil {

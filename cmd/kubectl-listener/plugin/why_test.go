@@ -773,8 +773,8 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 	}
 }
 
-// TestWhyNamesWhyAPodIsPending: the operator creates the Listener of a claim when the Pod is bound to a node, so a
-// missing one is not the cause, and neither is an annotation that was changed.
+// The operator creates the Listener of a claim when the Pod is bound to a node, so a missing one is not the cause, and
+// neither is an annotation that was changed.
 func TestWhyNamesWhyAPodIsPending(t *testing.T) {
 	w := newWorld(t)
 	w.remove(t, w.listener)
@@ -923,7 +923,7 @@ func TestWhySaysThatNoStepIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T)
 	}
 }
 
-// TestWhyCountsThePodsThatAreReady: an endpoint is always ready if the Service publishes those that are not.
+// An endpoint is always ready if the Service publishes those that are not.
 func TestWhyCountsThePodsThatAreReady(t *testing.T) {
 	w := newWorld(t)
 	w.publishNotReady(t)
@@ -934,7 +934,7 @@ func TestWhyCountsThePodsThatAreReady(t *testing.T) {
 	}
 }
 
-// TestWhySaysNothingAboutWhatIsOnANodeThatDoesNotRespond: neither its agent nor the files can be seen.
+// Neither its agent nor the files can be seen.
 func TestWhySaysNothingAboutWhatIsOnANodeThatDoesNotRespond(t *testing.T) {
 	w := newWorld(t)
 	w.stopNode(t)
@@ -944,7 +944,7 @@ func TestWhySaysNothingAboutWhatIsOnANodeThatDoesNotRespond(t *testing.T) {
 	}
 }
 
-// TestWhyNamesWhatDecidesAboutPodsThatAreNotReady: the class may decide for Listeners that several Pods share.
+// The class may decide for Listeners that several Pods share.
 func TestWhyNamesWhatDecidesAboutPodsThatAreNotReady(t *testing.T) {
 	w := newWorld(t)
 	w.listener.OwnerReferences = nil
@@ -1020,7 +1020,7 @@ func TestWhySaysWhatTheUserMayNotRead(t *testing.T) {
 	}
 }
 
-// TestWhySaysThatTheUserMayNotListNetworkPolicies: one of them may deny clients.
+// One of them may deny clients.
 func TestWhySaysThatTheUserMayNotListNetworkPolicies(t *testing.T) {
 	w := newWorld(t)
 	const name = "reader-of-all-but-policies"

@@ -20,7 +20,7 @@ func linux(more ...string) map[string]string {
 	return selector
 }
 
-// TestConfigurationOverridesInheritedPlacement: each field independently.
+// It overrides each field independently.
 func TestConfigurationOverridesInheritedPlacement(t *testing.T) {
 	operator := subscribed().Spec.Template.Spec
 	theirs := Placement{linux("node-role.kubernetes.io/infra"), operator.Tolerations, &corev1.Affinity{NodeAffinity: operator.Affinity.NodeAffinity}}

@@ -144,7 +144,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestTheAddressStaysWhileThePodIsReplaced: the Service records the Pod.
+// The Service records the Pod.
 func TestTheAddressStaysWhileThePodIsReplaced(t *testing.T) {
 	l := newListener("kafka.example.com", "{podIndex}+9000")
 	l.Service.Annotations = map[string]string{names.AnnotationPod: "kafka-2"}
@@ -171,8 +171,7 @@ func TestEndpointsAreCanonical(t *testing.T) {
 	}
 }
 
-// TestAPodGetsWhatIsPublishedForItsOwnAddress: that of other nodes, and of other host ports on its node, is not its
-// own.
+// What is published for other nodes, or for other host ports on its node, is not its own.
 func TestAPodGetsWhatIsPublishedForItsOwnAddress(t *testing.T) {
 	published := func(number int32) address {
 		return address{Address: "kafka.example.com", AddressType: hostname, Ports: ports{"kafka": number}}
@@ -189,7 +188,7 @@ func TestAPodGetsWhatIsPublishedForItsOwnAddress(t *testing.T) {
 	}
 }
 
-// TestForwardsSayWhereToForwardTo: what several nodes have is one address with several targets.
+// What several nodes have is one address with several targets.
 func TestForwardsSayWhereToForwardTo(t *testing.T) {
 	l := newListener("", "").Listener
 	if got := advertise.Forwards(l); len(got) != 0 {

@@ -247,8 +247,7 @@ func cached[T client.Object](o T) T {
 	panic(fmt.Sprintf("the cache does not keep %T", o))
 }
 
-// TestTheWorkForEveryKindIsLinear: each kind of which the operator reads more objects than its own has a row in a test
-// of growth.
+// If the operator reads more objects of a kind than its own, the kind has a row in a test of growth.
 func TestTheWorkForEveryKindIsLinear(t *testing.T) {
 	read := sets.New("PodCertificateRequest", "Certificate") // those of the signer, and of cert-manager
 	for o, by := range cache.Options("operators").ByObject {

@@ -170,8 +170,7 @@ func TestAddressesAreTheAdmittedHosts(t *testing.T) {
 	}
 }
 
-// TestAHostThatAnotherClientChoseIsNotPublished: it stays in the status of a Route until the router follows, or for
-// ever if the class leaves the choice to OpenShift.
+// It stays in the status of a Route until the router follows, or for ever if the class leaves the choice to OpenShift.
 func TestAHostThatAnotherClientChoseIsNotPublished(t *testing.T) {
 	const theirs = "db.theirs.svc.cluster.local"
 	byTemplate := listenersv1alpha1.RouteExposure{HostTemplate: "{listener}.{namespace}.example.com"}

@@ -9,7 +9,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 )
 
-// TestStepsSayEachTextOnce: the operator repeats in events of Pods what a Listener waits for.
+// The operator repeats in events of Pods what a Listener waits for.
 func TestStepsSayEachTextOnce(t *testing.T) {
 	const waits, denied = "no load balancer has assigned an address to the Service", "selects the Pod; clients outside may be denied by it"
 	r := &check.Report{}

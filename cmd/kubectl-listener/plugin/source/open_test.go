@@ -47,7 +47,7 @@ func podPath(name string) string {
 	return source.Path(schema.GroupResource{Resource: "pods"}, "shop", name)
 }
 
-// TestAnArchiveNeedsNoMoreMemoryThanItsSizeSuggests: whatever is packed into it.
+// Anything may be packed into it.
 func TestAnArchiveNeedsNoMoreMemoryThanItsSizeSuggests(t *testing.T) {
 	const limit = 400 << 20 // bytes that are allocated in all, for an archive of at most 30 KB
 	many := map[string]string{}
@@ -84,7 +84,7 @@ func TestAnArchiveNeedsNoMoreMemoryThanItsSizeSuggests(t *testing.T) {
 	}
 }
 
-// TestAnArchiveThatIsNotFromGatherIsRefused: or read, but nothing worse.
+// It may also be read, but nothing worse happens.
 func TestAnArchiveThatIsNotFromGatherIsRefused(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"no kind":                  {podPath("web-0"): "{apiVersion: v1, metadata: {name: a}}"},

@@ -82,7 +82,7 @@ func TestSearchShowsWhatBelongsToAMatch(t *testing.T) {
 	}
 }
 
-// TestLinesBreakBetweenWords: what is cut off is at the end, and details have it.
+// What is cut off is at the end, and details have it.
 func TestLinesBreakBetweenWords(t *testing.T) {
 	for text, want := range map[string][]string{
 		"": nil, "broker 30092": {"broker 30092"}, "broker 30092, controller 30093": {"broker 30092, controller", "30093"},
@@ -96,7 +96,7 @@ func TestLinesBreakBetweenWords(t *testing.T) {
 	}
 }
 
-// TestBoxesDoNotRepeatEachOther: a Pod refers to its Listener for what that says, and the message contains the reason.
+// A Pod refers to its Listener for what that says, and the message contains the reason.
 func TestBoxesDoNotRepeatEachOther(t *testing.T) {
 	g := graphOf(2)
 	service := check.Finding{Kind: "Service", Namespace: "shop", Name: "listener-1"}.Failed("WaitingForLoadBalancer", "no load balancer has assigned an address", "Ask.")

@@ -65,8 +65,8 @@ func (w *Walk) certificates(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// misspeltSources reports what a Pod mounts whose name nearly is the name of the operator's signer, or of the trust bundle
-// of the namespace. The kubelet waits for it.
+// misspeltSources reports what a Pod mounts whose name nearly is the name of the operator's signer, or of the trust
+// bundle of the namespace. The kubelet waits for it.
 func (w *Walk) misspeltSources(ctx context.Context, pod *corev1.Pod) {
 	own := &metav1.PartialObjectMetadataList{}
 	for _, name := range []string{names.Signer, names.TrustBundlePrefix + pod.Namespace} {

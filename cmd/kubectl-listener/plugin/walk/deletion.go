@@ -25,8 +25,8 @@ func unlessDeleted(f check.Finding, o client.Object) check.Finding {
 	return f.Warning("", deletion(o))
 }
 
-// deletion returns that an object is being deleted, and which finalizers keep it, except Kubernetes' own for objects that
-// are in use.
+// deletion returns that an object is being deleted, and which finalizers keep it, except Kubernetes' own for objects
+// that are in use.
 func deletion(o client.Object) string {
 	finalizers := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(name string) bool {
 		return strings.HasPrefix(name, "kubernetes.io/") || name == metav1.FinalizerDeleteDependents || name == metav1.FinalizerOrphanDependents

@@ -55,7 +55,7 @@ func TestDoctorChecksPermissionsThatTheOperatorHas(t *testing.T) {
 	}
 }
 
-// TestADefinitionThatIsNotEstablishedIsReported: without an API server, which establishes each definition at once.
+// There is no API server, which would establish each definition at once.
 func TestADefinitionThatIsNotEstablishedIsReported(t *testing.T) {
 	const name = "listeners.listeners.stackable.tech"
 	scheme := runtime.NewScheme()

@@ -91,7 +91,7 @@ func TestStatesOfPods(t *testing.T) {
 	}
 }
 
-// TestAVolumeThatNoProgramSees: the kubelet mounts it for the Pod, whatever the containers do.
+// The kubelet mounts it for the Pod, whatever the containers do.
 func TestAVolumeThatNoProgramSees(t *testing.T) {
 	for name, tc := range map[string]struct {
 		containers []corev1.Container
