@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -170,6 +171,9 @@ func (r *reader) readPods(ctx context.Context, s *snapshot) error {
 		return fmt.Errorf("listing pods of claim %s: %w", s.key(), err)
 	}
 	mounting := pods.Items
+	if err := r.readFinished(ctx, s, mounting); err != nil {
+		return err
+	}
 	running := slices.DeleteFunc(slices.Clone(mounting), func(pod corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() || claim.PodFinished(&pod) })
 	if len(running) > 0 {
 		mounting = running
@@ -179,6 +183,20 @@ func (r *reader) readPods(ctx context.Context, s *snapshot) error {
 	}
 	slices.Sort(s.pods)
 	return nil
+}
+
+// readFinished finds out whether the claim of the Listener is ephemeral, and the Pods that mount it have finished. A Pod
+// of a StatefulSet is replaced by one of the same name. While a Pod is being deleted, its Listener may be kept for that.
+func (r *reader) readFinished(ctx context.Context, s *snapshot, pods []corev1.Pod) error {
+	holds := func(pod corev1.Pod) bool {
+		return !claim.PodFinished(&pod) || pod.DeletionTimestamp != nil || pod.Labels[appsv1.StatefulSetPodNameLabel] == pod.Name
+	}
+	if len(pods) == 0 || slices.ContainsFunc(pods, holds) {
+		return nil
+	}
+	pvc, err := lookup.Get(ctx, r.client, s.key(), &corev1.PersistentVolumeClaim{})
+	s.finished = pvc != nil && claim.EphemeralPod(pvc) != nil && claim.HasOwner(s.listener, pvc.UID)
+	return err
 }
 
 func (r *reader) readClusterDomain(ctx context.Context, s *snapshot) error {

@@ -6,7 +6,7 @@
 // that others must not get, and writes. The status follows from the snapshot, the plan and the outcome.
 //
 // It must never change an object that the Listener does not control, nor the spec or the metadata of a Listener, which
-// belong to its author. It never polls: everything that a Listener waits for is watched, apart from the end of the
+// belong to its author, nor delete a Listener except those of Pods that have finished. It never polls: everything that a Listener waits for is watched, apart from the end of the
 // grace period of a previous exposure, the deallocation of node ports of a deleted Service, a minute in which nothing
 // responded at the addresses, half an hour in which no Pod was on a node, and the content of Secrets, which the
 // operator may not read.
@@ -16,6 +16,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -119,6 +121,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if s.finished {
+		return reconcile.Result{}, r.deleteFinished(ctx, listener)
+	}
 	p, err := r.plan(ctx, s)
 	w := r.write(ctx, s, p, err)
 	if w.releasing > 0 {
@@ -143,6 +148,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: requests.Earliest(remaining, resyncIn, idleIn, unusedIn)}, nil
+}
+
+// deleteFinished deletes the Listener of a Pod that has finished, with its Service, ports and load balancer: the Pod and
+// its ephemeral claim may exist for days.
+func (r *Reconciler) deleteFinished(ctx context.Context, listener *listenersv1alpha1.Listener) error {
+	err := client.IgnoreNotFound(r.Client.Delete(ctx, listener.DeepCopy(), client.Preconditions{UID: &listener.UID}))
+	if err != nil {
+		return fmt.Errorf("deleting Listener %s, whose Pod has finished: %w", client.ObjectKeyFromObject(listener), err)
+	}
+	log.FromContext(ctx).Info("Deleted the Listener of a Pod that has finished")
+	return nil
 }
 
 // plan returns the plan for a snapshot, after it has reserved the numbers of ports at a shared address, the objects and

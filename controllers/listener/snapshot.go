@@ -43,7 +43,9 @@ type snapshot struct {
 	// namespaceLabels are the labels of the namespace. They are nil unless referenced objects may select them.
 	namespaceLabels map[string]string
 	// pods are the names of the Pods that mount the claim that the Listener was created for, sorted.
-	pods          []string
+	pods []string
+	// finished states that the Listener belongs to an ephemeral claim whose Pod has finished, and will not run again.
+	finished      bool
 	clusterDomain string
 	// sharedPorts are the port numbers that the Listener has at the address of a shared load balancer, by port name.
 	sharedPorts map[string]int32

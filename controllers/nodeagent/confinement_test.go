@@ -1,6 +1,7 @@
 package nodeagent
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -245,7 +246,7 @@ func attacks(namespace string) map[string]attack {
 	patch("a Listener of a user", listener, `{spec: {className: evil}}`, "no Listeners but those of class-based claims")
 	patch("the owners of a Listener of a user", listener, `{metadata: {ownerReferences: [{apiVersion: v1, kind: PersistentVolume, name: absent, uid: absent}]}}`, "no Listeners but those of class-based claims")
 	create("a Listener for a user", `{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: NAMESPACE, name: x}, spec: {ports: []}}`, "no Listeners but those of class-based claims")
-	remove("a Listener", listener, "may not delete Listeners")
+	remove("a Listener that no claim has", listener, "may delete no Listeners")
 	create("a class", `{apiVersion: listeners.stackable.tech/v1alpha1, kind: ListenerClass, metadata: {name: evil}, spec: {serviceType: NodePort}}`, "presets")
 	const preset = `{apiVersion: listeners.stackable.tech/v1alpha1, kind: ListenerClass, metadata: {name: external-stable}, spec: {serviceType: `
 	create("a class of a preset with annotations", preset+`LoadBalancer, serviceAnnotationTemplates: {example.com/name: "{listener}"}}}`, "presets")
@@ -435,6 +436,11 @@ func TestStolenOperatorTokenIsConfined(t *testing.T) {
 			}
 
 			// The operator is not restricted in what it does.
+			own := object(t, `{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: `+namespace+`, name: own,
+  ownerReferences: [{apiVersion: v1, kind: PersistentVolumeClaim, name: own, uid: own}]}, spec: {ports: []}}`)
+			if err := errors.Join(admin.Create(t.Context(), own), operator.Delete(t.Context(), own)); err != nil {
+				t.Error(err)
+			}
 			for _, component := range installation.Components() {
 				if o := component.Empty(); component.Kind != "DaemonSet" {
 					o.SetNamespace(component.Key(namespace).Namespace)

@@ -73,7 +73,8 @@ func (w *Walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 		missing := check.Finding{Kind: "Listener", Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
 		switch {
 		case selector.Class != "" && !w.bound(ctx, pvc, pod):
-			missing = missing.Warning("", "does not exist yet: the operator creates it when a Pod that mounts the claim is bound to a node")
+			missing = missing.Warning("", "does not exist: the operator creates it when a Pod that mounts the claim is bound to a node, and deletes it when the Pod has finished, "+
+				"if the volume is ephemeral")
 		case selector.Class != "":
 			missing = missing.Failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does", check.RemedyOperator)
 			missing = w.said(ctx, pvc, ofOperator, missing)
@@ -94,12 +95,13 @@ func (w *Walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 	}
 }
 
-// bound reports whether a Pod that mounts a claim is bound to a node. pod is one of them, or nil.
+// bound reports whether a Pod that mounts a claim is bound to a node, and has not finished. pod is one of them, or nil.
 func (w *Walk) bound(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
+	bound := func(p corev1.Pod) bool { return p.Spec.NodeName != "" && !claim.PodFinished(&p) }
 	if pod != nil {
-		return pod.Spec.NodeName != ""
+		return bound(*pod)
 	}
-	return slices.ContainsFunc(w.Pods(ctx, pvc), func(p corev1.Pod) bool { return p.Spec.NodeName != "" })
+	return slices.ContainsFunc(w.Pods(ctx, pvc), bound)
 }
 
 // addAbsentClaim reports a claim that does not exist, unless it is certain that it would not be a listener claim.
