@@ -28,7 +28,7 @@ type advertised struct {
 // previous exposure, for which the templates are not, stay without a refusal.
 func (x *advertised) apply(ctx context.Context, s *snapshot, p *plan, w *written, placement exposure.Placement, a addresses) addresses {
 	switch {
-	case s.class == nil, w.service == nil, s.serviceTerminating():
+	case s.class == nil, w.service == nil, s.serviceTerminating(), a.kept:
 		return a // the Listener keeps what it has
 	case s.class.Spec.Advertise == nil:
 		x.release(s.listener)

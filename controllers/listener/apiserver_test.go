@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +36,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/metric"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
@@ -65,7 +67,19 @@ const gracePeriod = time.Second
 // unusedPeriod is shorter than that of production, too.
 const unusedPeriod = 2 * time.Second
 
+// newNodes returns settled addresses, in a shorter period than that of production.
+func newNodes() *settling.Nodes {
+	nodes := settling.NewNodes(clock.RealClock{})
+	nodes.Period = time.Second
+	return nodes
+}
+
 func newFixtureWithBackends(t *testing.T, list backends.List, cfg *rest.Config, spec listenersv1alpha1.ListenerClassSpec) *fixture {
+	t.Helper()
+	return newFixtureWithNodes(t, newNodes(), list, cfg, spec)
+}
+
+func newFixtureWithNodes(t *testing.T, nodes *settling.Nodes, list backends.List, cfg *rest.Config, spec listenersv1alpha1.ListenerClassSpec) *fixture {
 	t.Helper()
 	f := &fixture{
 		WithT: NewWithT(t), t: t, client: apiserver.Client(t),
@@ -86,7 +100,7 @@ func newFixtureWithBackends(t *testing.T, list backends.List, cfg *rest.Config, 
 		f.Expect(list.AddToScheme(mgr.GetScheme())).To(Succeed())
 		return (&listener.Reconciler{
 			Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Platform: apis, Backends: list,
-			GracePeriod: gracePeriod, UnusedPeriod: unusedPeriod,
+			GracePeriod: gracePeriod, UnusedPeriod: unusedPeriod, Nodes: nodes,
 		}).SetupWithManager(mgr)
 	})
 	f.Expect(mgr.GetCache().WaitForCacheSync(t.Context())).To(BeTrue())
@@ -140,14 +154,14 @@ func (f *fixture) service() *corev1.Service {
 	return s
 }
 
-// assign waits for the Service, and gives it an address, as the controller of a load balancer does. The operator may
+// assign waits for the Service, and gives it addresses, as the controller of a load balancer does. The operator may
 // write meanwhile.
-func (f *fixture) assign(address corev1.LoadBalancerIngress) {
+func (f *fixture) assign(addresses ...corev1.LoadBalancerIngress) {
 	f.t.Helper()
 	service := &corev1.Service{}
 	f.Eventually(func() error { return f.client.Get(f.t.Context(), f.key, service) }).Should(Succeed())
 	before := service.DeepCopy()
-	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{address}
+	service.Status.LoadBalancer.Ingress = addresses
 	f.Expect(f.client.Status().Patch(f.t.Context(), service, client.MergeFrom(before))).To(Succeed())
 }
 

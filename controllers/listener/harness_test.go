@@ -28,6 +28,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/portallocator"
+	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -241,7 +242,8 @@ func newReconciler(list backends.List, c client.WithWatch, recorder events.Event
 
 // setClock makes the Reconciler measure periods with a clock.
 func setClock(r *Reconciler, c clock.PassiveClock) {
-	r.idle.clock, r.unused.clock, r.services.releasing.clock, r.complete.clock, r.resync.clock = c, c, c, c, c
+	r.idle.clock, r.unused.clock, r.services.releasing.clock, r.complete.clock, r.resync.clock, r.settler.clock = c, c, c, c, c, c
+	r.settler.nodes = settling.NewNodes(c)
 }
 
 // observePorts makes the allocated ports of the existing objects known to the Reconciler, as its watches do.

@@ -30,6 +30,7 @@ func (r *Reconciler) serviceToListeners(_ context.Context, o client.Object) []re
 
 // classToListeners maps a ListenerClass to its Listeners. Others wait for a host, which may be free now.
 func (r *Reconciler) classToListeners(ctx context.Context, o client.Object) []reconcile.Request {
+	r.settler.mark(writtenClass(o.GetName()))
 	r.waiting.free(listenersv1alpha1.ReasonInvalidHost)
 	return r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()})
 }
@@ -194,8 +195,14 @@ func podToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	return requests
 }
 
-// nodeToListeners maps a Node to the Listeners with volumes that are reserved or mounted on it.
+// nodeToListeners maps a Node to the Listeners with volumes that are reserved or mounted on it. The previous state of a
+// Node is mapped first, so its addresses are known before they change.
 func (r *Reconciler) nodeToListeners(ctx context.Context, o client.Object) []reconcile.Request {
+	if node, err := lookup.Get(ctx, r.Client, client.ObjectKeyFromObject(o), &corev1.Node{}); err == nil && node == nil {
+		r.settler.nodes.Forget(o.GetName())
+	} else {
+		r.settler.nodes.Settle(o.(*corev1.Node), nil)
+	}
 	reserved := index.Requests[corev1.PersistentVolumeList](ctx, r.Client, volumeToListeners, client.MatchingFields{index.VolumesByNode: o.GetName()})
 	onNode := client.MatchingFields{index.PodListenersByNode: o.GetName()}
 	return append(reserved, index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, podListenersToListeners, onNode)...)

@@ -118,7 +118,7 @@ func TestDualStackListenerHasAnAddressOfEachFamily(t *testing.T) {
 	apiserver.StartManager(t, cfg, "operators", func(mgr ctrl.Manager) error {
 		f.Expect(backends.All().AddToScheme(mgr.GetScheme())).To(Succeed())
 		return (&listener.Reconciler{
-			Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Platform: apis, Backends: backends.All(),
+			Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Platform: apis, Backends: backends.All(), Nodes: newNodes(),
 		}).SetupWithManager(mgr)
 	})
 	l := &listenersv1alpha1.Listener{}

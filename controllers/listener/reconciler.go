@@ -8,8 +8,8 @@
 // It must never change an object that the Listener does not control, nor the spec or the metadata of a Listener, which
 // belong to its author, nor delete a Listener except those of Pods that have finished. It never polls: everything that a Listener waits for is watched, apart from the end of the
 // grace period of a previous exposure, the deallocation of node ports of a deleted Service, a minute in which nothing
-// responded at the addresses, half an hour in which no Pod was on a node, and the content of Secrets, which the
-// operator may not read.
+// responded at the addresses, half an hour in which no Pod was on a node, half a minute in which the sources of
+// addresses report others, and the content of Secrets, which the operator may not read.
 package listener
 
 import (
@@ -38,6 +38,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/portallocator"
 	"github.com/listener-operator/listener-operator/internal/requests"
+	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
@@ -60,6 +61,8 @@ type Reconciler struct {
 	// at which nothing can answer, are left out. Defaults to half an hour, which is longer than a Pod waits for its
 	// node to restart, or for a new machine: the cluster autoscaler gives one a quarter of an hour.
 	UnusedPeriod time.Duration
+	// Nodes has the settled addresses of Nodes, which other controllers share.
+	Nodes *settling.Nodes
 
 	kinds     *kinds
 	reader    *reader
@@ -80,6 +83,7 @@ type Reconciler struct {
 	complete periods
 	idle     idleObserver
 	unused   unusedObserver
+	settler  *settler
 }
 
 // initialize sets all unexported fields.
@@ -106,6 +110,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 	r.resync = resync{r.Client, c}
 	r.idle = idleObserver{newPeriods(c), idlePeriod}
 	r.unused = unusedObserver{newPeriods(c), cmp.Or(r.UnusedPeriod, 30*time.Minute)}
+	r.settler = &settler{periods: newPeriods(c), nodes: cmp.Or(r.Nodes, settling.NewNodes(c))}
 }
 
 // Reconcile applies the objects that expose a Listener and updates its status. Problems that the author of the Listener
@@ -133,10 +138,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	if err != nil {
 		return reconcile.Result{}, errors.Join(w.err, err)
 	}
+	nodesIn := r.settler.settleNodes(s, &placement)
 	placement, unusedIn := r.unused.leaveOut(s, p, w, placement)
 	idle, idleIn := r.idle.observe(s, p, w, placement)
+	a, settlesIn := r.settler.settle(s, w, placement, addressesOf(s, p, w, placement))
 	o := &outcome{
-		written: w, addresses: r.advertised.apply(ctx, s, p, w, placement, addressesOf(s, p, w, placement)), placement: placement, idle: idle,
+		written: w, addresses: r.advertised.apply(ctx, s, p, w, placement, a), placement: placement, idle: idle,
 		now: metav1.NewTime(r.idle.clock.Now()).Rfc3339Copy(),
 	}
 	if err := errors.Join(o.err, r.reporter.report(ctx, s, p, o)); err != nil || o.refused() != nil {
@@ -147,7 +154,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	if err := errors.Join(err, resyncErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: requests.Earliest(remaining, resyncIn, idleIn, unusedIn)}, nil
+	return reconcile.Result{RequeueAfter: requests.Earliest(remaining, resyncIn, idleIn, unusedIn, nodesIn, settlesIn)}, nil
 }
 
 // deleteFinished deletes the Listener of a Pod that has finished, with its Service, ports and load balancer: the Pod and

@@ -1,0 +1,151 @@
+package listener
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/columns"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/requests"
+	"github.com/listener-operator/listener-operator/internal/settling"
+)
+
+// settler decides whether a Listener follows what the sources of its addresses report. It has since when its addresses
+// differ from the published ones, by its UID, and since when what these keys name.
+type settler struct {
+	periods
+	nodes *settling.Nodes
+	// started is when the first Listener was reconciled. After a restart, the published addresses are in the statuses.
+	started time.Time
+	start   sync.Once
+}
+
+type (
+	// writtenClass is a class that somebody has changed, and writtenListener a Listener.
+	writtenClass    string
+	writtenListener types.UID
+	// incomplete is a Listener that publishes fewer addresses than it will have.
+	incomplete types.UID
+)
+
+// mark records that something is so now.
+func (x *settler) mark(key any) { x.Set(key, period{since: x.clock.Now()}, time.Hour) }
+
+// isWritten reports whether somebody wrote what addresses follow from a moment ago: controllers that follow, such as
+// those of load balancers, take a while.
+func (x *settler) isWritten(s *snapshot) bool {
+	if status := s.listener.Status; status != nil && status.ObservedGeneration != s.listener.Generation {
+		if status.ObservedGeneration != 0 {
+			x.mark(writtenListener(s.listener.UID))
+		}
+		return true
+	}
+	for _, key := range []any{writtenListener(s.listener.UID), writtenClass(s.listener.Class())} {
+		if last, ok := x.Get(key); ok && x.clock.Since(last.(period).since) < x.nodes.Period {
+			return true
+		}
+	}
+	return false
+}
+
+// settleNodes gives the nodes of a placement their settled addresses, and returns after what time others are followed,
+// or 0.
+func (x *settler) settleNodes(s *snapshot, p *exposure.Placement) (left time.Duration) {
+	x.start.Do(func() { x.started = x.clock.Now() })
+	published := addressSet(s.listener.Status.TargetAddresses())
+	if x.isWritten(s) {
+		published = nil
+	}
+	for i, node := range p.Nodes {
+		settled, nodeLeft := x.nodes.Settle(node, published)
+		p.Nodes[i], left = settled, requests.Earliest(left, nodeLeft)
+	}
+	return left
+}
+
+// settle returns the addresses of a Listener with the published ones in place of others that do not last, and in their
+// order while there are no others. left is after what time others are followed, or 0.
+func (x *settler) settle(s *snapshot, w *written, placement exposure.Placement, a addresses) (_ addresses, left time.Duration) {
+	if s.class == nil || s.service == nil || w.service == nil || w.refusal != nil || s.serviceTerminating() || !hasSource(s) {
+		return a, 0
+	}
+	published, uid := s.listener.Status.TargetAddresses(), s.listener.UID
+	isNew := !x.isWritten(s) && !slices.ContainsFunc(placement.Nodes, func(n *corev1.Node) bool { return x.nodes.Written(n.Name) })
+	_, completes := x.Get(incomplete(uid))
+	switch {
+	case isNew && endpointSet(published).Equal(endpointSet(a.published.Addresses)):
+		a.published.Addresses = slices.Clone(a.published.Addresses)
+		position := func(a listenersv1alpha1.IngressAddress) int {
+			return slices.IndexFunc(published, func(p listenersv1alpha1.IngressAddress) bool { return p.Address == a.Address })
+		}
+		slices.SortStableFunc(a.published.Addresses, func(a, b listenersv1alpha1.IngressAddress) int { return cmp.Compare(position(a), position(b)) })
+	case isNew && !(completes && a.desired.Complete) && x.mayReturn(s, placement, published, a):
+		if left = x.nodes.Period - x.age(uid, ""); left > 0 {
+			if a.kept = true; !a.previous {
+				a.desired.Reason, a.desired.Message, a.published.Reason, a.published.Message = "", "", "", ""
+			}
+			return a, left
+		}
+	}
+	x.Delete(uid)
+	if a.desired.Complete {
+		x.Delete(incomplete(uid))
+	} else {
+		x.mark(incomplete(uid))
+	}
+	return a, 0
+}
+
+// hasSource reports whether the addresses follow from what others report, rather than from the Service alone.
+func hasSource(s *snapshot) bool {
+	return !s.backend.Headless && (!s.backend.PlainService || s.class.Spec.ServiceType != listenersv1alpha1.ServiceTypeClusterIP)
+}
+
+// mayReturn reports whether the published addresses may come back, although the Listener has others: their ports are
+// not those of the same addresses, and of addresses of nodes, whose own have settled, a node still has one, or an
+// earlier process may have seen it.
+func (x *settler) mayReturn(s *snapshot, placement exposure.Placement, published []listenersv1alpha1.IngressAddress, a addresses) bool {
+	before, now := addressSet(published), addressSet(a.published.Addresses)
+	switch {
+	case len(published) == 0, before.Equal(now), (s.listener.Status.NodePorts == nil) != (a.published.NodePorts == nil):
+		return false
+	case a.published.NodePorts == nil && !s.backend.IsNodeScoped(s.class):
+		return true
+	}
+	names := make([]string, len(placement.Nodes))
+	for i, node := range placement.Nodes {
+		names[i] = node.Name
+		if slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return before.Has(a.Address) && !now.Has(a.Address) }) {
+			return true
+		}
+	}
+	return x.clock.Since(x.started) < x.nodes.Period && len(names) > 0 && columns.Names(names) == s.listener.Status.Summary.Nodes
+}
+
+func addressSet(addresses []listenersv1alpha1.IngressAddress) sets.Set[string] {
+	set := sets.New[string]()
+	for _, a := range addresses {
+		set.Insert(a.Address)
+	}
+	return set
+}
+
+// endpointSet returns the addresses with each of their ports.
+func endpointSet(addresses []listenersv1alpha1.IngressAddress) sets.Set[string] {
+	set := sets.New[string]()
+	for _, a := range addresses {
+		for _, port := range slices.Sorted(maps.Keys(a.Ports)) {
+			set.Insert(a.Address + " " + port + " " + strconv.Itoa(int(a.Ports[port])))
+		}
+	}
+	return set
+}

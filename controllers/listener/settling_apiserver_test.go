@@ -1,0 +1,72 @@
+package listener_test
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/settling"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
+)
+
+// TestAFlapOfSecondsIsNotPublished: the Listener is reconciled while its load balancer, or its node, reports something
+// else, and when it is back. Tests with a fake clock show what is published later.
+func TestAFlapOfSecondsIsNotPublished(t *testing.T) {
+	reported := func(addresses ...string) func(f *fixture, _ *corev1.Node) {
+		return func(f *fixture, _ *corev1.Node) {
+			var ingress []corev1.LoadBalancerIngress
+			for _, a := range addresses {
+				ingress = append(ingress, corev1.LoadBalancerIngress{IP: a})
+			}
+			f.assign(ingress...)
+		}
+	}
+	internal := func(addresses ...string) func(f *fixture, node *corev1.Node) {
+		return func(f *fixture, node *corev1.Node) {
+			node.Status.Addresses = nil
+			for _, a := range addresses {
+				node.Status.Addresses = append(node.Status.Addresses, objects.InternalIP(a))
+			}
+			f.Expect(f.client.Status().Update(f.t.Context(), node)).To(Succeed())
+		}
+	}
+	for name, tc := range map[string]struct {
+		serviceType listenersv1alpha1.ServiceType
+		first       func(*fixture, *corev1.Node)
+		then        func(*fixture, *corev1.Node)
+		want        []string
+	}{
+		"load balancer without its address":        {listenersv1alpha1.ServiceTypeLoadBalancer, reported("192.0.2.1"), reported(), []string{"192.0.2.1"}},
+		"load balancer with another address":       {listenersv1alpha1.ServiceTypeLoadBalancer, reported("192.0.2.1"), reported("192.0.2.2", "192.0.2.1"), []string{"192.0.2.1"}},
+		"load balancer with another order":         {listenersv1alpha1.ServiceTypeLoadBalancer, reported("192.0.2.1", "192.0.2.2"), reported("192.0.2.2", "192.0.2.1"), []string{"192.0.2.1", "192.0.2.2"}},
+		"node without its address":                 {listenersv1alpha1.ServiceTypeNodePort, internal("10.9.0.1"), internal(), []string{"10.9.0.1"}},
+		"node with another address in its place":   {listenersv1alpha1.ServiceTypeNodePort, internal("10.9.0.1"), internal("10.9.0.2"), []string{"10.9.0.1"}},
+		"node with another address in front of it": {listenersv1alpha1.ServiceTypeNodePort, internal("10.9.0.1"), internal("10.9.0.2", "10.9.0.1"), []string{"10.9.0.1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixtureWithNodes(t, settling.NewNodes(clock.RealClock{}), backends.All(), nil, listenersv1alpha1.ListenerClassSpec{
+				ServiceType: tc.serviceType, PreferredAddressType: listenersv1alpha1.PreferredAddressTypeIP,
+			})
+			node := f.createNode("10.9.0.1")
+			f.createVolume(node.Name)
+			f.createListener(nil)
+			f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
+			tc.first(f, node)
+			before := f.eventuallyAddresses(tc.want...)
+			for i, change := range []func(*fixture, *corev1.Node){tc.then, tc.first} {
+				change(f, node)
+				for round := range 2 { // when the Service has the second label, the status after the first one was written
+					l, label := f.listener(), fmt.Sprint(i, "-", round)
+					f.change(l, func() { l.Labels = map[string]string{"round": label} })
+					f.Eventually(func() string { return f.service().Labels["round"] }).Should(Equal(label))
+				}
+				f.Expect(f.listener().Status).To(Equal(before.Status))
+			}
+		})
+	}
+}

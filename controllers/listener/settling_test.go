@@ -1,0 +1,293 @@
+package listener
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	routev1 "github.com/openshift/api/route/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/settling"
+)
+
+// changeObject changes an object, and lets the watches of Nodes and classes see it.
+func changeObject[T client.Object](r *replicas, o T, name string, change func(T)) {
+	r.t.Helper()
+	namespaced := client.ObjectKey{Name: name}
+	switch any(o).(type) {
+	case *corev1.Service, *routev1.Route, *listenersv1alpha1.Listener:
+		namespaced.Namespace = key.Namespace
+	}
+	if err := r.Client.Get(r.t.Context(), namespaced, o); err != nil {
+		r.t.Fatal(err)
+	}
+	r.observe(o)
+	change(o)
+	changed := o.DeepCopyObject().(client.Object) // the response to the first update has the previous status
+	if err := r.Client.Update(r.t.Context(), o); err != nil {
+		r.t.Fatal(err)
+	}
+	changed.SetResourceVersion(o.GetResourceVersion())
+	switch any(o).(type) {
+	case *corev1.Service, *corev1.Node:
+		if err := r.Client.Status().Update(r.t.Context(), changed); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.observe(changed)
+}
+
+func (r *replicas) observe(o client.Object) {
+	switch o := o.(type) {
+	case *corev1.Node:
+		r.nodeToListeners(r.t.Context(), o)
+	case *listenersv1alpha1.ListenerClass:
+		r.classToListeners(r.t.Context(), o)
+	}
+}
+
+// balancedAt makes the load balancer report these addresses.
+func balancedAt(addresses ...string) func(*replicas) {
+	return func(r *replicas) {
+		changeObject(r, &corev1.Service{}, "web", func(s *corev1.Service) {
+			s.Status.LoadBalancer.Ingress = nil
+			for _, a := range addresses {
+				s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: a})
+			}
+		})
+	}
+}
+
+// nodeAt makes node-1 report these addresses.
+func nodeAt(addresses ...corev1.NodeAddress) func(*replicas) {
+	return func(r *replicas) {
+		changeObject(r, &corev1.Node{}, "node-1", func(n *corev1.Node) { n.Status.Addresses = addresses })
+	}
+}
+
+// admitted makes the router admit the Route of a port for a host, or reject it if the host is empty.
+func admitted(port, host string) func(*replicas) {
+	return func(r *replicas) {
+		changeObject(r, &routev1.Route{}, "web-"+port, func(route *routev1.Route) {
+			route.Status.Ingress = []routev1.RouteIngress{rejectedAs("HostAlreadyClaimed", "taken")}
+			if host != "" {
+				route.Status.Ingress = []routev1.RouteIngress{admittedAs(host)}
+			}
+		})
+	}
+}
+
+func (r *replicas) hosts() string {
+	r.t.Helper()
+	var hosts []string
+	for _, a := range r.listener().Status.IngressAddresses {
+		hosts = append(hosts, a.Address)
+	}
+	return strings.Join(hosts, " ")
+}
+
+// TestWhatIsTemporarySettles: what a source of addresses changes for seconds is not published, and what lasts is. What
+// users and administrators write is published at once.
+func TestWhatIsTemporarySettles(t *testing.T) {
+	ip := func(ip string) corev1.NodeAddress {
+		return corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip}
+	}
+	const restart = -1 // of the operator
+	type step struct {
+		after  time.Duration
+		change func(*replicas)
+		want   string
+		writes bool
+	}
+	balanced := func() *state { return newState(listenersv1alpha1.ServiceTypeLoadBalancer) }
+	onNodes := func() *state {
+		return newState(listenersv1alpha1.ServiceTypeNodePort).with(newNode("node-1", "10.0.0.1"), newNode("node-2", "10.0.0.2"), newVolume("pv-1", lastMountedOn("node-1")))
+	}
+	routed := func() *state {
+		return newRouteState(ownRoute("admin", admittedAs("a.example.com")), ownRoute("http", admittedAs("h.example.com")))
+	}
+	move := func(r *replicas) {
+		changeObject(r, &corev1.PersistentVolume{}, "pv-1", lastMountedOn("node-2"))
+	}
+	for name, tc := range map[string]struct {
+		given *state
+		steps []step
+	}{
+		"a load balancer lists its addresses in another order": {balanced(), []step{
+			{change: balancedAt("192.0.2.1", "192.0.2.2"), want: "192.0.2.1 192.0.2.2", writes: true},
+			{change: balancedAt("192.0.2.2", "192.0.2.1"), want: "192.0.2.1 192.0.2.2"},
+			{after: time.Hour, want: "192.0.2.1 192.0.2.2"},
+			{after: restart, want: "192.0.2.1 192.0.2.2"},
+			{after: time.Hour, want: "192.0.2.1 192.0.2.2"},
+		}},
+		"a load balancer takes its address back for seconds": {balanced(), []step{
+			{change: balancedAt("192.0.2.1"), want: "192.0.2.1", writes: true},
+			{change: balancedAt(), want: "192.0.2.1"},
+			{after: 29 * time.Second, want: "192.0.2.1"},
+			{after: restart, want: "192.0.2.1"},
+			{after: 29 * time.Second, change: balancedAt("192.0.2.1"), want: "192.0.2.1"},
+			{after: 2 * time.Second, change: balancedAt(), want: "192.0.2.1"},
+			{after: 29 * time.Second, want: "192.0.2.1"},
+			{after: time.Second, want: "", writes: true},
+			{after: time.Second, change: balancedAt("192.0.2.2"), want: "192.0.2.2", writes: true},
+		}},
+		"a load balancer has another address first for seconds": {balanced(), []step{
+			{change: balancedAt("192.0.2.1"), want: "192.0.2.1", writes: true},
+			{change: balancedAt("192.0.2.2", "192.0.2.1"), want: "192.0.2.1"},
+			{after: 5 * time.Second, change: balancedAt("192.0.2.1"), want: "192.0.2.1"},
+			{after: time.Minute, change: balancedAt("192.0.2.2", "192.0.2.1"), want: "192.0.2.1"},
+			{after: 30 * time.Second, want: "192.0.2.2 192.0.2.1", writes: true},
+		}},
+		"the address of a load balancer changes because somebody changed the class": {balanced(), []step{
+			{change: balancedAt("192.0.2.1"), want: "192.0.2.1", writes: true},
+			{change: func(r *replicas) {
+				changeObject(r, &listenersv1alpha1.ListenerClass{}, "some-class", func(c *listenersv1alpha1.ListenerClass) {
+					c.Spec.ServiceAnnotations = map[string]string{"example.com/pool": "b"}
+				})
+			}, want: "192.0.2.1"},
+			{after: 5 * time.Second, change: balancedAt("192.0.2.2"), want: "192.0.2.2", writes: true},
+			{after: time.Minute, change: balancedAt("192.0.2.3"), want: "192.0.2.2"},
+		}},
+		"the address of a load balancer changes because somebody changed the Listener": {balanced(), []step{
+			{change: balancedAt("192.0.2.1"), want: "192.0.2.1", writes: true},
+			{change: func(r *replicas) {
+				changeObject(r, &listenersv1alpha1.Listener{}, "web", func(l *listenersv1alpha1.Listener) { l.Generation++ })
+			}, want: "192.0.2.1", writes: true},
+			{after: 5 * time.Second, change: balancedAt("192.0.2.2"), want: "192.0.2.2", writes: true},
+		}},
+		"a node has another address first for seconds": {onNodes(), []step{
+			{want: "10.0.0.1"},
+			{change: nodeAt(ip("10.0.0.9"), ip("10.0.0.1")), want: "10.0.0.1"},
+			{after: 5 * time.Second, change: nodeAt(ip("10.0.0.1")), want: "10.0.0.1"},
+			{after: time.Minute, change: nodeAt(ip("10.0.0.9"), ip("10.0.0.1")), want: "10.0.0.1"},
+			{after: restart, want: "10.0.0.1"},
+			{after: 29 * time.Second, change: nodeAt(ip("10.0.0.9")), want: "10.0.0.1"},
+			{after: 31 * time.Second, want: "10.0.0.9", writes: true},
+		}},
+		"a node has another type of address for seconds": {onNodes(), []step{
+			{want: "10.0.0.1"},
+			{after: time.Minute, change: nodeAt(corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "192.0.2.9"}, ip("10.0.0.1")), want: "10.0.0.1"},
+			{after: 5 * time.Second, change: nodeAt(ip("10.0.0.1")), want: "10.0.0.1"},
+			{change: nodeAt(corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "192.0.2.9"}, ip("10.0.0.1")), want: "10.0.0.1"},
+			{after: 30 * time.Second, want: "192.0.2.9", writes: true},
+		}},
+		"a node has no address for seconds": {onNodes(), []step{
+			{want: "10.0.0.1"},
+			{change: nodeAt(), want: "10.0.0.1"},
+			{after: restart, want: "10.0.0.1"},
+			{after: 5 * time.Second, change: nodeAt(ip("10.0.0.1")), want: "10.0.0.1"},
+			{after: time.Minute, change: nodeAt(), want: "10.0.0.1"},
+			{after: 30 * time.Second, want: "", writes: true},
+		}},
+		"somebody gives a node another address": {onNodes(), []step{
+			{want: "10.0.0.1"},
+			{after: time.Minute, change: func(r *replicas) {
+				changeObject(r, &corev1.Node{}, "node-1", func(n *corev1.Node) {
+					n.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "192.0.2.7"}
+				})
+			}, want: "192.0.2.7", writes: true},
+		}},
+		"a Pod moves while the address of its node is another one": {onNodes(), []step{
+			{want: "10.0.0.1"},
+			{after: time.Minute, change: nodeAt(ip("10.0.0.9"), ip("10.0.0.1")), want: "10.0.0.1"},
+			{change: move, want: "10.0.0.2", writes: true},
+		}},
+		"a Pod moves while the operator is away": {onNodes(), []step{
+			{want: "10.0.0.1"},
+			{change: move, after: restart, want: "10.0.0.2", writes: true},
+		}},
+		"a node is lost": {onNodes().with(newVolume("pv-2", lastMountedOn("node-2"))), []step{
+			{want: "10.0.0.1 10.0.0.2"},
+			{change: func(r *replicas) { r.delete(newNode("node-1", "")); r.observe(newNode("node-1", "")) }, want: "10.0.0.2", writes: true},
+		}},
+		"a router rejects a Route for seconds": {routed(), []step{
+			{want: "a.example.com h.example.com"},
+			{change: admitted("http", ""), want: "a.example.com h.example.com"},
+			{after: 5 * time.Second, change: admitted("http", "h.example.com"), want: "a.example.com h.example.com"},
+			{change: admitted("http", ""), want: "a.example.com h.example.com"},
+			{after: 30 * time.Second, want: "a.example.com", writes: true},
+			{after: time.Second, change: admitted("http", "h.example.com"), want: "a.example.com h.example.com", writes: true},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := tc.given.replicas(t)
+			r.reconcileAfter(0)
+			for i, s := range tc.steps {
+				if s.after == restart {
+					r.restart()
+				} else {
+					r.now.SetTime(r.now.Now().Add(s.after))
+				}
+				if s.change != nil {
+					s.change(r)
+				}
+				_, writes := r.reconcileAfter(0)
+				statuses := 0
+				for _, w := range writes {
+					if w == "apply status" {
+						statuses++
+					}
+				}
+				if got := r.hosts(); got != s.want || (statuses > 0) != s.writes {
+					t.Fatalf("step %d: %q is published, want %q, after the writes %q", i, got, s.want, writes)
+				}
+				if ready := condition(r.listener(), listenersv1alpha1.ListenerReady); (ready.Status == metav1.ConditionTrue) != (s.want != "") {
+					t.Errorf("step %d: the Listener is ready: %s", i, ready.Status)
+				}
+			}
+		})
+	}
+}
+
+// A Listener is reconciled when what lasts has to be followed, and not before.
+func TestAChangeThatLastsIsFollowedWithoutAnotherEvent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given  *state
+		first  func(*replicas)
+		second func(*replicas)
+	}{
+		"load balancer": {newState(listenersv1alpha1.ServiceTypeLoadBalancer), balancedAt("192.0.2.1"), balancedAt("192.0.2.2")},
+		"node": {
+			newState(listenersv1alpha1.ServiceTypeNodePort).with(newNode("node-1", "10.0.0.1"), newVolume("pv-1", lastMountedOn("node-1"))),
+			nodeAt(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}), nodeAt(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.2"}),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := tc.given.replicas(t)
+			r.reconcileAfter(0)
+			tc.first(r)
+			r.wantRequeue(0, 0)
+			tc.second(r)
+			r.wantRequeue(0, settling.Period)
+			r.wantRequeue(10*time.Second, settling.Period-10*time.Second)
+			r.wantRequeue(settling.Period-10*time.Second, 0)
+		})
+	}
+}
+
+// A class that advertises other addresses in place of those of nodes has nothing to refuse while these are away.
+func TestAdvertisedAddressesSettle(t *testing.T) {
+	r := newState(listenersv1alpha1.ServiceTypeNodePort).with(newNode("node-1", "10.0.0.1"), newVolume("pv-1", lastMountedOn("node-1"))).change(func(s *state) {
+		s.class.Spec.Advertise = &listenersv1alpha1.Advertise{AddressTemplate: "{nodeName}.example.com"}
+	}).replicas(t)
+	r.reconcileAfter(0)
+	for _, restarts := range []bool{false, true} {
+		nodeAt(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.9"})(r)
+		if restarts {
+			r.restart()
+		}
+		_, writes := r.reconcileAfter(0)
+		accepted := condition(r.listener(), listenersv1alpha1.ListenerAccepted)
+		if got := r.hosts() + fmt.Sprint(r.listener().Status.Targets[0].Address); got != "node-1.example.com10.0.0.1" || accepted.Status != metav1.ConditionTrue {
+			t.Errorf("restarted: %t, %q is published, accepted: %s, writes %q", restarts, got, accepted.Message, writes)
+		}
+		nodeAt(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"})(r)
+		r.reconcileAfter(0)
+	}
+}
