@@ -48,6 +48,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/restored"
 	"github.com/listener-operator/listener-operator/internal/servertime"
+	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/tlsprofile"
 	"github.com/listener-operator/listener-operator/internal/version"
 )
@@ -257,6 +258,7 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options, apiT
 	events := mgr.GetEventRecorder(names.EventReporter)
 	applier := apply.New(mgr.GetClient(), names.FieldManagerVolume)
 	realClock := clock.RealClock{}
+	nodes := settling.NewNodes(realClock)
 	installer := apply.New(mgr.GetClient(), names.FieldManagerOperator)
 	authorities := &certificates.Authorities{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: installer, Platform: apis, Namespace: options.Namespace, Clock: apiTime,
@@ -267,10 +269,10 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options, apiT
 	return []controller{
 		{"confinement", (&confinement.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader()}).SetupWithManager},
 		{"listener", (&listener.Reconciler{
-			Client: mgr.GetClient(), Events: events, Platform: apis, Backends: backends.All(), ClusterDomain: options.ClusterDomain,
+			Client: mgr.GetClient(), Events: events, Platform: apis, Backends: backends.All(), ClusterDomain: options.ClusterDomain, Nodes: nodes,
 		}).SetupWithManager},
 		{"podlisteners", (&podlisteners.Reconciler{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Backends: backends.All(), Applier: applier, Clock: realClock,
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Backends: backends.All(), Applier: applier, Clock: realClock, Nodes: nodes,
 		}).SetupWithManager},
 		{"lostnodes", (&lostnodes.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier, Clock: realClock,

@@ -100,10 +100,32 @@ func (m *mount) entry() listenersv1alpha1.PodListener {
 	case m.node != nil:
 		addresses = m.nodeAddresses()
 	}
-	if addresses = m.advertised(addresses); len(addresses) > 0 {
+	if addresses = m.advertised(addresses); len(addresses) > 0 && !m.settling(addresses) {
 		entry.IngressAddresses = addresses
 	}
 	return entry
+}
+
+// settling reports whether the Listener still publishes the previous addresses, rather than those that the node of the
+// Pod has now.
+func (m *mount) settling(addresses []listenersv1alpha1.IngressAddress) bool {
+	published := m.listener.Status.IngressAddresses
+	has := func(a listenersv1alpha1.IngressAddress) bool {
+		return len(exposure.AppendNew(published, a)) == len(published)
+	}
+	lacks := func(a listenersv1alpha1.IngressAddress) bool { return !has(a) }
+	return slices.ContainsFunc(m.previous.IngressAddresses, has) && !slices.ContainsFunc(m.previous.IngressAddresses, lacks) && slices.ContainsFunc(addresses, lacks)
+}
+
+// published returns the addresses of the Listener that lead to its Pods.
+func (m *mount) published() sets.Set[string] {
+	published := sets.New[string]()
+	if m.listener != nil {
+		for _, a := range m.listener.Status.TargetAddresses() {
+			published.Insert(a.Address)
+		}
+	}
+	return published
 }
 
 // held returns those of the addresses that the Listener publishes. Another one may have the others by now. The status

@@ -59,7 +59,6 @@ func (r *Reconciler) mounts(
 			continue
 		}
 		warnings = append(warnings, m.changedSelector())
-		m.node = node
 		m.previous, m.known = entries[m.volume]
 		key := types.NamespacedName{Namespace: m.claim.Namespace, Name: m.listenerName()}
 		if m.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
@@ -67,6 +66,9 @@ func (r *Reconciler) mounts(
 		}
 		if err := r.observeClass(ctx, m); err != nil {
 			return nil, warnings, err
+		}
+		if m.node = node; node != nil && r.Nodes != nil {
+			m.node, _ = r.Nodes.Settle(node, m.published())
 		}
 		mounts = append(mounts, m)
 	}

@@ -33,6 +33,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/requests"
+	"github.com/listener-operator/listener-operator/internal/settling"
 )
 
 // Reconciler writes PodListeners. Its requests are names of PodListeners objects, which need not exist.
@@ -49,6 +50,8 @@ type Reconciler struct {
 	Applier *apply.Applier
 	// Clock is the time.
 	Clock clock.PassiveClock
+	// Nodes has the settled addresses of Nodes.
+	Nodes *settling.Nodes
 
 	// podNames has the names of the Pods with claims that were in the cache, by uid: requests have no more than that.
 	podNames sync.Map
