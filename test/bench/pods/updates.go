@@ -20,7 +20,7 @@ import (
 	"github.com/listener-operator/listener-operator/test/bench/result"
 )
 
-// Updates measures the time from the change of a load balancer's address until the file in the Pod has it.
+// Updates measures the time from a change of the class until the file in the Pod has it.
 func (b *Bench) Updates(ctx context.Context, rounds int) (*result.Updates, error) {
 	const balanced = "bench-balanced"
 	v := variant{name: "updates", objects: func(name string, _ int) []client.Object {
@@ -28,10 +28,11 @@ func (b *Bench) Updates(ctx context.Context, rounds int) (*result.Updates, error
 		claim.Ephemeral.VolumeClaimTemplate.Annotations = map[string]string{names.AnnotationListenerClass: balanced}
 		return []client.Object{newPod(name, claim)}
 	}}
-	if err := b.create(ctx, &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: balanced}, Spec: listenersv1alpha1.ListenerClassSpec{
+	class := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: balanced}, Spec: listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer, LoadBalancerClass: ptr.To("bench.example/none"),
 		PreferredAddressType: listenersv1alpha1.PreferredAddressTypeIP,
-	}}); err != nil {
+	}}
+	if err := b.create(ctx, class); err != nil {
 		return nil, err
 	}
 	if err := b.prepare(ctx, v, 0); err != nil {
@@ -47,7 +48,7 @@ func (b *Bench) Updates(ctx context.Context, rounds int) (*result.Updates, error
 			return err
 		}
 		var err error
-		updates.Milliseconds, err = b.update(ctx, s[0].pod, service, rounds)
+		updates.Milliseconds, err = b.update(ctx, s[0].pod, service, class, rounds)
 		return err
 	})
 	return updates, errors.Join(err, b.clean(ctx, v))
@@ -61,21 +62,26 @@ func (b *Bench) assignFirst(ctx context.Context, service *corev1.Service) error 
 	}); err != nil {
 		return fmt.Errorf("waiting for a Service: %w", err)
 	}
-	return b.assign(ctx, service, "192.0.2.1")
-}
-
-// assign sets the address of a Service as a load balancer's controller does.
-func (b *Bench) assign(ctx context.Context, service *corev1.Service, address string) error {
 	before := service.DeepCopy()
-	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
+	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
 	if err := b.api.Status().Patch(ctx, service, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("assigning an address: %w", err)
 	}
 	return nil
 }
 
+// advertise changes the address that a class advertises. One that a load balancer changes would have to settle first.
+func (b *Bench) advertise(ctx context.Context, class *listenersv1alpha1.ListenerClass, address string) error {
+	before := class.DeepCopy()
+	class.Spec.Advertise = &listenersv1alpha1.Advertise{AddressTemplate: listenersv1alpha1.AdvertisedAddress(address)}
+	if err := b.api.Patch(ctx, class, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("changing the class: %w", err)
+	}
+	return nil
+}
+
 // update changes the address again and again, and returns the times until the file of the Pod has it.
-func (b *Bench) update(ctx context.Context, pod *corev1.Pod, service *corev1.Service, rounds int) ([]float64, error) {
+func (b *Bench) update(ctx context.Context, pod *corev1.Pod, service *corev1.Service, class *listenersv1alpha1.ListenerClass, rounds int) ([]float64, error) {
 	var claim corev1.PersistentVolumeClaim
 	if err := b.api.Get(ctx, client.ObjectKeyFromObject(service), &claim); err != nil {
 		return nil, fmt.Errorf("reading a claim: %w", err)
@@ -86,7 +92,7 @@ func (b *Bench) update(ctx context.Context, pod *corev1.Pod, service *corev1.Ser
 	for i := range rounds {
 		address := fmt.Sprintf("192.0.2.%d", 2+i%100)
 		began := time.Now()
-		if err := b.assign(ctx, service, address); err != nil {
+		if err := b.advertise(ctx, class, address); err != nil {
 			return nil, err
 		}
 		if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, stepTimeout, true, func(context.Context) (bool, error) {

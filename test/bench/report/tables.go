@@ -202,7 +202,7 @@ func (r results) writeTable() table {
 }
 
 func (r results) updateTable() table {
-	t := table{title: "from the change of a load balancer's address until the file has it", header: []string{"changes", "p50", "p90", "p99"}}
+	t := table{title: "from a change of the class until the file has it", header: []string{"changes", "p50", "p90", "p99"}}
 	if r.updates == nil {
 		return t
 	}

@@ -113,7 +113,7 @@ type Burst struct {
 	Writes    Writes             `json:"writes"`
 }
 
-// Updates are the times from the change of a load balancer's address until the file in the Pod has it.
+// Updates are the times from a change of the class until the file in the Pod has it.
 type Updates struct {
 	Milliseconds []float64 `json:"milliseconds"`
 }
