@@ -23,8 +23,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -34,6 +36,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/portallocator"
@@ -117,7 +120,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 // can resolve are reported as conditions; the returned error is for problems that may resolve themselves.
 func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.Listener) (reconcile.Result, error) {
 	if !listener.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, nil // its objects are garbage-collected with it
+		return reconcile.Result{}, r.reportDeletion(ctx, listener) // its objects are garbage-collected with it
 	}
 	if ending, err := tenancy.Terminating(ctx, r.Client, listener.Namespace); err != nil || ending {
 		return reconcile.Result{}, err // what is deleted there cannot be created again
@@ -166,6 +169,21 @@ func (r *Reconciler) deleteFinished(ctx context.Context, listener *listenersv1al
 	}
 	log.FromContext(ctx).Info("Deleted the Listener of a Pod that has finished")
 	return nil
+}
+
+// reportDeletion takes its addresses from a Listener that finalizers keep although its Service is gone: nothing responds
+// there any more, and another Service may get the numbers.
+func (r *Reconciler) reportDeletion(ctx context.Context, listener *listenersv1alpha1.Listener) error {
+	finalizers := lookup.Finalizers(listener)
+	if listener.Status == nil || len(listener.Status.IngressAddresses) == 0 || len(finalizers) == 0 {
+		return nil
+	}
+	key := types.NamespacedName{Namespace: listener.Namespace, Name: ptr.Deref(listener.Status.ServiceName, listener.Name)}
+	if service, err := lookup.Get(ctx, r.Client, key, &corev1.Service{}); err != nil || service != nil {
+		return err
+	}
+	_, err := r.reporter.statuses.ApplyStatus(ctx, listener, deletedStatus(listener, finalizers))
+	return err
 }
 
 // plan returns the plan for a snapshot, after it has reserved the numbers of ports at a shared address, the objects and

@@ -89,6 +89,40 @@ func TestServiceIsNotApplied(t *testing.T) {
 	}
 }
 
+// A finalizer may keep a Listener longer than its Service, whose addresses others may then get.
+func TestAListenerThatIsDeletedHasNoAddressesWithoutItsService(t *testing.T) {
+	published := []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 80}}}
+	for name, tc := range map[string]struct {
+		finalizer string
+		service   bool
+		want      string // the reason of the condition Ready
+	}{
+		"the Service is gone":              {finalizer: "example.com/cleanup", want: listenersv1alpha1.ReasonListenerTerminating},
+		"the Service is there":             {finalizer: "example.com/cleanup", service: true, want: listenersv1alpha1.ReasonAddressesAssigned},
+		"Kubernetes deletes both together": {finalizer: metav1.FinalizerDeleteDependents, want: listenersv1alpha1.ReasonAddressesAssigned},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) {
+				s.listener.DeletionTimestamp, s.listener.Finalizers = ptr.To(metav1.Now()), []string{tc.finalizer}
+				s.listener.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: published, Conditions: []metav1.Condition{{
+					Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonAddressesAssigned, LastTransitionTime: metav1.Now(),
+				}}}
+				if !tc.service {
+					s.service = nil
+				}
+			})
+			o := s.reconcile(t, 2, interceptor.Funcs{}, nil)
+			ready := o.condition(listenersv1alpha1.ListenerReady)
+			if o.err != nil || ready.Reason != tc.want || (len(o.addresses()) == 0) != (tc.want == listenersv1alpha1.ReasonListenerTerminating) {
+				t.Errorf("error %v, addresses %v, condition %+v", o.err, o.addresses(), ready)
+			}
+			if tc.want == listenersv1alpha1.ReasonListenerTerminating && !strings.Contains(ready.Message, tc.finalizer) {
+				t.Errorf("the message does not name the finalizer: %s", ready.Message)
+			}
+		})
+	}
+}
+
 // The controller must not apply its Service over a foreign one that is missing in a stale cache.
 func TestForeignServiceMissingInTheCacheIsNotModified(t *testing.T) {
 	s := newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) { s.service = nil })

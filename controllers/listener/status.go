@@ -60,6 +60,19 @@ func statusOf(s *snapshot, o *outcome) *listenersv1alpha1.ListenerStatus {
 	return status
 }
 
+// deletedStatus returns the status of a Listener that finalizers keep although its Service is gone.
+func deletedStatus(listener *listenersv1alpha1.Listener, finalizers []string) *listenersv1alpha1.ListenerStatus {
+	status := &listenersv1alpha1.ListenerStatus{
+		IngressAddresses: []listenersv1alpha1.IngressAddress{}, Conditions: ownStatus(listener).Conditions, ObservedGeneration: listener.Generation,
+		Summary: listenersv1alpha1.ListenerSummary{Reason: listenersv1alpha1.ReasonListenerTerminating},
+	}
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionFalse, Reason: listenersv1alpha1.ReasonListenerTerminating, ObservedGeneration: listener.Generation,
+		Message: message.Printable("the Listener is being deleted, and its Service is gone; it is kept by its finalizers: "+columns.Names(finalizers), message.MaxCondition),
+	})
+	return status
+}
+
 // unusedSince returns since when no Pod has mounted the Listener, or nil. It changes only with the reason of the
 // condition Ready, so that it costs no write: a Pod that is replaced, or mounts the Listener soon, changes neither.
 func unusedSince(o *outcome, status, before *listenersv1alpha1.ListenerStatus) *metav1.Time {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -40,6 +41,14 @@ func WithUID[T client.Object](ctx context.Context, reader client.Reader, key typ
 		return none, err
 	}
 	return o, nil
+}
+
+// Finalizers returns the finalizers that keep an object which is being deleted, except Kubernetes' own, which wait for
+// other objects.
+func Finalizers(o client.Object) []string {
+	return slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(name string) bool {
+		return strings.HasPrefix(name, "kubernetes.io/") || name == metav1.FinalizerDeleteDependents || name == metav1.FinalizerOrphanDependents
+	})
 }
 
 // maxName is the length of the longest name that is compared: that of names in Kubernetes.

@@ -3,17 +3,15 @@ package walk
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
@@ -25,12 +23,9 @@ func unlessDeleted(f check.Finding, o client.Object) check.Finding {
 	return f.Warning("", deletion(o))
 }
 
-// deletion returns that an object is being deleted, and which finalizers keep it, except Kubernetes' own for objects
-// that are in use.
+// deletion returns that an object is being deleted, and which finalizers keep it.
 func deletion(o client.Object) string {
-	finalizers := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(name string) bool {
-		return strings.HasPrefix(name, "kubernetes.io/") || name == metav1.FinalizerDeleteDependents || name == metav1.FinalizerOrphanDependents
-	})
+	finalizers := lookup.Finalizers(o)
 	if len(finalizers) == 0 {
 		return "is being deleted"
 	}
