@@ -362,6 +362,10 @@ var placements = []Reason{
 		Meaning: "No Pod has mounted the Listener for a minute. Its Service and addresses are kept for the Pods that do so next.",
 	},
 	{
+		Name: listenersv1alpha1.ReasonListenerUnused, On: []string{listener}, Severity: Expected,
+		Meaning: "The Listener of an ephemeral claim was deleted, because its Pod has finished, or there was no Pod of its name for ten minutes: docs/volumes.md#ephemeral-claims",
+	},
+	{
 		Name: listenersv1alpha1.ReasonNoMatchingPods, On: []string{listener, endpoints}, Severity: Error, Actor: User,
 		Meaning: "No Pod that mounts the Listener has the labels of `extraPodSelectorLabels`, so nothing responds at its addresses.",
 		Remedy:  "Correct spec.extraPodSelectorLabels of the Listener, or the labels of the Pods.",

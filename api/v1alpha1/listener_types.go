@@ -156,6 +156,7 @@ const (
 const (
 	ReasonForeignPortsRemoved = "ForeignPortsRemoved"
 	ReasonNodePortsChanged    = "NodePortsChanged"
+	ReasonListenerUnused      = "ListenerUnused"
 	// ReasonClassOfClaim means that the operator has set the class of the Listener of a claim to the one that the claim
 	// names.
 	ReasonClassOfClaim = "ClassOfClaim"

@@ -592,7 +592,8 @@ func (c *cluster) schedule(ctx context.Context, w *snapshot) {
 	}
 }
 
-// collect deletes the Pods of deleted nodes, and the objects whose owners are all deleted.
+// collect deletes the Pods of deleted nodes, and the objects whose owners are all deleted. Objects that have other owners
+// lose those that are deleted.
 func (c *cluster) collect(ctx context.Context, w *snapshot) {
 	now := client.GracePeriodSeconds(0)
 	for _, pod := range w.pods {
@@ -612,8 +613,14 @@ func (c *cluster) collect(ctx context.Context, w *snapshot) {
 		}
 	}
 	for _, o := range dependents {
-		if !slices.ContainsFunc(o.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return alive[owner.UID] || !c.gone(ctx, owner) }) {
+		owners := slices.DeleteFunc(slices.Clone(o.GetOwnerReferences()), func(owner metav1.OwnerReference) bool { return !alive[owner.UID] && c.gone(ctx, owner) })
+		switch len(owners) {
+		case 0:
 			_ = c.Delete(ctx, o, client.Preconditions{UID: ptr.To(o.GetUID())})
+		case len(o.GetOwnerReferences()):
+		default:
+			o.SetOwnerReferences(owners)
+			_ = c.Update(ctx, o)
 		}
 	}
 }

@@ -90,6 +90,9 @@ func readyCondition(s *snapshot, o *outcome, status *listenersv1alpha1.ListenerS
 		if nodes, all := notReady(&o.placement); len(nodes) > 0 && !all {
 			message += "; those of nodes that are not ready may not respond: " + columns.Names(nodes)
 		}
+		if s.awaiting && reason != listenersv1alpha1.ReasonAddressesAssigned { // a Pod that is replaced changes nothing
+			message += keptNote
+		}
 		return metav1.Condition{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 	}
 	reason, message := o.desired.Reason, o.desired.Message
@@ -99,6 +102,9 @@ func readyCondition(s *snapshot, o *outcome, status *listenersv1alpha1.ListenerS
 	case s.serviceTerminating():
 		reason, message = listenersv1alpha1.ReasonServiceTerminating, "Service "+s.key().String()+" is being deleted, and will then be "+
 			"created again; if the deletion does not finish, check the finalizers of the Service"
+	}
+	if s.awaiting {
+		message += keptNote
 	}
 	return metav1.Condition{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }

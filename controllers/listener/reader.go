@@ -161,7 +161,8 @@ func (r *reader) readReferences(ctx context.Context, s *snapshot) error {
 	return err
 }
 
-// readPods lists the Pods that mount the claim of the Listener, or those of them that run if there are any.
+// readPods lists the Pods that mount the claim of the Listener, or those of them that run if there are any. Without any,
+// it finds out whether the Listener is kept for the next one.
 func (r *reader) readPods(ctx context.Context, s *snapshot) error {
 	if !claim.OwnsListener(s.listener) {
 		return nil
@@ -171,6 +172,11 @@ func (r *reader) readPods(ctx context.Context, s *snapshot) error {
 		return fmt.Errorf("listing pods of claim %s: %w", s.key(), err)
 	}
 	mounting := pods.Items
+	if claim.KeeperOf(s.listener) != nil && len(mounting) == 0 {
+		existing, err := lookup.Get(ctx, r.client, s.key(), &corev1.PersistentVolumeClaim{})
+		s.awaiting = err == nil && existing == nil
+		return err
+	}
 	if err := r.readFinished(ctx, s, mounting); err != nil {
 		return err
 	}
@@ -186,10 +192,12 @@ func (r *reader) readPods(ctx context.Context, s *snapshot) error {
 }
 
 // readFinished finds out whether the claim of the Listener is ephemeral, and the Pods that mount it have finished. A Pod
-// of a StatefulSet is replaced by one of the same name. While a Pod is being deleted, its Listener may be kept for that.
+// of a StatefulSet is replaced by one of the same name, and so is one that has failed if another controller keeps its
+// Listener. While a Pod is being deleted, its Listener may be kept for the next one.
 func (r *reader) readFinished(ctx context.Context, s *snapshot, pods []corev1.Pod) error {
 	holds := func(pod corev1.Pod) bool {
-		return !claim.PodFinished(&pod) || pod.DeletionTimestamp != nil || pod.Labels[appsv1.StatefulSetPodNameLabel] == pod.Name
+		return !claim.PodFinished(&pod) || pod.DeletionTimestamp != nil || pod.Labels[appsv1.StatefulSetPodNameLabel] == pod.Name ||
+			pod.Status.Phase == corev1.PodFailed && claim.Keeper(&pod, s.listener.Name) != nil
 	}
 	if len(pods) == 0 || slices.ContainsFunc(pods, holds) {
 		return nil

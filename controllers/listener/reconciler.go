@@ -6,7 +6,8 @@
 // that others must not get, and writes. The status follows from the snapshot, the plan and the outcome.
 //
 // It must never change an object that the Listener does not control, nor the spec or the metadata of a Listener, which
-// belong to its author, nor delete a Listener except those of Pods that have finished. It never polls: everything that a Listener waits for is watched, apart from the end of the
+// belong to its author, and deletes no Listener but that of an ephemeral claim whose Pod has finished, or whose next Pod
+// does not come. It never polls: everything that a Listener waits for is watched, apart from the end of the
 // grace period of a previous exposure, the deallocation of node ports of a deleted Service, a minute in which nothing
 // responded at the addresses, half an hour in which no Pod was on a node, half a minute in which the sources of
 // addresses report others, and the content of Secrets, which the operator may not read.
@@ -16,7 +17,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -28,7 +28,6 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -129,8 +128,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if s.finished {
-		return reconcile.Result{}, r.deleteFinished(ctx, listener)
+	keptFor, obsolete := s.keptFor(r.idle.clock.Now())
+	if obsolete != "" {
+		return reconcile.Result{}, r.deleteObsolete(ctx, listener, obsolete)
 	}
 	p, err := r.plan(ctx, s)
 	w := r.write(ctx, s, p, err)
@@ -149,26 +149,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 		written: w, addresses: r.advertised.apply(ctx, s, p, w, placement, a), placement: placement, idle: idle,
 		now: metav1.NewTime(r.idle.clock.Now()).Rfc3339Copy(),
 	}
-	if err := errors.Join(o.err, r.reporter.report(ctx, s, p, o)); err != nil || o.refused() != nil {
+	if err := errors.Join(o.err, r.reporter.report(ctx, s, p, o)); err != nil {
 		return reconcile.Result{}, err
+	}
+	if o.refused() != nil {
+		return reconcile.Result{RequeueAfter: keptFor}, nil
 	}
 	remaining, err := r.removePrevious(ctx, s, p, o)
 	resyncIn, resyncErr := r.resync.trigger(ctx, o.desired.Rejected)
 	if err := errors.Join(err, resyncErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: requests.Earliest(remaining, resyncIn, idleIn, unusedIn, nodesIn, settlesIn)}, nil
-}
-
-// deleteFinished deletes the Listener of a Pod that has finished, with its Service, ports and load balancer: the Pod and
-// its ephemeral claim may exist for days.
-func (r *Reconciler) deleteFinished(ctx context.Context, listener *listenersv1alpha1.Listener) error {
-	err := client.IgnoreNotFound(r.Client.Delete(ctx, listener.DeepCopy(), client.Preconditions{UID: &listener.UID}))
-	if err != nil {
-		return fmt.Errorf("deleting Listener %s, whose Pod has finished: %w", client.ObjectKeyFromObject(listener), err)
-	}
-	log.FromContext(ctx).Info("Deleted the Listener of a Pod that has finished")
-	return nil
+	return reconcile.Result{RequeueAfter: requests.Earliest(remaining, resyncIn, idleIn, unusedIn, nodesIn, settlesIn, keptFor)}, nil
 }
 
 // reportDeletion takes its addresses from a Listener that finalizers keep although its Service is gone: nothing responds

@@ -45,7 +45,9 @@ type snapshot struct {
 	// pods are the names of the Pods that mount the claim that the Listener was created for, sorted.
 	pods []string
 	// finished states that the Listener belongs to an ephemeral claim whose Pod has finished, and will not run again.
-	finished      bool
+	finished bool
+	// awaiting states that the Listener is kept for the next Pod of a name: neither its claim nor a Pod of it exists.
+	awaiting      bool
 	clusterDomain string
 	// sharedPorts are the port numbers that the Listener has at the address of a shared load balancer, by port name.
 	sharedPorts map[string]int32

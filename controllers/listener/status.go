@@ -53,8 +53,8 @@ func statusOf(s *snapshot, o *outcome) *listenersv1alpha1.ListenerStatus {
 		c.Message = message.Printable(c.Message, message.MaxCondition)
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
-	if s.class != nil {
-		status.UnusedSince = unusedSince(o, status, before)
+	if s.class != nil || s.awaiting {
+		status.UnusedSince = unusedSince(s, o, status, before)
 	}
 	status.Summary = summarize(s, o, status, before)
 	return status
@@ -75,14 +75,15 @@ func deletedStatus(listener *listenersv1alpha1.Listener, finalizers []string) *l
 
 // unusedSince returns since when no Pod has mounted the Listener, or nil. It changes only with the reason of the
 // condition Ready, so that it costs no write: a Pod that is replaced, or mounts the Listener soon, changes neither.
-func unusedSince(o *outcome, status, before *listenersv1alpha1.ListenerStatus) *metav1.Time {
+func unusedSince(s *snapshot, o *outcome, status, before *listenersv1alpha1.ListenerStatus) *metav1.Time {
 	ready := meta.FindStatusCondition(status.Conditions, listenersv1alpha1.ListenerReady)
 	switch {
 	case len(o.placement.Mounting) > 0:
 		return nil
 	case before.UnusedSince != nil:
 		return before.UnusedSince
-	case ready != nil && (ready.Reason == listenersv1alpha1.ReasonReserved || ready.Reason == listenersv1alpha1.ReasonWaitingForPods):
+	case ready != nil && (ready.Reason == listenersv1alpha1.ReasonReserved || ready.Reason == listenersv1alpha1.ReasonWaitingForPods),
+		s.awaiting && (s.class == nil || ready.Reason != listenersv1alpha1.ReasonAddressesAssigned):
 		return &o.now
 	default:
 		return nil

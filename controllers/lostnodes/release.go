@@ -182,14 +182,15 @@ func (o *observed) affinity() *corev1.VolumeNodeAffinity {
 // adopt makes the claim an owner of the Listener that was created for it.
 func (r *Reconciler) adopt(ctx context.Context, o *observed) error {
 	l := o.listener
-	if l == nil || l.DeletionTimestamp != nil || !claim.OwnedBy(l, o.claim) || claim.HasOwner(l, o.claim.UID) {
+	if l == nil || l.DeletionTimestamp != nil || !claim.OwnsListener(l) || claim.HasOwner(l, o.claim.UID) {
 		return nil
 	}
 	selector, err := claim.VolumeSelector(claim.Volume(o.claim, l.Name))
 	if err != nil || selector.Class == "" {
 		return nil //nolint:nilerr // a Listener that the claim names is not the claim's
 	}
-	_, err = r.Applier.Apply(ctx, claim.Listener(o.claim, nil, cmp.Or(l.Class(), selector.Class), l.Spec.Ports, l.Labels), l)
+	desired := claim.Listener(o.claim, nil, cmp.Or(l.Class(), selector.Class), l.Spec.Ports, l.Labels)
+	_, err = r.Applier.Apply(ctx, claim.KeptBy(desired, claim.KeeperOf(l)), l)
 	return err
 }
 

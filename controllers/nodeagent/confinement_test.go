@@ -246,6 +246,7 @@ func attacks(namespace string) map[string]attack {
 	patch("a Listener of a user", listener, `{spec: {className: evil}}`, "no Listeners but those of class-based claims")
 	patch("the owners of a Listener of a user", listener, `{metadata: {ownerReferences: [{apiVersion: v1, kind: PersistentVolume, name: absent, uid: absent}]}}`, "no Listeners but those of class-based claims")
 	create("a Listener for a user", `{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: NAMESPACE, name: x}, spec: {ports: []}}`, "no Listeners but those of class-based claims")
+	patch("a Listener of a user, as one of a claim", listener, `{metadata: {annotations: {listener-operator.dev/claim: web}}}`, "no Listeners but those of class-based claims")
 	remove("a Listener that no claim has", listener, "may delete no Listeners")
 	create("a class", `{apiVersion: listeners.stackable.tech/v1alpha1, kind: ListenerClass, metadata: {name: evil}, spec: {serviceType: NodePort}}`, "presets")
 	const preset = `{apiVersion: listeners.stackable.tech/v1alpha1, kind: ListenerClass, metadata: {name: external-stable}, spec: {serviceType: `
@@ -643,6 +644,29 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(pvc), listener)).To(Succeed())
 	bound := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pv.GetName(), UID: pv.GetUID()}}
 	_, err = volumes.Apply(t.Context(), claim.Listener(pvc, bound, "web", append(ports, listenersv1alpha1.ListenerPort{Name: "https", Port: 443}), nil), listener)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	// The Listener of an ephemeral claim is kept by what controls its Pod, and deleted if no other Pod comes.
+	kept := claim.Listener(pvc, bound, "web", ports, nil)
+	kept.SetName("web-0-listener")
+	kept.SetAnnotations(map[string]string{names.AnnotationClaim: kept.GetName()})
+	owners := kept.GetOwnerReferences()
+	owners[0].Name = kept.GetName()
+	kept.SetOwnerReferences(append(owners, metav1.OwnerReference{APIVersion: "core.strimzi.io/v1", Kind: "StrimziPodSet", Name: "web", UID: "set"}))
+	_, err = volumes.Apply(t.Context(), kept, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	collected := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":[{"apiVersion":"core.strimzi.io/v1","kind":"StrimziPodSet","name":"web","uid":"set"}]}}`))
+	g.Expect(admin.Patch(t.Context(), kept.DeepCopy(), collected)).To(Succeed())
+	g.Expect(operator.Delete(t.Context(), kept.DeepCopy())).To(MatchError(ContainSubstring("may delete no Listeners")))
+	_, err = apply.New(operator, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), kept, &listenersv1alpha1.ListenerStatus{UnusedSince: &metav1.Time{Time: time.Unix(0, 0)}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(operator.Delete(t.Context(), kept)).To(Succeed())
+	// A backup keeps only the annotation.
+	restored := object(t, `{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: `+namespace+`, name: web-1-listener, annotations: {
+  listener-operator.dev/claim: web-1-listener}}, spec: {className: web}}`)
+	g.Expect(admin.Create(t.Context(), restored)).To(Succeed())
+	pvc.Name = restored.GetName()
+	_, err = volumes.Apply(t.Context(), claim.Listener(pvc, bound, "web", ports, nil), restored)
 	g.Expect(err).NotTo(HaveOccurred())
 
 	// The Service of a Listener of a user, its status, a Route, an Ingress, and routes of a Gateway.

@@ -281,7 +281,8 @@ func ofClaims(t *testing.T, namespace string) []written {
 			"spec.persistentVolumeReclaimPolicy", "spec.storageClassName", "spec.volumeMode",
 		}},
 		{Unstructured: listener, fields: fieldsOf[listenersv1alpha1.Listener](), values: []string{
-			"metadata.labels*", "metadata.ownerReferences[].name", "metadata.ownerReferences[].uid", "spec.className", "spec.ports*", "spec.publishNotReadyAddresses",
+			"metadata.labels*", "metadata.ownerReferences[]", "metadata.ownerReferences[].apiVersion", "metadata.ownerReferences[].kind",
+			"metadata.ownerReferences[].name", "metadata.ownerReferences[].uid", "spec.className", "spec.ports*", "spec.publishNotReadyAddresses",
 		}},
 		{
 			Unstructured: untyped(t, podListeners), fields: fieldsOf[listenersv1alpha1.PodListeners](), values: []string{"spec*"},

@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -137,12 +138,16 @@ func (r *Reconciler) ensureListener(ctx context.Context, m *mount, isNew bool) (
 	} else {
 		ports, labels = m.listener.Spec.Ports, m.listener.Labels
 	}
+	keeper := claim.Keeper(m.pod, m.claim.Name)
+	desired := func(class string) *unstructured.Unstructured {
+		return claim.KeptBy(claim.Listener(m.claim, m.pv, class, ports, labels), keeper)
+	}
 	switch {
 	case m.listener == nil:
-		return warnings, r.applyListener(ctx, claim.Listener(m.claim, m.pv, m.selector.Class, ports, labels), m)
+		return warnings, r.applyListener(ctx, desired(m.selector.Class), m)
 	case m.listener.DeletionTimestamp != nil:
 		return warnings, nil // it is created again when it is deleted
-	case !claim.OwnedBy(m.listener, m.claim):
+	case !claim.OwnsListener(m.listener):
 		warnings = append(warnings, m.warning(listenersv1alpha1.ReasonForeignListener, actionMount,
 			fmt.Sprintf("Listener %s exists but was not created for claim %s, so it is not changed; rename one of the two", m.listener.Name, m.claim.Name)))
 		m.listener = nil
@@ -152,10 +157,10 @@ func (r *Reconciler) ensureListener(ctx context.Context, m *mount, isNew bool) (
 	if warnings = append(warnings, m.keptClass(unusable)...); err != nil {
 		return warnings, err
 	}
-	if !isNew && class == m.listener.Class() && claim.HasOwner(m.listener, m.claim.UID) && claim.HasOwner(m.listener, m.pv.UID) {
-		return warnings, nil // otherwise Stackable's listener operator created it, or it belongs to an earlier claim
+	if !isNew && class == m.listener.Class() && m.ownsListener(keeper) {
+		return warnings, nil
 	}
-	return warnings, r.applyListener(ctx, claim.Listener(m.claim, m.pv, class, ports, labels), m)
+	return warnings, r.applyListener(ctx, desired(class), m)
 }
 
 // classOfListener returns the class that the existing Listener of a class-based claim should have: the one that the
@@ -177,6 +182,14 @@ func (r *Reconciler) classOfListener(ctx context.Context, m *mount) (class strin
 		return m.listener.Class(), map[string]string{listenersv1alpha1.ReasonNamespaceNotAllowed: text}, err
 	}
 	return m.selector.Class, nil, nil
+}
+
+// ownsListener reports whether the Listener of a class-based claim has its annotation and its owners. It lacks some if
+// another operator, or an earlier version of this one, created it, or if it belongs to an earlier claim. The garbage
+// collector removes a keeper that is being deleted, and the Pod with it.
+func (m *mount) ownsListener(keeper *metav1.OwnerReference) bool {
+	return m.listener.Annotations[names.AnnotationClaim] == m.claim.Name && claim.HasOwner(m.listener, m.claim.UID) && claim.HasOwner(m.listener, m.pv.UID) &&
+		(keeper == nil || m.pod.DeletionTimestamp != nil || claim.HasOwner(m.listener, keeper.UID))
 }
 
 // applyListener applies the Listener of a class-based claim, and makes the result that of the mount: with the uid, with

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -44,8 +45,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 }
 
 // podToMountChanged passes Pods with claims when they are added to the cache, because earlier changes of other objects
-// were not mapped to them, are bound to a node, finish, are being deleted, because a mount may wait, or lose or change
-// the label of a mounted Listener. The reconciler itself adds new labels.
+// were not mapped to them, are bound to a node, finish, are being deleted, because a mount may wait, get a controller,
+// which keeps Listeners, or lose or change the label of a mounted Listener. The reconciler itself adds new labels.
 func podToMountChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },
@@ -55,6 +56,7 @@ func podToMountChanged() predicate.Predicate {
 			maps.DeleteFunc(mounted, func(key, _ string) bool { return !strings.HasPrefix(key, names.PodMountLabelPrefix) })
 			return mountsClaims(after) && (before.Spec.NodeName != after.Spec.NodeName ||
 				(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || claim.PodFinished(before) != claim.PodFinished(after) ||
+				!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) ||
 				len(missingEntries(after.Labels, mounted)) > 0)
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },

@@ -250,8 +250,9 @@ func (r *Reconciler) notFound(ctx context.Context, reason, what string, key type
 }
 
 // adoptListener checks that the Listener of a class-based claim can be created, with the ports of the Pod that mounts
-// the claim. One of an earlier claim becomes that of this claim before it is garbage-collected, so that the addresses
-// stay. If the earlier claim named another class, it gets the class of this one: the Pod then waits for the addresses.
+// the claim. One that is kept for it, or comes from a backup, becomes that of this claim, and so does one of an earlier
+// claim before it is garbage-collected, so that the addresses stay. If it has another class, it gets the class of this
+// claim: the Pod then waits for the addresses.
 func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *listenersv1alpha1.ListenerClass) error {
 	pod, ports, err := r.firstPod(ctx, pvc, class)
 	if err != nil {
@@ -264,7 +265,7 @@ func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVo
 		return err
 	case existing == nil:
 		return r.checkAllowed(ctx, pvc, class)
-	case !claim.OwnedBy(existing, pvc):
+	case !claim.OwnsListener(existing):
 		return pendingf(listenersv1alpha1.ReasonForeignListener,
 			"Listener %s exists but was not created for this claim, so it is not changed; use the annotation %s, or rename one of the two",
 			key, names.AnnotationListenerName)
@@ -275,7 +276,7 @@ func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVo
 			return err
 		}
 	}
-	_, err = r.Applier.Apply(ctx, claim.Listener(pvc, nil, class.Name, ports, pod.Labels), existing)
+	_, err = r.Applier.Apply(ctx, claim.KeptBy(claim.Listener(pvc, nil, class.Name, ports, pod.Labels), claim.Keeper(pod, pvc.Name)), existing)
 	return err
 }
 

@@ -154,6 +154,41 @@ func TestListenerOfAnEarlierClaimGetsTheNewOneAsOwner(t *testing.T) {
 	}
 }
 
+// A Listener that a backup brought back has its annotation, but neither owners nor a status.
+func TestListenerThatWasRestoredOrKeptBecomesThatOfTheClaim(t *testing.T) {
+	set := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "set"}
+	for name, tc := range map[string]struct {
+		owners []metav1.OwnerReference
+		class  string
+	}{
+		"restored":                  {nil, "public"},
+		"restored with a new class": {nil, "other"},
+		"kept":                      {[]metav1.OwnerReference{set}, "public"},
+		"kept, with a new class":    {[]metav1.OwnerReference{set}, "other"},
+		"kept, before the garbage collector removes the earlier claim": {
+			[]metav1.OwnerReference{set, {APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "listener-web-0", UID: "earlier"}}, "other",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.listenerOf("earlier")
+			listener := w.other[0].(*listenersv1alpha1.Listener)
+			listener.UID, listener.OwnerReferences, listener.Spec.ClassName = "listener-uid", tc.owners, &tc.class
+			listener.Annotations = map[string]string{names.AnnotationClaim: listener.Name}
+			pv, c, _, err := w.provision(t, interceptor.Funcs{})
+			if err != nil || pv == nil {
+				t.Fatal(pv, err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Claim), listener); err != nil {
+				t.Fatal(err)
+			}
+			if listener.UID != "listener-uid" || !claim.HasOwner(listener, w.Claim.UID) || listener.Class() != "public" {
+				t.Errorf("the Listener is %+v, want that of the claim", listener)
+			}
+		})
+	}
+}
+
 // The claim does not wait: package podlisteners has the Pod wait for the addresses of the class.
 func TestListenerOfAnEarlierClaimGetsTheClassOfTheNewOne(t *testing.T) {
 	for name, owner := range map[string]metav1.OwnerReference{

@@ -47,7 +47,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	if len(claim.NamesOf(pod)) == 0 {
 		return kept
 	}
-	kept.Labels, kept.OwnerReferences = pod.Labels, controller(pod)
+	kept.Labels, kept.OwnerReferences, kept.GenerateName = pod.Labels, controller(pod), pod.GenerateName
 	// No controller reads which container has a port, but which ports are those of sidecars.
 	sidecars, ports := claim.SidecarPorts(pod), claim.ContainerPorts(pod)
 	if ports = ports[:len(ports)-len(sidecars)]; len(ports) > 0 {
@@ -201,10 +201,11 @@ func trimNamespace(namespace *metav1.PartialObjectMetadata) *metav1.PartialObjec
 	return kept
 }
 
-// trimListener keeps everything but annotations.
+// trimListener keeps everything but the annotations of others.
 func trimListener(listener *listenersv1alpha1.Listener) *listenersv1alpha1.Listener {
 	kept := &listenersv1alpha1.Listener{ObjectMeta: trimMetadata(&listener.ObjectMeta), Spec: listener.Spec, Status: listener.Status}
 	kept.Labels, kept.OwnerReferences = listener.Labels, listener.OwnerReferences
+	kept.Annotations = filter(listener.Annotations, sets.New(names.AnnotationClaim).Has)
 	return kept
 }
 

@@ -66,6 +66,7 @@ func TestTrimmedPodKeepsClaimsPortsControllerNodePhaseAndReadiness(t *testing.T)
 			{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue, Reason: "words"},
 		}},
 	}
+	pod.GenerateName = "web-"
 	kept := trimPod(pod.DeepCopy())
 	if diff := cmp.Diff(claim.NamesOf(pod), claim.NamesOf(kept)); diff != "" {
 		t.Errorf("claims (-whole +trimmed):\n%s", diff)
@@ -85,6 +86,7 @@ func TestTrimmedPodKeepsClaimsPortsControllerNodePhaseAndReadiness(t *testing.T)
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
+	want.GenerateName = "web-"
 	if diff := cmp.Diff(want, kept); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
 	}
@@ -356,9 +358,11 @@ func TestTrimmedListenerKeepsSpecAndStatus(t *testing.T) {
 			Conditions: []metav1.Condition{{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: "Some", Message: "words"}},
 		},
 	}
+	whole.Annotations[names.AnnotationClaim] = "web-0"
 	want := &listenersv1alpha1.Listener{
 		ObjectMeta: trimmedMetadata(whole.Labels, whole.OwnerReferences...), Spec: *whole.Spec.DeepCopy(), Status: whole.Status.DeepCopy(),
 	}
+	want.Annotations = map[string]string{names.AnnotationClaim: "web-0"}
 	if diff := cmp.Diff(want, trimListener(whole)); diff != "" {
 		t.Errorf("listener (-want +got):\n%s", diff)
 	}

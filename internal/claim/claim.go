@@ -116,23 +116,54 @@ func EphemeralPod(claim *corev1.PersistentVolumeClaim) *metav1.OwnerReference {
 	return nil
 }
 
-// OwnedBy reports whether a Listener was created for the claim, or for an earlier claim of the same name, rather than
-// by a user. Such a Listener has owners, all of which are PersistentVolumes or claims of that name.
-func OwnedBy(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolumeClaim) bool {
-	foreign := func(o metav1.OwnerReference) bool {
-		return o.APIVersion != "v1" || o.Kind != "PersistentVolume" && (o.Kind != "PersistentVolumeClaim" || o.Name != claim.Name)
+// OwnsListener reports whether a Listener was created for a claim, which has the same name, rather than by a user: its
+// annotation says so, or its owners, if Stackable's listener operator created it. All of these are PersistentVolumes or
+// claims.
+func OwnsListener(listener *listenersv1alpha1.Listener) bool {
+	return listener.Annotations[names.AnnotationClaim] == listener.Name || len(listener.OwnerReferences) > 0 &&
+		!slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool { return !isOfClaim(listener, o) })
+}
+
+// isOfClaim reports whether an owner of a Listener is a PersistentVolume or the claim of its name.
+func isOfClaim(listener *listenersv1alpha1.Listener, o metav1.OwnerReference) bool {
+	return o.APIVersion == "v1" && (o.Kind == "PersistentVolume" || o.Kind == "PersistentVolumeClaim" && o.Name == listener.Name)
+}
+
+// Keeper returns the owner that keeps the Listener of an ephemeral claim between two Pods of the same name, or nil: the
+// controller of the Pod. Pods whose names are random have none, nor have Pods that an object of Stackable's operators
+// controls: they delete what has such an owner (contract: labels and the owner reference).
+func Keeper(pod *corev1.Pod, claimName string) *metav1.OwnerReference {
+	owner := metav1.GetControllerOf(pod)
+	ephemeral := func(v corev1.Volume) bool { return v.Ephemeral != nil && NameOf(pod, &v) == claimName }
+	switch {
+	case owner == nil, !slices.ContainsFunc(pod.Spec.Volumes, ephemeral):
+		return nil
+	case pod.GenerateName != "" && pod.Labels[appsv1.StatefulSetPodNameLabel] != pod.Name, strings.Contains(owner.APIVersion, ".stackable.tech/"):
+		return nil
 	}
-	return len(listener.OwnerReferences) > 0 && !slices.ContainsFunc(listener.OwnerReferences, foreign)
+	return &metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}
+}
+
+// KeeperOf returns the owner that Keeper returned for a Listener of an ephemeral claim, or nil.
+func KeeperOf(listener *listenersv1alpha1.Listener) *metav1.OwnerReference {
+	i := slices.IndexFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool { return !isOfClaim(listener, o) })
+	if i < 0 || !OwnsListener(listener) {
+		return nil
+	}
+	return &listener.OwnerReferences[i]
+}
+
+// KeptBy adds the keeper of a desired Listener, unless it is nil, to its owners.
+func KeptBy(desired *unstructured.Unstructured, keeper *metav1.OwnerReference) *unstructured.Unstructured {
+	if keeper != nil {
+		desired.SetOwnerReferences(append(desired.GetOwnerReferences(), *keeper))
+	}
+	return desired
 }
 
 // HasOwner reports whether the object with this uid is an owner of a Listener.
 func HasOwner(listener *listenersv1alpha1.Listener, uid types.UID) bool {
 	return slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == uid })
-}
-
-// OwnsListener reports whether a Listener was created for a claim, which has the same name, rather than by a user.
-func OwnsListener(listener *listenersv1alpha1.Listener) bool {
-	return OwnedBy(listener, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: listener.Name}})
 }
 
 // ClassField returns where the class of a Listener is named. The Listener of a claim has the class of the claim.
@@ -171,8 +202,11 @@ func Listener(
 	desired := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": listenersv1alpha1.GroupVersion.String(),
 		"kind":       "Listener",
-		"metadata":   map[string]any{"name": claim.Name, "namespace": claim.Namespace, "ownerReferences": owners},
-		"spec":       map[string]any{"className": class, "ports": list, "publishNotReadyAddresses": true},
+		"metadata": map[string]any{
+			"name": claim.Name, "namespace": claim.Namespace, "ownerReferences": owners,
+			"annotations": map[string]any{names.AnnotationClaim: claim.Name},
+		},
+		"spec": map[string]any{"className": class, "ports": list, "publishNotReadyAddresses": true},
 	}}
 	all := map[string]string{}
 	for _, key := range podLabels {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -103,26 +104,76 @@ func TestOnlyVolumesOfOurDriverAreListenerVolumes(t *testing.T) {
 }
 
 func TestClaimOwnsOnlyListenersThatWereCreatedForIt(t *testing.T) {
-	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-web-0", UID: "new"}}
+	claimOf := func(name string) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: name, UID: "claim"}
+	}
+	product := metav1.OwnerReference{APIVersion: "kafka.example/v1", Kind: "KafkaCluster", Name: "k", UID: "product"}
+	replicas := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "set"}
 	for name, tc := range map[string]struct {
-		owners []metav1.OwnerReference
-		want   bool
+		annotation string
+		owners     []metav1.OwnerReference
+		want       bool
+		keeper     types.UID
 	}{
-		"created by a user":  {nil, false},
-		"owned by a product": {[]metav1.OwnerReference{{APIVersion: "kafka.example/v1", Kind: "KafkaCluster", Name: "k"}}, false},
-		"owned by a volume, as with Stackable's operator": {[]metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-old"}}, true},
-		"owned by the claim":                              {[]metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "data-web-0", UID: "new"}}, true},
-		"owned by an earlier claim of that name":          {[]metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "data-web-0", UID: "old"}}, true},
-		"owned by another claim":                          {[]metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "other"}}, false},
-		"owned by the claim and a product": {[]metav1.OwnerReference{
-			{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "data-web-0"},
-			{APIVersion: "kafka.example/v1", Kind: "KafkaCluster", Name: "k"},
-		}, false},
+		"created by a user":                               {},
+		"a copy of another claim's":                       {annotation: "data-web-1"},
+		"owned by a product":                              {owners: []metav1.OwnerReference{product}},
+		"owned by a volume, as with Stackable's operator": {owners: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-old"}}, want: true},
+		"owned by the claim":                              {owners: []metav1.OwnerReference{claimOf("data-web-0")}, want: true},
+		"owned by another claim":                          {owners: []metav1.OwnerReference{claimOf("other")}},
+		"owned by the claim and a product":                {owners: []metav1.OwnerReference{claimOf("data-web-0"), product}},
+		"restored from a backup":                          {annotation: "data-web-0", want: true},
+		"of a claim and kept":                             {annotation: "data-web-0", owners: []metav1.OwnerReference{claimOf("data-web-0"), replicas}, want: true, keeper: "set"},
+		"kept":                                            {annotation: "data-web-0", owners: []metav1.OwnerReference{replicas}, want: true, keeper: "set"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{OwnerReferences: tc.owners}}
-			if got := claim.OwnedBy(listener, pvc); got != tc.want {
-				t.Errorf("got %v, want %v", got, tc.want)
+			listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "data-web-0", OwnerReferences: tc.owners}}
+			if tc.annotation != "" {
+				listener.Annotations = map[string]string{names.AnnotationClaim: tc.annotation}
+			}
+			if got := claim.OwnsListener(listener); got != tc.want {
+				t.Errorf("created for a claim: %v, want %v", got, tc.want)
+			}
+			if got := ptr.Deref(claim.KeeperOf(listener), metav1.OwnerReference{}).UID; got != tc.keeper {
+				t.Errorf("kept by %q, want %q", got, tc.keeper)
+			}
+		})
+	}
+}
+
+func TestListenersOfEphemeralClaimsAreKeptForPodsWhoseNamesStay(t *testing.T) {
+	controlledBy := func(apiVersion, kind string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "web", UID: "set", Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}}
+	}
+	kept := &metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "set"}
+	for name, tc := range map[string]struct {
+		pod   metav1.ObjectMeta
+		named bool // the volume is a claim that outlives the Pod
+		want  *metav1.OwnerReference
+	}{
+		"of a StatefulSet": {pod: metav1.ObjectMeta{
+			GenerateName: "web-", Labels: map[string]string{"statefulset.kubernetes.io/pod-name": "web-0"}, OwnerReferences: controlledBy("apps/v1", "StatefulSet"),
+		}, want: kept},
+		"of a StatefulSet, restored": {pod: metav1.ObjectMeta{OwnerReferences: controlledBy("apps/v1", "StatefulSet")}, want: kept},
+		"of another controller": {
+			pod:  metav1.ObjectMeta{OwnerReferences: controlledBy("core.strimzi.io/v1", "StrimziPodSet")},
+			want: &metav1.OwnerReference{APIVersion: "core.strimzi.io/v1", Kind: "StrimziPodSet", Name: "web", UID: "set"},
+		},
+		"a claim of its own":                             {pod: metav1.ObjectMeta{OwnerReferences: controlledBy("apps/v1", "StatefulSet")}, named: true},
+		"with a random name":                             {pod: metav1.ObjectMeta{GenerateName: "web-", OwnerReferences: controlledBy("apps/v1", "ReplicaSet")}},
+		"of a product that deletes what it seems to own": {pod: metav1.ObjectMeta{OwnerReferences: controlledBy("hdfs.stackable.tech/v1alpha1", "HdfsCluster")}},
+		"without a controller":                           {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: tc.pod}
+			pod.Name = "web-0"
+			source := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
+			if tc.named {
+				source = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "web-0-listener"}}
+			}
+			pod.Spec.Volumes = []corev1.Volume{{Name: "data"}, {Name: "listener", VolumeSource: source}}
+			if diff := cmp.Diff(tc.want, claim.Keeper(pod, "web-0-listener")); diff != "" {
+				t.Errorf("keeper (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -140,6 +191,7 @@ func TestListenerOfAClaimHasItsLabelsButNotItsOwners(t *testing.T) {
 		"kind":       "Listener",
 		"metadata": map[string]any{
 			"name": "data-web-0", "namespace": "shop", "labels": map[string]any{"app": "web"},
+			"annotations": map[string]any{"listener-operator.dev/claim": "data-web-0"},
 			"ownerReferences": []any{
 				map[string]any{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": "data-web-0", "uid": "u1"},
 				map[string]any{"apiVersion": "v1", "kind": "PersistentVolume", "name": "pvc-u1", "uid": "u2"},

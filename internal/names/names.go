@@ -110,6 +110,10 @@ const (
 	// between, the preferred one first.
 	AnnotationPorts = "listener-operator.dev/ports"
 
+	// AnnotationClaim on a Listener is the name of the class-based claim that the operator created the Listener for, and
+	// so that of the Listener. Unlike owners, backups keep it.
+	AnnotationClaim = "listener-operator.dev/claim"
+
 	// AnnotationRelease on a claim is a request to release its volume from the node that it is pinned to: the time of
 	// the request, in the format of RFC 3339, or ReleaseNever. A volume that was created since then has been released.
 	AnnotationRelease = "listener-operator.dev/release"

@@ -243,7 +243,7 @@ func (m *migration) compareClaims(ctx context.Context) {
 		f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name, State: check.OK}
 		own := listeners[client.ObjectKeyFromObject(pvc)]
 		switch selector, err := claim.ParseSelector(pvc.Annotations); {
-		case own != nil && claim.OwnedBy(own, pvc) && selector.Class != "" && selector.Class != own.Class():
+		case own != nil && claim.OwnsListener(own) && selector.Class != "" && selector.Class != own.Class():
 			f = f.Warning(listenersv1alpha1.ReasonClassOfClaim, fmt.Sprintf("names class %s, and its Listener has class %s: this operator gives the Listener the "+
 				"class of the claim, and other addresses with it", selector.Class, own.Class()))
 		case !errors.Is(err, claim.ErrBothSelectors):

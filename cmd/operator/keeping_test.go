@@ -1,0 +1,149 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
+)
+
+// replica is the Pod of a StatefulSet with ephemeral volumes, as the controllers of Kubernetes create it.
+type replica struct {
+	*mover
+	set *appsv1.StatefulSet
+	pod *corev1.Pod
+}
+
+// ephemeral is how many ephemeral volumes a replica has.
+const ephemeral = 4
+
+func newReplica(t *testing.T, classes map[string]listenersv1alpha1.ListenerClassSpec) *replica {
+	t.Helper()
+	r := &replica{mover: newMover(t, classes), set: &appsv1.StatefulSet{}}
+	labels := map[string]string{"app": "web"}
+	r.set.ObjectMeta = r.meta("web")
+	r.set.Spec = appsv1.StatefulSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}}
+	r.set.Spec.Template.Labels = labels
+	r.set.Spec.Template.Spec.Containers = []corev1.Container{{Name: "web", Image: "web"}}
+	r.Expect(r.Create(t.Context(), r.set)).To(Succeed())
+	return r
+}
+
+// start creates the Pod, and then a claim for each of its volumes.
+func (r *replica) start(class string) {
+	r.Helper()
+	r.pod = r.mover.pod(0)
+	r.pod.Name, r.pod.GenerateName, r.pod.Spec.Volumes = "web-0", "web-", nil
+	r.pod.Labels = map[string]string{appsv1.StatefulSetPodNameLabel: r.pod.Name}
+	r.pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(r.set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+	annotations := map[string]string{names.AnnotationListenerClass: r.named(class)}
+	for i := range ephemeral {
+		r.pod.Spec.Volumes = append(r.pod.Spec.Volumes, objects.EphemeralVolume(fmt.Sprintf("port-%d", i), annotations))
+	}
+	r.Expect(r.Create(r.Context(), r.pod)).To(Succeed())
+	for i := range ephemeral {
+		r.Expect(r.Create(r.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+			Namespace: r.namespace, Name: r.claimName(i), Annotations: annotations,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(r.pod, corev1.SchemeGroupVersion.WithKind("Pod"))},
+		}, Spec: objects.ClaimSpec("")})).To(Succeed())
+	}
+	r.Eventually(func() int {
+		published := &listenersv1alpha1.PodListeners{}
+		_ = r.Get(r.Context(), client.ObjectKey{Namespace: r.namespace, Name: listenersv1alpha1.PodListenersName(r.pod.UID)}, published)
+		complete := 0
+		for _, entry := range published.Spec.Listeners {
+			complete += len(entry.IngressAddresses)
+		}
+		return complete
+	}).Should(Equal(ephemeral))
+}
+
+func (r *replica) claimName(i int) string { return fmt.Sprintf("web-0-port-%d", i) }
+
+// stop deletes the Pod, waits until Kubernetes has deleted claims and volumes, and then collects garbage. So the claims
+// of the next Pod come late.
+func (r *replica) stop() {
+	r.Helper()
+	r.delete(r.pod)
+	c := &cluster{Client: r.Client, namespace: r.namespace}
+	r.Eventually(func() (left int) {
+		w, err := observe(r.Context(), r.Client, r.namespace)
+		r.Expect(err).NotTo(HaveOccurred())
+		return len(w.pods) + len(w.claims) + len(w.volumes)
+	}).Should(BeZero())
+	w, err := observe(r.Context(), r.Client, r.namespace)
+	r.Expect(err).NotTo(HaveOccurred())
+	c.collect(r.Context(), w)
+}
+
+// exposed returns the uid of each Listener, with the types of its Service and its ports.
+func (r *replica) exposed() (all map[string]string) {
+	r.Helper()
+	all = map[string]string{}
+	w, err := observe(r.Context(), r.Client, r.namespace)
+	r.Expect(err).NotTo(HaveOccurred())
+	for name, l := range w.listeners {
+		service := ptr.Deref(w.services[name], corev1.Service{})
+		all[name] = fmt.Sprintf("%s %s", l.UID, service.Spec.Type)
+		for _, p := range service.Spec.Ports {
+			all[name] += fmt.Sprintf(" %d", p.NodePort)
+		}
+	}
+	return all
+}
+
+// TestAPodWithEphemeralClaimsKeepsItsNodePorts whenever its claims are created again, also if the operator restarts
+// meanwhile. With its StatefulSet, the Listeners are deleted.
+func TestAPodWithEphemeralClaimsKeepsItsNodePorts(t *testing.T) {
+	r := newReplica(t, map[string]listenersv1alpha1.ListenerClassSpec{"ports": {ServiceType: listenersv1alpha1.ServiceTypeNodePort}})
+	r.start("ports")
+	before := r.exposed()
+	r.Expect(before).To(HaveLen(ephemeral))
+	for i := range 6 {
+		r.stop()
+		if i == 3 {
+			r.restart()
+		}
+		r.start("ports")
+		r.Expect(r.exposed()).To(Equal(before))
+	}
+	r.Expect(r.Delete(t.Context(), r.set)).To(Succeed())
+	r.delete(r.pod)
+	r.Eventually(r.exposed).Should(BeEmpty())
+}
+
+// TestANewPodHasTheClassOfItsTemplate although the Listener is that of the earlier Pod.
+func TestANewPodHasTheClassOfItsTemplate(t *testing.T) {
+	r := newReplica(t, map[string]listenersv1alpha1.ListenerClassSpec{
+		"ports": {ServiceType: listenersv1alpha1.ServiceTypeNodePort}, "internal": {ServiceType: listenersv1alpha1.ServiceTypeClusterIP},
+	})
+	r.start("ports")
+	uidOf := func() types.UID {
+		listener := &listenersv1alpha1.Listener{}
+		r.Expect(r.Get(t.Context(), client.ObjectKey{Namespace: r.namespace, Name: r.claimName(ephemeral - 1)}, listener)).To(Succeed())
+		return listener.UID
+	}
+	before := uidOf()
+	r.stop()
+	r.start("internal")
+	r.Expect(uidOf()).To(Equal(before))
+	for name, exposed := range r.exposed() {
+		r.Expect(exposed).To(HaveSuffix(" ClusterIP 0"), name)
+	}
+	published := &listenersv1alpha1.PodListeners{}
+	r.Expect(r.Get(t.Context(), client.ObjectKey{Namespace: r.namespace, Name: listenersv1alpha1.PodListenersName(r.pod.UID)}, published)).To(Succeed())
+	for volume, start := range published.Spec.StartAddresses {
+		r.Expect(start).To(HaveLen(1), volume)
+		r.Expect(start[0].Ports).To(Equal(map[string]int32{"http": 80}), volume)
+	}
+}
