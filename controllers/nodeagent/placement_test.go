@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -40,7 +41,9 @@ func at(node string, pod *corev1.Pod) *corev1.Pod {
 }
 
 func node(name string, labels map[string]string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	all := map[string]string{corev1.LabelArchStable: "amd64"}
+	maps.Copy(all, labels)
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: all}}
 }
 
 // TestPlacementIsKeptWhileDeselectedNodesHaveUsers checks that a new placement waits for Pods that use volumes on nodes
@@ -82,7 +85,7 @@ func TestPlacementIsKeptWhileDeselectedNodesHaveUsers(t *testing.T) {
 	if !slices.Contains(pod.Containers[0].Args, "--log-level=debug") {
 		t.Errorf("arguments are %v: other changes of the configuration wait as well", pod.Containers[0].Args)
 	}
-	if pod.Affinity != nil || len(pod.Tolerations) != 1 || pod.Tolerations[0].Key != "" {
+	if pod.Affinity.PodAffinity != nil || len(pod.Tolerations) != 1 || pod.Tolerations[0].Key != "" {
 		t.Errorf("the placement changed: affinity %v, tolerations %v", pod.Affinity, pod.Tolerations)
 	}
 

@@ -109,7 +109,7 @@ func (r *Reconciler) keepPlacement(ctx context.Context, o *observed) (users, err
 		if err := errors.Join(err, desiredErr); err != nil {
 			return users{}, fmt.Errorf("evaluating the placement of agents for node %s: %w", nodes.Items[i].Name, err)
 		}
-		losing[nodes.Items[i].Name] = has && !keeps
+		losing[nodes.Items[i].Name] = has && !keeps && installation.Unsuitable(&nodes.Items[i]) == ""
 	}
 	maps.DeleteFunc(all.pods, func(_, node string) bool { return !losing[node] })
 	deselected := users{pods: all.pods}

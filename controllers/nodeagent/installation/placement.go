@@ -1,7 +1,9 @@
 package installation
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -38,6 +40,7 @@ func DesiredPlacement(agent operatorv1alpha1.NodeAgentSpec, operator corev1.PodS
 			p.Affinity = &corev1.Affinity{NodeAffinity: operator.Affinity.NodeAffinity}
 		}
 	}
+	p.Affinity = suitable(p.Affinity)
 	linux := map[string]string{corev1.LabelOSStable: "linux"}
 	maps.Copy(linux, p.NodeSelector)
 	p.NodeSelector = linux
@@ -45,6 +48,43 @@ func DesiredPlacement(agent operatorv1alpha1.NodeAgentSpec, operator corev1.PodS
 		p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}
 	return p
+}
+
+// requirements exclude nodes where the image does not run, or that run no agent at all: virtual ones have no kubelet that
+// could mount a volume.
+var requirements = []corev1.NodeSelectorRequirement{
+	{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"amd64", "arm64", "ppc64le", "s390x"}},
+	{Key: "type", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"virtual-kubelet"}},
+	{Key: "eks.amazonaws.com/compute-type", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"fargate"}},
+}
+
+// suitable returns the affinity with the requirements.
+func suitable(affinity *corev1.Affinity) *corev1.Affinity {
+	affinity = cmp.Or(affinity, &corev1.Affinity{}).DeepCopy()
+	affinity.NodeAffinity = cmp.Or(affinity.NodeAffinity, &corev1.NodeAffinity{})
+	required := &affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if *required == nil {
+		*required = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: requirements}}}
+		return affinity
+	}
+	terms := (*required).NodeSelectorTerms
+	for i := range terms {
+		if len(terms[i].MatchExpressions)+len(terms[i].MatchFields) > 0 { // an empty term matches nothing
+			terms[i].MatchExpressions = append(terms[i].MatchExpressions, requirements...)
+		}
+	}
+	return affinity
+}
+
+// Unsuitable returns the label because of which no agent can run on a node, or "".
+func Unsuitable(node *corev1.Node) string {
+	for _, r := range slices.Concat(requirements, []corev1.NodeSelectorRequirement{{Key: corev1.LabelOSStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"linux"}}}) {
+		value := node.Labels[r.Key]
+		if slices.Contains(r.Values, value) != (r.Operator == corev1.NodeSelectorOpIn) {
+			return r.Key + "=" + value
+		}
+	}
+	return ""
 }
 
 // PlacementOf returns the placement of the agents of a DaemonSet.

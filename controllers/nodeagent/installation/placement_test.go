@@ -23,7 +23,7 @@ func linux(more ...string) map[string]string {
 // It overrides each field independently.
 func TestConfigurationOverridesInheritedPlacement(t *testing.T) {
 	operator := subscribed().Spec.Template.Spec
-	theirs := Placement{linux("node-role.kubernetes.io/infra"), operator.Tolerations, &corev1.Affinity{NodeAffinity: operator.Affinity.NodeAffinity}}
+	theirs := Placement{linux("node-role.kubernetes.io/infra"), operator.Tolerations, suitable(&corev1.Affinity{NodeAffinity: operator.Affinity.NodeAffinity})}
 	toPods := &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
 	own := configured().Spec.NodeAgent
 	ownSelector := linux()
@@ -35,8 +35,8 @@ func TestConfigurationOverridesInheritedPlacement(t *testing.T) {
 		"nothing":             {want: theirs},
 		"a node selector":     {operatorv1alpha1.NodeAgentSpec{NodeSelector: own.NodeSelector}, Placement{ownSelector, theirs.Tolerations, theirs.Affinity}},
 		"tolerations":         {operatorv1alpha1.NodeAgentSpec{Tolerations: own.Tolerations}, Placement{theirs.NodeSelector, own.Tolerations, theirs.Affinity}},
-		"an affinity":         {operatorv1alpha1.NodeAgentSpec{Affinity: own.Affinity}, Placement{theirs.NodeSelector, theirs.Tolerations, own.Affinity}},
-		"an affinity to Pods": {operatorv1alpha1.NodeAgentSpec{Affinity: toPods}, Placement{theirs.NodeSelector, theirs.Tolerations, toPods}},
+		"an affinity":         {operatorv1alpha1.NodeAgentSpec{Affinity: own.Affinity}, Placement{theirs.NodeSelector, theirs.Tolerations, suitable(own.Affinity)}},
+		"an affinity to Pods": {operatorv1alpha1.NodeAgentSpec{Affinity: toPods}, Placement{theirs.NodeSelector, theirs.Tolerations, suitable(toPods)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.agent.Placement = operatorv1alpha1.PlacementLikeOperator
@@ -48,7 +48,7 @@ func TestConfigurationOverridesInheritedPlacement(t *testing.T) {
 }
 
 func TestNothingIsInheritedFromAnOperatorWithoutSettings(t *testing.T) {
-	everywhere := Placement{linux(), []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, nil}
+	everywhere := Placement{linux(), []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, suitable(nil)}
 	operator := corev1.PodSpec{Containers: []corev1.Container{{Name: componentOperator}}, Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}}
 	agent := operatorv1alpha1.NodeAgentSpec{Placement: operatorv1alpha1.PlacementLikeOperator}
 	if diff := cmp.Diff(everywhere, DesiredPlacement(agent, operator)); diff != "" {
@@ -56,6 +56,46 @@ func TestNothingIsInheritedFromAnOperatorWithoutSettings(t *testing.T) {
 	}
 	if env, err := proxyEnv(operator); env != nil || err != nil {
 		t.Errorf("variables are %v (%v), want none", env, err)
+	}
+}
+
+// TestNoAgentIsPlannedWhereNoneCanRun: whatever the configuration selects, and without excluding other nodes.
+func TestNoAgentIsPlannedWhereNoneCanRun(t *testing.T) {
+	zones := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
+		{}, {MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}}},
+		{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"b"}}}},
+	}}}}
+	const arch, system = corev1.LabelArchStable, corev1.LabelOSStable
+	for name, test := range map[string]struct {
+		affinity   *corev1.Affinity
+		labels     map[string]string
+		want       bool
+		unsuitable string
+	}{
+		"an ordinary node":            {nil, map[string]string{system: "linux", arch: "arm64"}, true, ""},
+		"a selected node":             {zones, map[string]string{system: "linux", arch: "amd64", "zone": "a"}, true, ""},
+		"a node that is not selected": {zones, map[string]string{system: "linux", arch: "amd64"}, false, ""},
+		"another architecture":        {nil, map[string]string{system: "linux", arch: "riscv64"}, false, "kubernetes.io/arch=riscv64"},
+		"another, selected":           {zones, map[string]string{system: "linux", arch: "riscv64", "zone": "a"}, false, "kubernetes.io/arch=riscv64"},
+		"a virtual kubelet":           {nil, map[string]string{system: "linux", arch: "amd64", "type": "virtual-kubelet"}, false, "type=virtual-kubelet"},
+		"a node of Fargate":           {nil, map[string]string{system: "linux", arch: "amd64", "eks.amazonaws.com/compute-type": "fargate"}, false, "eks.amazonaws.com/compute-type=fargate"},
+		"another type of EKS":         {nil, map[string]string{system: "linux", arch: "amd64", "eks.amazonaws.com/compute-type": "ec2"}, true, ""},
+		"Windows":                     {nil, map[string]string{system: "windows", arch: "amd64"}, false, "kubernetes.io/os=windows"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := test.affinity.DeepCopy()
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: test.labels}}
+			placement := DesiredPlacement(operatorv1alpha1.NodeAgentSpec{Affinity: test.affinity}, corev1.PodSpec{})
+			if got, err := placement.Selects(node); err != nil || got != test.want {
+				t.Errorf("selected: %t, %v", got, err)
+			}
+			if got := Unsuitable(node); got != test.unsuitable {
+				t.Errorf("unsuitable because of %q, want %q", got, test.unsuitable)
+			}
+			if diff := cmp.Diff(before, test.affinity); diff != "" {
+				t.Errorf("the configuration was changed:\n%s", diff)
+			}
+		})
 	}
 }
 
