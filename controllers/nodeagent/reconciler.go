@@ -83,6 +83,9 @@ type Reconciler struct {
 	// uncreated is how many Pods of agents are missing, and uncreatedSince when this number has last changed.
 	uncreated      int32
 	uncreatedSince time.Time
+	// template is the template of the agents, and templateSince the first generation of the DaemonSet that has it.
+	template      string
+	templateSince int64
 	// guardsScheduling is whether the API server has a field of the CSIDriver, as the last one that was read says.
 	guardsScheduling bool
 	// waitingForUsers is set if the last reconciliation read the users of volumes.
@@ -111,6 +114,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.Lis
 	default:
 		done = r.install(ctx, o)
 	}
+	o.rollout.since = r.observeTemplate(o.agents())
 	status, recheck := describe(o, done, r.Clock.Now())
 	if err := errors.Join(done.err, r.writeStatus(ctx, config, status), r.reportUpgradeable(ctx, status)); err != nil {
 		return reconcile.Result{}, err
@@ -125,6 +129,7 @@ type observed struct {
 	components []component
 	// uncreatedSince is since when the same number of Pods of agents is missing.
 	uncreatedSince time.Time
+	rollout        rollout
 	// clusterDomain is the DNS domain of the cluster, and resolverDomain that of the operator's resolver, or empty.
 	clusterDomain, resolverDomain string
 	// unmonitored is whether OpenShift leaves the namespace to its monitoring of users' workloads. That rejects
@@ -182,6 +187,14 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 			return nil, err
 		}
 		o.components = append(o.components, component{c, object})
+	}
+	agents := o.agents()
+	var err error
+	if o.rollout, err = r.observeRollout(ctx, agents); err != nil {
+		return nil, err
+	}
+	if status := agents.Status; status.UpdatedNumberScheduled < status.DesiredNumberScheduled {
+		o.settings.Agents, o.settings.AgentsDown = status.DesiredNumberScheduled, int32(len(o.rollout.down))
 	}
 	r.guardsScheduling = o.guardsScheduling(r.guardsScheduling)
 	o.settings.GuardsScheduling = r.guardsScheduling

@@ -300,6 +300,7 @@ func TestInstallationAndRollout(t *testing.T) {
 	h.expectUpgradeable(metav1.ConditionTrue, operatorv1alpha1.ReasonAsExpected)
 	agents := h.agents()
 	agents.Generation++ // as the API server does when the DaemonSet is changed
+	agents.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: "2"}
 	h.update(agents)
 	h.mustReconcile()
 	if diff := cmp.Diff("True AgentsRollingOut", h.conditions()["Progressing"]); diff != "" {
@@ -319,6 +320,11 @@ func TestInstallationAndRollout(t *testing.T) {
 func TestMissingPodsOfAgentsAreReported(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
 	h.mustReconcile()
+	config := h.config()
+	config.Status = operatorv1alpha1.ListenerOperatorStatus{} // of the fake DaemonSet, each generation is observed
+	if err := h.Client.Status().Update(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
 	agents := h.agents()
 	agents.Status = appsv1.DaemonSetStatus{ObservedGeneration: agents.Generation, DesiredNumberScheduled: 3}
 	if err := h.Client.Status().Update(t.Context(), agents); err != nil {

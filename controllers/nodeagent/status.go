@@ -1,6 +1,7 @@
 package nodeagent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -53,30 +54,44 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 	}
 	current := set(progressing(o, done))
 	status.NodeAgent.Version = agentVersion(o, *current)
-	stalled, recheck := stalledRollout(o, *current, now)
+	stalled, recheck := stalledAgents(o, *current, now)
 	set(available(o, done, stalled))
 	set(degraded(o, done, stalled))
 	set(upgradeable(o, *current, stalled))
 	return status, max(recheck, done.stackable.Recheck)
 }
 
-// stalledRollout returns the reason why a rollout of the agents needs intervention, or "", and the time after which it
-// may change without an event, or 0.
-func stalledRollout(o *observed, progressing metav1.Condition, now time.Time) (reason string, recheck time.Duration) {
-	if progressing.Reason != operatorv1alpha1.ReasonAgentsRollout {
+// stalledAgents returns the reason why the agents need intervention, or "", and the time after which it may change
+// without an event, or 0.
+func stalledAgents(o *observed, progressing metav1.Condition, now time.Time) (reason string, recheck time.Duration) {
+	type deadline struct {
+		since   time.Time
+		timeout time.Duration
+		reason  string
+	}
+	var deadlines []deadline
+	switch progressing.Reason {
+	case operatorv1alpha1.ReasonAgentsRollout, operatorv1alpha1.ReasonAgentsRolledOut:
+	default:
 		return "", 0
 	}
-	ready, created := progressing.LastTransitionTime.Add(rolloutTimeout).Sub(now), o.uncreatedSince.Add(creationTimeout).Sub(now)
-	switch {
-	case uncreatedPods(o) > 0 && created <= 0:
-		return operatorv1alpha1.ReasonAgentsNotCreated, 0
-	case ready <= 0:
-		return operatorv1alpha1.ReasonAgentsNotReady, 0
-	case uncreatedPods(o) > 0:
-		return "", min(ready, created)
-	default:
-		return "", ready
+	if uncreatedPods(o) > 0 {
+		deadlines = append(deadlines, deadline{o.uncreatedSince, creationTimeout, operatorv1alpha1.ReasonAgentsNotCreated})
 	}
+	if progressing.Status == metav1.ConditionTrue {
+		deadlines = append(deadlines, deadline{progressing.LastTransitionTime.Time, rolloutTimeout, operatorv1alpha1.ReasonAgentsNotReady})
+	}
+	for _, since := range o.rollout.unready {
+		deadlines = append(deadlines, deadline{since, rolloutTimeout, operatorv1alpha1.ReasonAgentsNotReady})
+	}
+	for _, d := range deadlines {
+		if wait := d.since.Add(d.timeout).Sub(now); wait <= 0 {
+			reason = cmp.Or(reason, d.reason)
+		} else if recheck == 0 || wait < recheck {
+			recheck = wait
+		}
+	}
+	return reason, recheck
 }
 
 // isTrue and isFalse return a condition.
@@ -147,7 +162,7 @@ func progressing(o *observed, done outcome) metav1.Condition {
 	case !rolledOut(o):
 		return isTrue(condition, operatorv1alpha1.ReasonAgentsRollout, rolloutMessage(o))
 	default:
-		return isFalse(condition, operatorv1alpha1.ReasonAgentsRolledOut, fmt.Sprintf("the agents of all %d nodes are ready", o.agents().Status.DesiredNumberScheduled))
+		return isFalse(condition, operatorv1alpha1.ReasonAgentsRolledOut, rolloutMessage(o))
 	}
 }
 
@@ -170,12 +185,22 @@ func removing(o *observed, done outcome) metav1.Condition {
 	}
 }
 
-// rolledOut reports whether each node that should have an agent has an up-to-date one that is ready.
+// rolledOut reports whether a rollout has ended: once, each node that should have an agent had an up-to-date one that
+// was ready, except nodes that are down, and agents that have not become ready for long. From then on, only another
+// template, which leaves outdated agents, starts a rollout: an agent that is deleted, or a node that joins or restarts,
+// does not.
 func rolledOut(o *observed) bool {
-	agents := o.agents()
-	return agents.Status.ObservedGeneration >= agents.Generation &&
-		agents.Status.UpdatedNumberScheduled >= agents.Status.DesiredNumberScheduled &&
-		agents.Status.NumberReady >= agents.Status.DesiredNumberScheduled
+	status, down := o.agents().Status, int32(len(o.rollout.down))
+	before := meta.FindStatusCondition(o.config.Status.Conditions, operatorv1alpha1.ConditionProgressing)
+	switch {
+	case status.ObservedGeneration < o.rollout.since:
+		return false
+	case before != nil && before.Reason == operatorv1alpha1.ReasonAgentsRolledOut:
+		return status.UpdatedNumberScheduled+o.rollout.outdated >= status.CurrentNumberScheduled
+	default:
+		return status.UpdatedNumberScheduled+o.rollout.outdated >= status.DesiredNumberScheduled &&
+			status.NumberReady+down+int32(len(o.rollout.late)) >= status.DesiredNumberScheduled
+	}
 }
 
 // uncreatedPods returns the number of nodes that should have a Pod of an agent, and have none.
@@ -184,13 +209,29 @@ func uncreatedPods(o *observed) int32 {
 	return agents.Status.DesiredNumberScheduled - agents.Status.CurrentNumberScheduled
 }
 
+// rolloutMessage returns how far the rollout of the agents is, and which nodes it leaves out.
 func rolloutMessage(o *observed) string {
-	agents := o.agents()
-	if agents.Status.ObservedGeneration < agents.Generation {
+	status := o.agents().Status
+	if status.ObservedGeneration < o.rollout.since {
 		return "the DaemonSet controller has not observed the latest change yet"
 	}
-	return fmt.Sprintf("of the agents of %d nodes, %d are up to date and %d ready",
-		agents.Status.DesiredNumberScheduled, agents.Status.UpdatedNumberScheduled, agents.Status.NumberReady)
+	text := fmt.Sprintf("of the agents of %d nodes, %d are up to date and %d ready", status.DesiredNumberScheduled, status.UpdatedNumberScheduled, status.NumberReady)
+	if min(status.UpdatedNumberScheduled, status.NumberReady) >= status.DesiredNumberScheduled {
+		text = fmt.Sprintf("the agents of all %d nodes are ready", status.DesiredNumberScheduled)
+	}
+	for _, part := range []struct {
+		text  string
+		names []string
+	}{
+		{"nodes that are down: ", o.rollout.down},
+		{"agents that do not become ready: ", o.rollout.late},
+		{"nodes where no agent can run: ", o.rollout.unsuitable},
+	} {
+		if len(part.names) > 0 {
+			text += "; " + part.text + firstOf(part.names)
+		}
+	}
+	return text
 }
 
 // degraded returns the condition that a problem needs intervention.

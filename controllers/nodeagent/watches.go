@@ -57,6 +57,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, always, builder.WithPredicates(confinement.IsPolicy())).
 		Watches(tenancy.Namespace(), always, builder.WithPredicates(predicate.LabelChangedPredicate{},
 			predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == r.Namespace }))).
+		Watches(&corev1.Pod{}, always, builder.WithPredicates(agentChanged())).
+		Watches(&corev1.Node{}, always, builder.WithPredicates(predicates.NodeReadinessChanged())).
 		Watches(&corev1.Node{}, whileWaiting, builder.WithPredicates(predicates.NodeSchedulingChanged()))
 	for _, c := range installation.Components() {
 		// By name, not by owner: the deletion of a foreign object has to trigger a reconciliation, too.
@@ -111,6 +113,13 @@ func podWithClaimsCreatedOrDeleted() predicate.Predicate {
 	p := predicate.NewPredicateFuncs(func(o client.Object) bool { return len(claim.NamesOf(o.(*corev1.Pod))) > 0 })
 	p.UpdateFunc = func(event.UpdateEvent) bool { return false }
 	return p
+}
+
+// agentChanged passes Pods of agents that are created or deleted, or become ready or not ready. The status of the
+// DaemonSet may be older than what the cache has of them, or newer.
+func agentChanged() predicate.Predicate {
+	return predicate.And(predicate.NewPredicateFuncs(func(o client.Object) bool { return names.IsNodeAgent(o) }),
+		predicates.Changed(func(pod *corev1.Pod) any { return []any{claim.PodReady(pod), pod.DeletionTimestamp} }))
 }
 
 // toWaitingListenerOperator maps to ListenerOperator/cluster if a change may wait for volumes that are in use.

@@ -33,8 +33,8 @@ func transform[T client.Object](keep func(T) T) toolscache.TransformFunc {
 
 // trimPod keeps what addresses depend on: volumes with claims, the ports of containers, node, phase and the labels; and
 // what restarts depend on: the controller, and whether the Pod is ready. Before the Pod is bound to a node, it keeps
-// what scheduling depends on, and its verdict. Of a Pod without claims it keeps node and phase, and of one of
-// Stackable's operator what it is recognized by.
+// what scheduling depends on, and its verdict. Of a Pod without claims it keeps node and phase, of a node agent what its
+// rollout depends on, and of a Pod of Stackable's operator what it is recognized by.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{
 		ObjectMeta: trimMetadata(&pod.ObjectMeta),
@@ -43,6 +43,14 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	}
 	if stackable.Resembles(pod) {
 		stackable.Keep(kept, pod)
+	}
+	if names.IsNodeAgent(pod) {
+		kept.OwnerReferences, kept.Labels = controller(pod), filter(pod.Labels, sets.New(names.LabelTemplateGeneration).Has)
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodReady {
+				kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
+			}
+		}
 	}
 	if len(claim.NamesOf(pod)) == 0 {
 		return kept
@@ -88,8 +96,8 @@ func keepScheduling(kept, pod *corev1.Pod) {
 	}
 }
 
-// trimNode keeps the addresses, the annotation that overrides them, whether the node is ready, and what scheduling
-// depends on: labels, taints, and whether the node is cordoned.
+// trimNode keeps the addresses, the annotation that overrides them, since when the node is ready or not, and what
+// scheduling depends on: labels, taints, and whether the node is cordoned.
 func trimNode(node *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{
 		ObjectMeta: trimMetadata(&node.ObjectMeta),
@@ -98,7 +106,7 @@ func trimNode(node *corev1.Node) *corev1.Node {
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
 		}
 	}
 	kept.Labels = node.Labels

@@ -136,6 +136,10 @@ const (
 	// LabelManagedBy has the value Operator on the operator's own objects.
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 
+	// LabelTemplateGeneration on a Pod of a DaemonSet, which Kubernetes sets, is the generation of its template. The
+	// DaemonSet has it in the annotation appsv1.DeprecatedTemplateGeneration.
+	LabelTemplateGeneration = "pod-template-generation"
+
 	// Operator is the name of the operator's Deployment, ServiceAccount and image.
 	Operator = "listener-operator"
 	// NodeAgent is the name of the node agent's DaemonSet and ServiceAccount.
@@ -158,6 +162,12 @@ const (
 
 // IsOwn reports whether the operator has created an object which another may have the name of.
 func IsOwn(o metav1.Object) bool { return o.GetLabels()[LabelManagedBy] == Operator }
+
+// IsNodeAgent reports whether a Pod is that of a node agent, by what never changes in it.
+func IsNodeAgent(pod metav1.Object) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.Kind == "DaemonSet" && owner.Name == NodeAgent
+}
 
 // OperatorLabels returns the labels of objects that the operator creates for itself, and does not prune.
 func OperatorLabels() map[string]string {

@@ -59,7 +59,7 @@ func Resembles(pod *corev1.Pod) bool { return isNodeDriver(pod) || hasLabels(pod
 // volume, and other than this operator's DaemonSet.
 func isNodeDriver(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
-	if owner == nil || owner.Kind == "Node" || owner.Kind == "DaemonSet" && owner.Name == names.NodeAgent {
+	if owner == nil || owner.Kind == "Node" || names.IsNodeAgent(pod) {
 		return false
 	}
 	return slices.ContainsFunc(pod.Spec.Volumes, isSocketDirectory)

@@ -43,7 +43,7 @@ func daemonSetValues(config *operatorv1alpha1.ListenerOperator, s Settings) (map
 		env = append(env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: strconv.FormatInt(limit.Value()/5*4, 10)})
 	}
 	return map[string]any{
-		"serviceAccount": s.ServiceAccount, "image": s.Image, "pullSecrets": s.OperatorPod.ImagePullSecrets,
+		"maxUnavailable": maxUnavailable(s), "serviceAccount": s.ServiceAccount, "image": s.Image, "pullSecrets": s.OperatorPod.ImagePullSecrets,
 		"priorityClass": cmp.Or(agent.PriorityClassName, "system-node-critical"),
 		"nodeSelector":  placement.NodeSelector, "tolerations": placement.Tolerations, "affinity": placement.Affinity,
 		"args":      []string{"--kubelet-dir=" + kubelet, "--log-level=" + cmp.Or(agent.LogLevel, "info")},
@@ -51,6 +51,15 @@ func daemonSetValues(config *operatorv1alpha1.ListenerOperator, s Settings) (map
 		"resources": resources,
 		"plugin":    path.Join(kubelet, "plugins", names.Driver), "registry": path.Join(kubelet, "plugins_registry"), "pods": path.Join(kubelet, "pods"),
 	}, nil
+}
+
+// maxUnavailable returns how many agents may be unavailable in a rollout: a tenth. The DaemonSet controller counts the
+// agents of nodes that are down, and would wait for these nodes before it replaces others, so they are added.
+func maxUnavailable(s Settings) any {
+	if s.AgentsDown == 0 {
+		return "10%"
+	}
+	return (s.Agents+9)/10 + s.AgentsDown
 }
 
 // defaultResources suit a cluster of any size, because an agent only handles its own node. It usually needs less than a
