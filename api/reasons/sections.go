@@ -13,6 +13,8 @@ const (
 	FailedBinding = "FailedBinding"
 	ClaimLost     = "ClaimLost"
 	NoNodeAgent   = "NoNodeAgent"
+	// NodeLabelMissing is the reason of a Node that is not labelled as the registration of its agent has left it.
+	NodeLabelMissing = "NodeLabelMissing"
 )
 
 // Remedies that several reasons share.
@@ -644,5 +646,11 @@ var kubernetes = []Reason{
 	{
 		Name: NoNodeAgent, On: []string{node}, Severity: Error, Actor: Administrator, Meaning: "No node agent works on the node, so no Pod with a listener volume starts or ends there.",
 		Remedy: "Find out why no node agent runs there (kubectl listener doctor), or let another node take the Pod: docs/configuration.md#nodes-without-an-agent",
+	},
+	{
+		Name: NodeLabelMissing, On: []string{node}, Severity: Error, Actor: Administrator,
+		Meaning: "A node with an agent lacks the label `listeners.stackable.tech/hostname`, because another client has removed it. Pods with volumes that are pinned to the node cannot be scheduled.",
+		Remedy: "Delete the agent's Pod: the next one registers, and the kubelet sets the label again: kubectl delete pods --all-namespaces " +
+			"--selector app.kubernetes.io/name=listener-operator,app.kubernetes.io/component=node-agent --field-selector spec.nodeName={node}",
 	},
 }

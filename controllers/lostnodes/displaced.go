@@ -84,7 +84,7 @@ func refusal(pod *corev1.Pod, node *corev1.Node, affinities []*corev1.VolumeNode
 		return "it is being deleted"
 	}
 	if node.Labels[names.TopologyKey] == "" {
-		return "no node agent runs there"
+		return "it lacks the label " + names.TopologyKey + " of nodes with a node agent"
 	}
 	taints := node.Spec.Taints
 	if node.Spec.Unschedulable {

@@ -38,7 +38,7 @@ func TestVolumeIsReleasedBecauseOfItsPinOnly(t *testing.T) {
 		"being deleted": {noRoom, func(w *world) {
 			w.find("node-1").DeletionTimestamp, w.find("node-1").Finalizers = ptr.To(metav1.Now()), []string{"a.example/b"}
 		}, "being deleted"},
-		"without an agent":      {noRoom, func(w *world) { w.find("node-1").Labels = nil }, "no node agent runs there"},
+		"without an agent":      {noRoom, func(w *world) { w.find("node-1").Labels = nil }, "it lacks the label listeners.stackable.tech/hostname"},
 		"full":                  {noRoom, func(*world) {}, "about which the scheduler says: 0/2 nodes are available: 1 Insufficient cpu"},
 		"full, Kubernetes 1.32": {noRoomBefore, func(*world) {}, "1 Insufficient cpu"},
 		"selector of another node": {noRoom, func(w *world) {

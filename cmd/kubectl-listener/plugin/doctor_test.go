@@ -14,6 +14,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -87,8 +88,6 @@ func install(t *testing.T) *installed {
 	i.create(t, i.agent)
 	i.agent.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 	i.updateStatus(t, i.agent)
-	i.node.Labels = map[string]string{corev1.LabelOSStable: "linux"}
-	i.update(t, i.node)
 	return i
 }
 
@@ -118,6 +117,7 @@ func (i *installed) apply(t *testing.T, file string) {
 // configure creates ListenerOperator/cluster with the status of an operator that has nothing to do.
 func (i *installed) configure(t *testing.T) {
 	i.config = &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
+	i.config.Spec.NodeAgent.NodeSelector = map[string]string{pool: "apps"}
 	i.create(t, i.config)
 	i.config.Status = operatorv1alpha1.ListenerOperatorStatus{
 		ObservedGeneration: i.config.Generation, Version: "1.2.3",
@@ -372,6 +372,66 @@ func faults() map[string]fault {
 			},
 			kind: "Deployment", name: names.Operator, text: "is scaled to 0 replicas",
 		},
+		"no operator renews the lease": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}
+				i.create(t, lease)
+				lease.Spec = coordinationv1.LeaseSpec{
+					HolderIdentity: ptr.To("x"), LeaseDurationSeconds: ptr.To[int32](15), RenewTime: ptr.To(metav1.NewMicroTime(time.Now())),
+				}
+				i.update(t, lease)
+				if p := doctor(t).Problem; p != nil {
+					t.Errorf("although the lease was renewed: %+v", p)
+				}
+				lease.Spec.RenewTime.Time = longAgo().Time
+				i.update(t, lease)
+				return func() { i.remove(t, lease) }
+			},
+			kind: "Deployment", name: names.Operator, text: "has available Pods, but none that works: the lease of the leader expired 59m ago",
+		},
+		"the operator's own update hangs": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}
+				i.read(t, deployment)
+				status := deployment.Status
+				deployment.Status = appsv1.DeploymentStatus{
+					Replicas: 2, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, UnavailableReplicas: 1,
+					Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, LastUpdateTime: longAgo()}},
+				}
+				i.updateStatus(t, deployment)
+				pod := &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: "listener-operator-new", Labels: deployment.Spec.Selector.MatchLabels},
+					Spec:       corev1.PodSpec{NodeName: i.node.Name, Containers: []corev1.Container{{Name: "operator", Image: "absent"}}},
+				}
+				i.create(t, pod)
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+					Name: "operator", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}},
+				}}
+				i.updateStatus(t, pod)
+				return func() {
+					i.remove(t, pod)
+					i.read(t, deployment)
+					deployment.Status = status
+					i.updateStatus(t, deployment)
+				}
+			},
+			kind: "Deployment", name: names.Operator,
+			text: "1 Pod is available, and Pod listener-operator-new, which should replace it or run beside it, is not ready (container operator: ErrImagePull: not found)",
+		},
+		"a node has lost its label": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				i.read(t, i.node)
+				delete(i.node.Labels, names.TopologyKey)
+				i.update(t, i.node)
+				repair := i.pending(t, i.newPod("stuck", i.claim.Name), pinned)
+				return func() {
+					repair()
+					i.node.Labels = labelsOf(i.node.Name)
+					i.update(t, i.node)
+				}
+			},
+			kind: "Node", name: "node-shop", text: "has a node agent, but not the label listeners.stackable.tech/hostname=node-shop",
+		},
 		"the operator is degraded": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				set := func(status metav1.ConditionStatus, reason string) {
@@ -425,7 +485,7 @@ func faults() map[string]fault {
 		},
 		"a node has no agent": {
 			breakIt: func(t *testing.T, i *installed) func() {
-				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare", Labels: labelsOf("bare")}}
 				i.create(t, node)
 				return func() { i.remove(t, node) }
 			},
@@ -563,10 +623,10 @@ func faults() map[string]fault {
 		"a Pod is on a node without an agent": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				i.read(t, i.node)
-				i.node.Labels = nil
+				delete(i.node.Labels, pool)
 				i.update(t, i.node)
 				return func() {
-					i.node.Labels = map[string]string{corev1.LabelOSStable: "linux"}
+					i.node.Labels = labelsOf(i.node.Name)
 					i.update(t, i.node)
 				}
 			},
@@ -878,7 +938,8 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		problem(t, "Deployment", "exists in 2 namespaces")
 	})
 	t.Run("what looks wrong and is not", func(t *testing.T) {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "windows", Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "windows", Labels: labelsOf("windows")}}
+		node.Labels[corev1.LabelOSStable] = "windows"
 		i.create(t, node)
 		defer i.remove(t, node)
 		agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: i.agent.Name + "-replaced", Labels: i.agent.Labels}, Spec: i.agent.Spec}
@@ -920,11 +981,17 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		healthy(NewWithT(t))
 	})
 	t.Run("a node that the node agents are not meant for", func(t *testing.T) {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
-		i.create(t, node)
-		defer i.remove(t, node)
+		other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: labelsOf("other")}}
+		delete(other.Labels, pool)
+		virtual := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "virtual", Labels: labelsOf("virtual")}}
+		virtual.Labels["type"] = "virtual-kubelet"
+		for _, node := range []*corev1.Node{other, virtual} {
+			i.create(t, node)
+			defer i.remove(t, node)
+		}
 		out, err := run(t, apiserver.PlainConfig(t), "doctor")
-		if err != nil || !strings.Contains(out, "1 of 2 have a node agent that is ready; spec.nodeAgent.nodeSelector of ListenerOperator cluster excludes other\n") {
+		if err != nil || !strings.Contains(out, "1 of 2 have a node agent that is ready; spec.nodeAgent.nodeSelector of ListenerOperator cluster excludes other; "+
+			"the label type=virtual-kubelet excludes virtual\n") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
 	})
@@ -956,7 +1023,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		i.create(t, listener)
 		defer i.remove(t, listener)
 		out, _ := run(t, apiserver.PlainConfig(t), "doctor")
-		if !strings.Contains(out, "was available, version 1.2.3, when the operator ran") || strings.Contains(out, "See the log of the operator") {
+		if !strings.Contains(out, "was available, version 1.2.3, when the operator last worked") || strings.Contains(out, "See the log of the operator") {
 			t.Errorf("output:\n%s", out)
 		}
 	})
@@ -1023,7 +1090,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 			i.create(t, pvc)
 			defer i.remove(t, pvc)
 		}
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare", Labels: labelsOf("bare")}}
 		i.create(t, node)
 		defer i.remove(t, node)
 		out, _ := run(t, apiserver.PlainConfig(t), "doctor")

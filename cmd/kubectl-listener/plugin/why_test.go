@@ -490,6 +490,17 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			},
 			kind: "Node", reason: "NoNodeAgent", text: "kubectl listener doctor",
 		},
+		"the node of a pinned volume has lost its label": {
+			breakIt: func(t *testing.T, w *world) {
+				delete(w.node.Labels, names.TopologyKey)
+				w.update(t, w.node)
+				pod := w.newPod("stuck", w.claim.Name)
+				w.create(t, pod)
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: pinned}}
+				w.updateStatus(t, pod)
+			},
+			from: "stuck", kind: "Node", reason: "NodeLabelMissing", text: "kubectl delete pods --all-namespaces",
+		},
 		"the mount fails": {
 			breakIt: func(t *testing.T, w *world) {
 				w.pod.Status.Phase = corev1.PodPending

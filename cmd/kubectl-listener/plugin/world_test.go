@@ -53,6 +53,7 @@ func newWorldWith(t *testing.T, c client.Client, namespace string) *world {
 	t.Helper()
 	w := &world{Client: c, namespace: namespace}
 	w.node = objects.Node("node-" + namespace)
+	w.node.Labels = labelsOf(w.node.Name)
 	w.create(t, w.node)
 	w.csiNode = &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{Name: w.node.Name},
@@ -70,6 +71,14 @@ func newWorldWith(t *testing.T, c client.Client, namespace string) *world {
 	w.createListener(t)
 	w.createPod(t)
 	return w
+}
+
+// pool is the label of the nodes that should have an agent.
+const pool = "pool"
+
+// labelsOf returns the labels of a node with an agent.
+func labelsOf(node string) map[string]string {
+	return map[string]string{corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64", names.TopologyKey: node, pool: "apps"}
 }
 
 // createClaim creates a claim with its volume, which is pinned.

@@ -8,6 +8,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -45,6 +46,7 @@ type list struct {
 func (g *gatherer) lists() []list {
 	lists := []list{
 		{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), keep: g.operator, options: []client.ListOption{client.MatchingFields{"metadata.name": names.Operator}}},
+		{GroupVersionKind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), keep: g.ofOperator, options: []client.ListOption{client.MatchingFields{"metadata.name": names.Operator}}},
 		{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), keep: g.isOwn, options: []client.ListOption{client.HasLabels{labelName}}},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Node")},
@@ -101,6 +103,11 @@ func (g *gatherer) operator(o *unstructured.Unstructured) bool {
 		g.extensions.Insert(extension)
 	}
 	return true
+}
+
+// ofOperator reports whether an object is in the namespace of an operator.
+func (g *gatherer) ofOperator(o *unstructured.Unstructured) bool {
+	return g.operators.Has(o.GetNamespace())
 }
 
 // isOwn reports whether an object belongs to an operator or a node agent.

@@ -57,7 +57,7 @@ func (w *Walk) Nodes(ctx context.Context, i *Installation) {
 		return
 	}
 	var findings []check.Finding
-	others := map[string][]string{} // by the field that excludes them
+	others := map[string][]string{} // by what excludes them
 	count := 0
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
@@ -65,17 +65,17 @@ func (w *Walk) Nodes(ctx context.Context, i *Installation) {
 		switch {
 		case f.State != "":
 			findings = append(findings, f)
-		case node.Labels[corev1.LabelOSStable] == "windows":
-			continue
 		default:
-			field := excludedBy(node, a.placement)
-			others[field] = append(others[field], node.Name)
+			by, _ := excludedBy(node, a.placement)
+			others[by] = append(others[by], node.Name)
 		}
-		count++
+		if components.Unsuitable(node) == "" {
+			count++
+		}
 	}
 	text := []string{fmt.Sprintf("%%d of %d have a node agent that is ready", count)}
-	for _, field := range slices.Sorted(maps.Keys(others)) {
-		text = append(text, fmt.Sprintf("spec.nodeAgent.%s of ListenerOperator %s excludes %s", field, operatorv1alpha1.ListenerOperatorName, columns.Names(others[field])))
+	for _, by := range slices.Sorted(maps.Keys(others)) {
+		text = append(text, fmt.Sprintf("%s excludes %s", by, columns.Names(others[by])))
 	}
 	w.AddAll(findings, "Nodes", strings.Join(text, "; "))
 }
@@ -157,10 +157,10 @@ func (w *Walk) agentOf(ctx context.Context, a *agents, node *corev1.Node) check.
 		}
 		return f
 	case selected:
-		return w.agentFinding(ctx, f, a, agent)
+		return w.agentFinding(ctx, f, a, agent, node)
 	case m != nil && w.inUse(ctx, node, m):
-		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("has no node agent, because spec.nodeAgent.%s of ListenerOperator %s excludes it, and Pods with listener volumes are bound to it",
-			excludedBy(node, a.placement), operatorv1alpha1.ListenerOperatorName), "Change the field so that it includes the node, or let these Pods run elsewhere: docs/configuration.md")
+		by, remedy := excludedBy(node, a.placement)
+		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("has no node agent, because %s excludes it, and Pods with listener volumes are bound to it", by), remedy)
 	default:
 		return check.Finding{}
 	}
@@ -174,7 +174,8 @@ func (w *Walk) isDown(node *corev1.Node, agent *corev1.Pod) bool {
 }
 
 // agentFinding returns whether the agent of a node works. It is nil if there is none.
-func (w *Walk) agentFinding(ctx context.Context, f check.Finding, a *agents, agent *corev1.Pod) check.Finding {
+func (w *Walk) agentFinding(ctx context.Context, f check.Finding, a *agents, agent *corev1.Pod, node *corev1.Node) check.Finding {
+	again := reasons.Of(reasons.NodeLabelMissing)
 	switch {
 	case agent == nil:
 		return f.Failed(reasons.NoNodeAgent, "has no node agent, so no Pod with a listener volume starts there", "See the events: "+Describe("daemonset", a.daemonSet))
@@ -183,10 +184,22 @@ func (w *Walk) agentFinding(ctx context.Context, f check.Finding, a *agents, age
 			"See why: "+Describe("pod", agent))
 	case a.registered != nil && !a.registered.Has(f.Name):
 		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("the node agent %s is ready, and not registered with the kubelet", agent.Name),
-			"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir.")
+			"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir. If it is, let the agent register again: "+
+				again.For("", f.Name))
+	case !isLabelled(node):
+		return unlabelled(f)
 	default:
 		return f.OK("has a node agent")
 	}
+}
+
+// isLabelled reports whether a node has the label by which the scheduler finds the node of a pinned volume.
+func isLabelled(node *corev1.Node) bool { return node.Labels[names.TopologyKey] == node.Name }
+
+// unlabelled returns that a node lacks this label.
+func unlabelled(f check.Finding) check.Finding {
+	return f.FailedBy(reasons.NodeLabelMissing, "has a node agent, but not the label "+names.TopologyKey+"="+f.Name+
+		", which the kubelet sets when the agent registers: another client has removed or changed it, and no Pod can be scheduled whose volume is pinned to the node")
 }
 
 // inUse reports whether one of the Pods with listener volumes on a node has not finished. PodListeners outlast that.
@@ -198,8 +211,13 @@ func (w *Walk) inUse(ctx context.Context, node *corev1.Node, m *mounts) bool {
 	})
 }
 
-// excludedBy returns the field of a placement that excludes a node.
-func excludedBy(node *corev1.Node, placement components.Placement) string {
+// excludedBy returns what excludes a node from a placement, and what to do if Pods need an agent there.
+func excludedBy(node *corev1.Node, placement components.Placement) (by, remedy string) {
+	if label := components.Unsuitable(node); label != "" {
+		return "the label " + label, "No agent can run there. Let these Pods run elsewhere: docs/configuration.md#nodes-without-an-agent"
+	}
+	by = "spec.nodeAgent.%s of ListenerOperator " + operatorv1alpha1.ListenerOperatorName
+	remedy = "Change the field so that it includes the node, or let these Pods run elsewhere: docs/configuration.md"
 	everywhere := []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	for _, field := range []string{"nodeSelector", "affinity"} {
 		only := components.Placement{NodeSelector: placement.NodeSelector, Tolerations: everywhere}
@@ -207,10 +225,10 @@ func excludedBy(node *corev1.Node, placement components.Placement) string {
 			only = components.Placement{Affinity: placement.Affinity, Tolerations: everywhere}
 		}
 		if selected, err := only.Selects(node); err == nil && !selected {
-			return field
+			return fmt.Sprintf(by, field), remedy
 		}
 	}
-	return "tolerations"
+	return fmt.Sprintf(by, "tolerations"), remedy
 }
 
 // notReady returns what Kubernetes says about a node agent that is not ready.

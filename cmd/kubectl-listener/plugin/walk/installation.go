@@ -8,9 +8,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,6 +28,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	components "github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -32,7 +36,7 @@ import (
 type Installation struct {
 	// Served states that all definitions exist, so that the objects of these kinds can be read.
 	Served bool
-	// Stopped states that the operator does not run, so that no status is up to date.
+	// Stopped states that the operator does not run or lacks permissions, so that no status is up to date.
 	Stopped bool
 	// namespace is the operator's, or empty if it was not found.
 	namespace string
@@ -58,6 +62,9 @@ func (w *Walk) Installation(ctx context.Context) *Installation {
 		w.Add(f)
 	}
 	w.deployments(ctx, i)
+	if i.namespace != "" && !w.permissions(ctx, i, names.Operator, operatorPermissions) {
+		i.Stopped = true // it may not write what it finds
+	}
 	if i.Served {
 		w.configuration(ctx, i)
 	}
@@ -70,7 +77,6 @@ func (w *Walk) Installation(ctx context.Context) *Installation {
 			ofAgents = append(ofAgents, sccPermission)
 		}
 	}
-	w.permissions(ctx, i, names.Operator, operatorPermissions)
 	w.permissions(ctx, i, names.NodeAgent, ofAgents)
 	return i
 }
@@ -104,21 +110,70 @@ func (w *Walk) deployments(ctx context.Context, i *Installation) {
 	for n := range deployments.Items {
 		deployment := &deployments.Items[n]
 		f.Namespace, i.namespace = deployment.Namespace, deployment.Namespace
-		i.Stopped = deployment.Status.AvailableReplicas == 0 || ptr.Deref(deployment.Spec.Replicas, 1) == 0
+		idle := cmp.Or(idle(deployment), w.leaderless(ctx, deployment))
+		i.Stopped = idle != ""
 		switch {
 		case ptr.Deref(deployment.Spec.Replicas, 1) == 0:
-			w.Add(f.Failed("", "is scaled to 0 replicas: nothing is provisioned or repaired",
+			w.Add(f.Failed("", idle+": nothing is provisioned or repaired",
 				fmt.Sprintf("Scale it up: kubectl scale --namespace %s deployment/%s --replicas 1", f.Namespace, f.Name)))
 		case i.Stopped:
-			w.Add(f.Failed("", "has no available Pod: nothing is provisioned or repaired", fmt.Sprintf(
+			w.Add(f.Failed("", idle+": nothing is provisioned or repaired", fmt.Sprintf(
 				"See why: %s, and if its Pod was started, kubectl logs --namespace %s deployment/%s", Describe("deployment", deployment), f.Namespace, f.Name)))
 		default:
-			w.Add(f.OK("%d Pod is available", deployment.Status.AvailableReplicas))
+			w.Add(w.update(ctx, f, deployment))
 		}
 	}
 	if len(deployments.Items) > 1 {
 		w.Add(f.Failed("", fmt.Sprintf("exists in %d namespaces, and the operators contradict each other", len(deployments.Items)), "Remove all but one."))
 	}
+}
+
+// renewalOverdue is how long after it has expired the lease of an operator that works may be renewed, by the clock of the
+// command.
+const renewalOverdue = time.Minute
+
+// idle returns why an operator does nothing, or "".
+func idle(deployment *appsv1.Deployment) string {
+	switch {
+	case ptr.Deref(deployment.Spec.Replicas, 1) == 0:
+		return "is scaled to 0 replicas"
+	case deployment.Status.AvailableReplicas == 0:
+		return "has no available Pod"
+	default:
+		return ""
+	}
+}
+
+// leaderless returns why an operator does nothing although it has available Pods, or "".
+func (w *Walk) leaderless(ctx context.Context, deployment *appsv1.Deployment) string {
+	lease := &coordinationv1.Lease{}
+	if w.Get(ctx, client.ObjectKeyFromObject(deployment), lease) != check.Present || lease.Spec.RenewTime == nil {
+		return ""
+	}
+	expired := lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
+	if w.Now().Sub(expired) < renewalOverdue {
+		return ""
+	}
+	return "has available Pods, but none that works: the lease of the leader expired " + duration.HumanDuration(w.Now().Sub(expired)) + " ago"
+}
+
+// update returns whether all Pods of an operator that works are of its latest version.
+func (w *Walk) update(ctx context.Context, f check.Finding, deployment *appsv1.Deployment) check.Finding {
+	status := deployment.Status
+	recent := slices.ContainsFunc(status.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type == appsv1.DeploymentProgressing && w.Young(c.LastUpdateTime.Time)
+	})
+	var pods corev1.PodList
+	if recent || status.UnavailableReplicas == 0 || w.List(ctx, &pods, client.InNamespace(deployment.Namespace), client.MatchingLabels(deployment.Spec.Selector.MatchLabels)) != check.Present {
+		return f.OK("%d Pod is available", status.AvailableReplicas)
+	}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; !claim.PodReady(pod) && pod.DeletionTimestamp == nil {
+			return f.Failed("", fmt.Sprintf("%d Pod is available, and Pod %s, which should replace it or run beside it, %s", status.AvailableReplicas, pod.Name, w.notReady(ctx, pod)),
+				"See why: "+Describe("pod", pod))
+		}
+	}
+	return f.Failed("", fmt.Sprintf("%d Pod is available, and another one is not created", status.AvailableReplicas), "See why: "+Describe("deployment", deployment))
 }
 
 // operator reports that the operator does not run, as far as the user may know that.
@@ -127,17 +182,17 @@ func (w *Walk) operator(ctx context.Context) {
 	w.List(ctx, &deployments, client.MatchingFields{"metadata.name": names.Operator})
 	for i := range deployments.Items {
 		deployment := &deployments.Items[i]
-		if deployment.Status.AvailableReplicas > 0 {
+		if idle(deployment) == "" {
 			return
 		}
-		w.Add(check.Finding{Kind: "Deployment", Namespace: deployment.Namespace, Name: deployment.Name}.Warning("", "the operator does not run, so nothing follows changes"))
+		w.Add(check.Finding{Kind: "Deployment", Namespace: deployment.Namespace, Name: deployment.Name}.Warning("", idle(deployment)+", so nothing follows changes"))
 		w.instead(remedyStopped(deployment.Namespace))
 	}
 }
 
 // remedyStopped is what to do about what the operator would do if it ran.
 func remedyStopped(namespace string) string {
-	return fmt.Sprintf("The operator does not run, so it does nothing about this. See why: kubectl describe deployment %s --namespace %s", names.Operator, namespace)
+	return fmt.Sprintf("The operator does not work, so it does nothing about this. See why: kubectl listener doctor, and kubectl describe deployment %s --namespace %s", names.Operator, namespace)
 }
 
 // instead replaces the advice to wait for the operator.
@@ -189,7 +244,7 @@ func (i *Installation) configurationFinding(f check.Finding) check.Finding {
 	case degraded.Reason == operatorv1alpha1.ReasonOtherClusterDomain:
 		return f.Warning(degraded.Reason, degraded.Message)
 	case i.Stopped:
-		return f.Warning("", fmt.Sprintf("was available, version %s, when the operator ran", i.config.Status.Version))
+		return f.Warning("", fmt.Sprintf("was available, version %s, when the operator last worked", i.config.Status.Version))
 	default:
 		return f.OK("available, version %s", i.config.Status.Version)
 	}
@@ -295,8 +350,9 @@ var (
 	}
 )
 
-// permissions follows the permissions that a ServiceAccount needs.
-func (w *Walk) permissions(ctx context.Context, i *Installation, account string, needed []authorizationv1.ResourceAttributes) {
+// permissions follows the permissions that a ServiceAccount needs. It returns whether it has them, as far as the user
+// may know that.
+func (w *Walk) permissions(ctx context.Context, i *Installation, account string, needed []authorizationv1.ResourceAttributes) bool {
 	f := check.Finding{Kind: "ServiceAccount", Namespace: i.namespace, Name: account}
 	var denied []string
 	for _, attributes := range needed {
@@ -306,7 +362,7 @@ func (w *Walk) permissions(ctx context.Context, i *Installation, account string,
 			ResourceAttributes: &attributes,
 		}}
 		if w.Readable(f, w.Request("reviewing a permission", func() error { return w.Client.Create(ctx, review) })) == check.Forbidden {
-			return
+			return true
 		}
 		if !review.Status.Allowed {
 			resource, _ := strings.CutSuffix(attributes.Resource+"/"+attributes.Subresource, "/")
@@ -316,9 +372,10 @@ func (w *Walk) permissions(ctx context.Context, i *Installation, account string,
 	}
 	if len(denied) > 0 {
 		w.Add(f.Failed("Forbidden", "may not "+strings.Join(denied, ", "), "Apply the roles and bindings of the operator's release again."))
-		return
+		return false
 	}
 	w.Add(f.OK("has the permissions that it needs"))
+	return true
 }
 
 // SlowRequests follows what the operator says about namespaces whose objects occupy a controller for long.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -136,6 +137,11 @@ func (w *Walk) stuck(ctx context.Context, f check.Finding, owner *corev1.ObjectR
 		f = f.FailedBy(listenersv1alpha1.ReasonPinnedToNode, message, ofClaim(owner)...).Since(waitsSince(&pod))
 		if !claim.NodeReady(node) {
 			w.Add(nodeFinding(node))
+			return f.Because()
+		}
+		csiNode := &storagev1.CSINode{}
+		if !isLabelled(node) && w.Get(ctx, types.NamespacedName{Name: node.Name}, csiNode) == check.Present && isRegistered(csiNode) {
+			w.Add(unlabelled(check.Finding{Kind: "Node", Name: node.Name}))
 			return f.Because()
 		}
 		return f
