@@ -552,7 +552,7 @@ const seeLog = doWhatItSays + " The log of the operator has more: kubectl logs -
 
 var operator = []Reason{
 	{Name: operatorv1alpha1.ReasonAsExpected, On: []string{"ListenerOperator"}, Severity: Expected, Meaning: "Everything is as it should be."},
-	{Name: operatorv1alpha1.ReasonAgentsRolledOut, On: []string{"ListenerOperator"}, Severity: Expected, Meaning: "All node agents run."},
+	{Name: operatorv1alpha1.ReasonAgentsRolledOut, On: []string{"ListenerOperator"}, Severity: Expected, Meaning: "The last rollout of node agents has ended on all nodes that are not down."},
 	{Name: operatorv1alpha1.ReasonAgentsRollout, On: []string{"ListenerOperator"}, Severity: Waiting, Meaning: "Node agents are being started or replaced."},
 	{
 		Name: operatorv1alpha1.ReasonAgentsNotReady, On: []string{"ListenerOperator"}, Severity: Error, Actor: Administrator, Causes: []string{node},

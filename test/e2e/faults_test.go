@@ -22,10 +22,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/test/audit"
@@ -94,6 +97,7 @@ var injectedFaults = []fault{
 		}},
 	{name: "100 Pods created and deleted at once", inject: manyPods},
 	{name: "namespace deleted while the volumes of 30 Pods are mounted", inject: deletedNamespace},
+	{name: "a dead node during an update of the node agents", downtime: true, inject: updateWithoutNode},
 	{name: "rollback to the version before, and update", inject: rollback},
 	{name: "operators of two versions at once, for 30 s", hold: 30 * time.Second, inject: twoVersions},
 }
@@ -273,6 +277,37 @@ func deletedNamespace(s *scenario, l *steadyLoad, _ int) (func(context.Context) 
 			}
 		}
 		return nil
+	}, nil
+}
+
+// updateWithoutNode stops the kubelet of a node, and replaces the agents of the others.
+func updateWithoutNode(s *scenario, _ *steadyLoad, node int) (func(context.Context) error, error) {
+	if err := testbed.Crash(s.ctx, node, "kubelet"); err != nil {
+		return nil, err
+	}
+	mustAwait(s, &corev1.Node{}, client.ObjectKey{Name: testbed.NodeName(node)}, func(n *corev1.Node) bool { return !claim.NodeReady(n) })
+	config := &operatorv1alpha1.ListenerOperator{}
+	s.get(config, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	level := config.Spec.NodeAgent.LogLevel
+	s.patch(config, func() { config.Spec.NodeAgent.LogLevel = map[string]string{"info": "debug", "debug": "info"}[level] })
+	generation := config.Generation
+	config = mustAwait(s, config, client.ObjectKeyFromObject(config), func(o *operatorv1alpha1.ListenerOperator) bool {
+		c := meta.FindStatusCondition(o.Status.Conditions, operatorv1alpha1.ConditionProgressing)
+		return o.Status.ObservedGeneration == generation && c != nil && c.Status == metav1.ConditionFalse && o.Status.NodeAgent.Updated == o.Status.NodeAgent.Desired-1
+	})
+	s.Logf("updated without the node: %s", meta.FindStatusCondition(config.Status.Conditions, operatorv1alpha1.ConditionProgressing).Message)
+	return func(ctx context.Context) error {
+		if err := testbed.Restart(node, "kubelet"); err != nil {
+			return err
+		}
+		if err := awaitAgents(ctx, operatorImage); err != nil {
+			return err
+		}
+		s.patch(config, func() { config.Spec.NodeAgent.LogLevel = level })
+		_, err := await(ctx, &appsv1.DaemonSet{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.NodeAgent}, func(d *appsv1.DaemonSet) bool {
+			return slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--log-level="+level) && isRolledOut(d)
+		})
+		return err
 	}, nil
 }
 

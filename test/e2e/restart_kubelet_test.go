@@ -6,12 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // After a power cut the volume directories are still filled, and the same Pods run again at their addresses.
@@ -86,6 +89,27 @@ func TestADeletedPodIsCleanedUpWhenTheKubeletRestarts(t *testing.T) {
 	s.must(testbed.StartKubelet(s.ctx, nodeOf(p)))
 	s.awaitPodDirRemoved(p)
 }
+
+// TestANodeGetsItsLabelBackFromANewAgent: another client has removed the label of the driver, and the remedy is
+// followed to the letter.
+func TestANodeGetsItsLabelBackFromANewAgent(t *testing.T) {
+	s := newScenario(t)
+	key := client.ObjectKey{Name: testbed.NodeName(testbed.Nodes()[0])}
+	node := mustAwait(s, &corev1.Node{}, key, isLabelled)
+	agent := s.agentOn(node.Name)
+	s.patch(node, func() { delete(node.Labels, names.TopologyKey) })
+	missing := reasons.Of(reasons.NodeLabelMissing)
+	_, command, found := strings.Cut(missing.For("", node.Name), "kubectl ")
+	if !found {
+		t.Fatalf("the remedy has no command: %s", missing.Remedy)
+	}
+	s.kubectl(strings.Fields(command)...)
+	s.awaitNewAgent(agent)
+	mustAwait(s, node, key, isLabelled)
+}
+
+// isLabelled reports whether a node has the label by which the scheduler finds the node of a pinned volume.
+func isLabelled(node *corev1.Node) bool { return node.Labels[names.TopologyKey] == node.Name }
 
 // agentOn returns the Pod of the node agent on a node.
 func (s *scenario) agentOn(node string) *corev1.Pod {

@@ -128,8 +128,7 @@ func (w *Walk) deployments(ctx context.Context, i *Installation) {
 	}
 }
 
-// renewalOverdue is how long after it has expired the lease of an operator that works may be renewed, by the clock of the
-// command.
+// renewalOverdue is how long the lease of an operator that works may have expired, by the clock of the command.
 const renewalOverdue = time.Minute
 
 // idle returns why an operator does nothing, or "".
