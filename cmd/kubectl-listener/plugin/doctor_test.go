@@ -572,7 +572,7 @@ func faults() map[string]fault {
 		},
 		"an agent cannot be scheduled": {
 			breakIt: func(t *testing.T, i *installed) func() {
-				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "full", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "full", Labels: labelsOf("full")}}
 				i.create(t, node)
 				agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: "listener-node-agent-full", Labels: i.agent.Labels}, Spec: *i.agent.Spec.DeepCopy()}
 				agent.Spec.NodeName = ""
