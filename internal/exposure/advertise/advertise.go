@@ -123,10 +123,8 @@ func (t templates) ordered(ports map[string]int32) []string {
 
 // addressOf returns what is published in place of an address with a port.
 func (t templates) addressOf(a listenersv1alpha1.IngressAddress, node, port string) (string, listenersv1alpha1.AddressType, *exposure.Refusal) {
-	refuse := func(reason, format string, args ...any) (string, listenersv1alpha1.AddressType, *exposure.Refusal) {
-		refusal := t.refuse("addressTemplate", format, args...)
-		refusal.Reason = reason
-		return "", "", refusal
+	refuse := func(format string, args ...any) (string, listenersv1alpha1.AddressType, *exposure.Refusal) {
+		return "", "", t.refuse("addressTemplate", format, args...)
 	}
 	switch {
 	case t.address == otherwise:
@@ -134,7 +132,7 @@ func (t templates) addressOf(a listenersv1alpha1.IngressAddress, node, port stri
 	case usableIP(t.address):
 		return netip.MustParseAddr(t.address).String(), listenersv1alpha1.AddressTypeIP, nil
 	case node == "" && strings.Contains(t.address, "{nodeName}"):
-		return refuse(listenersv1alpha1.ReasonInvalidAdvertisement, "contains {nodeName}, but %s is not the address of a node; remove it, or use serviceType NodePort", a.Address)
+		return refuse("contains {nodeName}, but %s is not the address of a node; remove it, or use serviceType NodePort", a.Address)
 	}
 	if !strings.Contains(t.address, "{port}") {
 		port = "" // also for {hash}, so that all ports have the same address
@@ -142,16 +140,13 @@ func (t templates) addressOf(a listenersv1alpha1.IngressAddress, node, port stri
 	text := strings.NewReplacer("{nodeName}", node, otherwise, strings.ToLower(a.Address)).Replace(t.address) // these may have dots
 	advertised, unknown := host.ExpandHost(text, t.Listener, port, t.pod)
 	switch {
-	case slices.Contains(unknown, "podIndex"):
-		return refuse(listenersv1alpha1.ReasonNoSinglePod, "contains {podIndex}, but the name of Pod %s does not end with a hyphen and a number as in a StatefulSet; "+
-			"use {podName}, or another class", t.pod)
 	case len(unknown) > 0:
-		return refuse(listenersv1alpha1.ReasonInvalidAdvertisement, "contains the unknown placeholder {%s}; the known ones are {listener}, {namespace}, {className}, "+
+		return refuse("contains the unknown placeholder {%s}; the known ones are {listener}, {namespace}, {className}, "+
 			"{podName}, {podIndex}, {port}, {hash}, {nodeName} and {address}", unknown[0])
 	case usableIP(advertised):
 		return advertised, listenersv1alpha1.AddressTypeIP, nil
 	case !address.IsHostname(advertised) || address.EndsWithNumber(advertised):
-		return refuse(listenersv1alpha1.ReasonInvalidAdvertisement, "results in %q, which is neither an IP address nor a host name that clients can use", advertised)
+		return refuse("results in %q, which is neither an IP address nor a host name that clients can use", advertised)
 	default:
 		return advertised, listenersv1alpha1.AddressTypeHostname, nil
 	}
@@ -173,10 +168,6 @@ func (t templates) portOf(a listenersv1alpha1.IngressAddress, name string) (int3
 		sign, literal, placeholder := parts[1], parts[2], parts[3]
 		value, err := strconv.ParseInt(cmp.Or(literal, values[placeholder]), 10, 32)
 		switch {
-		case placeholder == "podIndex" && values[placeholder] == "":
-			refusal := t.refuse("portTemplate", "contains {podIndex}, but the name of Pod %s does not end with a hyphen and a number as in a StatefulSet; use another class", t.pod)
-			refusal.Reason = listenersv1alpha1.ReasonNoSinglePod
-			return 0, refusal
 		case err != nil && placeholder == "podIndex":
 			return 0, t.refuse("portTemplate", "contains {podIndex}, which is too large in the name of Pod %s", t.pod)
 		case err != nil:

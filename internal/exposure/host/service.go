@@ -23,8 +23,8 @@ func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfigu
 		}
 		value, unknown := Expand(text, l, "", pod)
 		if len(unknown) > 0 {
-			return nil, exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s has the placeholder {%s}, which has no value for Listener %s/%s; "+
-				"the name of a Pod has an index only if it ends with a hyphen and a number, as in a StatefulSet", path, l.Class.Name, unknown[0], l.Namespace, l.Name)
+			return nil, exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s has the placeholder {%s}, which has no value for Listener %s/%s",
+				path, l.Class.Name, unknown[0], l.Namespace, l.Name)
 		}
 		annotations[name], recorded = value, max(recorded, pod) // they are the same, or one is empty
 	}
@@ -57,11 +57,12 @@ func PodOfAdvertised(l *exposure.Listener) (string, *exposure.Refusal) {
 	if advertise == nil {
 		return "", nil
 	}
-	pod, refusal := PodOf(l, "spec.advertise.addressTemplate", string(advertise.AddressTemplate))
-	if pod != "" || refusal != nil {
-		return pod, refusal
+	ofAddress, refusal := PodOf(l, "spec.advertise.addressTemplate", string(advertise.AddressTemplate))
+	if refusal != nil {
+		return "", refusal
 	}
-	return PodOf(l, "spec.advertise.portTemplate", string(advertise.PortTemplate))
+	ofPort, refusal := PodOf(l, "spec.advertise.portTemplate", string(advertise.PortTemplate))
+	return max(ofAddress, ofPort), refusal // they are the same, or one is empty
 }
 
 // ofService returns the name of the Service by the template of the class, which has one, under an empty port.

@@ -105,9 +105,6 @@ func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, *expos
 	_, domain, _ := strings.Cut(t.Text, ".")
 	unambiguous := SeparatesNamespaces(t.Text) && (endsWithHash.MatchString(t.Text) || identifiesAlone.MatchString(t.Text))
 	switch {
-	case slices.Contains(unknown, "podIndex"):
-		return refuse(listenersv1alpha1.ReasonNoSinglePod, "contains {podIndex}, but the name of Pod %s does not end with a "+
-			"hyphen and a number as in a StatefulSet; use {podName}, or another class", pod)
 	case len(unknown) > 0:
 		return refuse(listenersv1alpha1.ReasonInvalidHost, "contains the unknown placeholder {%s}; the known ones are "+
 			"{listener}, {port}, {namespace}, {className}, {podName}, {podIndex} and {hash}", unknown[0])
@@ -153,7 +150,7 @@ func ExpandHost(text string, l *exposure.Listener, port, pod string) (host strin
 }
 
 // Expand returns a text with its placeholders replaced by what they stand for, and the placeholders without a value:
-// unknown ones, {podIndex} if the name of the Pod has no ordinal, and those of a port or Pod that is "".
+// unknown ones, and those of a port or Pod that is "".
 func Expand(text string, l *exposure.Listener, port, pod string) (expanded string, unknown []string) {
 	values := map[string]string{
 		"listener": l.Name, "port": port, "namespace": l.Namespace, "className": l.Class.Name, "podName": pod,
@@ -184,8 +181,9 @@ func digest(s string) string {
 	return hex.EncodeToString(sum[:])[:hashDigits]
 }
 
-// PodOf returns the name of the only Pod of the Listener, or "" if a template, which is at the path in the class, does
-// not refer to it. While there is no Pod, for example because it is being replaced, the Listener's objects record it.
+// PodOf returns the name of the only Pod of the Listener, which has an index if a template, at the path in the class,
+// contains {podIndex}, or "" if the template does not refer to the Pod. While there is no Pod, for example because it is
+// being replaced, the Listener's objects record it.
 func PodOf(l *exposure.Listener, path, template string) (string, *exposure.Refusal) {
 	if !ofPod.MatchString(template) {
 		return "", nil
@@ -196,6 +194,9 @@ func PodOf(l *exposure.Listener, path, template string) (string, *exposure.Refus
 	}
 	problem := fmt.Sprintf("Listener %s/%s was not created for a claim; use another class", l.Namespace, l.Name)
 	switch {
+	case len(pods) == 1 && strings.Contains(template, "{podIndex}") && PodIndex(pods[0]) == "":
+		return "", exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s contains {podIndex}, but the name of Pod %s does not end with a "+
+			"hyphen and a number as in a StatefulSet; use another placeholder, or another class", path, l.Class.Name, pods[0])
 	case len(pods) == 1:
 		return pods[0], nil
 	case len(pods) > 1:
