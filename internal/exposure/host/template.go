@@ -182,8 +182,8 @@ func digest(s string) string {
 }
 
 // PodOf returns the name of the only Pod of the Listener, which has an index if a template, at the path in the class,
-// contains {podIndex}, or "" if the template does not refer to the Pod. While there is no Pod, for example because it is
-// being replaced, the Listener's objects record it.
+// contains {podIndex}, or "" if the template does not refer to the Pod. While there is no Pod, for example because it
+// is being replaced, the Listener's objects record it.
 func PodOf(l *exposure.Listener, path, template string) (string, *exposure.Refusal) {
 	if !ofPod.MatchString(template) {
 		return "", nil
