@@ -51,7 +51,7 @@ const maxQuote = 500
 
 // Quote returns what another controller says in its reason and its message, as messages quote it.
 func Quote(reason, text string) string {
-	return message.Printable(strings.TrimSuffix(reason+": "+text, ": "), maxQuote)
+	return message.Printable(strings.TrimSuffix(strings.TrimPrefix(reason+": "+text, ": "), ": "), maxQuote)
 }
 
 // describeLeftOut returns an address that is left out, as messages list it, with the reason.

@@ -208,7 +208,10 @@ func notProgrammed(gateway *gatewayv1.Gateway, listener *gatewayv1.Listener) str
 	if meta.IsStatusConditionTrue(conditions, string(gatewayv1.ListenerConditionProgrammed)) {
 		return ""
 	}
+	accepted := meta.FindStatusCondition(gateway.Status.Conditions, string(gatewayv1.GatewayConditionAccepted))
 	switch c := meta.FindStatusCondition(gateway.Status.Conditions, string(gatewayv1.GatewayConditionProgrammed)); {
+	case (c == nil || c.Status != metav1.ConditionTrue) && accepted != nil && accepted.Status == metav1.ConditionFalse:
+		return "Accepted of the Gateway is false: " + exposure.Quote(accepted.Reason, accepted.Message)
 	case c == nil || c.Status == metav1.ConditionUnknown:
 		return "the Gateway is not programmed yet; if this lasts, check whether its GatewayClass exists and the controller of that runs"
 	case c.Status == metav1.ConditionFalse:

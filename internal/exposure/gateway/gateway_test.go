@@ -462,6 +462,9 @@ func TestAddressesAreThoseThatGatewaysServe(t *testing.T) {
 		"not programmed": {tls, withGateway(func(g *gatewayv1.Gateway) {
 			g.Status.Conditions = []metav1.Condition{condition("Programmed", "AddressNotAssigned")}
 		}), nil, waiting, "Programmed of the Gateway is false: AddressNotAssigned: because"},
+		"not accepted": {tls, withGateway(func(g *gatewayv1.Gateway) {
+			g.Status.Conditions = []metav1.Condition{condition("Accepted", "InvalidParameters"), {Type: "Programmed", Status: metav1.ConditionUnknown}}
+		}), nil, waiting, "Accepted of the Gateway is false: InvalidParameters: because"},
 		"no controller": {tls, withGateway(func(g *gatewayv1.Gateway) { g.Status.Conditions = nil }), nil, waiting, "the Gateway is not programmed yet; if this lasts"},
 		"another listener of the Gateway is not valid": {tls, withGateway(func(g *gatewayv1.Gateway) {
 			g.Status.Conditions = []metav1.Condition{condition("Programmed", "Invalid")}

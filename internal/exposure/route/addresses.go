@@ -39,7 +39,7 @@ func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
 		}
 		switch {
 		case len(hosts) > 0:
-			return addresses, nil
+			return addresses, notes(slices.Concat(rejections, warnings(ingresses)))
 		case len(rejections) > 0:
 			return nil, []perport.Problem{{Text: strings.Join(rejections, ", "), Reason: listenersv1alpha1.ReasonRouteNotAdmitted}}
 		case len(routers) > 0:
@@ -78,6 +78,27 @@ func admittedHosts(l *exposure.Listener, route *routev1.Route, ingresses []route
 		}
 	}
 	return hosts, rejections
+}
+
+// warnings returns what routers that have admitted a Route say about it in other conditions, such as that a later
+// version of the router will not serve it.
+func warnings(ingresses []routev1.RouteIngress) (warnings []string) {
+	for _, ingress := range ingresses {
+		for _, c := range ingress.Conditions {
+			if said := exposure.Quote(c.Reason, c.Message); c.Type != routev1.RouteAdmitted && c.Status == corev1.ConditionTrue && said != "" {
+				warnings = append(warnings, fmt.Sprintf("is %s, says router %q: %s", c.Type, ingress.RouterName, said))
+			}
+		}
+	}
+	return warnings
+}
+
+// notes returns texts about a Route that clients reach nevertheless.
+func notes(texts []string) []perport.Problem {
+	if len(texts) == 0 {
+		return nil
+	}
+	return []perport.Problem{{Text: strings.Join(texts, ", ")}}
 }
 
 // isChosen reports whether a host for which a router has admitted a Route is that of the class or, without a template,

@@ -87,7 +87,17 @@ func TestAddressesAreTheAdmittedHosts(t *testing.T) {
 		"one router rejects, another one admits": {
 			class:  &listenersv1alpha1.RouteExposure{},
 			routes: []exposure.Object{newRoute("kafka", reported("a", "a.example.com", no, "HostAlreadyClaimed", "taken"), reported("b", "b.example.com", yes))},
-			want:   []listenersv1alpha1.IngressAddress{hostname("b.example.com", "kafka", 443)},
+			want:   []listenersv1alpha1.IngressAddress{hostname("b.example.com", "kafka", 443)}, message: `Route shop/broker-kafka is rejected by router "a": HostAlreadyClaimed: taken`,
+		},
+		"a router warns": {
+			class: &listenersv1alpha1.RouteExposure{},
+			routes: []exposure.Object{func() *routev1.Route {
+				r := newRoute("kafka", reported("default", "a.example.com", yes))
+				r.Status.Ingress[0].Conditions[0].Reason, r.Status.Ingress[0].Conditions[0].Message = "SHA1", "the certificate is signed with SHA1"
+				return r
+			}()},
+			want:    []listenersv1alpha1.IngressAddress{hostname("a.example.com", "kafka", 443)},
+			message: `Route shop/broker-kafka is UnservableInFutureVersions, says router "default": SHA1: the certificate is signed with SHA1`,
 		},
 		"no Route yet": {
 			class: &listenersv1alpha1.RouteExposure{}, reason: listenersv1alpha1.ReasonWaitingForRouter, message: "Route shop/broker-kafka does not exist yet",
