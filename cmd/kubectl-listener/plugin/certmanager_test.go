@@ -1,9 +1,11 @@
 package plugin_test
 
 import (
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,12 +21,15 @@ func TestWhyFollowsTheCertificateOfAListener(t *testing.T) {
 	defer crds.Remove(t, apiserver.Client(t), crds.Certificates, crds.Issuers)
 	for name, tc := range map[string]struct {
 		// address of the Certificate, or none if it does not exist; ready is the status of its condition.
-		address, ready, event string
-		state                 string
-		texts                 []string
+		// failure is what its condition Issuing says, if that is false.
+		address, ready, failure, event string
+		state                          string
+		texts                          []string
 	}{
 		"issued":                 {address: "203.0.113.7", ready: "True", state: "OK", texts: []string{"Pods mount the Secret web-listener-tls"}},
 		"not issued":             {address: "203.0.113.7", ready: "False", state: "Failed", texts: []string{"has not issued it: the issuer is not ready", "describe certificate web-listener-tls"}},
+		"not issued, and why":    {address: "203.0.113.7", ready: "False", failure: "Denied: by a policy", state: "Failed", texts: []string{"the issuer is not ready; Failed: Denied: by a policy"}},
+		"not issued again":       {address: "203.0.113.7", ready: "True", failure: "the issuer is gone", state: "Warning", texts: []string{"issued, but cert-manager cannot issue it again: Failed: the issuer is gone"}},
 		"not looked at":          {address: "203.0.113.7", state: "Failed", texts: []string{"has not issued it: it has not looked at it"}},
 		"for an earlier address": {address: "203.0.113.6", ready: "True", state: "Failed", texts: []string{"is not for the address 203.0.113.7"}},
 		"of a class without":     {event: "ListenerClass x has no certificates", state: "Failed", texts: []string{"NotInCertificate", "ListenerClass x has no certificates"}},
@@ -37,7 +42,13 @@ func TestWhyFollowsTheCertificateOfAListener(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tc.address != "" {
-				w.certificate(t, tc.address, tc.ready)
+				c := w.certificate(t, tc.address, tc.ready)
+				if tc.failure != "" {
+					issuing := map[string]any{"type": "Issuing", "status": "False", "reason": "Failed", "message": tc.failure}
+					conditions, _, _ := unstructured.NestedSlice(c.Object, "status", "conditions")
+					c.Object["status"] = map[string]any{"conditions": append(conditions, issuing)}
+					w.updateStatus(t, c)
+				}
 			}
 			if tc.event != "" {
 				w.event(t, w.listener, listenersv1alpha1.ReasonNotInCertificate, tc.event)
@@ -70,7 +81,7 @@ func TestWhySuggestsAnIssuer(t *testing.T) {
 }
 
 // certificate creates the Certificate "web" for an address. Without ready it has no status.
-func (w *world) certificate(t *testing.T, address, ready string) {
+func (w *world) certificate(t *testing.T, address, ready string) *unstructured.Unstructured {
 	t.Helper()
 	c := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"namespace": w.namespace, "name": "web" + names.CertificateSuffix},
@@ -79,10 +90,22 @@ func (w *world) certificate(t *testing.T, address, ready string) {
 	c.SetGroupVersionKind(names.KindCertificate)
 	w.create(t, c)
 	if ready == "" {
-		return
+		return c
 	}
 	c.Object["status"] = map[string]any{"conditions": []any{
 		map[string]any{"type": "Ready", "status": ready, "message": "the issuer is not ready"},
 	}}
 	w.updateStatus(t, c)
+	return c
+}
+
+// TestWhyQuotesAVolumeThatHasFailed: Kubernetes may say why it could not delete it.
+func TestWhyQuotesAVolumeThatHasFailed(t *testing.T) {
+	w := newWorld(t)
+	w.volume.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumeFailed, Reason: "VolumeFailedDelete", Message: "no plugin"}
+	w.updateStatus(t, w.volume)
+	out, err := run(t, apiserver.Config(t), "why", w.pod.Name, "-n", w.namespace)
+	if err != nil || !strings.Contains(out, "has failed: VolumeFailedDelete: no plugin") {
+		t.Errorf("error %v, output\n%s", err, out)
+	}
 }

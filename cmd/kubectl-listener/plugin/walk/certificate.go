@@ -25,6 +25,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	certificatenames "github.com/listener-operator/listener-operator/internal/certificate"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -175,7 +176,7 @@ func (w *Walk) certManager(ctx context.Context, listener *listenersv1alpha1.List
 		return
 	}
 	missing := absent(listener, certificate)
-	ready, message := certificateReady(certificate)
+	ready, message, failure := certificateReady(certificate)
 	switch {
 	case len(missing) == 0 && certificate.GetUID() == "":
 		w.Add(f.Failed("", "does not exist, because the Listener has no address", "Find out why, above").Because())
@@ -187,8 +188,10 @@ func (w *Walk) certManager(ctx context.Context, listener *listenersv1alpha1.List
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonNotInCertificate, text))
 	case !ready:
 		w.issuer(ctx, certificate)
-		w.Add(f.Failed("", "cert-manager has not issued it: "+message,
+		w.Add(f.Failed("", strings.TrimSuffix("cert-manager has not issued it: "+message+"; "+failure, "; "),
 			fmt.Sprintf("See kubectl describe certificate %s --namespace %s, and its CertificateRequests", f.Name, f.Namespace)).Because())
+	case failure != "":
+		w.Add(f.Warning("", "issued, but cert-manager cannot issue it again: "+failure))
 	default:
 		w.Add(f.OK("issued, for the addresses of the Listener; Pods mount the Secret %s", f.Name))
 	}
@@ -224,16 +227,22 @@ func absent(listener *listenersv1alpha1.Listener, certificate *unstructured.Unst
 	return missing
 }
 
-// certificateReady reports whether cert-manager says that a Certificate is issued, and for what it is now.
-func certificateReady(certificate *unstructured.Unstructured) (ready bool, message string) {
+// certificateReady reports whether cert-manager says that a Certificate is issued, and for what it is now. failure is
+// why it could not be issued the last time, as its CertificateRequest says, or "".
+func certificateReady(certificate *unstructured.Unstructured) (ready bool, message, failure string) {
+	message = "it has not looked at it"
 	conditions, _, _ := unstructured.NestedSlice(certificate.Object, "status", "conditions")
 	for _, c := range conditions {
-		if c, _ := c.(map[string]any); c["type"] == "Ready" {
-			message, _ = c["message"].(string)
-			return c["status"] == "True", message
+		c, _ := c.(map[string]any)
+		reason, _ := c["reason"].(string)
+		switch text, _ := c["message"].(string); {
+		case c["type"] == "Ready":
+			ready, message = c["status"] == "True", text
+		case c["type"] == "Issuing" && c["status"] == "False":
+			failure = exposure.Quote(reason, text)
 		}
 	}
-	return false, "it has not looked at it"
+	return ready, message, failure
 }
 
 // Authorities follows whether the operator can sign certificates, from what it says and what it has issued. It reads no

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
 // containersFinding returns the state of the containers of a Pod that is bound to a node.
@@ -72,8 +73,8 @@ func brokenFinding(f check.Finding, pod *corev1.Pod, status *corev1.ContainerSta
 		f = f.Failed(waiting.Reason, fmt.Sprintf("container %s does not run on node %s: %s", status.Name, pod.Spec.NodeName, waiting.Message),
 			remedyForWaiting(pod, status, describe))
 	case ended != nil && failed(pod, status.Name, ended):
-		f = f.Failed(ended.Reason, fmt.Sprintf("container %s on node %s ended with exit code %d (restarts: %d)", status.Name, pod.Spec.NodeName,
-			ended.ExitCode, status.RestartCount), "See why: "+logs(pod, status.Name)+", and "+describe)
+		f = f.Failed(ended.Reason, fmt.Sprintf("container %s on node %s ended with exit code %d (restarts: %d)%s", status.Name, pod.Spec.NodeName,
+			ended.ExitCode, status.RestartCount, strings.TrimSuffix(": "+exposure.Quote("", ended.Message), ": ")), "See why: "+logs(pod, status.Name)+", and "+describe)
 	default:
 		return nil
 	}

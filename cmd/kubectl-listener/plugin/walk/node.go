@@ -10,6 +10,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
 // nodeState is what is known about the node of a Pod.
@@ -45,16 +46,20 @@ func (w *Walk) node(ctx context.Context, name string) nodeState {
 // nodeFinding returns whether a node is ready.
 func nodeFinding(node *corev1.Node) check.Finding {
 	f := check.Finding{Kind: "Node", Name: node.Name}
-	if claim.NodeReady(node) {
-		return f.OK("is ready")
-	}
-	f = f.FailedBy(listenersv1alpha1.ReasonNodesNotReady, "is not ready, so its addresses may not respond")
+	ready := f.OK("is ready")
 	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			f = f.Since(c.LastTransitionTime)
+		switch said := exposure.Quote(c.Reason, c.Message); {
+		case c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue:
+			message := "is not ready, so its addresses may not respond"
+			if said != "" {
+				message += ": " + said
+			}
+			return f.FailedBy(listenersv1alpha1.ReasonNodesNotReady, message).Since(c.LastTransitionTime)
+		case c.Type == corev1.NodeNetworkUnavailable && c.Status == corev1.ConditionTrue:
+			ready = f.Warning("", "its network is not available: "+said)
 		}
 	}
-	return f
+	return ready
 }
 
 // agent follows the node agent of a node: a driver that is not registered with the kubelet cannot mount volumes.

@@ -56,6 +56,12 @@ func TestStatesOfPods(t *testing.T) {
 		"a container starts":             {func(pod *corev1.Pod) { pod.Status.ContainerStatuses = waiting("ContainerCreating") }, check.OK, "", "runs on node node-1"},
 		"a container waits for others":   {func(pod *corev1.Pod) { pod.Status.ContainerStatuses = waiting("PodInitializing") }, check.OK, "", "runs on node node-1"},
 		"an init container cannot start": {func(pod *corev1.Pod) { pod.Status.InitContainerStatuses = waiting("ErrImagePull") }, check.Failed, "ErrImagePull", "container main does not run on node node-1: "},
+		"a container has ended, and says why": {
+			func(pod *corev1.Pod) {
+				pod.Status.ContainerStatuses = terminated(3)
+				pod.Status.ContainerStatuses[0].State.Terminated.Message = "no such listener\n"
+			}, check.Failed, "Error", `container main on node node-1 ended with exit code 3 (restarts: 4): no such listener\n`,
+		},
 		"a container has ended": {
 			func(pod *corev1.Pod) { pod.Status.ContainerStatuses = terminated(3) }, check.Failed, "Error", "container main on node node-1 ended with exit code 3 (restarts: 4)",
 		},

@@ -15,6 +15,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -32,6 +33,9 @@ func (w *Walk) volume(ctx context.Context, pvc *corev1.PersistentVolumeClaim) cl
 	}
 	if pv.DeletionTimestamp != nil {
 		w.Add(f.Warning("", deletion(pv)+", which ends when its claim is deleted"))
+	}
+	if pv.Status.Phase == corev1.VolumeFailed {
+		w.Add(f.Warning("", "has failed: "+exposure.Quote(pv.Status.Reason, pv.Status.Message)))
 	}
 	provisioned, err := claim.VolumeSelector(pv)
 	if err != nil {
