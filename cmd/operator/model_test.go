@@ -592,8 +592,8 @@ func (c *cluster) schedule(ctx context.Context, w *snapshot) {
 	}
 }
 
-// collect deletes the Pods of deleted nodes, and the objects whose owners are all deleted. Objects that have other owners
-// lose those that are deleted.
+// collect deletes the Pods of deleted nodes, and the objects whose owners are all deleted. Objects that have other
+// owners lose those that are deleted.
 func (c *cluster) collect(ctx context.Context, w *snapshot) {
 	now := client.GracePeriodSeconds(0)
 	for _, pod := range w.pods {

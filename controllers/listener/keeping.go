@@ -18,9 +18,9 @@ const keptPeriod = 10 * time.Minute
 // keptNote is what the condition Ready says about a Listener that is kept.
 var keptNote = fmt.Sprintf("; kept for the next Pod of the same name, and deleted if there is none for %d minutes", int(keptPeriod.Minutes()))
 
-// keptFor returns how long a Listener that is kept for the next Pod of a name still is, or 0 if it is not kept. obsolete
-// is why the Listener is to be deleted, or empty. The time is in the status, so a restart of the operator does not extend
-// it.
+// keptFor returns how long a Listener that is kept for the next Pod of a name still is, or 0 if it is not kept.
+// obsolete is why the Listener is to be deleted, or empty. The time is in the status, so a restart of the operator does
+// not extend it.
 func (s *snapshot) keptFor(now time.Time) (left time.Duration, obsolete string) {
 	switch {
 	case s.finished: // the Pod and its ephemeral claim may exist for days

@@ -161,8 +161,8 @@ func (r *reader) readReferences(ctx context.Context, s *snapshot) error {
 	return err
 }
 
-// readPods lists the Pods that mount the claim of the Listener, or those of them that run if there are any. Without any,
-// it finds out whether the Listener is kept for the next one.
+// readPods lists the Pods that mount the claim of the Listener, or those of them that run if there are any. Without
+// any, it finds out whether the Listener is kept for the next one.
 func (r *reader) readPods(ctx context.Context, s *snapshot) error {
 	if !claim.OwnsListener(s.listener) {
 		return nil
@@ -191,9 +191,9 @@ func (r *reader) readPods(ctx context.Context, s *snapshot) error {
 	return nil
 }
 
-// readFinished finds out whether the claim of the Listener is ephemeral, and the Pods that mount it have finished. A Pod
-// of a StatefulSet is replaced by one of the same name, and so is one that has failed if another controller keeps its
-// Listener. While a Pod is being deleted, its Listener may be kept for the next one.
+// readFinished finds out whether the claim of the Listener is ephemeral, and the Pods that mount it have finished. A
+// Pod of a StatefulSet is replaced by one of the same name, and so is one that has failed if another controller keeps
+// its Listener. While a Pod is being deleted, its Listener may be kept for the next one.
 func (r *reader) readFinished(ctx context.Context, s *snapshot, pods []corev1.Pod) error {
 	holds := func(pod corev1.Pod) bool {
 		return !claim.PodFinished(&pod) || pod.DeletionTimestamp != nil || pod.Labels[appsv1.StatefulSetPodNameLabel] == pod.Name ||

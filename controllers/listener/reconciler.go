@@ -6,9 +6,9 @@
 // that others must not get, and writes. The status follows from the snapshot, the plan and the outcome.
 //
 // It must never change an object that the Listener does not control, nor the spec or the metadata of a Listener, which
-// belong to its author, and deletes no Listener but that of an ephemeral claim whose Pod has finished, or whose next Pod
-// does not come. It never polls: everything that a Listener waits for is watched, apart from the end of the
-// grace period of a previous exposure, the deallocation of node ports of a deleted Service, a minute in which nothing
+// belong to its author, and deletes a Listener only if the Pod of its ephemeral claim has finished, or if the next
+// Pod does not come. It never polls: everything that a Listener waits for is watched, apart from the end of the grace
+// period of a previous exposure, the deallocation of node ports of a deleted Service, a minute in which nothing
 // responded at the addresses, half an hour in which no Pod was on a node, half a minute in which the sources of
 // addresses report others, and the content of Secrets, which the operator may not read.
 package listener
@@ -163,8 +163,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	return reconcile.Result{RequeueAfter: requests.Earliest(remaining, resyncIn, idleIn, unusedIn, nodesIn, settlesIn, keptFor)}, nil
 }
 
-// reportDeletion takes its addresses from a Listener that finalizers keep although its Service is gone: nothing responds
-// there any more, and another Service may get the numbers.
+// reportDeletion takes its addresses from a Listener that finalizers keep although its Service is gone: nothing
+// responds there any more, and another Service may get the numbers.
 func (r *Reconciler) reportDeletion(ctx context.Context, listener *listenersv1alpha1.Listener) error {
 	finalizers := lookup.Finalizers(listener)
 	if listener.Status == nil || len(listener.Status.IngressAddresses) == 0 || len(finalizers) == 0 {

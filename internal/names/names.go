@@ -110,8 +110,8 @@ const (
 	// between, the preferred one first.
 	AnnotationPorts = "listener-operator.dev/ports"
 
-	// AnnotationClaim on a Listener is the name of the class-based claim that the operator created the Listener for, and
-	// so that of the Listener. Unlike owners, backups keep it.
+	// AnnotationClaim on a Listener is the name of the class-based claim that the operator created the Listener for,
+	// and so that of the Listener. Unlike owners, backups keep it.
 	AnnotationClaim = "listener-operator.dev/claim"
 
 	// AnnotationRelease on a claim is a request to release its volume from the node that it is pinned to: the time of
