@@ -3,6 +3,8 @@ package listener
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
@@ -50,8 +52,22 @@ func fitsClass(s *snapshot, p *plan, w *written) bool {
 	return !p.fixed && (w.service.Spec.Type == "" || listenersv1alpha1.ServiceType(w.service.Spec.Type) == s.class.Spec.ServiceType)
 }
 
-// previousAddresses returns the addresses by the objects of another backend, or by the type that the Service still has.
+// keepsNodePorts reports whether node ports are published, and the Service has them still, now with a load balancer.
+func keepsNodePorts(s *snapshot, service *corev1.Service) bool {
+	return s.backend.PlainService && service != nil && service.Spec.Type == corev1.ServiceTypeLoadBalancer && s.listener.Status != nil && len(s.listener.Status.NodePorts) > 0
+}
+
+// previousAddresses returns the addresses by the objects of another backend, or by the type that the Service still has,
+// or by the node ports that it has besides a load balancer.
 func previousAddresses(s *snapshot, p *plan, w *written, placement exposure.Placement) (exposed exposure.Exposed, ok bool) {
+	if keepsNodePorts(s, w.service) {
+		l := s.forBackend(s.backend, w.present, p.service)
+		l.Class = s.class.DeepCopy()
+		l.Class.Spec.ServiceType = listenersv1alpha1.ServiceTypeNodePort
+		if e := exposedBy(s.backend, l, s, w, placement); len(e.Addresses) > 0 {
+			return e, true
+		}
+	}
 	for _, backend := range s.others {
 		l := s.forBackend(backend, w.present, p.service)
 		ofService := backend.PlainService || backend.Headless

@@ -1,10 +1,13 @@
 package listener
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	routev1 "github.com/openshift/api/route/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -86,14 +89,55 @@ func routesToNodePorts() *state {
 	})
 }
 
+// loadBalancerToNodePorts returns a Listener with node ports, whose Service still has the load balancer of its previous
+// exposure.
+func loadBalancerToNodePorts() *state {
+	return newState(listenersv1alpha1.ServiceTypeNodePort).with(newNode("a", "10.0.0.1"), newVolume("pv", lastMountedOn("a"))).change(func(s *state) {
+		s.service.Spec.Type = corev1.ServiceTypeLoadBalancer
+		s.service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.1"}}
+	})
+}
+
 // The durations are those of production: routers and nodes need them, and neither can be watched.
 func TestPreviousExposureStaysForTheGracePeriod(t *testing.T) {
-	for name, given := range map[string]func() *state{"node ports": nodePortsToRoutes, "Routes": routesToNodePorts} {
+	for name, given := range map[string]func() *state{
+		"node ports": nodePortsToRoutes, "Routes": routesToNodePorts, "load balancer": loadBalancerToNodePorts,
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := given().transition(t)
 			o.wantRequeue(0, 10*time.Second)
 			o.wantRequeue(9*time.Second, time.Second)
 			o.wantRemoval(time.Second)
+		})
+	}
+}
+
+// Clients learn the addresses of the nodes meanwhile.
+func TestALoadBalancerStaysWhileTheAddressesOfNodesArePublished(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*state)
+		want   corev1.ServiceType
+	}{
+		"node ports":              {func(*state) {}, corev1.ServiceTypeLoadBalancer},
+		"a load balancer without": {func(s *state) { s.service.Spec.Ports[0].NodePort = 0 }, corev1.ServiceTypeNodePort},
+		"node ports of a range": {func(s *state) {
+			s.class.Spec.NodePorts = &listenersv1alpha1.NodePorts{Range: "30500-30600"}
+		}, corev1.ServiceTypeNodePort},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := loadBalancerToNodePorts().change(tc.change).transition(t)
+			o.reconcileAfter(0)
+			var listener listenersv1alpha1.Listener
+			var service corev1.Service
+			if err := errors.Join(o.Client.Get(t.Context(), key, &listener), o.Client.Get(t.Context(), key, &service)); err != nil {
+				t.Fatal(err)
+			}
+			if service.Spec.Type != tc.want {
+				t.Errorf("the Service has type %s, want %s", service.Spec.Type, tc.want)
+			}
+			if tc.want == corev1.ServiceTypeLoadBalancer && !cmp.Equal(listener.Status.IngressAddresses, []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}) {
+				t.Errorf("published %v", listener.Status.IngressAddresses)
+			}
 		})
 	}
 }

@@ -145,10 +145,18 @@ func unchangeable(s *snapshot, desired *corev1ac.ServiceApplyConfiguration) *exp
 }
 
 // removesEntryPoint reports whether the desired Service removes the node ports or the load balancer of the existing
-// one. It is false for the plain Service backend, whose own addresses depend on the type of the Service.
+// one. For the plain Service backend, whose own addresses depend on the type of the Service, that is so only if the
+// existing one has a load balancer, and already the node ports that the class needs.
 func removesEntryPoint(s *snapshot, desired *corev1ac.ServiceApplyConfiguration) bool {
-	return !s.backend.PlainService && s.service != nil && s.service.Spec.Type != *desired.Spec.Type &&
-		(s.service.Spec.Type == corev1.ServiceTypeNodePort || s.service.Spec.Type == corev1.ServiceTypeLoadBalancer)
+	switch {
+	case s.service == nil || s.service.Spec.Type == *desired.Spec.Type:
+		return false
+	case s.backend.PlainService:
+		return s.service.Spec.Type == corev1.ServiceTypeLoadBalancer && *desired.Spec.Type == corev1.ServiceTypeNodePort &&
+			s.class.Spec.NodePorts == nil && len(s.sharedPorts) == 0 && len(exposure.NodePortsOf(s.service)) == len(desired.Spec.Ports)
+	default:
+		return s.service.Spec.Type == corev1.ServiceTypeNodePort || s.service.Spec.Type == corev1.ServiceTypeLoadBalancer
+	}
 }
 
 // classWithTypeOf returns the class with the type of an existing Service, and its settings that depend on the type.

@@ -252,7 +252,7 @@ func (r *Reconciler) locate(ctx context.Context, s *snapshot, w *written) (expos
 	if s.class == nil {
 		return exposure.Placement{}, nil
 	}
-	withNodes := s.backend.IsNodeScoped(s.class) || w.service != nil && w.service.Spec.Type == corev1.ServiceTypeNodePort
+	withNodes := s.backend.IsNodeScoped(s.class) || w.service != nil && w.service.Spec.Type == corev1.ServiceTypeNodePort || keepsNodePorts(s, w.service)
 	return reservation.Placement(ctx, r.Client, s.listener, withNodes)
 }
 

@@ -50,6 +50,9 @@ func TestStatus(t *testing.T) {
 		}),
 		"no load balancer address with a loadBalancerClass": newState(loadBalancer).change(func(s *state) { s.class.Spec.LoadBalancerClass = ptr.To("example.com/lb") }),
 		"no load balancer address":                          newState(loadBalancer),
+		"node ports while there is no load balancer address": newState(loadBalancer).with(newNode("a", "10.0.0.9"), newVolume("pv", lastMountedOn("a"))).change(func(s *state) {
+			s.service.Spec.Ports[0].NodePort, s.listener.Status = 30080, previous
+		}),
 		"no load balancer address because of its ports": newState(loadBalancer).change(func(s *state) {
 			s.service.Status.Conditions = []metav1.Condition{{
 				Type: corev1.LoadBalancerPortsError, Status: metav1.ConditionTrue, Reason: corev1.LoadBalancerPortsErrorReason, Message: "TCP and UDP\x1b[31m",

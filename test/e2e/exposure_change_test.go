@@ -20,6 +20,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 	"github.com/listener-operator/listener-operator/test/cluster/traefik"
 )
@@ -140,6 +141,67 @@ func (s *scenario) awaitPreviousAddress(name, address, words string) {
 	})
 }
 
+// TestTheClassOfARunningStatefulSetChangesWithoutALostConnection: a user annotates the claims, and deletes nothing. A
+// client outside of each replica learns its address every three seconds, and connects all the time: the previous address
+// answers meanwhile. The Pods keep running, with their Services.
+func TestTheClassOfARunningStatefulSetChangesWithoutALostConnection(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	s.ensureRouters()
+	classes := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{"ports": unpinned(), "hosts": routed(listenersv1alpha1.RouteExposure{
+		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
+	})})
+	classes["balancer"] = s.createBalancedClass(nil)
+	balanced := map[string]string{}
+	s.create(statefulSet("web", 2, byClass(classes["ports"].Name)))
+	pods, clients, services := map[string]*corev1.Pod{}, map[string]*poller{}, map[string]*corev1.Service{}
+	for _, name := range []string{"web-0", "web-1"} {
+		pods[name] = s.awaitReady(name)
+		clients[name] = s.startLearning("listener-" + name)
+		clients[name].awaitAnswerFrom(s, testbed.NodeIP(nodeOf(pods[name])))
+		services[name] = &corev1.Service{}
+		s.get(services[name], s.key("listener-"+name))
+		balanced[name] = s.freeAddress()
+	}
+	for _, class := range []string{"balancer", "ports", "hosts", "ports", "hosts", "balancer", "hosts"} {
+		for name, p := range pods {
+			var pvc corev1.PersistentVolumeClaim
+			s.get(&pvc, s.key("listener-"+name))
+			s.patch(&pvc, func() { pvc.Annotations[names.AnnotationListenerClass] = classes[class].Name })
+			t.Logf("%s: class %s", p.Name, class)
+		}
+		if class == "balancer" {
+			s.setPool(balanced["web-0"], balanced["web-1"])
+		}
+		for name, p := range pods {
+			switch class {
+			case "ports":
+				clients[name].awaitAnswerFrom(s, testbed.NodeIP(nodeOf(p)))
+			case "hosts":
+				clients[name].awaitAnswerFrom(s, name+"."+s.namespace+"."+appsDomain)
+			default:
+				entry := s.awaitEntry(p, "listener", func(entry listenersv1alpha1.PodListener) bool {
+					return len(entry.IngressAddresses) == 1 && slices.Contains([]string{balanced["web-0"], balanced["web-1"]}, entry.IngressAddresses[0].Address)
+				})
+				clients[name].awaitAnswerFrom(s, entry.IngressAddresses[0].Address)
+			}
+		}
+	}
+	for name, p := range pods {
+		clients[name].stop()
+		s.checkNotRestarted(p)
+		var service corev1.Service
+		if s.get(&service, s.key("listener-"+name)); service.UID != services[name].UID {
+			t.Errorf("Service %s was replaced", service.Name)
+		}
+	}
+	var l listenersv1alpha1.Listener
+	s.get(&l, s.key("listener-web-0"))
+	s.patch(&l, func() { l.Spec.ClassName = &classes["ports"].Name })
+	t.Logf("event: %s", s.awaitEvent("Listener", l.Name, listenersv1alpha1.ReasonClassOfClaim, "kubectl annotate pvc listener-web-0"))
+	mustAwait(s, &listenersv1alpha1.Listener{}, s.key(l.Name), func(l *listenersv1alpha1.Listener) bool { return l.Class() == classes["hosts"].Name })
+}
+
 // poller is a client that polls a Listener's first address.
 type poller struct {
 	// answers receives each address that has answered, and is closed when the poller stops.
@@ -170,6 +232,49 @@ func (s *scenario) startPolling(listener string) *poller {
 			after, readErr := s.firstAddress(ctx, listener)
 			if readErr == nil && fmt.Sprint(after) == fmt.Sprint(before) && before.Address == last {
 				s.Errorf("requesting the Listener's address %v: %v", before, err)
+			}
+		}
+	}()
+	s.Cleanup(func() {
+		cancel()
+		for range p.answers { // until it has stopped
+		}
+	})
+	return p
+}
+
+// learnPeriod is how often a client that learns reads the address of a Listener.
+const learnPeriod = 3 * time.Second
+
+// startLearning starts a client that connects to the first address of a Listener, which it reads now and then, and uses
+// as soon as it answers. It fails the test if an address that it uses does not answer.
+func (s *scenario) startLearning(listener string) *poller {
+	s.Helper()
+	ctx, cancel := context.WithCancel(s.ctx)
+	p := &poller{answers: make(chan string, 10000), stop: cancel}
+	go func() {
+		defer close(p.answers)
+		var used listenersv1alpha1.IngressAddress
+		var learned time.Time
+		for ctx.Err() == nil {
+			if time.Since(learned) > learnPeriod {
+				address, err := s.firstAddress(ctx, listener)
+				if err != nil {
+					return
+				}
+				trial, done := context.WithTimeout(ctx, time.Second)
+				if s.poll(trial, address) == nil {
+					used, learned = address, time.Now()
+				}
+				done()
+			}
+			if used.Address == "" {
+				continue
+			}
+			if err := s.poll(ctx, used); err == nil {
+				p.answers <- used.Address
+			} else if ctx.Err() == nil {
+				s.Errorf("a connection to %v was lost: %v", used, err)
 			}
 		}
 	}()
