@@ -2,11 +2,15 @@ package docs
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 )
 
 var (
@@ -45,5 +49,55 @@ func TestEachExposureTypeHasADiagramAndASample(t *testing.T) {
 	existing, err := filepath.Glob("choosing-a-class/*.svg")
 	if slices.Sort(files); err != nil || !slices.Equal(existing, files) {
 		t.Errorf("the diagrams are %q, %v; the page has %q", existing, err, files)
+	}
+}
+
+// TestTheProbeOfAPodWithTargetSameStaysReadyWhenThePortChanges: the program listens on the port that it read, until it
+// is restarted. If its Pods were not ready meanwhile, the rolling update of a StatefulSet would wait for ever.
+func TestTheProbeOfAPodWithTargetSameStaysReadyWhenThePortChanges(t *testing.T) {
+	page, err := os.ReadFile("choosing-a-class.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "## Node ports that the Pods listen on\n")
+	_, after, _ := strings.Cut(section, "```yaml\n")
+	block, _, _ := strings.Cut(after, "```")
+	dir := t.TempDir()
+	var container corev1.Container
+	if err := yaml.UnmarshalStrict([]byte(strings.NewReplacer("/listener/", dir+"/listener/", "/tmp/", dir+"/tmp/").Replace(block)), &container); err != nil {
+		t.Fatal(err)
+	}
+	write := func(path, content string) {
+		t.Helper()
+		path = filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o700); err != nil { //nolint:gosec // programs
+			t.Fatal(err)
+		}
+	}
+	run := func(command ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), command[0], command[1:]...) //nolint:gosec // of the page
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", command, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	write("tmp/empty", "")
+	write("bin/my-server", "#!/bin/sh\necho \"$2\"\n")
+	write("bin/nc", "#!/bin/sh\necho \"$3\"\n")
+	for _, port := range []string{"30866", "31234"} { // the second time after a restart
+		write("listener/default-address/ports/data", port)
+		if got := run(append(container.Command, container.Args...)...); got != port {
+			t.Errorf("the program listens on %q, want %s", got, port)
+		}
+		write("listener/default-address/ports/data", "9866")
+		if got := run(container.ReadinessProbe.Exec.Command...); got != port {
+			t.Errorf("after the class has changed, the probe connects to %q, and the program listens on %s", got, port)
+		}
 	}
 }
