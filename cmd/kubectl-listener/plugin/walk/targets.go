@@ -39,7 +39,7 @@ func (w *Walk) target(ctx context.Context, listener *listenersv1alpha1.Listener,
 	const page = "docs/choosing-a-class.md#node-ports-that-the-pods-listen-on"
 	if probe := probeOf(pod, port.Port); probe != "" && (!claim.PodReady(pod) || lastRestarted(pod, w.Now()) != nil) {
 		w.Add(f.Failed("", fmt.Sprintf("%s connects to port %d, and by target: Same of ListenerClass %s, the program listens on %d instead", probe, port.Port, listener.Class(), port.NodePort),
-			"Use exec in the probe, with the port on which the program listens: "+page).Aside())
+			"Use exec in the probe, with the port that the program read when it started, and not the one in the volume, which may change: "+page).Aside())
 	}
 	addresses, _ := w.PodListeners(ctx, pod)
 	for _, volume := range slices.Sorted(maps.Keys(addresses.Spec.Listeners)) {
