@@ -1051,22 +1051,40 @@ func TestListenerHasTheClassThatItsClaimNamesNow(t *testing.T) {
 		remounts    bool
 		want, event string
 	}{
-		"as before": {byClass("public"), other, "public", false, "public", ""},
-		"the claim names another class": {byClass("other"), other, "public", false, "other",
-			`Normal ClassOfClaim spec.className was "public", and is "other" now, as claim listener-web-0 says; ` + command},
-		"the Listener was changed": {byClass("public"), other, "other", false, "public",
-			`Normal ClassOfClaim spec.className was "other", and is "public" now, as claim listener-web-0 says; ` + command},
-		"the Listener was changed to no class": {byClass("public"), other, "", false, "public",
-			`Normal ClassOfClaim spec.className was "", and is "public" now, as claim listener-web-0 says; ` + command},
-		"the Listener was changed before the Pod started again": {byClass("public"), other, "other", true, "public",
-			`Normal ClassOfClaim spec.className was "other", and is "public" now, as claim listener-web-0 says; ` + command},
-		"the annotation was removed": {nil, other, "public", false, "public", ""},
-		"a class that does not exist": {byClass("othr"), other, "public", false, "public",
-			`Warning ClassNotFound ListenerClass "othr" does not exist, so Listener listener-web-0 keeps class public; name another class in the annotation listeners.stackable.tech/listener-class`},
-		"a class that does not exist when the Pod starts again": {byClass("othr"), other, "public", true, "public",
-			`Warning ClassNotFound ListenerClass "othr" does not exist, so Listener listener-web-0 keeps class public; name another class in the annotation listeners.stackable.tech/listener-class`},
-		"a class that does not allow the namespace": {byClass("other"), private, "public", false, "public",
-			`Warning NamespaceNotAllowed ListenerClass other does not allow namespace shop, so Listener listener-web-0 keeps class public; name another class in the annotation listeners.stackable.tech/listener-class`},
+		"as before": {
+			annotations: byClass("public"), class: other, of: "public", want: "public",
+		},
+		"the claim names another class": {
+			annotations: byClass("other"), class: other, of: "public", want: "other",
+			event: `Normal ClassOfClaim spec.className was "public", and is "other" now, as claim listener-web-0 says; ` + command,
+		},
+		"the Listener was changed": {
+			annotations: byClass("public"), class: other, of: "other", want: "public",
+			event: `Normal ClassOfClaim spec.className was "other", and is "public" now, as claim listener-web-0 says; ` + command,
+		},
+		"the Listener was changed to no class": {
+			annotations: byClass("public"), class: other, of: "", want: "public",
+			event: `Normal ClassOfClaim spec.className was "", and is "public" now, as claim listener-web-0 says; ` + command,
+		},
+		"the Listener was changed before the Pod started again": {
+			annotations: byClass("public"), class: other, of: "other", remounts: true, want: "public",
+			event: `Normal ClassOfClaim spec.className was "other", and is "public" now, as claim listener-web-0 says; ` + command,
+		},
+		"the annotation was removed": {
+			class: other, of: "public", want: "public",
+		},
+		"a class that does not exist": {
+			annotations: byClass("othr"), class: other, of: "public", want: "public",
+			event: `Warning ClassNotFound ListenerClass "othr" does not exist, so Listener listener-web-0 keeps class public; name another class in the annotation listeners.stackable.tech/listener-class`,
+		},
+		"a class that does not exist when the Pod starts again": {
+			annotations: byClass("othr"), class: other, of: "public", remounts: true, want: "public",
+			event: `Warning ClassNotFound ListenerClass "othr" does not exist, so Listener listener-web-0 keeps class public; name another class in the annotation listeners.stackable.tech/listener-class`,
+		},
+		"a class that does not allow the namespace": {
+			annotations: byClass("other"), class: private, of: "public", want: "public",
+			event: `Warning NamespaceNotAllowed ListenerClass other does not allow namespace shop, so Listener listener-web-0 keeps class public; name another class in the annotation listeners.stackable.tech/listener-class`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()

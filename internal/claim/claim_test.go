@@ -50,16 +50,16 @@ func TestOnlyTheClassOfAClaimIsFollowed(t *testing.T) {
 		want        claim.Selector
 		ignored     bool
 	}{
-		"the same class":             {class, annotations("public", ""), class, false},
-		"another class":              {class, annotations("other", ""), claim.Selector{Class: "other"}, false},
-		"a class, and a Listener":    {class, annotations("other", "web"), claim.Selector{Class: "other"}, false},
-		"a Listener, not the class":  {class, annotations("", "web"), class, true},
-		"no class any more":          {class, nil, class, false},
-		"the same Listener":          {listener, annotations("", "web"), listener, false},
-		"another Listener":           {listener, annotations("", "other"), listener, true},
-		"a class, not the Listener":  {listener, annotations("public", ""), listener, true},
-		"no Listener any more":       {listener, nil, listener, false},
-		"a Listener and now a class": {listener, annotations("public", "web"), listener, true},
+		"the same class":             {provisioned: class, annotations: annotations("public", ""), want: class},
+		"another class":              {provisioned: class, annotations: annotations("other", ""), want: claim.Selector{Class: "other"}},
+		"a class, and a Listener":    {provisioned: class, annotations: annotations("other", "web"), want: claim.Selector{Class: "other"}},
+		"a Listener, not the class":  {provisioned: class, annotations: annotations("", "web"), want: class, ignored: true},
+		"no class any more":          {provisioned: class, want: class},
+		"the same Listener":          {provisioned: listener, annotations: annotations("", "web"), want: listener},
+		"another Listener":           {provisioned: listener, annotations: annotations("", "other"), want: listener, ignored: true},
+		"a class, not the Listener":  {provisioned: listener, annotations: annotations("public", ""), want: listener, ignored: true},
+		"no Listener any more":       {provisioned: listener, want: listener},
+		"a Listener and now a class": {provisioned: listener, annotations: annotations("public", "web"), want: listener, ignored: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, ignored := tc.provisioned.Follow(tc.annotations); got != tc.want || ignored != tc.ignored {
