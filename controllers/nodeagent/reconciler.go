@@ -194,7 +194,7 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 		return nil, err
 	}
 	if status := agents.Status; status.UpdatedNumberScheduled < status.DesiredNumberScheduled {
-		o.settings.Agents, o.settings.AgentsDown = status.DesiredNumberScheduled, int32(len(o.rollout.down))
+		o.settings.Agents, o.settings.AgentsDown = int(status.DesiredNumberScheduled), len(o.rollout.down)
 	}
 	r.guardsScheduling = o.guardsScheduling(r.guardsScheduling)
 	o.settings.GuardsScheduling = r.guardsScheduling

@@ -39,53 +39,60 @@ func (r *Reconciler) observeRollout(ctx context.Context, agents *appsv1.DaemonSe
 	if err := errors.Join(r.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy), r.Client.List(ctx, &pods, client.InNamespace(r.Namespace))); err != nil {
 		return found, fmt.Errorf("listing nodes, and pods of agents: %w", err)
 	}
-	down, back := map[string]bool{}, map[string]time.Time{}
+	byName := map[string]*corev1.Node{}
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		down[node.Name] = !claim.NodeReady(node)
-		for _, c := range node.Status.Conditions {
-			if c.Type == corev1.NodeReady {
-				back[node.Name] = c.LastTransitionTime.Time
-			}
-		}
+		byName[node.Name] = node
 		if label := installation.Unsuitable(node); label != "" {
 			found.unsuitable = append(found.unsuitable, node.Name+" ("+label+")")
 		}
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		switch {
-		case !names.IsNodeAgent(pod) || claim.PodReady(pod) && pod.DeletionTimestamp == nil:
-		case !down[pod.Spec.NodeName]:
-			since := unreadySince(pod)
-			if ready := back[pod.Spec.NodeName]; ready.After(since) {
-				since = ready
-			}
-			found.unready = append(found.unready, since)
-			if r.Clock.Since(since) >= rolloutTimeout {
-				found.late = append(found.late, fmt.Sprintf("Pod %s on node %s", pod.Name, cmp.Or(pod.Spec.NodeName, "?")))
-			}
-		default:
-			found.down = append(found.down, pod.Spec.NodeName)
-			if pod.Labels[names.LabelTemplateGeneration] != agents.Annotations[appsv1.DeprecatedTemplateGeneration] {
-				found.outdated++
-			}
+		if names.IsNodeAgent(pod) && (!claim.PodReady(pod) || pod.DeletionTimestamp != nil) {
+			found.add(pod, byName[pod.Spec.NodeName], agents.Annotations[appsv1.DeprecatedTemplateGeneration], r.Clock.Now())
 		}
 	}
 	return found, nil
 }
 
-// unreadySince returns since when a Pod that is not ready, or is being deleted, cannot be used.
-func unreadySince(pod *corev1.Pod) time.Time {
-	if pod.DeletionTimestamp != nil {
-		return pod.DeletionTimestamp.Time
+// add adds an agent that is not ready, or is being deleted. node is nil if the Pod is bound to none that exists.
+func (f *rollout) add(agent *corev1.Pod, node *corev1.Node, template string, now time.Time) {
+	if node != nil && !claim.NodeReady(node) {
+		f.down = append(f.down, node.Name)
+		if agent.Labels[names.LabelTemplateGeneration] != template {
+			f.outdated++
+		}
+		return
 	}
+	since := unreadySince(agent, node)
+	f.unready = append(f.unready, since)
+	if now.Sub(since) >= rolloutTimeout {
+		f.late = append(f.late, fmt.Sprintf("Pod %s on node %s", agent.Name, cmp.Or(agent.Spec.NodeName, "?")))
+	}
+}
+
+// unreadySince returns since when a Pod that is not ready, or is being deleted, cannot be used although its node is
+// ready.
+func unreadySince(pod *corev1.Pod, node *corev1.Node) time.Time {
+	since := pod.CreationTimestamp.Time
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
-			return c.LastTransitionTime.Time
+			since = c.LastTransitionTime.Time
 		}
 	}
-	return pod.CreationTimestamp.Time
+	if pod.DeletionTimestamp != nil {
+		since = pod.DeletionTimestamp.Time
+	}
+	if node == nil {
+		return since
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.LastTransitionTime.After(since) {
+			since = c.LastTransitionTime.Time
+		}
+	}
+	return since
 }
 
 // observeTemplate records since which generation the DaemonSet has its template. Other changes of the DaemonSet replace

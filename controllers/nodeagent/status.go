@@ -190,7 +190,7 @@ func removing(o *observed, done outcome) metav1.Condition {
 // template, which leaves outdated agents, starts a rollout: an agent that is deleted, or a node that joins or restarts,
 // does not.
 func rolledOut(o *observed) bool {
-	status, down := o.agents().Status, int32(len(o.rollout.down))
+	status := o.agents().Status
 	before := meta.FindStatusCondition(o.config.Status.Conditions, operatorv1alpha1.ConditionProgressing)
 	switch {
 	case status.ObservedGeneration < o.rollout.since:
@@ -199,7 +199,7 @@ func rolledOut(o *observed) bool {
 		return status.UpdatedNumberScheduled+o.rollout.outdated >= status.CurrentNumberScheduled
 	default:
 		return status.UpdatedNumberScheduled+o.rollout.outdated >= status.DesiredNumberScheduled &&
-			status.NumberReady+down+int32(len(o.rollout.late)) >= status.DesiredNumberScheduled
+			int(status.NumberReady)+len(o.rollout.down)+len(o.rollout.late) >= int(status.DesiredNumberScheduled)
 	}
 }
 

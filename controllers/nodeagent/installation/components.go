@@ -45,7 +45,7 @@ type Settings struct {
 	// OperatorPod is the template of the operator's own Pods.
 	OperatorPod corev1.PodSpec
 	// Agents is how many agents there are during a rollout, and AgentsDown how many of them cannot be replaced.
-	Agents, AgentsDown int32
+	Agents, AgentsDown int
 	// Placement overrides where the configuration places agents, unless it is nil.
 	Placement *Placement
 }
