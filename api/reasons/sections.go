@@ -443,6 +443,11 @@ var claims = []Reason{
 		Meaning: "No Pod mounts the claim, which was created at least five seconds ago.", Remedy: "Start a Pod that mounts the claim.",
 	},
 	{
+		Name: listenersv1alpha1.ReasonPodIsCopy, On: []string{pod}, Severity: Warning, Actor: User,
+		Meaning: "The Pod has no controller, and mounts the claim of another Pod, as copies of `kubectl debug` do. It gets the files, but no requests.",
+		Remedy:  "For requests, give the Pod a claim of its own.",
+	},
+	{
 		Name: listenersv1alpha1.ReasonSelectorChanged, On: []string{claim, volume}, Severity: Error, Actor: User,
 		Meaning: "The annotations of the claim select another Listener than when its volume was provisioned, which has no effect. Only another class is followed: " +
 			"docs/volumes.md#moving-to-another-class",

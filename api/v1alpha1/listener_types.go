@@ -152,6 +152,11 @@ const (
 	ReasonSelectorChanged = "SelectorChanged"
 )
 
+// Reasons of events on Pods alone.
+const (
+	ReasonPodIsCopy = "PodIsCopy"
+)
+
 // Reasons of events on Listeners, in addition to the reasons of the conditions.
 const (
 	ReasonForeignPortsRemoved = "ForeignPortsRemoved"

@@ -63,6 +63,6 @@ func TestAJobHasMorePodsThanItsClassHasNodePorts(t *testing.T) {
 		var services corev1.ServiceList
 		g.Expect(f.client.List(t.Context(), &listeners, client.InNamespace(f.key.Namespace))).To(Succeed())
 		g.Expect(f.client.List(t.Context(), &services, client.InNamespace(f.key.Namespace))).To(Succeed())
-		g.Expect(len(listeners.Items)+len(services.Items)).To(BeZero())
+		g.Expect(len(listeners.Items) + len(services.Items)).To(BeZero())
 	}).Should(Succeed())
 }

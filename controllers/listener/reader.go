@@ -171,7 +171,11 @@ func (r *reader) readPods(ctx context.Context, s *snapshot) error {
 	if err := r.client.List(ctx, &pods, client.InNamespace(s.listener.Namespace), client.MatchingFields{index.PodsByClaim: s.listener.Name}); err != nil {
 		return fmt.Errorf("listing pods of claim %s: %w", s.key(), err)
 	}
-	mounting := pods.Items
+	isCopy, err := reservation.Copies(ctx, r.client, s.listener)
+	if err != nil {
+		return err
+	}
+	mounting := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return isCopy(&pod) })
 	if claim.KeeperOf(s.listener) != nil && len(mounting) == 0 {
 		existing, err := lookup.Get(ctx, r.client, s.key(), &corev1.PersistentVolumeClaim{})
 		s.awaiting = err == nil && existing == nil

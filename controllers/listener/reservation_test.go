@@ -5,7 +5,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/reservation"
@@ -30,6 +34,29 @@ func TestReservedNodes(t *testing.T) {
 		"Pod that was deleted does not mount, although its PodListeners exists": {
 			newState(nodePort).with(newVolume("pv-1", lastMountedOn("a")), newMount("1", "b", "pv-1")),
 			[]string{"a"},
+		},
+		"copy of a Pod with a controller does not count": {
+			newState(nodePort).with(newClaim(key.Name, ""), newVolume("pv-1", boundTo(key.Name, func(*corev1.PersistentVolume) {}))).change(func(s *state) {
+				ofClaim(s.listener, "")
+				original := newLabelledPod("1", "a", key.Name, corev1.PodRunning)
+				original.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "rs", Controller: ptr.To(true)}}
+				s.with(newMount("1", "a", "pv-1"), newMount("2", "b", "pv-1"), original, newLabelledPod("2", "b", key.Name, corev1.PodRunning))
+			}),
+			[]string{"a"},
+		},
+		"copy of a Pod of a StatefulSet does not count, even while that does not exist": {
+			newState(nodePort).with(newClaim(key.Name, ""), newVolume("pv-1", boundTo(key.Name, lastMountedOn("a")))).change(func(s *state) {
+				ofClaim(s.listener, "web-0")
+				s.with(newMount("2", "b", "pv-1"), newLabelledPod("2", "b", key.Name, corev1.PodRunning))
+			}),
+			[]string{"a"},
+		},
+		"Pods without a controller all count": {
+			newState(nodePort).with(newClaim(key.Name, ""), newVolume("pv-1", boundTo(key.Name, func(*corev1.PersistentVolume) {}))).change(func(s *state) {
+				ofClaim(s.listener, "")
+				s.with(newMount("1", "a", "pv-1"), newMount("2", "b", "pv-1"), newLabelledPod("1", "a", key.Name, corev1.PodRunning), newLabelledPod("2", "b", key.Name, corev1.PodRunning))
+			}),
+			[]string{"a", "b"},
 		},
 		"pinned node takes precedence over mounts": {
 			newState(nodePort).with(newVolume("pv-1", pinnedTo("a")), newMount("1", "b", "pv-1"), newPod("1", corev1.PodRunning), newVolume("pv-2", func(pv *corev1.PersistentVolume) {
@@ -111,5 +138,13 @@ func TestReservedNodes(t *testing.T) {
 				t.Errorf("%v, nodes (-want +got):\n%s", err, diff)
 			}
 		})
+	}
+}
+
+// ofClaim makes the Listener that of the claim with its name and, if pod is not empty, of this Pod of a StatefulSet.
+func ofClaim(listener *listenersv1alpha1.Listener, pod string) {
+	listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: key.Name, UID: types.UID(key.Name)}}
+	if pod != "" {
+		listener.Labels = map[string]string{appsv1.StatefulSetPodNameLabel: pod}
 	}
 }

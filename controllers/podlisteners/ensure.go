@@ -32,8 +32,12 @@ import (
 // their volumes wait, and the other volumes of the Pod do not.
 func (r *Reconciler) ensureMounts(ctx context.Context, pod *corev1.Pod, mounts []*mount) (warnings []warning, overQuota, _ error) {
 	var errs []error
-	labels := map[string]string{}
+	labels, ofCopy := map[string]string{}, map[string]any{}
 	for _, m := range mounts {
+		if warnings = append(warnings, m.copied()); m.isCopy {
+			ofCopy[names.PodMountLabel(m.listener.UID)] = nil
+			continue
+		}
 		isNew, rejection := m.isNew(), ""
 		ensured, err := r.ensureListener(ctx, m, isNew)
 		if m.listener == nil {
@@ -51,7 +55,7 @@ func (r *Reconciler) ensureMounts(ctx context.Context, pod *corev1.Pod, mounts [
 	if err := errors.Join(errs...); err != nil {
 		return warnings, nil, err
 	}
-	return warnings, overQuota, r.labelPod(ctx, pod, labels)
+	return warnings, overQuota, r.labelPod(ctx, pod, labels, ofCopy)
 }
 
 // ensureVolume labels a PersistentVolume with its Listener. If the class is pinned, it pins the volume to the node of
@@ -85,14 +89,19 @@ func (r *Reconciler) ensureVolume(ctx context.Context, m *mount, isNew bool) err
 	return nil
 }
 
-// labelPod adds the labels of Listeners that a Pod lacks, and keeps those of its other mounts (contract: the labels).
-func (r *Reconciler) labelPod(ctx context.Context, pod *corev1.Pod, labels map[string]string) error {
+// labelPod adds the labels of Listeners that a Pod lacks, and keeps those of its other mounts (contract: the labels),
+// but removes the labels, which are nil, that it has as the copy of another Pod.
+func (r *Reconciler) labelPod(ctx context.Context, pod *corev1.Pod, labels map[string]string, patch map[string]any) error {
 	labels = missingEntries(r.labels(pod), labels)
-	if len(labels) == 0 {
+	maps.DeleteFunc(patch, func(key string, _ any) bool { return pod.Labels[key] == "" })
+	for key, value := range labels {
+		patch[key] = value
+	}
+	if len(patch) == 0 {
 		return nil
 	}
 	labelled := pod.DeepCopy() // the client decodes the response into it
-	if err := apply.PatchMetadata(ctx, r.Client, labelled, names.FieldManagerDefault, map[string]any{"labels": labels}); err != nil {
+	if err := apply.PatchMetadata(ctx, r.Client, labelled, names.FieldManagerDefault, map[string]any{"labels": patch}); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	r.labelled.Store(pod.UID, podLabels{labels, labelled.ResourceVersion})

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/reservation"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 )
@@ -63,6 +64,13 @@ func (r *Reconciler) mounts(
 		key := types.NamespacedName{Namespace: m.claim.Namespace, Name: m.listenerName()}
 		if m.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
 			return nil, warnings, err
+		}
+		if m.listener != nil {
+			isCopy, err := reservation.Copies(ctx, r.Client, m.listener)
+			if err != nil {
+				return nil, warnings, err
+			}
+			m.isCopy = isCopy(pod)
 		}
 		if err := r.observeClass(ctx, m); err != nil {
 			return nil, warnings, err

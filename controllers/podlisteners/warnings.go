@@ -94,6 +94,16 @@ func (m *mount) keptClass(unusable map[string]string) (warnings []warning) {
 	return warnings
 }
 
+// copied warns that a copy of the Pod that the Listener belongs to gets no requests.
+func (m *mount) copied() warning {
+	text := ""
+	if m.isCopy {
+		text = fmt.Sprintf("Volume %q has the addresses of Listener %s/%s, but requests do not lead to this Pod: it has no controller, and the claim belongs to another Pod; "+
+			"for requests, give it a claim of its own", m.volume, m.listener.Namespace, m.listener.Name)
+	}
+	return m.warning(listenersv1alpha1.ReasonPodIsCopy, actionMount, text)
+}
+
 // unexposedPorts warns about ports of the Pod that its Listener does not expose. problem is what claim.Ports returned.
 func (m *mount) unexposedPorts(problem string) (warnings []warning) {
 	for reason, text := range map[string]string{

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,10 +26,15 @@ import (
 //
 // Each of its PersistentVolumes reserves the nodes that it is pinned to, or else the nodes of the Pods that mount it,
 // or else the node that it was last mounted on. Of a volume that was deleted although Pods mount it, these nodes stay
-// reserved. Which Pods mount a volume is in their PodListeners. Those of Stackable's listener operator do not name
-// nodes and volumes, so until they are written again, a Pod with the label of the Listener mounts it, too.
+// reserved. Copies of a Pod do not count. Which Pods mount a volume is in their PodListeners. Those of Stackable's
+// listener operator do not name nodes and volumes, so until they are written again, a Pod with the label of the
+// Listener mounts it, too.
 func Placement(ctx context.Context, c client.Reader, listener *listenersv1alpha1.Listener, withNodes bool) (p exposure.Placement, _ error) {
-	r := reader{c, listener}
+	isCopy, err := Copies(ctx, c, listener)
+	if err != nil {
+		return p, err
+	}
+	r := reader{c, listener, isCopy}
 	mounted, err := r.mountedNodes(ctx, &p)
 	if err != nil {
 		return p, err
@@ -57,6 +63,7 @@ func Placement(ctx context.Context, c client.Reader, listener *listenersv1alpha1
 type reader struct {
 	client.Reader
 	listener *listenersv1alpha1.Listener
+	isCopy   func(*corev1.Pod) bool
 }
 
 // reservedNodes returns the sorted names of the nodes with reservations. mounted are those of Pods, by their volume.
@@ -113,7 +120,7 @@ func (r reader) mountedNodes(ctx context.Context, p *exposure.Placement) (nodes 
 		if err != nil {
 			return nil, err
 		}
-		if pod == nil || claim.PodFinished(pod) {
+		if pod == nil || claim.PodFinished(pod) || r.isCopy(pod) {
 			continue
 		}
 		p.Mounting = append(p.Mounting, pod)
@@ -132,6 +139,26 @@ func (r reader) mountedNodes(ctx context.Context, p *exposure.Placement) (nodes 
 	return nodes, nil
 }
 
+// Copies returns a function that reports whether a Pod without a controller mounts the claim of another Pod, which the
+// Listener was created for, as the copies of kubectl debug do. A claim of a StatefulSet belongs to the Pod whose name
+// the Listener has as a label, and any other claim to the Pods that have a controller, if there are any.
+func Copies(ctx context.Context, c client.Reader, listener *listenersv1alpha1.Listener) (isCopy func(*corev1.Pod) bool, _ error) {
+	if !claim.OwnsListener(listener) {
+		return func(*corev1.Pod) bool { return false }, nil
+	}
+	if name := listener.Labels[appsv1.StatefulSetPodNameLabel]; name != "" {
+		return func(pod *corev1.Pod) bool { return metav1.GetControllerOf(pod) == nil && pod.Name != name }, nil
+	}
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(listener.Namespace), client.MatchingFields{index.PodsByClaim: listener.Name}); err != nil {
+		return nil, fmt.Errorf("listing pods of claim %s: %w", client.ObjectKeyFromObject(listener), err)
+	}
+	controlled := slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
+		return metav1.GetControllerOf(&pod) != nil && !claim.PodFinished(&pod) && pod.DeletionTimestamp == nil
+	})
+	return func(pod *corev1.Pod) bool { return controlled && metav1.GetControllerOf(pod) == nil }, nil
+}
+
 // labelledNodes returns the nodes of the Pods that use the claim of a volume and have the label of the Listener.
 func (r reader) labelledNodes(ctx context.Context, volume *corev1.PersistentVolume) ([]string, error) {
 	ref := volume.Spec.ClaimRef
@@ -145,7 +172,7 @@ func (r reader) labelledNodes(ctx context.Context, volume *corev1.PersistentVolu
 	var nodes []string
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if _, labelled := pod.Labels[names.PodMountLabel(r.listener.UID)]; labelled && pod.Spec.NodeName != "" && !claim.PodFinished(pod) {
+		if _, labelled := pod.Labels[names.PodMountLabel(r.listener.UID)]; labelled && pod.Spec.NodeName != "" && !claim.PodFinished(pod) && !r.isCopy(pod) {
 			nodes = append(nodes, pod.Spec.NodeName)
 		}
 	}

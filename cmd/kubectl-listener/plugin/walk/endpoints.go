@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -15,6 +16,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // endpoints follows the endpoints of a Service. pod is the Pod that should be among them, or nil, and so is class if it
@@ -124,6 +126,8 @@ func (w *Walk) noEndpoint(f check.Finding, listener *listenersv1alpha1.Listener,
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return f.Warning("", message+", because it is being deleted").Aside()
+	case metav1.GetControllerOf(pod) == nil && pod.Labels[names.PodMountLabel(listener.UID)] == "":
+		return f.Warning(listenersv1alpha1.ReasonPodIsCopy, message+", if it is a copy of the Pod that the claim belongs to").Aside()
 	case len(listener.Spec.ExtraPodSelectorLabels) > 0:
 		return f.FailedBy(listenersv1alpha1.ReasonNoMatchingPods, message).Aside()
 	default:
