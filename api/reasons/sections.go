@@ -430,7 +430,7 @@ var claims = []Reason{
 	{
 		Name: listenersv1alpha1.ReasonForeignListener, On: []string{claim}, Severity: Error, Actor: User,
 		Meaning: "A Listener of the claim's name belongs to another owner. The operator does not change it.",
-		Remedy:  "Rename the Listener or the claim, or use the Listener by the annotation that names it.",
+		Remedy:  "Rename the Listener or the claim, or use the Listener by the annotation that names it. If it comes from a backup: docs/backup.md",
 	},
 	{
 		Name: listenersv1alpha1.ReasonListenerTerminating, On: []string{claim, listener}, Severity: Warning, Actor: User,

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // controls reports whether the Listener controls the object, whatever API version its owner reference names. An object
@@ -15,6 +16,14 @@ import (
 func controls(listener *listenersv1alpha1.Listener, o metav1.Object) bool {
 	owner := controllingListener(o)
 	return owner != nil && owner.UID == listener.UID && o.GetNamespace() == listener.Namespace
+}
+
+// isRestored reports whether an object was generated for a Listener of this name, and comes from a backup: it has the
+// labels of such an object and no owners, which backups drop. An object that people write has no such labels.
+func isRestored(listener *listenersv1alpha1.Listener, o metav1.Object) bool {
+	labels := o.GetLabels()
+	return len(o.GetOwnerReferences()) == 0 && labels[names.LabelManagedBy] == names.ServiceManagedBy &&
+		labels["app.kubernetes.io/name"] == names.ServiceAppName && labels["app.kubernetes.io/instance"] == listener.Name
 }
 
 // controlledByNamesake reports whether a Listener of the same name, but not this one, controls the object.

@@ -51,6 +51,9 @@ func (r *reader) snapshot(ctx context.Context, listener *listenersv1alpha1.Liste
 	s.others = slices.DeleteFunc(slices.Clone(r.backends), func(b *exposure.Backend) bool { return b == s.backend })
 	var err error
 	s.sharedPorts, err = r.sharedPorts.of(ctx, listener, s.class)
+	if err == nil && len(s.sharedPorts) == 0 && s.service != nil && isRestored(listener, s.service) && s.class != nil && s.class.SharedPortRange() != "" {
+		s.sharedPorts, err = portsInRange(s.service, s.class)
+	}
 	return s, err
 }
 
@@ -85,7 +88,7 @@ func (r *reader) readService(ctx context.Context, s *snapshot) error {
 	switch service, err := lookup.Get(ctx, r.client, s.key(), &corev1.Service{}); {
 	case err != nil || service == nil:
 		return err
-	case controls(s.listener, service):
+	case controls(s.listener, service), isRestored(s.listener, service):
 		s.service = service
 	case controlledByNamesake(s.listener, service):
 		s.earlier = true

@@ -79,17 +79,22 @@ func (p *sharedPorts) unrecorded(ctx context.Context, service *corev1.Service) (
 	if err != nil || class.SharedPortRange() == "" {
 		return nil, client.IgnoreNotFound(err)
 	}
+	numbers, err := portsInRange(service, class)
+	recorded := portallocator.RecordedSharedPorts(listener)
+	maps.DeleteFunc(numbers, func(_ string, number int32) bool { return recorded.Has(number) })
+	return numbers, err
+}
+
+// portsInRange returns the ports of a Service, by name, in the range of a class whose Listeners share an address.
+func portsInRange(service *corev1.Service, class *listenersv1alpha1.ListenerClass) (map[string]int32, error) {
 	from, err := sharedPortRange(class).parse()
-	if err != nil {
-		return nil, err
-	}
-	recorded, numbers := portallocator.RecordedSharedPorts(listener), map[string]int32{}
+	numbers := map[string]int32{}
 	for _, port := range service.Spec.Ports {
-		if from.Contains(int(port.Port)) && !recorded.Has(port.Port) {
+		if err == nil && from.Contains(int(port.Port)) {
 			numbers[port.Name] = port.Port
 		}
 	}
-	return numbers, nil
+	return numbers, err
 }
 
 // allocate gives the ports of a planned Service numbers of their own if the class has Listeners share the address of a

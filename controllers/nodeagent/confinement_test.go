@@ -247,6 +247,7 @@ func attacks(namespace string) map[string]attack {
 	patch("the owners of a Listener of a user", listener, `{metadata: {ownerReferences: [{apiVersion: v1, kind: PersistentVolume, name: absent, uid: absent}]}}`, "no Listeners but those of class-based claims")
 	create("a Listener for a user", `{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: NAMESPACE, name: x}, spec: {ports: []}}`, "no Listeners but those of class-based claims")
 	patch("a Listener of a user, as one of a claim", listener, `{metadata: {annotations: {listener-operator.dev/claim: web}}}`, "no Listeners but those of class-based claims")
+	remove("a Service", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: web}}`, "may delete no Service")
 	remove("a Listener that no claim has", listener, "may delete no Listeners")
 	create("a class", `{apiVersion: listeners.stackable.tech/v1alpha1, kind: ListenerClass, metadata: {name: evil}, spec: {serviceType: NodePort}}`, "presets")
 	const preset = `{apiVersion: listeners.stackable.tech/v1alpha1, kind: ListenerClass, metadata: {name: external-stable}, spec: {serviceType: `
@@ -667,6 +668,18 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	g.Expect(admin.Create(t.Context(), restored)).To(Succeed())
 	pvc.Name = restored.GetName()
 	_, err = volumes.Apply(t.Context(), claim.Listener(pvc, bound, "web", ports, nil), restored)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	service := object(t, `{apiVersion: v1, kind: Service, metadata: {namespace: `+namespace+`, name: restored, labels: {app.kubernetes.io/name: listener,
+  app.kubernetes.io/instance: restored, app.kubernetes.io/managed-by: listeners.stackable.tech_listener}}, spec: {ports: [{name: http, port: 80}]}}`)
+	g.Expect(admin.Create(t.Context(), service)).To(Succeed())
+	own := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "restored", UID: "restored"}, Spec: listenersv1alpha1.ListenerSpec{Ports: ports}}
+	ofClass := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort}}
+	restoredService, refusal := backends.All().Of(ofClass).Service(ofClass, own)
+	g.Expect(refusal).To(BeNil())
+	adopted, err := apply.Unstructured(restoredService)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = services.Apply(t.Context(), adopted, service)
 	g.Expect(err).NotTo(HaveOccurred())
 
 	// The Service of a Listener of a user, its status, a Route, an Ingress, and routes of a Gateway.

@@ -136,6 +136,8 @@ func trimService(service *corev1.Service, operator string) *corev1.Service {
 		kept.Annotations = filter(service.Annotations, sets.New(names.AnnotationHostname, names.AnnotationPod).Has)
 		apply.SummarizeService(service, names.FieldManagerService)
 		kept.ManagedFields = service.ManagedFields
+	} else if len(service.OwnerReferences) == 0 && service.Labels[names.LabelManagedBy] == names.ServiceManagedBy {
+		kept.Labels = service.Labels // of a Listener, from a backup
 	}
 	return kept
 }

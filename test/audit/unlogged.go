@@ -11,6 +11,7 @@ func Unlogged(account string) map[Permission]string {
 	listeners := listenersv1alpha1.GroupVersion.Group
 	return map[string]map[Permission]string{
 		names.Operator: {
+			{Resource: "services", Verb: "delete"}: "the same admission plugin requires it to make a Listener the owner of a Service that comes from a backup",
 			{Group: listeners, Resource: "listeners", Verb: "delete"}: "the admission plugin OwnerReferencesPermissionEnforcement, which OpenShift enables, " +
 				"requires it to add a volume to the owners of a Listener",
 			{Group: listeners, Resource: "listeners/finalizers", Verb: "update"}: "the same plugin requires it to create an object that blocks " +

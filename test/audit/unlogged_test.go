@@ -169,6 +169,19 @@ func TestUnloggedPermissionsAreRequired(t *testing.T) {
 	listeners := listenersv1alpha1.GroupVersion.Group
 	for account, cases := range map[string]map[Permission]func(*testing.T, user) error{
 		names.Operator: {
+			{Resource: "services", Verb: "delete"}: func(t *testing.T, operator user) error {
+				t.Helper()
+				restored := &corev1.Service{
+					ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace(t), Name: "web"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+				}
+				if err := apiserver.Client(t).Create(t.Context(), restored); err != nil {
+					t.Fatal(err)
+				}
+				owned := apply.Object(corev1.SchemeGroupVersion.WithKind("Service"), client.ObjectKeyFromObject(restored))
+				exposure.SetOwner(owned, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "listener-uid"}})
+				_, err := apply.New(operator, names.FieldManagerService).Apply(t.Context(), owned, restored)
+				return err
+			},
 			{Group: listeners, Resource: "listeners", Verb: "delete"}: func(t *testing.T, operator user) error {
 				t.Helper()
 				pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace(t), Name: "web-listener", UID: "pvc-uid"}}

@@ -1,0 +1,85 @@
+package listener
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+// A backup keeps labels and, if told so, node ports of a Service, but no owners, and no status of the Listener.
+func TestAServiceFromABackupIsAdopted(t *testing.T) {
+	labels := func() map[string]string {
+		return map[string]string{
+			"app.kubernetes.io/name": "listener", "app.kubernetes.io/instance": key.Name, "app.kubernetes.io/managed-by": "listeners.stackable.tech_listener",
+			"velero.io/restore-name": "monday",
+		}
+	}
+	for name, tc := range map[string]struct {
+		change func(*corev1.Service)
+		want   bool
+	}{
+		"restored":                     {func(*corev1.Service) {}, true},
+		"written by a user":            {func(s *corev1.Service) { s.Labels = nil }, false},
+		"of another Listener":          {func(s *corev1.Service) { s.Labels["app.kubernetes.io/instance"] = "other" }, false},
+		"of another operator":          {func(s *corev1.Service) { s.Labels["app.kubernetes.io/managed-by"] = "Helm" }, false},
+		"of a Listener's copy by hand": {func(s *corev1.Service) { s.Labels["app.kubernetes.io/name"] = "web" }, false},
+		"with another owner": {func(s *corev1.Service) {
+			s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x"}}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newState(listenersv1alpha1.ServiceTypeNodePort).with(newNode("node-1", "10.0.0.1"), newVolume("pv-1", lastMountedOn("node-1")))
+			s.service.OwnerReferences, s.service.Labels = nil, labels()
+			tc.change(s.service)
+			fake := s.newClient(t)
+			r := newReconciler(s.backends, fake, events.NewFakeRecorder(10))
+			if _, err := r.Reconcile(t.Context(), s.listener); err != nil {
+				t.Fatal(err)
+			}
+			service, listener := &corev1.Service{}, &listenersv1alpha1.Listener{}
+			if err := fake.Get(t.Context(), key, service); err != nil {
+				t.Fatal(err)
+			}
+			if err := fake.Get(t.Context(), key, listener); err != nil {
+				t.Fatal(err)
+			}
+			if got := controls(listener, service); got != tc.want || service.UID != "service-uid" || service.Spec.Ports[0].NodePort != 30080 {
+				t.Errorf("controlled by the Listener: %v, want %v; the Service is %+v", got, tc.want, service)
+			}
+			accepted := condition(listener, listenersv1alpha1.ListenerAccepted)
+			if foreign := accepted.Reason == listenersv1alpha1.ReasonForeignService; foreign == tc.want {
+				t.Errorf("condition Accepted: %s: %s", accepted.Reason, accepted.Message)
+			}
+			if tc.want && ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).NodePorts["http"] != 30080 {
+				t.Errorf("the status is %+v", listener.Status)
+			}
+		})
+	}
+}
+
+// The numbers of ports at a shared address are in the ports of the Service.
+func TestAServiceFromABackupKeepsItsPortAtASharedAddress(t *testing.T) {
+	s := newState(listenersv1alpha1.ServiceTypeLoadBalancer)
+	s.class.Spec.LoadBalancer = &listenersv1alpha1.LoadBalancer{Sharing: listenersv1alpha1.LoadBalancerSharing{PortRange: "20000-20999"}}
+	s.service.OwnerReferences, s.service.Spec.Ports[0].Port = nil, 20777
+	s.service.Labels = map[string]string{
+		"app.kubernetes.io/name": "listener", "app.kubernetes.io/instance": key.Name, "app.kubernetes.io/managed-by": "listeners.stackable.tech_listener",
+	}
+	fake := s.newClient(t)
+	if _, err := newReconciler(s.backends, fake, events.NewFakeRecorder(10)).Reconcile(t.Context(), s.listener); err != nil {
+		t.Fatal(err)
+	}
+	listener := &listenersv1alpha1.Listener{}
+	if err := fake.Get(t.Context(), client.ObjectKeyFromObject(s.listener), listener); err != nil {
+		t.Fatal(err)
+	}
+	if got := listener.Status.SharedPorts["http"]; got != 20777 {
+		t.Errorf("the port is %d, want 20777", got)
+	}
+}
