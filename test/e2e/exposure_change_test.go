@@ -141,7 +141,7 @@ func (s *scenario) awaitPreviousAddress(name, address, words string) {
 	})
 }
 
-// A user annotates the claims, and deletes nothing. A client of each replica learns its address every three seconds, and
+// A user annotates the claims, and deletes nothing. A client of each replica learns its address every three seconds and
 // connects all the time: the previous address answers meanwhile. The Pods keep running, with their Services.
 func TestTheClassOfARunningStatefulSetChangesWithoutALostConnection(t *testing.T) {
 	t.Parallel()
