@@ -110,9 +110,10 @@ func TestHostsAreReportedWhenAllRoutesAreAdmitted(t *testing.T) {
 	// The router rejects one of them, and then reports a host for the other one that this did not ask for.
 	f.reject("web-metrics", "HostAlreadyClaimed", "again")
 	f.eventuallyAddresses("kafka" + suffix)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonRouteNotAdmitted) // although it has an address
 	f.admit("web-kafka", "other.example.com")
-	l = f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonRouteNotAdmitted)
-	f.Expect(l.Status.IngressAddresses).To(BeEmpty())
+	f.Eventually(func() []listenersv1alpha1.IngressAddress { return f.listener().Status.IngressAddresses }).Should(BeEmpty())
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonRouteNotAdmitted)
 }
 
 func TestPreviousExposureStaysUntilTheNewAddressesAreComplete(t *testing.T) {
