@@ -45,12 +45,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 		stackable.Keep(kept, pod)
 	}
 	if names.IsNodeAgent(pod) {
-		kept.OwnerReferences, kept.Labels = controller(pod), filter(pod.Labels, sets.New(names.LabelTemplateGeneration).Has)
-		for _, c := range pod.Status.Conditions {
-			if c.Type == corev1.PodReady {
-				kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
-			}
-		}
+		keepRollout(kept, pod)
 	}
 	if len(claim.NamesOf(pod)) == 0 {
 		return kept
@@ -81,6 +76,16 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 		kept.Spec.Volumes = append(kept.Spec.Volumes, slim)
 	}
 	return kept
+}
+
+// keepRollout keeps of a node agent whether it is up to date, and since when it is ready or not.
+func keepRollout(kept, pod *corev1.Pod) {
+	kept.OwnerReferences, kept.Labels = controller(pod), filter(pod.Labels, sets.New(names.LabelTemplateGeneration).Has)
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
+		}
+	}
 }
 
 // keepScheduling keeps what decides which nodes take a Pod, as far as a controller reads it.
