@@ -35,9 +35,10 @@ func (l *Listener) unusable(a listenersv1alpha1.IngressAddress) string {
 	if l.Class.Spec.Advertise != nil {
 		template = string(l.Class.Spec.Advertise.AddressTemplate)
 	}
-	isIP, isHostname := a.AddressType == listenersv1alpha1.AddressTypeIP, a.AddressType == listenersv1alpha1.AddressTypeHostname
+	isIP := a.AddressType == listenersv1alpha1.AddressTypeIP && address.IsIP(a.Address)
+	isHostname := a.AddressType == listenersv1alpha1.AddressTypeHostname && address.IsHostname(a.Address)
 	switch {
-	case !(isIP && address.IsIP(a.Address)) && !(isHostname && address.IsHostname(a.Address)):
+	case !isIP && !isHostname:
 		return fmt.Sprintf("not a valid address of type %s", a.AddressType)
 	case template != "" && !strings.Contains(template, "{address}"):
 		return ""

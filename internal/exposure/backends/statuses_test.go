@@ -227,8 +227,7 @@ func TestEachFieldOfAStatusIsReadOrNotForAReason(t *testing.T) {
 		}
 		walked[of] = true
 		fields := map[string]bool{}
-		for i := range of.NumField() {
-			f := of.Field(i)
+		for f := range of.Fields() {
 			switch v, ok := all[of][f.Name]; {
 			case f.Type == reflect.TypeFor[metav1.TypeMeta](), f.Type == reflect.TypeFor[metav1.ObjectMeta]():
 			case f.Anonymous:
