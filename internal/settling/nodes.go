@@ -32,7 +32,9 @@ type Nodes struct {
 }
 
 // NewNodes returns settled addresses of no Node.
-func NewNodes(c clock.PassiveClock) *Nodes { return &Nodes{Period: Period, clock: c, nodes: map[string]*node{}} }
+func NewNodes(c clock.PassiveClock) *Nodes {
+	return &Nodes{Period: Period, clock: c, nodes: map[string]*node{}}
+}
 
 // node is what is known of a Node: its settled addresses, whether they have followed others since the operator started,
 // and since when the Node reports others, or zero. annotation overrides the addresses, and was written at a time.
