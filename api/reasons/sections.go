@@ -395,8 +395,8 @@ var placements = []Reason{
 	},
 	{
 		Name: listenersv1alpha1.ReasonPodsOutdated, On: []string{listener, pod}, Severity: Warning, Actor: User, Causes: []string{"PodListeners"},
-		Meaning: "The Pods that the message names started with other addresses, and may still announce those.",
-		Remedy:  "Restart the Pods, unless their programs follow the files of their volumes: docs/address-changes.md",
+		Meaning: "The Pods that the message names started with other addresses. The operator does not know whether their programs use the address, or follow it.",
+		Remedy:  "If their programs use the address that they read at their start, restart the Pods; otherwise there is nothing to do: docs/address-changes.md",
 	},
 	{
 		Name: listenersv1alpha1.ReasonNodesNotReady, On: []string{listener, node}, Severity: Error, Actor: Administrator, Causes: []string{node},

@@ -53,7 +53,7 @@ func warning(s *snapshot) (reason, message string) {
 func placementReason(p *exposure.Placement) (reason, note string) {
 	switch {
 	case len(p.Outdated) > 0:
-		return listenersv1alpha1.ReasonPodsOutdated, "; restart these Pods, unless their programs follow the files of their volumes: they started with other addresses: " +
+		return listenersv1alpha1.ReasonPodsOutdated, "; these Pods started with other addresses, and need a restart only if their programs use the address that they read at their start: " +
 			columns.Names(p.Outdated)
 	case len(p.EmptyNodes) > 0:
 		return listenersv1alpha1.ReasonNodesWithoutPods, "; nothing responds at those of nodes where no Pod mounts it, and which do not forward to others: " +

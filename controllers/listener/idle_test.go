@@ -96,7 +96,7 @@ func TestReadyListenerSaysWhyNothingListens(t *testing.T) {
 			spec.Listeners["listener"] = entry
 			spec.StartAddresses = map[string][]listenersv1alpha1.IngressAddress{"listener": {{Address: "192.0.2.1", AddressType: "IP"}}}
 			s.with(objects...)
-		}, "PodsOutdated", "they started with other addresses: web-0"},
+		}, "PodsOutdated", "these Pods started with other addresses, and need a restart only if their programs use the address that they read at their start: web-0"},
 		"a target port by name": {func(s *state) {
 			s.service.Spec.Ports[0].TargetPort = intstr.FromString("web")
 			s.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"port":80,"targetPort":"web"}]}}`)

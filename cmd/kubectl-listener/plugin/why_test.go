@@ -253,7 +253,7 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 		},
 		"the Pod started with another address": {
 			breakIt: func(t *testing.T, w *world) { w.outdated(t, false) },
-			kind:    "PodListeners", reason: listenersv1alpha1.ReasonPodsOutdated, text: "Restart the Pod, unless its program follows the files",
+			kind:    "PodListeners", reason: listenersv1alpha1.ReasonPodsOutdated, text: "If its program uses the address that it read at its start, restart the Pod",
 		},
 		"two ports of the Listener have the same name": {
 			breakIt: func(t *testing.T, w *world) {

@@ -58,7 +58,8 @@ func addressFinding(f check.Finding, spec *listenersv1alpha1.PodListenersSpec, v
 		return f.Failed(listenersv1alpha1.ReasonPodsOutdated, outdated, "Its class restarts the Pods of a controller one after the other. "+
 			"See the events of all of them for what keeps it from doing so: kubectl events --namespace "+pod.Namespace+" --types Warning")
 	case slices.Contains(spec.Outdated(), volume):
-		return f.Failed(listenersv1alpha1.ReasonPodsOutdated, outdated, "Restart the Pod, unless its program follows the files of the volume: docs/address-changes.md")
+		return f.Failed(listenersv1alpha1.ReasonPodsOutdated, outdated, "If its program uses the address that it read at its start, restart the Pod; "+
+			"otherwise there is nothing to do: docs/address-changes.md")
 	default:
 		return f.OK("volume %q: %s", volume, now)
 	}
