@@ -57,6 +57,8 @@ type Reconciler struct {
 	podNames sync.Map
 	// created has when PodListeners were created that the cache may not have yet, by name.
 	created sync.Map
+	// restarts has the restartCounts of Pods, by the name of their PodListeners.
+	restarts sync.Map
 	// labelled has the podLabels that were added to Pods, by uid.
 	labelled sync.Map
 	// warnings are those of Pods, by the name of their PodListeners.
@@ -78,6 +80,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.warnings.Forget(req.Name)
 		r.podNames.Delete(uid)
 		r.created.Delete(req.Name)
+		r.restarts.Delete(req.Name)
 		r.labelled.Delete(uid)
 	}
 	wait, err := r.reconcile(ctx, existing, pod)
@@ -195,7 +198,10 @@ func (r *Reconciler) write(ctx context.Context, existing *listenersv1alpha1.PodL
 	if err != nil {
 		return 0, warnings, err
 	}
+	known, _ := r.restarts.LoadOrStore(desired.Name, restartCounts{})
+	known.(restartCounts).readAgain(&desired.Spec, pod)
 	p := newPlan(desired.Spec, pod, mounts, since, r.Clock.Now())
+	known.(restartCounts).record(&desired.Spec, &p.spec, pod)
 	desired.Spec, warnings = p.spec, append(warnings, p.warnings...)
 	switch {
 	case existing != nil:

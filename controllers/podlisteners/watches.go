@@ -45,8 +45,9 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 }
 
 // podToMountChanged passes Pods with claims when they are added to the cache, because earlier changes of other objects
-// were not mapped to them, are bound to a node, finish, are being deleted, because a mount may wait, get a controller,
-// which keeps Listeners, or lose or change the label of a mounted Listener. The reconciler itself adds new labels.
+// were not mapped to them, are bound to a node, finish, restart a container, are being deleted, because a mount may
+// wait, get a controller, which keeps Listeners, or lose or change the label of a mounted Listener. The reconciler
+// itself adds new labels.
 func podToMountChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },
@@ -57,10 +58,18 @@ func podToMountChanged() predicate.Predicate {
 			return mountsClaims(after) && (before.Spec.NodeName != after.Spec.NodeName ||
 				(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || claim.PodFinished(before) != claim.PodFinished(after) ||
 				!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) ||
-				len(missingEntries(after.Labels, mounted)) > 0)
+				len(missingEntries(after.Labels, mounted)) > 0 || allRestarts(before) != allRestarts(after))
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },
 	}
+}
+
+// allRestarts returns how often the containers of a Pod have restarted.
+func allRestarts(pod *corev1.Pod) (count int32) {
+	for i := range pod.Status.ContainerStatuses {
+		count += pod.Status.ContainerStatuses[i].RestartCount
+	}
+	return count
 }
 
 // podToPodListeners maps a Pod to its PodListeners, and records its name, by which the reconciler finds it.

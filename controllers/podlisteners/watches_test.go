@@ -32,6 +32,8 @@ func TestPodToMountChanged(t *testing.T) {
 		"without claims":      {&corev1.Pod{}, &corev1.Pod{Spec: corev1.PodSpec{NodeName: "node-1"}}, false},
 		"bound to a node":     {with(func(p *corev1.Pod) { p.Spec.NodeName = "" }), with(nil), true},
 		"started":             {with(nil), with(func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }), false},
+		"containers started":  {with(nil), with(func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{}} }), false},
+		"container restarted": {with(nil), with(func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}} }), true},
 		"finished":            {with(nil), with(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), true},
 		"another label":       {with(nil), with(func(p *corev1.Pod) { p.Labels["app"] = "shop" }), false},
 		"mount label removed": {with(nil), with(func(p *corev1.Pod) { p.Labels = nil }), true},

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,6 +57,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	if ports = ports[:len(ports)-len(sidecars)]; len(ports) > 0 {
 		kept.Spec.Containers = []corev1.Container{{Ports: ports}}
 	}
+	keepMounts(kept, pod)
 	if len(sidecars) > 0 {
 		kept.Spec.InitContainers = []corev1.Container{{Ports: sidecars, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
 	}
@@ -84,6 +86,32 @@ func keepRollout(kept, pod *corev1.Pod) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
 			kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
+		}
+	}
+}
+
+// keepMounts keeps how often the containers that mount listener volumes have restarted, and which volumes these are. A
+// Pod that has not started has none.
+func keepMounts(kept, pod *corev1.Pod) {
+	listeners, restarts := sets.New[string](), map[string]int32{}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		restarts[status.Name] = status.RestartCount
+	}
+	for i := range pod.Spec.Volumes {
+		if claim.NameOf(pod, &pod.Spec.Volumes[i]) != "" {
+			listeners.Insert(pod.Spec.Volumes[i].Name)
+		}
+	}
+	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		slim := corev1.Container{Name: container.Name}
+		for _, m := range container.VolumeMounts {
+			if listeners.Has(m.Name) {
+				slim.VolumeMounts = append(slim.VolumeMounts, corev1.VolumeMount{Name: m.Name})
+			}
+		}
+		if count, started := restarts[slim.Name]; started && len(slim.VolumeMounts) > 0 {
+			kept.Spec.Containers = append(kept.Spec.Containers, slim)
+			kept.Status.ContainerStatuses = append(kept.Status.ContainerStatuses, corev1.ContainerStatus{Name: slim.Name, RestartCount: count})
 		}
 	}
 }

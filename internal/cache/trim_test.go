@@ -384,6 +384,32 @@ func TestTrimmedPodListenersLacksManagedFieldsOnly(t *testing.T) {
 	}
 }
 
+func TestPodKeepsRestartsOfContainersThatMountListenerVolumes(t *testing.T) {
+	mounts := []corev1.VolumeMount{{Name: "scratch", MountPath: "/tmp"}, {Name: "own", MountPath: "/listener", SubPath: "default-address"}}
+	pod := &corev1.Pod{
+		Spec: corev1.PodSpec{
+			Volumes:        []corev1.Volume{{Name: "scratch"}, {Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}},
+			InitContainers: []corev1.Container{{Name: "init", Image: "init", VolumeMounts: mounts}},
+			Containers:     []corev1.Container{{Name: "web", VolumeMounts: mounts, Ports: []corev1.ContainerPort{{ContainerPort: 80}}}, {Name: "other"}, {Name: "new", VolumeMounts: mounts}},
+		},
+		Status: corev1.PodStatus{
+			InitContainerStatuses: []corev1.ContainerStatus{{Name: "init", RestartCount: 1, Image: "init"}},
+			ContainerStatuses:     []corev1.ContainerStatus{{Name: "other", RestartCount: 3}, {Name: "web", RestartCount: 2}},
+		},
+	}
+	kept, own := trimPod(pod), []corev1.VolumeMount{{Name: "own"}}
+	want := []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: 80}}}, {Name: "init", VolumeMounts: own}, {Name: "web", VolumeMounts: own}}
+	if diff := cmp.Diff(want, kept.Spec.Containers); diff != "" {
+		t.Errorf("containers (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]corev1.ContainerStatus{{Name: "init", RestartCount: 1}, {Name: "web", RestartCount: 2}}, kept.Status.ContainerStatuses); diff != "" {
+		t.Errorf("statuses (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(kept.DeepCopy(), trimPod(kept)); diff != "" {
+		t.Errorf("(-once +twice):\n%s", diff)
+	}
+}
+
 // The informer passes objects that it has to the transform again, for example after its watch was interrupted.
 func TestTrimmingATrimmedObjectChangesNothing(t *testing.T) {
 	pod := &corev1.Pod{
