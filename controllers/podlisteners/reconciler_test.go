@@ -1091,7 +1091,7 @@ func TestListenerHasTheClassThatItsClaimNamesNow(t *testing.T) {
 			listener := w.Listener
 			w.classBased()
 			w.Claim.Annotations, listener.Name, w.Listener = tc.annotations, w.Claim.Name, listener
-			listener.Spec.ClassName = &tc.of
+			listener.Spec.ClassName, listener.Annotations = &tc.of, map[string]string{names.AnnotationClaim: w.Claim.Name}
 			listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080, Protocol: ptr.To(corev1.ProtocolTCP)}}
 			listener.Status.IngressAddresses = nodeAddr
 			listener.OwnerReferences = []metav1.OwnerReference{
