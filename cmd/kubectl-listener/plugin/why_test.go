@@ -200,7 +200,7 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 					SignerName: "listener-operator.dev/adress", KeyType: "ECDSAP256", CredentialBundlePath: "bundle.pem",
 				}})
 			},
-			from: "pending", kind: "Pod", text: `podCertificate.signerName of volume "tls" is listener-operator.dev/adress; did you mean listener-operator.dev/address?`,
+			from: "pending", kind: "Pod", text: `volume "tls" names listener-operator.dev/adress; did you mean listener-operator.dev/address?`,
 		},
 		"a trust bundle is misspelt": {
 			breakIt: func(t *testing.T, w *world) {

@@ -75,21 +75,15 @@ func (w *Walk) misspeltSources(ctx context.Context, pod *corev1.Pod) {
 	}
 	for _, v := range pod.Spec.Volumes {
 		for _, s := range ptr.Deref(v.Projected, corev1.ProjectedVolumeSource{}).Sources {
-			bundle := ptr.Deref(s.ClusterTrustBundle, corev1.ClusterTrustBundleProjection{})
-			for _, given := range [][2]string{
-				{"podCertificate.signerName", ptr.Deref(s.PodCertificate, corev1.PodCertificateProjection{}).SignerName},
-				{"clusterTrustBundle.signerName", ptr.Deref(bundle.SignerName, "")},
-				{"clusterTrustBundle.name", ptr.Deref(bundle.Name, "")},
-			} {
-				field, name := given[0], given[1]
-				hint := lookup.DidYouMean(name, own)
-				if hint == "" || strings.HasSuffix(hint, " "+name+"?") {
-					continue
-				}
-				if bundle.Name != nil && w.Get(ctx, types.NamespacedName{Name: name}, &certificatesv1.ClusterTrustBundle{}) == check.Present {
-					continue // of another namespace
-				}
-				w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.Failed("", fmt.Sprintf("%s of volume %q is %s%s", field, v.Name, name, hint),
+			signer := ptr.Deref(s.PodCertificate, corev1.PodCertificateProjection{}).SignerName
+			bundle := ptr.Deref(ptr.Deref(s.ClusterTrustBundle, corev1.ClusterTrustBundleProjection{}).Name, "")
+			name := signer + bundle // a source has one of them
+			hint := lookup.DidYouMean(name, own)
+			switch {
+			case hint == "", strings.HasSuffix(hint, " "+name+"?"):
+			case bundle != "" && w.Get(ctx, types.NamespacedName{Name: name}, &certificatesv1.ClusterTrustBundle{}) == check.Present: // of another namespace
+			default:
+				w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.Failed("", fmt.Sprintf("volume %q names %s%s", v.Name, name, hint),
 					"Correct the name in the volume, and create the Pod again: docs/tls.md"))
 			}
 		}
