@@ -767,14 +767,6 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			},
 			kind: "Pod", reason: "Evicted", text: "mounts nothing any more: The node was low on resource: memory.",
 		},
-		"the Pod has failed, and the operator has deleted its Listener": {
-			breakIt: func(t *testing.T, w *world) {
-				w.pod.Status.Phase, w.pod.Status.Reason = corev1.PodFailed, "OutOfcpu"
-				w.updateStatus(t, w.pod)
-				w.remove(t, w.listener)
-			},
-			kind: "Pod", reason: "OutOfcpu", text: "mounts nothing any more",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

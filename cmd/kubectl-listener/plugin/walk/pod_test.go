@@ -123,3 +123,13 @@ func TestAVolumeThatNoProgramSees(t *testing.T) {
 		})
 	}
 }
+
+// The operator deletes the Listener of an ephemeral claim when its Pod has finished, so it is no error that it is gone.
+func TestAFinishedPodNeedsNoListener(t *testing.T) {
+	for phase, want := range map[corev1.PodPhase]bool{corev1.PodPending: true, corev1.PodRunning: true, corev1.PodSucceeded: false, corev1.PodFailed: false} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "node-1"}, Status: corev1.PodStatus{Phase: phase}}
+		if got := (&Walk{}).bound(t.Context(), nil, pod); got != want {
+			t.Errorf("%s: %t", phase, got)
+		}
+	}
+}
