@@ -63,36 +63,41 @@ func placementReason(p *exposure.Placement) (reason, note string) {
 	}
 }
 
+// publishedReason returns the reason and the message of a Listener that publishes addresses.
+func publishedReason(s *snapshot, o *outcome, status *listenersv1alpha1.ListenerStatus) (reason, message string) {
+	const reachable = "reachable at "
+	message = reachable + status.IngressAddresses[0].Address
+	if more := len(status.IngressAddresses) - 1; more > 0 {
+		message += fmt.Sprintf(" and %d more", more)
+	}
+	switch {
+	case o.previous:
+		reason = listenersv1alpha1.ReasonPreviousExposure // by which new Pods wait
+		message += fmt.Sprintf(" through the previous exposure, until that of ListenerClass %s is complete: %s", s.class.Name, o.desired.Message)
+	case o.idleReason != "":
+		reason, message = o.idleReason, o.idleMessage+"; its addresses are kept: "+strings.TrimPrefix(message, reachable)
+	case o.published.Message != "":
+		message += "; left out: " + o.published.Message
+	}
+	if reason == "" {
+		placed, note := placementReason(&o.placement)
+		if reason = placed; note == "" {
+			reason = cmp.Or(o.published.Reason, placed)
+		}
+		message += note
+	}
+	if nodes, all := notReady(&o.placement); len(nodes) > 0 && !all {
+		message += "; those of nodes that are not ready may not respond: " + columns.Names(nodes)
+	}
+	if s.awaiting && reason != listenersv1alpha1.ReasonAddressesAssigned { // a Pod that is replaced changes nothing
+		message += keptNote
+	}
+	return reason, message
+}
+
 func readyCondition(s *snapshot, o *outcome, status *listenersv1alpha1.ListenerStatus) metav1.Condition {
 	if len(status.IngressAddresses) > 0 {
-		const reachable = "reachable at "
-		message := reachable + status.IngressAddresses[0].Address
-		if more := len(status.IngressAddresses) - 1; more > 0 {
-			message += fmt.Sprintf(" and %d more", more)
-		}
-		reason := listenersv1alpha1.ReasonAddressesAssigned
-		switch {
-		case o.previous:
-			reason = listenersv1alpha1.ReasonPreviousExposure // by which new Pods wait
-			message += fmt.Sprintf(" through the previous exposure, until that of ListenerClass %s is complete: %s", s.class.Name, o.desired.Message)
-		case o.idleReason != "":
-			reason, message = o.idleReason, o.idleMessage+"; its addresses are kept: "+strings.TrimPrefix(message, reachable)
-		case o.published.Message != "":
-			message += "; left out: " + o.published.Message
-		}
-		if reason == listenersv1alpha1.ReasonAddressesAssigned {
-			var note string
-			if reason, note = placementReason(&o.placement); note == "" {
-				reason = cmp.Or(o.published.Reason, reason)
-			}
-			message += note
-		}
-		if nodes, all := notReady(&o.placement); len(nodes) > 0 && !all {
-			message += "; those of nodes that are not ready may not respond: " + columns.Names(nodes)
-		}
-		if s.awaiting && reason != listenersv1alpha1.ReasonAddressesAssigned { // a Pod that is replaced changes nothing
-			message += keptNote
-		}
+		reason, message := publishedReason(s, o, status)
 		return metav1.Condition{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 	}
 	reason, message := o.desired.Reason, o.desired.Message

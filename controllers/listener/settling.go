@@ -75,25 +75,17 @@ func (x *settler) settleNodes(s *snapshot, p *exposure.Placement) (left time.Dur
 // settle returns the addresses of a Listener with the published ones in place of others that do not last, and in their
 // order while there are no others. left is after what time others are followed, or 0.
 func (x *settler) settle(s *snapshot, w *written, placement exposure.Placement, a addresses) (_ addresses, left time.Duration) {
-	if s.class == nil || s.service == nil || w.service == nil || w.refusal != nil || s.serviceTerminating() || !hasSource(s) {
+	if !hasSource(s, w) {
 		return a, 0
 	}
 	published, uid := s.listener.Status.TargetAddresses(), s.listener.UID
-	isNew := !x.isWritten(s) && !slices.ContainsFunc(placement.Nodes, func(n *corev1.Node) bool { return x.nodes.Written(n.Name) })
-	_, completes := x.Get(incomplete(uid))
+	isReported := !x.isWritten(s) && !slices.ContainsFunc(placement.Nodes, func(n *corev1.Node) bool { return x.nodes.Written(n.Name) })
 	switch {
-	case isNew && endpointSet(published).Equal(endpointSet(a.published.Addresses)):
-		a.published.Addresses = slices.Clone(a.published.Addresses)
-		position := func(a listenersv1alpha1.IngressAddress) int {
-			return slices.IndexFunc(published, func(p listenersv1alpha1.IngressAddress) bool { return p.Address == a.Address })
-		}
-		slices.SortStableFunc(a.published.Addresses, func(a, b listenersv1alpha1.IngressAddress) int { return cmp.Compare(position(a), position(b)) })
-	case isNew && !(completes && a.desired.Complete) && x.mayReturn(s, placement, published, a):
+	case isReported && endpointSet(published).Equal(endpointSet(a.published.Addresses)):
+		a.published.Addresses = inOrderOf(published, a.published.Addresses)
+	case isReported && !x.completes(uid, a) && x.mayReturn(s, placement, published, a):
 		if left = x.nodes.Period - x.age(uid, ""); left > 0 {
-			if a.kept = true; !a.previous {
-				a.desired.Reason, a.desired.Message, a.published.Reason, a.published.Message = "", "", "", ""
-			}
-			return a, left
+			return a.keep(), left
 		}
 	}
 	x.Delete(uid)
@@ -105,8 +97,35 @@ func (x *settler) settle(s *snapshot, w *written, placement exposure.Placement, 
 	return a, 0
 }
 
-// hasSource reports whether the addresses follow from what others report, rather than from the Service alone.
-func hasSource(s *snapshot) bool {
+// completes reports whether a Listener that published fewer addresses than it will have now has them all.
+func (x *settler) completes(uid types.UID, a addresses) bool {
+	_, was := x.Get(incomplete(uid))
+	return was && a.desired.Complete
+}
+
+// keep returns the addresses with the published ones in their place. Those of a previous exposure still say what they
+// wait for.
+func (a addresses) keep() addresses {
+	if a.kept = true; !a.previous {
+		a.desired.Reason, a.desired.Message, a.published.Reason, a.published.Message = "", "", "", ""
+	}
+	return a
+}
+
+// inOrderOf returns a copy of the addresses, which are the published ones, in the order of these.
+func inOrderOf(published, all []listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
+	position := func(a listenersv1alpha1.IngressAddress) int {
+		return slices.IndexFunc(published, func(p listenersv1alpha1.IngressAddress) bool { return p.Address == a.Address })
+	}
+	return slices.SortedStableFunc(slices.Values(all), func(a, b listenersv1alpha1.IngressAddress) int { return cmp.Compare(position(a), position(b)) })
+}
+
+// hasSource reports whether the addresses follow from what others report, rather than from the Service alone, which was
+// there before and is not being deleted.
+func hasSource(s *snapshot, w *written) bool {
+	if s.class == nil || s.service == nil || w.service == nil || w.refusal != nil || s.serviceTerminating() {
+		return false
+	}
 	return !s.backend.Headless && (!s.backend.PlainService || s.class.Spec.ServiceType != listenersv1alpha1.ServiceTypeClusterIP)
 }
 

@@ -69,11 +69,11 @@ func (n *Nodes) Settle(observed *corev1.Node, published sets.Set[string]) (_ *co
 	case known.since.IsZero():
 		known.since = now
 	}
-	if left = n.Period - now.Sub(known.since); known.since.IsZero() {
-		left = 0
-	} else if left <= 0 || len(had) == 0 {
-		known.addresses, known.followed, known.since, left = addresses, true, time.Time{}, 0
-		return observed, 0
+	if !known.since.IsZero() {
+		if left = n.Period - now.Sub(known.since); left <= 0 || len(had) == 0 {
+			known.addresses, known.followed, known.since = addresses, true, time.Time{}
+			return observed, 0
+		}
 	}
 	settled := append(slices.Clone(known.addresses), slices.DeleteFunc(slices.Clone(addresses), had.Has)...)
 	if !known.followed {

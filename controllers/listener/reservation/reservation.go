@@ -100,6 +100,17 @@ func (r reader) reservedNodes(ctx context.Context, mounted map[string][]string) 
 	return sets.List(reserved), nil
 }
 
+// podOf returns the Pod of a PodListeners, or nil if it does not exist or is not bound to a node. A PodListeners that
+// does not name its Pod as the owner is replaced by one that does.
+func (r reader) podOf(ctx context.Context, mount *listenersv1alpha1.PodListeners) (*corev1.Pod, error) {
+	uid := listenersv1alpha1.PodUID(mount.Name)
+	owner := slices.IndexFunc(mount.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Pod" && o.UID == uid })
+	if mount.Spec.NodeName == "" || owner < 0 {
+		return nil, nil //nolint:nilnil // not an error
+	}
+	return lookup.WithUID(ctx, r, types.NamespacedName{Namespace: mount.Namespace, Name: mount.OwnerReferences[owner].Name}, uid, &corev1.Pod{})
+}
+
 // mountedNodes returns the nodes of the Pods that mount the Listener's volumes, by volume, and adds these Pods to the
 // placement. Pods that have finished or were deleted no longer mount volumes, although their PodListeners still exist.
 func (r reader) mountedNodes(ctx context.Context, p *exposure.Placement) (nodes map[string][]string, _ error) {
@@ -111,12 +122,7 @@ func (r reader) mountedNodes(ctx context.Context, p *exposure.Placement) (nodes 
 	nodes = map[string][]string{}
 	for i := range mounts.Items {
 		mount := &mounts.Items[i]
-		uid := listenersv1alpha1.PodUID(mount.Name)
-		owner := slices.IndexFunc(mount.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Pod" && o.UID == uid })
-		if mount.Spec.NodeName == "" || owner < 0 {
-			continue // one that does not name its Pod as the owner is replaced by one that does
-		}
-		pod, err := lookup.WithUID(ctx, r, types.NamespacedName{Namespace: mount.Namespace, Name: mount.OwnerReferences[owner].Name}, uid, &corev1.Pod{})
+		pod, err := r.podOf(ctx, mount)
 		if err != nil {
 			return nil, err
 		}
