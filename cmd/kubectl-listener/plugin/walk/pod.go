@@ -67,7 +67,18 @@ func awaitsOtherClaim(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim) bool {
 
 // pod follows a Pod and its node.
 func (w *Walk) pod(ctx context.Context, pod *corev1.Pod) nodeState {
-	f := podFinding(pod, w.Now())
+	w.Add(w.withEvents(ctx, pod, podFinding(pod, w.Now())))
+	if duplicates := claim.DuplicatePorts(pod); duplicates != "" {
+		w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.FailedBy(listenersv1alpha1.ReasonDuplicatePortName, duplicates).Because())
+	}
+	if pod.Spec.NodeName == "" || claim.PodFinished(pod) && (pod.DeletionTimestamp == nil || len(pod.Finalizers) > 0) {
+		return inOrder
+	}
+	return w.node(ctx, pod.Spec.NodeName)
+}
+
+// withEvents adds to the finding about a Pod what its events say about the cause.
+func (w *Walk) withEvents(ctx context.Context, pod *corev1.Pod, f check.Finding) check.Finding {
 	var said func(*corev1.Event) bool
 	switch {
 	case f.Reason == containersNotReady:
@@ -82,17 +93,10 @@ func (w *Walk) pod(ctx context.Context, pod *corev1.Pod) nodeState {
 	}
 	if f.State == check.Warning && f.Reason != "" { // a container was restarted
 		if event := w.LastEvent(ctx, pod, killed); event != nil && w.Now().Sub(check.EventTime(event)) < recently {
-			f = f.Failed(f.Reason, f.Message+": "+event.Message, "Correct the probe, or find out why the program does not respond to it: "+Describe("pod", pod))
+			return f.Failed(f.Reason, f.Message+": "+event.Message, "Correct the probe, or find out why the program does not respond to it: "+Describe("pod", pod))
 		}
 	}
-	w.Add(f)
-	if duplicates := claim.DuplicatePorts(pod); duplicates != "" {
-		w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.FailedBy(listenersv1alpha1.ReasonDuplicatePortName, duplicates).Because())
-	}
-	if pod.Spec.NodeName == "" || claim.PodFinished(pod) && (pod.DeletionTimestamp == nil || len(pod.Finalizers) > 0) {
-		return inOrder
-	}
-	return w.node(ctx, pod.Spec.NodeName)
+	return f
 }
 
 // killed reports whether an event is about a probe for whose failure the kubelet kills a container.
