@@ -434,9 +434,9 @@ var claims = []Reason{
 	},
 	{
 		Name: listenersv1alpha1.ReasonListenerTerminating, On: []string{claim, listener}, Severity: Warning, Actor: User,
-		Meaning: "An earlier Listener is still being deleted. A new one is created afterwards. A Listener that finalizers keep has no address any more when its Service is gone; " +
+		Meaning: "An earlier Listener is still being deleted, or is going to be, because an earlier claim named another class (docs/volumes.md#moving-to-another-class). A new one is created afterwards. A Listener that finalizers keep has no address any more when its Service is gone; " +
 			"the message names them.",
-		Remedy: "Wait. If it lasts, see which finalizer of the Listener or its Service blocks the deletion.",
+		Remedy: "Wait. If it lasts, do what the message says, or see which finalizer of the Listener or its Service blocks the deletion.",
 	},
 	{
 		Name: listenersv1alpha1.ReasonWaitForFirstConsumer, On: []string{claim}, Severity: Waiting,

@@ -250,9 +250,9 @@ func (r *Reconciler) notFound(ctx context.Context, reason, what string, key type
 }
 
 // adoptListener checks that the Listener of a class-based claim can be created, with the ports of the Pod that mounts
-// the claim. One that is kept for it, or comes from a backup, becomes that of this claim, and so does one of an earlier
-// claim before it is garbage-collected, so that the addresses stay. If it has another class, it gets the class of this
-// claim: the Pod then waits for the addresses.
+// the claim. One that is kept for it, or comes from a backup, becomes the Listener of this claim, and gets its class.
+// So does one of an earlier claim before it is garbage-collected, so that the addresses stay, unless the earlier claim
+// named another class: then this claim waits, because a Pod must not start with the old addresses.
 func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *listenersv1alpha1.ListenerClass) error {
 	pod, ports, err := r.firstPod(ctx, pvc, class)
 	if err != nil {
@@ -271,6 +271,9 @@ func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVo
 			key, names.AnnotationListenerName)
 	case existing.DeletionTimestamp != nil:
 		return pendingf(listenersv1alpha1.ReasonListenerTerminating, "Listener %s of an earlier claim is still being deleted", key)
+	case existing.Class() != class.Name && claim.WillBeDeleted(existing, pvc):
+		return pendingf(listenersv1alpha1.ReasonListenerTerminating, "Listener %s belongs to an earlier claim, which named ListenerClass %s; Kubernetes deletes it "+
+			"after that claim and its PersistentVolume; if one of them is retained, delete the Listener", key, existing.Class())
 	case existing.Class() != class.Name:
 		if err := r.checkAllowed(ctx, pvc, class); err != nil {
 			return err

@@ -189,29 +189,44 @@ func TestListenerThatWasRestoredOrKeptBecomesThatOfTheClaim(t *testing.T) {
 	}
 }
 
-// The claim does not wait: package podlisteners has the Pod wait for the addresses of the class.
-func TestListenerOfAnEarlierClaimGetsTheClassOfTheNewOne(t *testing.T) {
-	for name, owner := range map[string]metav1.OwnerReference{
-		"earlier claim":            {APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "listener-web-0", UID: "earlier"},
-		"earlier volume":           {APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-earlier", UID: "earlier"},
-		"this claim":               {APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "listener-web-0", UID: "claim-uid"},
-		"the volume of this claim": {APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-claim-uid", UID: "restored"},
+// A Pod must not start with the addresses of a class that its claim does not name any more.
+func TestListenerOfAnEarlierClaimIsNotUsedIfItNamedAnotherClass(t *testing.T) {
+	for name, tc := range map[string]struct {
+		owner metav1.OwnerReference
+		class string
+		kept  bool
+	}{
+		"earlier claim of another class":  {metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "listener-web-0", UID: "earlier"}, "other", false},
+		"earlier volume of another class": {metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-earlier", UID: "earlier"}, "other", false},
+		"earlier claim of the class":      {metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "listener-web-0", UID: "earlier"}, "public", true},
+		"this claim":                      {metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "listener-web-0", UID: "claim-uid"}, "other", true},
+		"the volume of this claim":        {metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-claim-uid", UID: "restored"}, "other", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			w.Claim.CreationTimestamp = metav1.Now()
-			w.listenerOf(owner.UID)
+			w.listenerOf(tc.owner.UID)
 			listener := w.other[0].(*listenersv1alpha1.Listener)
-			listener.OwnerReferences, listener.Spec.ClassName, listener.UID = []metav1.OwnerReference{owner}, ptr.To("other"), "listener-uid"
-			pv, c, recorded, err := w.provision(t, interceptor.Funcs{})
-			if err != nil || pv == nil || len(recorded) > 0 {
-				t.Errorf("volume %v, error %v, %d events", pv, err, len(recorded))
+			listener.OwnerReferences, listener.Spec.ClassName, listener.UID = []metav1.OwnerReference{tc.owner}, &tc.class, "listener-uid"
+			r, recorded := w.reconciler(t, interceptor.Funcs{})
+			result, err := w.reconcile(t, r)
+			if err != nil || len(recorded) > 0 || (result.RequeueAfter > 0) == tc.kept {
+				t.Errorf("result %+v, error %v, %d events", result, err, len(recorded))
 			}
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(listener), listener); err != nil {
+			has := func(o client.Object, name string) bool {
+				return w.api.Get(t.Context(), client.ObjectKey{Namespace: o.GetNamespace(), Name: name}, o) == nil
+			}
+			if got := has(&corev1.PersistentVolume{}, "pvc-claim-uid"); got != tc.kept {
+				t.Errorf("the volume exists while the Listener does: %t", got)
+			}
+			if got := has(listener, listener.Name) && claim.HasOwner(listener, "claim-uid"); got != tc.kept {
+				t.Errorf("the Listener is that of the claim: %t", got)
+			}
+			if err := w.api.Delete(t.Context(), listener); err != nil { // as the garbage collector does
 				t.Fatal(err)
 			}
-			if listener.Class() != "public" || !claim.HasOwner(listener, "claim-uid") {
-				t.Errorf("the Listener has class %s and owners %v", listener.Class(), listener.OwnerReferences)
+			if _, err := w.reconcile(t, r); err != nil || !has(&corev1.PersistentVolume{}, "pvc-claim-uid") {
+				t.Errorf("no volume after the Listener is deleted: %v", err)
 			}
 		})
 	}
@@ -326,9 +341,15 @@ func TestClaimThatCannotBeProvisionedGetsAnEvent(t *testing.T) {
 		"Listener of a user with the name of the claim": {func(w *world) {
 			w.other = append(w.other, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Namespace: "shop"}})
 		}, "ForeignListener", "shop/listener-web-0"},
-		"Listener of an earlier claim, and a class that does not allow the namespace": {func(w *world) {
+		"Listener of an earlier claim of another class, which stays": {func(w *world) {
 			w.listenerOf("earlier")
 			w.other[0].(*listenersv1alpha1.Listener).Spec.ClassName = ptr.To("other")
+		}, "ListenerTerminating", "which named ListenerClass other"},
+		"restored Listener, and a class that does not allow the namespace": {func(w *world) {
+			w.listenerOf("earlier")
+			listener := w.other[0].(*listenersv1alpha1.Listener)
+			listener.OwnerReferences, listener.Spec.ClassName = nil, ptr.To("other")
+			listener.Annotations = map[string]string{names.AnnotationClaim: listener.Name}
 			w.Class.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{Names: []string{"other"}}
 		}, "NamespaceNotAllowed", "ListenerClass public does not allow namespace shop; name another class"},
 		"Listener of an earlier claim that is being deleted": {func(w *world) {

@@ -166,6 +166,14 @@ func HasOwner(listener *listenersv1alpha1.Listener, uid types.UID) bool {
 	return slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == uid })
 }
 
+// WillBeDeleted reports whether the garbage collector is going to delete the Listener of an earlier claim of this name:
+// neither this claim nor its volume owns it, and nothing keeps it for the next Pod.
+func WillBeDeleted(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolumeClaim) bool {
+	return len(listener.OwnerReferences) > 0 && KeeperOf(listener) == nil && !slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool {
+		return o.UID == claim.UID || o.Kind == "PersistentVolume" && o.Name == VolumeName(claim)
+	})
+}
+
 // ClassField returns where the class of a Listener is named. The Listener of a claim has the class of the claim.
 func ClassField(listener *listenersv1alpha1.Listener) string {
 	if OwnsListener(listener) {
