@@ -15,7 +15,7 @@ import (
 
 // programs are the programs whose commands are not checked here. test/chart checks helm's.
 var programs = strings.Fields("base64 cat curl date diff docker etcdctl git grep haproxy hdfs helm install jq kafka-console-consumer.sh kafka-console-producer.sh make kubectl nats nft oc openssl operator-sdk opm psql " +
-	"redis-cli sed sh skopeo sort tail tr zkCli.sh")
+	"redis-cli sed sh skopeo sort tail tr velero zkCli.sh")
 
 func TestCommandsOfPagesAreKnown(t *testing.T) {
 	for _, c := range pages.Commands(t) {
