@@ -103,7 +103,8 @@ func TestANodeGetsItsLabelBackFromANewAgent(t *testing.T) {
 	if !found {
 		t.Fatalf("the remedy has no command: %s", missing.Remedy)
 	}
-	s.kubectl(strings.Fields(command)...)
+	_, err := kubectl(s.ctx, strings.Fields(command)...)
+	s.must(err)
 	s.awaitNewAgent(agent)
 	mustAwait(s, node, key, isLabelled)
 }
