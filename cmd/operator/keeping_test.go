@@ -122,7 +122,7 @@ func TestAPodWithEphemeralClaimsKeepsItsNodePorts(t *testing.T) {
 	r.Eventually(r.exposed).Should(BeEmpty())
 }
 
-// TestANewPodHasTheClassOfItsTemplate although the Listener is that of the earlier Pod.
+// The earlier Pod had the same Listener, with the class of the earlier template.
 func TestANewPodHasTheClassOfItsTemplate(t *testing.T) {
 	r := newReplica(t, map[string]listenersv1alpha1.ListenerClassSpec{
 		"ports": {ServiceType: listenersv1alpha1.ServiceTypeNodePort}, "internal": {ServiceType: listenersv1alpha1.ServiceTypeClusterIP},

@@ -67,7 +67,7 @@ const gracePeriod = time.Second
 // unusedPeriod is shorter than that of production, too.
 const unusedPeriod = 2 * time.Second
 
-// newNodes returns settled addresses, in a shorter period than that of production.
+// newNodes returns settled addresses with a shorter period than in production.
 func newNodes() *settling.Nodes {
 	nodes := settling.NewNodes(clock.RealClock{})
 	nodes.Period = time.Second

@@ -30,7 +30,7 @@ func (r *Reconciler) serviceToListeners(_ context.Context, o client.Object) []re
 
 // classToListeners maps a ListenerClass to its Listeners. Others wait for a host, which may be free now.
 func (r *Reconciler) classToListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	r.settler.mark(writtenClass(o.GetName()))
+	r.settler.mark(changedClass(o.GetName()))
 	r.waiting.free(listenersv1alpha1.ReasonInvalidHost)
 	return r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()})
 }

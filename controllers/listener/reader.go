@@ -199,8 +199,8 @@ func (r *reader) readPods(ctx context.Context, s *snapshot) error {
 }
 
 // readFinished finds out whether the claim of the Listener is ephemeral, and the Pods that mount it have finished. A
-// Pod of a StatefulSet is replaced by one of the same name, and so is one that has failed if another controller keeps
-// its Listener. While a Pod is being deleted, its Listener may be kept for the next one.
+// StatefulSet replaces its Pod by another of the same name, and so does a controller that keeps the Listener of a Pod
+// that has failed. While a Pod is being deleted, its Listener may be kept for the next one.
 func (r *reader) readFinished(ctx context.Context, s *snapshot, pods []corev1.Pod) error {
 	holds := func(pod corev1.Pod) bool {
 		return !claim.PodFinished(&pod) || pod.DeletionTimestamp != nil || pod.Labels[appsv1.StatefulSetPodNameLabel] == pod.Name ||

@@ -141,7 +141,7 @@ func TestReservedNodes(t *testing.T) {
 	}
 }
 
-// ofClaim makes the Listener that of the claim with its name and, if pod is not empty, of this Pod of a StatefulSet.
+// ofClaim has the claim with the name of the Listener own it and, if pod is not empty, this Pod of a StatefulSet.
 func ofClaim(listener *listenersv1alpha1.Listener, pod string) {
 	listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: key.Name, UID: types.UID(key.Name)}}
 	if pod != "" {

@@ -30,9 +30,9 @@ type settler struct {
 }
 
 type (
-	// writtenClass is a class that somebody has changed, and writtenListener a Listener.
-	writtenClass    string
-	writtenListener types.UID
+	// changedClass is a class that was changed a moment ago, and changedListener a Listener.
+	changedClass    string
+	changedListener types.UID
 	// incomplete is a Listener that publishes fewer addresses than it will have.
 	incomplete types.UID
 )
@@ -40,16 +40,16 @@ type (
 // mark records that something is so now.
 func (x *settler) mark(key any) { x.Set(key, period{since: x.clock.Now()}, time.Hour) }
 
-// isWritten reports whether somebody wrote what addresses follow from a moment ago: controllers that follow, such as
+// isChanged reports whether the Listener or its class was changed a moment ago: controllers that follow, such as
 // those of load balancers, take a while.
-func (x *settler) isWritten(s *snapshot) bool {
+func (x *settler) isChanged(s *snapshot) bool {
 	if status := s.listener.Status; status != nil && status.ObservedGeneration != s.listener.Generation {
 		if status.ObservedGeneration != 0 {
-			x.mark(writtenListener(s.listener.UID))
+			x.mark(changedListener(s.listener.UID))
 		}
 		return true
 	}
-	for _, key := range []any{writtenListener(s.listener.UID), writtenClass(s.listener.Class())} {
+	for _, key := range []any{changedListener(s.listener.UID), changedClass(s.listener.Class())} {
 		if last, ok := x.Get(key); ok && x.clock.Since(last.(period).since) < x.nodes.Period {
 			return true
 		}
@@ -62,7 +62,7 @@ func (x *settler) isWritten(s *snapshot) bool {
 func (x *settler) settleNodes(s *snapshot, p *exposure.Placement) (left time.Duration) {
 	x.start.Do(func() { x.started = x.clock.Now() })
 	published := addressSet(s.listener.Status.TargetAddresses())
-	if x.isWritten(s) {
+	if x.isChanged(s) {
 		published = nil
 	}
 	for i, node := range p.Nodes {
@@ -79,7 +79,7 @@ func (x *settler) settle(s *snapshot, w *written, placement exposure.Placement, 
 		return a, 0
 	}
 	published, uid := s.listener.Status.TargetAddresses(), s.listener.UID
-	isReported := !x.isWritten(s) && !slices.ContainsFunc(placement.Nodes, func(n *corev1.Node) bool { return x.nodes.Written(n.Name) })
+	isReported := !x.isChanged(s) && !slices.ContainsFunc(placement.Nodes, func(n *corev1.Node) bool { return x.nodes.Written(n.Name) })
 	switch {
 	case isReported && endpointSet(published).Equal(endpointSet(a.published.Addresses)):
 		a.published.Addresses = inOrderOf(published, a.published.Addresses)

@@ -144,7 +144,7 @@ func TestWhatIsTemporarySettles(t *testing.T) {
 			{after: time.Minute, change: balancedAt("192.0.2.2", "192.0.2.1"), want: "192.0.2.1"},
 			{after: 30 * time.Second, want: "192.0.2.2 192.0.2.1", writes: true},
 		}},
-		"the address of a load balancer changes because somebody changed the class": {balanced(), []step{
+		"the address of a load balancer changes because the class was changed": {balanced(), []step{
 			{change: balancedAt("192.0.2.1"), want: "192.0.2.1", writes: true},
 			{change: func(r *replicas) {
 				changeObject(r, &listenersv1alpha1.ListenerClass{}, "some-class", func(c *listenersv1alpha1.ListenerClass) {
@@ -154,7 +154,7 @@ func TestWhatIsTemporarySettles(t *testing.T) {
 			{after: 5 * time.Second, change: balancedAt("192.0.2.2"), want: "192.0.2.2", writes: true},
 			{after: time.Minute, change: balancedAt("192.0.2.3"), want: "192.0.2.2"},
 		}},
-		"the address of a load balancer changes because somebody changed the Listener": {balanced(), []step{
+		"the address of a load balancer changes because the Listener was changed": {balanced(), []step{
 			{change: balancedAt("192.0.2.1"), want: "192.0.2.1", writes: true},
 			{change: func(r *replicas) {
 				changeObject(r, &listenersv1alpha1.Listener{}, "web", func(l *listenersv1alpha1.Listener) { l.Generation++ })
@@ -185,7 +185,7 @@ func TestWhatIsTemporarySettles(t *testing.T) {
 			{after: time.Minute, change: nodeAt(), want: "10.0.0.1"},
 			{after: 30 * time.Second, want: "", writes: true},
 		}},
-		"somebody gives a node another address": {onNodes(), []step{
+		"an administrator gives a node another address": {onNodes(), []step{
 			{want: "10.0.0.1"},
 			{after: time.Minute, change: func(r *replicas) {
 				changeObject(r, &corev1.Node{}, "node-1", func(n *corev1.Node) {

@@ -32,7 +32,7 @@ type mount struct {
 	selectorIgnored bool
 	// listener is nil while it does not exist.
 	listener *listenersv1alpha1.Listener
-	// isCopy states that the Pod is a copy of the one that the Listener belongs to.
+	// isCopy states that the Pod is a copy of another Pod, which has the Listener.
 	isCopy bool
 	// class is nil while it does not exist, or the Listener names none. backend is that of the class.
 	class   *listenersv1alpha1.ListenerClass

@@ -1527,7 +1527,7 @@ func TestSilentMistakesGetAnEvent(t *testing.T) {
 		"two containers share the name of a port": {func(w *world) {
 			w.classBased()
 			w.Pod.Spec.Containers = append(w.Pod.Spec.Containers, corev1.Container{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 9090}}})
-		}, `Mount: Volume "listener": several containers have a port of the same name, of which one is exposed: http is 9090/TCP, not 8080/TCP; ` +
+		}, `Mount: Volume "listener": several containers have a port of the same name, and only one is exposed: http is 9090/TCP, not 8080/TCP; ` +
 			"rename one of them, so that both are exposed"},
 		"nothing is wrong": {func(w *world) {
 			w.Claim.Annotations = map[string]string{names.AnnotationListenerName: "web"}

@@ -14,7 +14,7 @@ type restartCounts map[string]map[string]int32
 // restartsOf returns how often the containers that mount a volume of a Pod have restarted.
 func restartsOf(pod *corev1.Pod, volume string) map[string]int32 {
 	counts := map[string]int32{}
-	for i := range pod.Spec.Containers { // of which the cache has init containers, too
+	for i := range pod.Spec.Containers { // the cache has init containers, too
 		container := &pod.Spec.Containers[i]
 		for _, m := range container.VolumeMounts {
 			if m.Name == volume {

@@ -86,7 +86,7 @@ func DuplicatePorts(pod *corev1.Pod) string {
 	if len(duplicates) == 0 {
 		return ""
 	}
-	return "several containers have a port of the same name, of which one is exposed: " + strings.Join(duplicates, ", ") +
+	return "several containers have a port of the same name, and only one is exposed: " + strings.Join(duplicates, ", ") +
 		"; rename one of them, so that both are exposed"
 }
 

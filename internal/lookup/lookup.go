@@ -51,7 +51,7 @@ func Finalizers(o client.Object) []string {
 	})
 }
 
-// maxName is the length of the longest name that is compared: that of names in Kubernetes.
+// maxName is the length of the longest name that is compared. Kubernetes allows no longer ones.
 const maxName = 253
 
 // DidYouMean returns a hint about the object of a list whose name is most similar to one that no object has, or "" if

@@ -110,8 +110,8 @@ const (
 	// between, the preferred one first.
 	AnnotationPorts = "listener-operator.dev/ports"
 
-	// AnnotationClaim on a Listener is the name of the class-based claim that the operator created the Listener for,
-	// and so that of the Listener. Unlike owners, backups keep it.
+	// AnnotationClaim on a Listener is the name of the class-based claim that the operator created the Listener for.
+	// The Listener has the same name. Unlike owners, backups keep it.
 	AnnotationClaim = "listener-operator.dev/claim"
 
 	// AnnotationRelease on a claim is a request to release its volume from the node that it is pinned to: the time of
@@ -163,7 +163,7 @@ const (
 // IsOwn reports whether the operator has created an object which another may have the name of.
 func IsOwn(o metav1.Object) bool { return o.GetLabels()[LabelManagedBy] == Operator }
 
-// IsNodeAgent reports whether a Pod is that of a node agent, by what never changes in it.
+// IsNodeAgent reports whether a node agent runs in a Pod, by what never changes in it.
 func IsNodeAgent(pod metav1.Object) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind == "DaemonSet" && owner.Name == NodeAgent

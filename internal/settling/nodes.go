@@ -23,7 +23,7 @@ const Period = 30 * time.Second
 
 // Nodes has the settled addresses of Nodes, by name. Controllers share it, so that they publish the same ones.
 type Nodes struct {
-	// Period is that of the package, except in tests.
+	// Period is the constant Period, except in tests.
 	Period time.Duration
 
 	clock clock.PassiveClock

@@ -112,7 +112,7 @@ func TestAnAnnotationIsWrittenForAPeriod(t *testing.T) {
 	node.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "192.0.2.1"}
 	n.Settle(node, nil)
 	if !n.Written("node-1") || n.Written("node-2") {
-		t.Error("not written, or that of another Node")
+		t.Error("not written, or another Node is")
 	}
 	if now.SetTime(now.Now().Add(Period)); n.Written("node-1") {
 		t.Error("written for longer than the period")

@@ -76,7 +76,7 @@ func suitable(affinity *corev1.Affinity) *corev1.Affinity {
 	return affinity
 }
 
-// Unsuitable returns the label because of which no agent can run on a node, or "".
+// Unsuitable returns the label that says that no agent can run on a node, or "".
 func Unsuitable(node *corev1.Node) string {
 	for _, r := range slices.Concat(requirements, []corev1.NodeSelectorRequirement{{Key: corev1.LabelOSStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"linux"}}}) {
 		value := node.Labels[r.Key]

@@ -109,7 +109,7 @@ func (b routes) servedBy(l *exposure.Listener, port string, r route, parent gate
 	case leftOut != "":
 		p.Text = "clients outside the cluster cannot use all of its addresses: " + leftOut
 	}
-	if !b.ownPort { // whose own address may be that of a proxy in front of the cluster
+	if !b.ownPort { // its own address may belong to a proxy in front of the cluster
 		hosts = []listenersv1alpha1.IngressAddress{{Address: r.host(), AddressType: listenersv1alpha1.AddressTypeHostname}}
 	}
 	for _, a := range hosts {

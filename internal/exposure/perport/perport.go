@@ -100,7 +100,7 @@ func (o Objects[T]) Desired(l *exposure.Listener, template host.Template, desire
 type Problem struct {
 	// Text follows the name of the object.
 	Text string
-	// Reason is that of listenersv1alpha1.ListenerReady if it takes a change by a user or administrator.
+	// Reason is the reason of listenersv1alpha1.ListenerReady if a user or an administrator has to change something.
 	Reason string
 }
 
