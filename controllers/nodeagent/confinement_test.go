@@ -247,7 +247,7 @@ func attacks(namespace string) map[string]attack {
 	patch("the owners of a Listener of a user", listener, `{metadata: {ownerReferences: [{apiVersion: v1, kind: PersistentVolume, name: absent, uid: absent}]}}`, "no Listeners but those of class-based claims")
 	create("a Listener for a user", `{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: NAMESPACE, name: x}, spec: {ports: []}}`, "no Listeners but those of class-based claims")
 	patch("a Listener of a user, as one of a claim", listener, `{metadata: {annotations: {listener-operator.dev/claim: web}}}`, "no Listeners but those of class-based claims")
-	remove("a Service", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: web}}`, "may delete no Service")
+	remove("a Service", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: web}}`, "may delete only the Service of its metrics")
 	remove("a Listener that no claim has", listener, "may delete no Listeners")
 	create("a class", `{apiVersion: listeners.stackable.tech/v1alpha1, kind: ListenerClass, metadata: {name: evil}, spec: {serviceType: NodePort}}`, "presets")
 	const preset = `{apiVersion: listeners.stackable.tech/v1alpha1, kind: ListenerClass, metadata: {name: external-stable}, spec: {serviceType: `
