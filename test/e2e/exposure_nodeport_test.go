@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -185,6 +186,50 @@ func TestReplicasListenOnThePortsThatTheyAdvertise(t *testing.T) {
 		})
 		if got := check(after); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s has the address %v after its Service was deleted, and had %v", name, got, want)
+		}
+	}
+}
+
+// The probe connects to the port that the program read at its start, as docs/choosing-a-class.md advises. So Pods stay
+// ready when their ports change, and a StatefulSet that waits for each Pod restarts all of them.
+func TestARollingUpdateFollowsAChangeOfThePortsThatReplicasListenOn(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createBalancedClass(nil)
+	s.setPool(s.freeAddress(), s.freeAddress())
+	balanced := class.Spec
+	s.patch(class, func() {
+		class.Spec = unpinned()
+		class.Spec.NodePorts = &listenersv1alpha1.NodePorts{Target: listenersv1alpha1.NodePortTargetSame}
+	})
+	set := statefulSet("data", 2, byClass(class.Name))
+	set.Spec.PodManagementPolicy = appsv1.OrderedReadyPodManagement
+	template := &set.Spec.Template.Spec
+	template.Volumes = append(template.Volumes, corev1.Volume{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	server := &template.Containers[0]
+	server.Args = []string{"advertised"}
+	server.VolumeMounts = append(server.VolumeMounts, corev1.VolumeMount{Name: "tmp", MountPath: "/tmp"})
+	server.ReadinessProbe.ProbeHandler = corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/server", "probe"}}}
+	s.create(set)
+	before := map[string]*corev1.Pod{}
+	for _, name := range []string{"data-0", "data-1"} {
+		var address listenersv1alpha1.IngressAddress
+		before[name], address = s.awaitReachable(name)
+		if address.Ports["http"] == 8080 {
+			t.Errorf("%s has the address %v, want a node port", name, address)
+		}
+	}
+
+	s.patch(class, func() { class.Spec = balanced })
+	for _, p := range before {
+		s.awaitEntry(p, "listener", func(entry listenersv1alpha1.PodListener) bool {
+			return len(entry.IngressAddresses) == 1 && entry.IngressAddresses[0].Ports["http"] == 8080
+		})
+	}
+	s.shell("kubectl rollout restart statefulset/data && kubectl rollout status statefulset/data --timeout=2m")
+	for name, p := range before {
+		if after, address := s.awaitReachable(name); after.UID == p.UID || address.Ports["http"] != 8080 {
+			t.Errorf("%s is reached at %v, and was restarted: %v", name, address, after.UID != p.UID)
 		}
 	}
 }

@@ -1,8 +1,8 @@
 // Command server is the program that the end-to-end tests run in Pods. It answers clients with its own name, over TCP
 // and UDP, and returns the address that a client has, and the files that it reads in its listener volumes. If it finds
 // a CA, it also serves TLS, with certificates for the addresses in its volumes, and if it finds a certificate, with
-// that. With the argument "advertised", it listens on the ports that it reads in its volume. It does not use the
-// Kubernetes API.
+// that. With the argument "advertised", it listens on the ports that it reads in its volume, and with "probe" it reports
+// whether that server still listens on them. It does not use the Kubernetes API.
 package main
 
 import (
@@ -30,6 +30,9 @@ const bundle = mountRoot + "/tls/bundle.pem"
 // authorityDir is where Pods mount tls.crt and tls.key of the CA that signs their certificates.
 const authorityDir = "/authority"
 
+// startedWith is a file with the port that the server read at its start. Pods that run probe have a directory for it.
+const startedWith = "/tmp/port"
+
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "mess" {
 		if err := mess(filepath.Join(mountRoot, "listener")); err != nil {
@@ -37,9 +40,17 @@ func main() {
 			os.Exit(1)
 		}
 	}
+	if len(os.Args) == 2 && os.Args[1] == "probe" {
+		if err := probe(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	web, echo := "8080", "9090"
 	if len(os.Args) == 2 && os.Args[1] == "advertised" {
 		web, echo = advertised("http"), advertised("echo")
+		_ = os.WriteFile(startedWith, []byte(web), 0o600) // if it can, for probe
 		go serveProbes()
 	}
 	go serveUDP(echo)
@@ -78,6 +89,19 @@ func advertised(port string) string {
 		os.Exit(1)
 	}
 	return string(number)
+}
+
+// probe connects to the port that the server in the same container read at its start, as docs/choosing-a-class.md advises.
+func probe() error {
+	web, err := os.ReadFile(startedWith)
+	if err != nil {
+		return err
+	}
+	conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", string(web)))
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 // serveProbes answers the kubelet, whose probes cannot name a port that is only known in the volume.
