@@ -33,7 +33,7 @@ func (s *state) transition(t *testing.T) *transition {
 	c := fakeclient.NewWithBackends(t, s.backends, intercept, s.objects()...)
 	r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
 	o := &transition{Reconciler: r, t: t, now: clocktesting.NewFakePassiveClock(time.Now()), writes: writes}
-	o.idle.period = idleLater
+	o.settler.idle = idleLater
 	setClock(o.Reconciler, o.now)
 	return o
 }
@@ -71,8 +71,9 @@ func (o *transition) wantRemoval(d time.Duration) {
 	if requeueAfter, writes := o.reconcileAfter(d); requeueAfter != 0 || len(writes) == 0 {
 		o.t.Errorf("at the end of the grace period: requeue after %s, writes %q", requeueAfter, writes)
 	}
-	if requeueAfter, writes := o.reconcileAfter(0); requeueAfter != 0 || len(writes) > 0 || o.complete.Len() > 0 {
-		o.t.Errorf("after the grace period: requeue after %s, writes %q, %d entries", requeueAfter, writes, o.complete.Len())
+	requeueAfter, writes := o.reconcileAfter(0)
+	if _, remembered := o.settler.Get(complete("listener-uid")); requeueAfter != 0 || len(writes) > 0 || remembered {
+		o.t.Errorf("after the grace period: requeue after %s, writes %q, remembered: %t", requeueAfter, writes, remembered)
 	}
 }
 
@@ -145,7 +146,7 @@ func TestALoadBalancerStaysWhileTheAddressesOfNodesArePublished(t *testing.T) {
 func TestGracePeriodStartsAgainAfterARestart(t *testing.T) {
 	o := nodePortsToRoutes().transition(t)
 	o.wantRequeue(0, 10*time.Second)
-	o.complete = newPeriods(o.now)
+	o.settler.Delete(complete("listener-uid"))
 	o.wantRequeue(9*time.Second, 10*time.Second)
 	o.wantRemoval(10 * time.Second)
 }

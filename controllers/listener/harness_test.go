@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 
 	routev1 "github.com/openshift/api/route/v1"
@@ -242,8 +243,8 @@ func newReconciler(list backends.List, c client.WithWatch, recorder events.Event
 
 // setClock makes the Reconciler measure periods with a clock.
 func setClock(r *Reconciler, c clock.PassiveClock) {
-	r.idle.clock, r.unused.clock, r.services.releasing.clock, r.complete.clock, r.resync.clock, r.settler.clock = c, c, c, c, c, c
-	r.settler.nodes = settling.NewNodes(c)
+	*r.settler = settler{r.settler.since, settling.NewNodes(c), sync.OnceValue(c.Now), r.settler.idle, r.settler.unused}
+	r.settler.clock, r.services.clock, r.resync.clock = c, c, c
 }
 
 // observePorts makes the allocated ports of the existing objects known to the Reconciler, as its watches do.

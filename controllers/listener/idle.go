@@ -29,12 +29,6 @@ const idlePeriod = time.Minute
 // idle is why nothing responds at the addresses of a Listener, if that lasts, or empty.
 type idle struct{ idleReason, idleMessage string }
 
-// idleObserver has since when nothing responds at the addresses of Listeners, until that is reported, after a period.
-type idleObserver struct {
-	periods
-	period time.Duration
-}
-
 // reportedIdle reports whether the status says already that nothing responds, for another reason than the nodes.
 func reportedIdle(listener *listenersv1alpha1.Listener) bool {
 	ready := condition(listener, listenersv1alpha1.ListenerReady)
@@ -110,17 +104,17 @@ func replacesSelector(s *snapshot, p *plan) bool {
 	return !maps.Equal(selector, p.service.Spec.Selector)
 }
 
-// observe returns why nothing responds at the addresses, if that lasts, and the rest of the period after which it is
+// idleFor returns why nothing responds at the addresses, if that lasts, and the rest of the period after which it is
 // reported, or 0. Kubernetes has waited before it says that a node is not ready.
-func (i idleObserver) observe(s *snapshot, p *plan, w *written, placement exposure.Placement) (idle, time.Duration) {
+func (x *settler) idleFor(s *snapshot, p *plan, w *written, placement exposure.Placement) (idle, time.Duration) {
 	found := nothingListens(s, p, w, placement)
 	if nodes, all := notReady(&placement); all {
 		found = idle{listenersv1alpha1.ReasonNodesNotReady, "no node of its addresses is ready, so they may not respond: " + columns.Names(nodes)}
 	} else if found.idleReason != "" && !reportedIdle(s.listener) {
-		if remaining := i.period - i.age(s.listener.UID, ""); remaining > 0 {
+		if remaining := x.idle - x.age(unresponsive(s.listener.UID), ""); remaining > 0 {
 			return idle{}, remaining
 		}
 	}
-	i.Delete(s.listener.UID)
+	x.Delete(unresponsive(s.listener.UID))
 	return found, 0
 }

@@ -114,7 +114,7 @@ func TestReadyListenerSaysWhyNothingListens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newState(listenersv1alpha1.ServiceTypeClusterIP)
 			tc.change(s)
-			o := s.reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.idle.period = 0 })
+			o := s.reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.settler.idle = 0 })
 			if o.err != nil {
 				t.Fatal(o.err)
 			}
@@ -173,8 +173,8 @@ func TestNothingListensIsReportedAfterAMinute(t *testing.T) {
 	clock.SetTime(clock.Now().Add(20 * time.Second))
 	expect("after a minute", "Reserved", 0)
 	expect("later", "Reserved", 0)
-	if n := r.idle.Len(); n > 0 {
-		t.Errorf("what was reported is remembered: %d entries", n)
+	if _, ok := r.settler.Get(unresponsive(s.listener.UID)); ok {
+		t.Error("what was reported is remembered")
 	}
 	r = newOperator()
 	expect("after a restart", "Reserved", 0)
@@ -280,11 +280,11 @@ func TestListenerSaysSinceWhenNoPodMountsIt(t *testing.T) {
 
 func TestWarningOfNothingListening(t *testing.T) {
 	s := newState(listenersv1alpha1.ServiceTypeClusterIP).with(mountedBy("web-0", nil)...)
-	o := s.reconcile(t, 2, interceptor.Funcs{}, func(r *Reconciler) { r.idle.period = 0 })
+	o := s.reconcile(t, 2, interceptor.Funcs{}, func(r *Reconciler) { r.settler.idle = 0 })
 	if len(o.events) != 1 || !strings.HasPrefix(o.events[0], "Warning PortNotDeclared no container of its Pods declares") {
 		t.Errorf("events %q", o.events)
 	}
-	o = newState(listenersv1alpha1.ServiceTypeClusterIP).reconcile(t, 2, interceptor.Funcs{}, func(r *Reconciler) { r.idle.period = 0 })
+	o = newState(listenersv1alpha1.ServiceTypeClusterIP).reconcile(t, 2, interceptor.Funcs{}, func(r *Reconciler) { r.settler.idle = 0 })
 	if len(o.events) != 1 || !strings.HasPrefix(o.events[0], "Normal Reserved reserved; no Pod mounts it") {
 		t.Errorf("events %q", o.events)
 	}

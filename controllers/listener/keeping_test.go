@@ -50,7 +50,7 @@ func TestAListenerThatIsKeptForAPodIsDeletedIfThatDoesNotCome(t *testing.T) {
 				tc.change(s)
 			}
 			r := s.replicas(t)
-			r.idle.period = idlePeriod
+			r.settler.idle = idlePeriod
 			r.reconcileAfter(0)
 			r.reconcileAfter(idlePeriod)
 			ready := condition(r.listener(), listenersv1alpha1.ListenerReady)

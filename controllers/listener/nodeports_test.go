@@ -281,7 +281,7 @@ func TestServiceWaitsUntilItsNodePortsAreDeallocated(t *testing.T) {
 			c := s.newClient(t)
 			recorder, now := events.NewFakeRecorder(10), clocktesting.NewFakePassiveClock(time.Now())
 			r := newReconciler(s.backends, interceptor.NewClient(c, a.funcs()), recorder)
-			r.idle.period = idleLater
+			r.settler.idle = idleLater
 			setClock(r, now)
 			var waited time.Duration
 			reconcile := func() time.Duration {
@@ -325,7 +325,7 @@ func TestServiceWaitsUntilItsNodePortsAreDeallocated(t *testing.T) {
 			if waited != total || listener.Status.NodePorts["http"] != want || listener.Status.NodePorts["admin"] != 30081 {
 				t.Errorf("waited %s in intervals of %s, want %s; the node ports are %v, want %d", waited, intervals, total, listener.Status.NodePorts, want)
 			}
-			if r.services.releasing.Len() > 0 {
+			if _, waits := r.settler.Get(releasing(listener.UID)); waits {
 				t.Error("the controller still waits")
 			}
 		})

@@ -81,11 +81,7 @@ type Reconciler struct {
 	objects    *objectWriter
 	reporter   *reporter
 	resync     resync
-	// complete is since when the addresses of a backend, by its name, are complete while a previous exposure exists.
-	complete periods
-	idle     idleObserver
-	unused   unusedObserver
-	settler  *settler
+	settler    *settler
 }
 
 // initialize sets all unexported fields.
@@ -103,16 +99,14 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 	r.hosts = &hosts{keys: newKeys(listenersv1alpha1.ReasonInvalidHost, r.waiting), reader: r.reader}
 	r.advertised = &advertised{keys: newKeys(listenersv1alpha1.ReasonAddressTaken, r.waiting), client: r.Client}
 	r.exclusive = newExclusive(r.Client, r.Backends, r.kinds, r.waiting)
+	r.settler = newSettler(c, cmp.Or(r.Nodes, settling.NewNodes(c)), cmp.Or(r.UnusedPeriod, 30*time.Minute))
 	applier := apply.New(r.Client, names.FieldManagerService)
-	r.services = &serviceWriter{client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, releasing: newPeriods(c)}
+	r.services = &serviceWriter{client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, since: r.settler.since}
 	r.policies = &policyWriter{applier}
 	r.objects = &objectWriter{applier: applier, kinds: r.kinds, exclusive: r.exclusive}
-	r.GracePeriod, r.complete = cmp.Or(r.GracePeriod, 10*time.Second), newPeriods(c)
+	r.GracePeriod = cmp.Or(r.GracePeriod, 10*time.Second)
 	r.reporter = &reporter{statuses: apply.New(r.Client, names.FieldManagerListenerStatus), events: r.Events}
 	r.resync = resync{r.Client, c}
-	r.idle = idleObserver{newPeriods(c), idlePeriod}
-	r.unused = unusedObserver{newPeriods(c), cmp.Or(r.UnusedPeriod, 30*time.Minute)}
-	r.settler = &settler{periods: newPeriods(c), nodes: cmp.Or(r.Nodes, settling.NewNodes(c))}
 }
 
 // Reconcile applies the objects that expose a Listener and updates its status. Problems that the author of the Listener
@@ -128,7 +122,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	keptFor, obsolete := s.keptFor(r.idle.clock.Now())
+	keptFor, obsolete := s.keptFor(r.settler.clock.Now())
 	if obsolete != "" {
 		return reconcile.Result{}, r.deleteObsolete(ctx, listener, obsolete)
 	}
@@ -142,12 +136,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 		return reconcile.Result{}, errors.Join(w.err, err)
 	}
 	nodesIn := r.settler.settleNodes(s, &placement)
-	placement, unusedIn := r.unused.leaveOut(s, p, w, placement)
-	idle, idleIn := r.idle.observe(s, p, w, placement)
+	placement, unusedIn := r.settler.leaveOut(s, p, w, placement)
+	idle, idleIn := r.settler.idleFor(s, p, w, placement)
 	a, settlesIn := r.settler.settle(s, w, placement, addressesOf(s, p, w, placement))
 	o := &outcome{
 		written: w, addresses: r.advertised.apply(ctx, s, p, w, placement, a), placement: placement, idle: idle,
-		now: metav1.NewTime(r.idle.clock.Now()).Rfc3339Copy(),
+		now: metav1.NewTime(r.settler.clock.Now()).Rfc3339Copy(),
 	}
 	if err := errors.Join(o.err, r.reporter.report(ctx, s, p, o)); err != nil {
 		return reconcile.Result{}, err
@@ -267,11 +261,11 @@ func (r *Reconciler) removePrevious(ctx context.Context, s *snapshot, p *plan, o
 	}
 	backends := slices.DeleteFunc(slices.Clone(s.others), func(b *exposure.Backend) bool { return len(o.objects[b.Name]) == 0 })
 	if !o.desired.Complete || len(backends) == 0 && !p.keepsType {
-		r.complete.Delete(s.listener.UID)
+		r.settler.Delete(complete(s.listener.UID))
 		return 0, nil
 	}
 	// The opening of a node port or the reload of a router cannot be watched, and clients need time to learn addresses.
-	if remaining := r.GracePeriod - r.complete.age(s.listener.UID, s.backend.Name); remaining > 0 {
+	if remaining := r.GracePeriod - r.settler.age(complete(s.listener.UID), s.backend.Name); remaining > 0 {
 		return remaining, nil
 	}
 	var errs []error

@@ -37,7 +37,7 @@ func TestRejectedRouteIsTouchedUntilItIsAdmitted(t *testing.T) {
 	})
 	c, now := s.newClient(t), clocktesting.NewFakePassiveClock(start)
 	r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
-	r.idle.period = idleLater
+	r.settler.idle = idleLater
 	setClock(r, now)
 	route := func(name string) *routev1.Route {
 		got := &routev1.Route{}

@@ -50,8 +50,7 @@ type serviceWriter struct {
 	events  events.EventRecorder
 	// nodePorts has the node ports that are not available.
 	nodePorts *portallocator.Allocator
-	// releasing is since when Listeners wait for the node ports or cluster IPs of their deleted Service.
-	releasing periods
+	since
 }
 
 // appliedService is a Service, or nil if there is none yet, and what the API server rejected of it.
@@ -100,15 +99,15 @@ func (w *serviceWriter) applyWithNodePorts(ctx context.Context, s *snapshot, p *
 		rejected, numbers := rejectedNodePorts(failure, requested, s.class.NodePortRange() != "")
 		switch {
 		case failure == nil:
-			w.releasing.Delete(s.listener.UID)
+			w.Delete(releasing(s.listener.UID))
 			service, err = w.applyTargetPorts(ctx, s, p, service)
 			return appliedService{service, messages, 0}, err
 		case len(rejected) == 0, s.class.NodePortRange() != "" && len(refused) >= maxRejected:
 			return appliedService{service, messages, 0}, failure
 		}
 		if numbers {
-			if releasing, err := w.untilReleased(ctx, s.listener.UID, rejected, lost); err != nil || releasing > 0 {
-				return appliedService{service, messages, releasing}, err
+			if left, err := w.untilReleased(ctx, s.listener.UID, rejected, lost); err != nil || left > 0 {
+				return appliedService{service, messages, left}, err
 			}
 		}
 		log.FromContext(ctx).Info("The API server rejects node ports of the Service", "rejections", rejected)
@@ -230,7 +229,7 @@ func (w *serviceWriter) untilReleased(ctx context.Context, listener types.UID, r
 	}
 	for name := range rejected {
 		if number, ok := lost[name]; ok && !used.Has(number) {
-			waited := w.releasing.age(listener, "")
+			waited := w.age(releasing(listener), "")
 			return max(min(max(waited, releaseInterval), releaseTimeout-waited), 0), nil
 		}
 	}
@@ -263,7 +262,7 @@ func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p 
 		allocated := allocatedClusterIPs(failure, addresses)
 		if rejected += len(allocated); len(allocated) == 0 || rejected > maxRejected {
 			if failure == nil {
-				w.releasing.Delete(s.listener.UID)
+				w.Delete(releasing(s.listener.UID))
 			}
 			return service, failure
 		}
@@ -273,7 +272,7 @@ func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p 
 			return service, err
 		}
 		released := func(a string) bool { return slices.Contains(last, a) && !all.Has(a) }
-		if slices.ContainsFunc(allocated, released) && w.releasing.age(s.listener.UID, "") < releaseTimeout {
+		if slices.ContainsFunc(allocated, released) && w.age(releasing(s.listener.UID), "") < releaseTimeout {
 			return service, fmt.Errorf("creating service %s with %s: %w", s.key(), strings.Join(addresses, ", "), errReleasing)
 		}
 		taken = taken.Union(all).Insert(allocated...)

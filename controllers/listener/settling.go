@@ -10,7 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/columns"
@@ -19,26 +21,61 @@ import (
 	"github.com/listener-operator/listener-operator/internal/settling"
 )
 
-// settler decides whether a Listener follows what the sources of its addresses report. It has since when its addresses
-// differ from the published ones, by its UID, and since when what these keys name.
+// settler decides when the status of a Listener follows what is observed: other addresses than the published ones, that
+// nothing responds, or nodes without Pods.
 type settler struct {
-	periods
+	since
 	nodes *settling.Nodes
-	// started is when the first Listener was reconciled. After a restart, the published addresses are in the statuses.
-	started time.Time
-	start   sync.Once
+	// started returns when the first Listener was reconciled. After a restart, the published addresses are in the statuses.
+	started func() time.Time
+	// idle and unused are how long nothing may respond, and no Pod be on a node.
+	idle, unused time.Duration
+}
+
+func newSettler(c clock.PassiveClock, nodes *settling.Nodes, unused time.Duration) *settler {
+	return &settler{since{cache.NewExpiring(), c}, nodes, sync.OnceValue(c.Now), idlePeriod, unused}
+}
+
+// since has since when states last, by keys that name them. They start again after a restart, and expire.
+type since struct {
+	*cache.Expiring
+	clock clock.PassiveClock
 }
 
 type (
+	// complete has the backend of a Listener whose addresses are complete while a previous exposure exists.
+	complete types.UID
+	// releasing is a Listener that waits for the node ports or cluster IPs of its deleted Service.
+	releasing types.UID
+	// unpublished is a Listener whose addresses differ from the published ones.
+	unpublished types.UID
+	// incomplete is a Listener that publishes fewer addresses than it will have.
+	incomplete types.UID
+	// unresponsive is a Listener at whose addresses nothing responds.
+	unresponsive types.UID
+	// usedNodes has the nodes of the Pods of a Listener while others are unused.
+	usedNodes types.UID
 	// changedClass is a class that was changed a moment ago, and changedListener a Listener.
 	changedClass    string
 	changedListener types.UID
-	// incomplete is a Listener that publishes fewer addresses than it will have.
-	incomplete types.UID
 )
 
+type period struct {
+	state string
+	since time.Time
+}
+
 // mark records that something is so now.
-func (x *settler) mark(key any) { x.Set(key, period{since: x.clock.Now()}, time.Hour) }
+func (x since) mark(key any) { x.Set(key, period{since: x.clock.Now()}, time.Hour) }
+
+// age returns for how long a key has had a state: 0, unless the last call named the same state.
+func (x since) age(key any, state string) time.Duration {
+	if last, ok := x.Get(key); ok && last.(period).state == state {
+		return x.clock.Since(last.(period).since)
+	}
+	x.Set(key, period{state, x.clock.Now()}, time.Hour)
+	return 0
+}
 
 // isChanged reports whether the Listener or its class was changed a moment ago: controllers that follow, such as
 // those of load balancers, take a while.
@@ -60,7 +97,7 @@ func (x *settler) isChanged(s *snapshot) bool {
 // settleNodes gives the nodes of a placement their settled addresses, and returns after what time others are followed,
 // or 0.
 func (x *settler) settleNodes(s *snapshot, p *exposure.Placement) (left time.Duration) {
-	x.start.Do(func() { x.started = x.clock.Now() })
+	x.started()
 	published := addressSet(s.listener.Status.TargetAddresses())
 	if x.isChanged(s) {
 		published = nil
@@ -84,11 +121,11 @@ func (x *settler) settle(s *snapshot, w *written, placement exposure.Placement, 
 	case isReported && endpointSet(published).Equal(endpointSet(a.published.Addresses)):
 		a.published.Addresses = inOrderOf(published, a.published.Addresses)
 	case isReported && !x.completes(uid, a) && x.mayReturn(s, placement, published, a):
-		if left = x.nodes.Period - x.age(uid, ""); left > 0 {
+		if left = x.nodes.Period - x.age(unpublished(uid), ""); left > 0 {
 			return a.keep(), left
 		}
 	}
-	x.Delete(uid)
+	x.Delete(unpublished(uid))
 	if a.desired.Complete {
 		x.Delete(incomplete(uid))
 	} else {
@@ -147,7 +184,7 @@ func (x *settler) mayReturn(s *snapshot, placement exposure.Placement, published
 			return true
 		}
 	}
-	return x.clock.Since(x.started) < x.nodes.Period && len(names) > 0 && columns.Names(names) == s.listener.Status.Summary.Nodes
+	return x.clock.Since(x.started()) < x.nodes.Period && len(names) > 0 && columns.Names(names) == s.listener.Status.Summary.Nodes
 }
 
 func addressSet(addresses []listenersv1alpha1.IngressAddress) sets.Set[string] {

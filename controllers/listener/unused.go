@@ -14,17 +14,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// unusedObserver has since when the Pods of Listeners are on the same nodes, by the names of these, while others are
-// unused, until these are left out, after a period.
-type unusedObserver struct {
-	periods
-	period time.Duration
-}
-
 // leaveOut removes nodes from the placement at which nothing can answer, if that lasts. It returns the rest of
 // the period after which more of them are left out, or 0. After a restart, the period starts again, but what was left
 // out before is in the status. While the Listener has no Pod at all, it keeps the addresses that it has.
-func (u unusedObserver) leaveOut(s *snapshot, p *plan, w *written, placement exposure.Placement) (exposure.Placement, time.Duration) {
+func (x *settler) leaveOut(s *snapshot, p *plan, w *written, placement exposure.Placement) (exposure.Placement, time.Duration) {
 	used := sets.New[string]()
 	for _, pod := range placement.Mounting {
 		used.Insert(pod.Spec.NodeName)
@@ -32,8 +25,8 @@ func (u unusedObserver) leaveOut(s *snapshot, p *plan, w *written, placement exp
 	unused := unusedNodes(s, p, w, placement, used)
 	out := unused.Intersection(sets.New(ptr.Deref(s.listener.Status, listenersv1alpha1.ListenerStatus{}).UnusedNodes...))
 	if used.Len() > 0 && out.Len() < unused.Len() {
-		age := u.age(s.listener.UID, strings.Join(sets.List(used), " "))
-		if remaining := u.period - age; remaining > 0 {
+		age := x.age(usedNodes(s.listener.UID), strings.Join(sets.List(used), " "))
+		if remaining := x.unused - age; remaining > 0 {
 			left := withoutNodes(s, w, placement, out)
 			if reported := condition(s.listener, listenersv1alpha1.ListenerReady).Reason == listenersv1alpha1.ReasonNodesWithoutPods; !reported && age < idlePeriod {
 				return left, min(remaining, idlePeriod-age)
@@ -43,7 +36,7 @@ func (u unusedObserver) leaveOut(s *snapshot, p *plan, w *written, placement exp
 		}
 		out = unused
 	}
-	u.Delete(s.listener.UID)
+	x.Delete(usedNodes(s.listener.UID))
 	return withoutNodes(s, w, placement, out), 0
 }
 

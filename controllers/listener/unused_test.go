@@ -81,7 +81,7 @@ func (r *replicas) delete(objects ...client.Object) {
 // restart replaces the operator's process.
 func (r *replicas) restart() {
 	process := newReconciler(r.state.backends, r.Client.(client.WithWatch), events.NewFakeRecorder(100))
-	process.idle.period = idleLater
+	process.settler.idle = idleLater
 	setClock(process, r.now)
 	r.Reconciler = process
 }
