@@ -31,7 +31,7 @@ func (x *advertised) apply(ctx context.Context, s *snapshot, p *plan, w *written
 	case s.class == nil, w.service == nil, s.serviceTerminating(), a.kept:
 		return a // the Listener keeps what it has
 	case s.class.Spec.Advertise == nil:
-		x.release(s.listener)
+		_ = x.reserve(ctx, s, nil, true) // which releases all
 		return a
 	case len(a.published.Addresses) == 0:
 		return a
@@ -62,13 +62,7 @@ func (x *advertised) reserve(ctx context.Context, s *snapshot, targets []listene
 				e, holder, "use a class with another address or port for one of the two")
 		}
 	}
-	have := sets.New(wanted...)
-	if held := x.held[s.key()]; !complete && held != nil {
-		have = have.Union(held.keys)
-	} else if !complete {
-		have = have.Union(had)
-	}
-	x.set(s.key(), have, had)
+	x.set(s.key(), sets.New(wanted...), had, !complete)
 	return nil
 }
 
@@ -98,16 +92,6 @@ func (x *advertised) holder(ctx context.Context, e string, listener *listenersv1
 		return key, false
 	}
 	return client.ObjectKeyFromObject(first), true
-}
-
-// release takes all addresses from a Listener whose class advertises none.
-func (x *advertised) release(listener *listenersv1alpha1.Listener) {
-	key, had := client.ObjectKeyFromObject(listener), sets.New(recordedEndpoints(listener)...)
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.held[key] != nil || had.Len() > 0 {
-		x.set(key, nil, had)
-	}
 }
 
 // endpointsOf returns what targets of a Listener are published as.

@@ -61,7 +61,9 @@ func TestTheFirstListenerKeepsItsAdvertisedAddressAfterARestart(t *testing.T) {
 		},
 		"the other has none by its class, and its status is outdated": {
 			own: newAdvertisedListener("own", 0), other: newAdvertisedListener("other", time.Hour, targetAt(shared)),
-			before: func(x *advertised, other *listenersv1alpha1.Listener) { x.release(other) },
+			before: func(x *advertised, other *listenersv1alpha1.Listener) {
+				_ = x.reserve(t.Context(), &snapshot{listener: other}, nil, true)
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +89,9 @@ func TestListenersThatWaitForAnAdvertisedAddressAreReconciled(t *testing.T) {
 		"it is deleted": func(x *advertised, l *listenersv1alpha1.Listener) {
 			x.forget(client.ObjectKeyFromObject(l), sets.New(recordedEndpoints(l)...))
 		},
-		"its class has none": func(x *advertised, l *listenersv1alpha1.Listener) { x.release(l) },
+		"its class has none": func(x *advertised, l *listenersv1alpha1.Listener) {
+			_ = x.reserve(t.Context(), &snapshot{listener: l}, nil, true)
+		},
 		"its class has other ones": func(x *advertised, l *listenersv1alpha1.Listener) {
 			_ = x.reserve(t.Context(), &snapshot{listener: l, class: &listenersv1alpha1.ListenerClass{}}, []listenersv1alpha1.Target{targetAt("other.example.com")}, true)
 		},

@@ -47,16 +47,11 @@ func (h *hosts) reserve(ctx context.Context, s *snapshot, p servicePlan, desired
 	if ofObjects = objectsRefusal; ofObjects == nil {
 		ofObjects = h.refusal(s, objects, others)
 	}
-	held := h.held[s.key()]
-	wanted := sets.New(service...).Insert(objects...)
-	if ofObjects != nil {
-		if wanted = sets.New(service...); held != nil {
-			wanted = wanted.Union(held.keys)
-		}
+	wanted := sets.New(service...)
+	if ofObjects == nil {
+		wanted.Insert(objects...)
 	}
-	if held != nil || wanted.Len() > 0 {
-		h.set(s.key(), wanted, nil)
-	}
+	h.set(s.key(), wanted, nil, ofObjects != nil)
 	return nil, ofObjects, nil
 }
 

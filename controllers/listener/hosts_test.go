@@ -133,8 +133,8 @@ func TestObjectsThatTenantsWriteDoNotBlockOtherListeners(t *testing.T) {
 func TestHostsOfListenersThatNoLongerHaveThemAreForgotten(t *testing.T) {
 	h := newKeys(listenersv1alpha1.ReasonInvalidHost, newWaiting(nil))
 	first := types.NamespacedName{Namespace: "shop", Name: "web"}
-	h.set(first, sets.New("a", "b"), nil)
-	h.set(first, sets.New("b"), nil)
+	h.set(first, sets.New("a", "b"), nil, false)
+	h.set(first, sets.New("b"), nil, false)
 	h.forget(first, nil)
 	if len(h.holders)+len(h.held) > 0 {
 		t.Errorf("left: %+v", h)

@@ -8,6 +8,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/portallocator"
 )
 
@@ -28,13 +30,13 @@ var (
 		[]string{"class", "kind"}, nil)
 )
 
-// leading are the ranges of the replica that leads, or nil.
-var leading atomic.Pointer[portRanges]
+// leading collects the metrics of ranges in the replica that leads, or is nil: only there the allocators know the numbers.
+var leading atomic.Pointer[func(chan<- prometheus.Metric)]
 
 func init() { metrics.Registry.MustRegister(addressChanges, rangeCollector{}) }
 
-// rangeCollector collects the metrics of ranges, in the leader alone: only there the allocators know the numbers. A
-// scrape reads no object, and takes time for each port in use and each class with a range, not for each Listener.
+// rangeCollector collects the metrics of ranges. A scrape takes time for each port in use and each class, not for each
+// Listener.
 type rangeCollector struct{}
 
 // Describe implements prometheus.Collector.
@@ -45,36 +47,37 @@ func (rangeCollector) Describe(descriptions chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (rangeCollector) Collect(collected chan<- prometheus.Metric) {
-	if p := leading.Load(); p != nil {
-		p.collect(collected)
+	if collect := leading.Load(); collect != nil {
+		(*collect)(collected)
 	}
 }
 
-// export makes the ranges those of the metrics until ctx is done.
-func (p *portRanges) export(ctx context.Context) error {
-	leading.Store(p)
+// exportRanges exports the metrics of ranges until ctx is done.
+func (r *Reconciler) exportRanges(ctx context.Context) error {
+	collect := func(collected chan<- prometheus.Metric) { r.collectRanges(ctx, collected) }
+	leading.Store(&collect)
 	<-ctx.Done()
-	leading.CompareAndSwap(p, nil)
+	leading.CompareAndSwap(&collect, nil)
 	return nil
 }
 
-func (p *portRanges) collect(collected chan<- prometheus.Metric) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, allocator := range []*portallocator.Allocator{p.nodePorts, p.sharedPorts} {
-		var ranges []classRange
+func (r *Reconciler) collectRanges(ctx context.Context, collected chan<- prometheus.Metric) {
+	var classes listenersv1alpha1.ListenerClassList
+	index.List(ctx, r.Client, &classes)
+	for allocator, rangeOf := range map[*portallocator.Allocator]func(*listenersv1alpha1.ListenerClass) portRange{
+		r.nodePorts: nodePortRange, r.ports.Allocator: sharedPortRange,
+	} {
+		var ranges []portRange
 		var numbers []utilnet.PortRange
-		for _, all := range p.classes {
-			for _, r := range all {
-				if r.allocator == allocator {
-					ranges, numbers = append(ranges, r), append(numbers, r.numbers)
-				}
+		for i := range classes.Items {
+			of := rangeOf(&classes.Items[i])
+			if parsed, err := of.parse(); err == nil && parsed.Size > 0 { // Listeners report an error
+				ranges, numbers = append(ranges, of), append(numbers, parsed.PortRange)
 			}
 		}
 		for i, left := range allocator.Left(numbers) {
-			r := &ranges[i]
-			collected <- prometheus.MustNewConstMetric(rangeSize, prometheus.GaugeValue, float64(r.numbers.Size), r.class, r.kind)
-			collected <- prometheus.MustNewConstMetric(rangeLeft, prometheus.GaugeValue, float64(left), r.class, r.kind)
+			collected <- prometheus.MustNewConstMetric(rangeSize, prometheus.GaugeValue, float64(numbers[i].Size), ranges[i].class, ranges[i].metric)
+			collected <- prometheus.MustNewConstMetric(rangeLeft, prometheus.GaugeValue, float64(left), ranges[i].class, ranges[i].metric)
 		}
 	}
 }

@@ -8,11 +8,14 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/portallocator"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/metric"
 )
 
@@ -52,25 +55,19 @@ func TestRangesAreMeasuredInTheLeaderAlone(t *testing.T) {
 		}
 		return found
 	}
-	p := newRanges()
-	p.set(newNodePortClass("ports", "30000-30009"), true)
+	c := fakeclient.New(t, interceptor.Funcs{}, newNodePortClass("ports", "30000-30009"), &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "others"}})
+	p := newReconciler(backends.All(), c, nil)
 	p.nodePorts.SetPending(types.NamespacedName{Namespace: "shop", Name: "web"}, map[string]int32{"http": 30001, "other": 32000})
 	g.Expect(series()).To(BeEmpty())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- p.export(ctx) }()
+	go func() { ended <- p.exportRanges(ctx) }()
 	g.Eventually(series).WithTimeout(time.Minute).Should(ConsistOf(
 		"listener_operator_port_range_left ports/NodePort 9", "listener_operator_port_range_size ports/NodePort 10",
 	))
 	cancel()
 	g.Expect(<-ended).To(Succeed())
 	g.Expect(series()).To(BeEmpty())
-}
-
-func newRanges() *portRanges {
-	return &portRanges{
-		nodePorts: portallocator.New(portallocator.AllocatedNodePorts, func() {}), sharedPorts: portallocator.New(portallocator.RecordedSharedPorts, func() {}), classes: map[string][]classRange{},
-	}
 }
 
 func newNodePortClass(name, numbers string) *listenersv1alpha1.ListenerClass {
@@ -83,16 +80,17 @@ func newNodePortClass(name, numbers string) *listenersv1alpha1.ListenerClass {
 
 // BenchmarkScrapeOfRanges: 100 classes, whose ranges are those of a cluster, and all of whose node ports are in use.
 func BenchmarkScrapeOfRanges(b *testing.B) {
-	p, used := newRanges(), map[string]int32{}
+	classes, used := []client.Object{}, map[string]int32{}
+	for i := range 100 {
+		classes = append(classes, newNodePortClass(fmt.Sprint(i), "30000-32767"))
+	}
+	p := newReconciler(backends.All(), fakeclient.New(b, interceptor.Funcs{}, classes...), nil)
 	for number := int32(30000); number <= 32767; number++ {
 		used[fmt.Sprint(number)] = number
 	}
 	p.nodePorts.SetPending(types.NamespacedName{Namespace: "shop", Name: "web"}, used)
-	for i := range 100 {
-		p.set(newNodePortClass(fmt.Sprint(i), "30000-32767"), true)
-	}
 	for b.Loop() {
 		collected := make(chan prometheus.Metric, 200)
-		p.collect(collected)
+		p.collectRanges(b.Context(), collected)
 	}
 }

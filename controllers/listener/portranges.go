@@ -1,17 +1,12 @@
 package listener
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -33,16 +28,18 @@ type portRange struct {
 
 func nodePortRange(class *listenersv1alpha1.ListenerClass) portRange {
 	return portRange{
-		class: class.Name, numbers: class.NodePortRange(), metric: "NodePort", maxPerNamespace: class.Spec.NodePorts.MaxPortsPerNamespace,
-		field: "nodePorts.range", limitField: "nodePorts.maxPortsPerNamespace",
+		class: class.Name, numbers: class.NodePortRange(), metric: "NodePort",
+		maxPerNamespace: ptr.Deref(class.Spec.NodePorts, listenersv1alpha1.NodePorts{}).MaxPortsPerNamespace,
+		field:           "nodePorts.range", limitField: "nodePorts.maxPortsPerNamespace",
 		exhausted: listenersv1alpha1.ReasonNodePortsExhausted, kind: "node port", holders: "Services and Listeners",
 	}
 }
 
 func sharedPortRange(class *listenersv1alpha1.ListenerClass) portRange {
 	return portRange{
-		class: class.Name, numbers: class.SharedPortRange(), metric: "SharedPort", maxPerNamespace: class.Spec.LoadBalancer.Sharing.MaxPortsPerNamespace,
-		field: "loadBalancer.sharing.portRange", limitField: "loadBalancer.sharing.maxPortsPerNamespace",
+		class: class.Name, numbers: class.SharedPortRange(), metric: "SharedPort",
+		maxPerNamespace: ptr.Deref(class.Spec.LoadBalancer, listenersv1alpha1.LoadBalancer{}).Sharing.MaxPortsPerNamespace,
+		field:           "loadBalancer.sharing.portRange", limitField: "loadBalancer.sharing.maxPortsPerNamespace",
 		exhausted: listenersv1alpha1.ReasonSharedPortsExhausted, kind: "port of the shared address", holders: "Listeners",
 	}
 }
@@ -78,48 +75,4 @@ func (r portRange) allocate(allocator *portallocator.Allocator, listener types.N
 			"Listeners, or ask an administrator to raise spec.%s of ListenerClass %s", listener.Namespace, from.MaxPerNamespace, r.numbers, limit.Others, r.limitField, r.class)
 	}
 	return chosen, release, err
-}
-
-// portRanges are the ranges of the classes that exist, and who allocates their numbers. Event handlers keep it current.
-// It is safe for concurrent use.
-type portRanges struct {
-	nodePorts, sharedPorts *portallocator.Allocator
-
-	mu      sync.Mutex
-	classes map[string][]classRange
-}
-
-// classRange is a range of a class, and who allocates its numbers.
-type classRange struct {
-	class, kind string
-	numbers     utilnet.PortRange
-	allocator   *portallocator.Allocator
-}
-
-// set makes the ranges of a class those of the present class, or of none if it does not exist.
-func (p *portRanges) set(class *listenersv1alpha1.ListenerClass, exists bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.classes, class.Name)
-	add := func(r portRange, allocator *portallocator.Allocator) {
-		if numbers, err := r.parse(); err == nil { // Listeners report an error
-			p.classes[class.Name] = append(p.classes[class.Name], classRange{class.Name, r.metric, numbers.PortRange, allocator})
-		}
-	}
-	if exists && class.NodePortRange() != "" {
-		add(nodePortRange(class), p.nodePorts)
-	}
-	if exists && class.SharedPortRange() != "" {
-		add(sharedPortRange(class), p.sharedPorts)
-	}
-}
-
-// handler returns an event handler that keeps the ranges current.
-func (p *portRanges) handler() handler.EventHandler {
-	set := func(o client.Object, exists bool) { p.set(o.(*listenersv1alpha1.ListenerClass), exists) }
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { set(e.Object, true) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { set(e.ObjectNew, true) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { set(e.Object, false) },
-	}
 }

@@ -170,15 +170,15 @@ func (r *reader) readPods(ctx context.Context, s *snapshot) error {
 	if !claim.OwnsListener(s.listener) {
 		return nil
 	}
-	var pods corev1.PodList
-	if err := r.client.List(ctx, &pods, client.InNamespace(s.listener.Namespace), client.MatchingFields{index.PodsByClaim: s.listener.Name}); err != nil {
-		return fmt.Errorf("listing pods of claim %s: %w", s.key(), err)
+	pods, err := index.PodsOfClaim(ctx, r.client, s.listener.Namespace, s.listener.Name)
+	if err != nil {
+		return err
 	}
 	isCopy, err := reservation.Copies(ctx, r.client, s.listener)
 	if err != nil {
 		return err
 	}
-	mounting := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return isCopy(&pod) })
+	mounting := slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return isCopy(&pod) })
 	if claim.KeeperOf(s.listener) != nil && len(mounting) == 0 {
 		existing, err := lookup.Get(ctx, r.client, s.key(), &corev1.PersistentVolumeClaim{})
 		s.awaiting = err == nil && existing == nil

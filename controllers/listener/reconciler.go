@@ -18,16 +18,19 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -70,7 +73,6 @@ type Reconciler struct {
 	reader    *reader
 	waiting   *waiting
 	nodePorts *portallocator.Allocator
-	ranges    *portRanges
 	ports     *sharedPorts
 	exclusive *exclusive
 	hosts     *hosts
@@ -94,12 +96,14 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 	r.ports = &sharedPorts{client: r.Client, Allocator: portallocator.New(portallocator.RecordedSharedPorts, func() {
 		r.waiting.free(listenersv1alpha1.ReasonSharedPortsExhausted, listenersv1alpha1.ReasonPortLimitReached)
 	})}
-	r.ranges = &portRanges{nodePorts: r.nodePorts, sharedPorts: r.ports.Allocator, classes: map[string][]classRange{}}
 	r.reader = &reader{client: r.Client, backends: r.Backends, kinds: r.kinds, sharedPorts: r.ports, clusterDomain: r.ClusterDomain}
 	r.hosts = &hosts{keys: newKeys(listenersv1alpha1.ReasonInvalidHost, r.waiting), reader: r.reader}
 	r.advertised = &advertised{keys: newKeys(listenersv1alpha1.ReasonAddressTaken, r.waiting), client: r.Client}
 	r.exclusive = newExclusive(r.Client, r.Backends, r.kinds, r.waiting)
-	r.settler = newSettler(c, cmp.Or(r.Nodes, settling.NewNodes(c)), cmp.Or(r.UnusedPeriod, 30*time.Minute))
+	r.settler = &settler{
+		since: since{cache.NewExpiring(), c}, nodes: cmp.Or(r.Nodes, settling.NewNodes(c)), started: sync.OnceValue(c.Now),
+		idle: idlePeriod, unused: cmp.Or(r.UnusedPeriod, 30*time.Minute),
+	}
 	applier := apply.New(r.Client, names.FieldManagerService)
 	r.services = &serviceWriter{client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, since: r.settler.since}
 	r.policies = &policyWriter{applier}
@@ -170,6 +174,18 @@ func (r *Reconciler) reportDeletion(ctx context.Context, listener *listenersv1al
 	}
 	_, err := r.reporter.statuses.ApplyStatus(ctx, listener, deletedStatus(listener, finalizers))
 	return err
+}
+
+// deleteObsolete deletes the Listener of an ephemeral claim, with its Service, ports and load balancer.
+func (r *Reconciler) deleteObsolete(ctx context.Context, listener *listenersv1alpha1.Listener, reason string) error {
+	// Any other version may have the next claim as an owner.
+	err := r.Client.Delete(ctx, listener.DeepCopy(), client.Preconditions{UID: &listener.UID, ResourceVersion: &listener.ResourceVersion})
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	log.FromContext(ctx).Info("Deleted a Listener that no Pod needs any more", "reason", reason)
+	r.Events.Eventf(listener, nil, corev1.EventTypeNormal, listenersv1alpha1.ReasonListenerUnused, "Reconcile", "deleted, with its Service: %s", reason)
+	return nil
 }
 
 // plan returns the plan for a snapshot, after it has reserved the numbers of ports at a shared address, the objects and

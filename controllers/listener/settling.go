@@ -2,10 +2,9 @@ package listener
 
 import (
 	"cmp"
-	"maps"
+	"fmt"
 	"slices"
-	"strconv"
-	"sync"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,16 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/settling"
 )
 
-// settler decides when the status of a Listener follows what is observed: other addresses than the published ones, that
-// nothing responds, or nodes without Pods.
+// settler decides when the status of a Listener follows what is observed: other addresses than the published ones, nodes
+// without Pods, or that nothing responds.
 type settler struct {
 	since
 	nodes *settling.Nodes
@@ -32,32 +33,22 @@ type settler struct {
 	idle, unused time.Duration
 }
 
-func newSettler(c clock.PassiveClock, nodes *settling.Nodes, unused time.Duration) *settler {
-	return &settler{since{cache.NewExpiring(), c}, nodes, sync.OnceValue(c.Now), idlePeriod, unused}
-}
-
 // since has since when states last, by keys that name them. They start again after a restart, and expire.
 type since struct {
 	*cache.Expiring
 	clock clock.PassiveClock
 }
 
+// Keys of since, by the UID of a Listener or the name of a class.
 type (
-	// complete has the backend of a Listener whose addresses are complete while a previous exposure exists.
-	complete types.UID
-	// releasing is a Listener that waits for the node ports or cluster IPs of its deleted Service.
-	releasing types.UID
-	// unpublished is a Listener whose addresses differ from the published ones.
-	unpublished types.UID
-	// incomplete is a Listener that publishes fewer addresses than it will have.
-	incomplete types.UID
-	// unresponsive is a Listener at whose addresses nothing responds.
-	unresponsive types.UID
-	// usedNodes has the nodes of the Pods of a Listener while others are unused.
-	usedNodes types.UID
-	// changedClass is a class that was changed a moment ago, and changedListener a Listener.
-	changedClass    string
+	complete        types.UID // its addresses are, with this backend, while a previous exposure exists
+	incomplete      types.UID // it publishes fewer addresses than it will have
+	unpublished     types.UID // it has other addresses than the published ones
+	unresponsive    types.UID // nothing responds at its addresses
+	usedNodes       types.UID // its Pods are on these nodes, while others are unused
+	releasing       types.UID // it waits for the node ports or cluster IPs of its deleted Service
 	changedListener types.UID
+	changedClass    string
 )
 
 type period struct {
@@ -86,19 +77,17 @@ func (x *settler) isChanged(s *snapshot) bool {
 		}
 		return true
 	}
-	for _, key := range []any{changedListener(s.listener.UID), changedClass(s.listener.Class())} {
-		if last, ok := x.Get(key); ok && x.clock.Since(last.(period).since) < x.nodes.Period {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]any{changedListener(s.listener.UID), changedClass(s.listener.Class())}, func(key any) bool {
+		last, ok := x.Get(key)
+		return ok && x.clock.Since(last.(period).since) < x.nodes.Period
+	})
 }
 
 // settleNodes gives the nodes of a placement their settled addresses, and returns after what time others are followed,
 // or 0.
 func (x *settler) settleNodes(s *snapshot, p *exposure.Placement) (left time.Duration) {
 	x.started()
-	published := addressSet(s.listener.Status.TargetAddresses())
+	published := exposure.AddressSet(s.listener.Status.TargetAddresses())
 	if x.isChanged(s) {
 		published = nil
 	}
@@ -117,36 +106,23 @@ func (x *settler) settle(s *snapshot, w *written, placement exposure.Placement, 
 	}
 	published, uid := s.listener.Status.TargetAddresses(), s.listener.UID
 	isReported := !x.isChanged(s) && !slices.ContainsFunc(placement.Nodes, func(n *corev1.Node) bool { return x.nodes.Written(n.Name) })
+	_, wasIncomplete := x.Get(incomplete(uid))
 	switch {
 	case isReported && endpointSet(published).Equal(endpointSet(a.published.Addresses)):
 		a.published.Addresses = inOrderOf(published, a.published.Addresses)
-	case isReported && !x.completes(uid, a) && x.mayReturn(s, placement, published, a):
+	case isReported && !(wasIncomplete && a.desired.Complete) && x.mayReturn(s, placement, published, a):
 		if left = x.nodes.Period - x.age(unpublished(uid), ""); left > 0 {
-			return a.keep(), left
+			if a.kept = true; !a.previous { // those of a previous exposure still say what they wait for
+				a.desired.Reason, a.desired.Message, a.published.Reason, a.published.Message = "", "", "", ""
+			}
+			return a, left
 		}
 	}
 	x.Delete(unpublished(uid))
-	if a.desired.Complete {
-		x.Delete(incomplete(uid))
-	} else {
+	if x.Delete(incomplete(uid)); !a.desired.Complete {
 		x.mark(incomplete(uid))
 	}
 	return a, 0
-}
-
-// completes reports whether a Listener that published fewer addresses than it will have now has them all.
-func (x *settler) completes(uid types.UID, a addresses) bool {
-	_, was := x.Get(incomplete(uid))
-	return was && a.desired.Complete
-}
-
-// keep returns the addresses with the published ones in their place. Those of a previous exposure still say what they
-// wait for.
-func (a addresses) keep() addresses {
-	if a.kept = true; !a.previous {
-		a.desired.Reason, a.desired.Message, a.published.Reason, a.published.Message = "", "", "", ""
-	}
-	return a
 }
 
 // inOrderOf returns a copy of the addresses, which are the published ones, in the order of these.
@@ -170,38 +146,100 @@ func hasSource(s *snapshot, w *written) bool {
 // not those of the same addresses, and of addresses of nodes, whose own have settled, a node still has one, or an
 // earlier process may have seen it.
 func (x *settler) mayReturn(s *snapshot, placement exposure.Placement, published []listenersv1alpha1.IngressAddress, a addresses) bool {
-	before, now := addressSet(published), addressSet(a.published.Addresses)
+	before, now := exposure.AddressSet(published), exposure.AddressSet(a.published.Addresses)
 	switch {
 	case len(published) == 0, before.Equal(now), (s.listener.Status.NodePorts == nil) != (a.published.NodePorts == nil):
 		return false
 	case a.published.NodePorts == nil && !s.backend.IsNodeScoped(s.class):
 		return true
 	}
-	names := make([]string, len(placement.Nodes))
-	for i, node := range placement.Nodes {
-		names[i] = node.Name
-		if slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return before.Has(a.Address) && !now.Has(a.Address) }) {
-			return true
-		}
+	lost := before.Difference(now)
+	hasLost := func(node *corev1.Node) bool {
+		return slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return lost.Has(a.Address) })
 	}
-	return x.clock.Since(x.started()) < x.nodes.Period && len(names) > 0 && columns.Names(names) == s.listener.Status.Summary.Nodes
-}
-
-func addressSet(addresses []listenersv1alpha1.IngressAddress) sets.Set[string] {
-	set := sets.New[string]()
-	for _, a := range addresses {
-		set.Insert(a.Address)
-	}
-	return set
+	return slices.ContainsFunc(placement.Nodes, hasLost) || x.clock.Since(x.started()) < x.nodes.Period && len(placement.Nodes) > 0 &&
+		columns.Names(nodeNames(placement.Nodes)) == s.listener.Status.Summary.Nodes
 }
 
 // endpointSet returns the addresses with each of their ports.
 func endpointSet(addresses []listenersv1alpha1.IngressAddress) sets.Set[string] {
 	set := sets.New[string]()
 	for _, a := range addresses {
-		for _, port := range slices.Sorted(maps.Keys(a.Ports)) {
-			set.Insert(a.Address + " " + port + " " + strconv.Itoa(int(a.Ports[port])))
+		for name, port := range a.Ports {
+			set.Insert(fmt.Sprintf("%s %s %d", a.Address, name, port))
 		}
 	}
 	return set
+}
+
+func nodeNames(nodes []*corev1.Node) []string {
+	names := make([]string, len(nodes))
+	for i, node := range nodes {
+		names[i] = node.Name
+	}
+	return names
+}
+
+// leaveOut removes nodes from the placement at which nothing can answer, if that lasts. It returns the rest of
+// the period after which more of them are left out, or 0. After a restart, the period starts again, but what was left
+// out before is in the status. While the Listener has no Pod at all, it keeps the addresses that it has.
+func (x *settler) leaveOut(s *snapshot, p *plan, w *written, placement exposure.Placement) (exposure.Placement, time.Duration) {
+	used := sets.New[string]()
+	for _, pod := range placement.Mounting {
+		used.Insert(pod.Spec.NodeName)
+	}
+	unused := unusedNodes(s, p, w, placement, used)
+	out := unused.Intersection(sets.New(ptr.Deref(s.listener.Status, listenersv1alpha1.ListenerStatus{}).UnusedNodes...))
+	if used.Len() > 0 && out.Len() < unused.Len() {
+		age := x.age(usedNodes(s.listener.UID), strings.Join(sets.List(used), " "))
+		if remaining := x.unused - age; remaining > 0 {
+			left := withoutNodes(s, w, placement, out)
+			if reported := condition(s.listener, listenersv1alpha1.ListenerReady).Reason == listenersv1alpha1.ReasonNodesWithoutPods; !reported && age < idlePeriod {
+				return left, min(remaining, idlePeriod-age)
+			}
+			left.EmptyNodes = sets.List(unused.Difference(out))
+			return left, remaining
+		}
+		out = unused
+	}
+	x.Delete(usedNodes(s.listener.UID))
+	return withoutNodes(s, w, placement, out), 0
+}
+
+// unusedNodes returns the names of the nodes with reservations at which nothing can answer: the Pods of the Listener
+// are on other nodes, the used ones, and nodes do not forward to each other. A Listener that was created for a claim
+// has none, and neither has one whose overrides replace the selector of the Service: other Pods respond.
+func unusedNodes(s *snapshot, p *plan, w *written, placement exposure.Placement, used sets.Set[string]) sets.Set[string] {
+	if s.class == nil || claim.OwnsListener(s.listener) || forwards(s, w) || replacesSelector(s, p) {
+		return nil
+	}
+	return sets.New(nodeNames(placement.Nodes)...).Difference(used)
+}
+
+// forwards reports whether a node forwards connections to Pods on other nodes: from node ports, unless the Service has
+// the external traffic policy Local. Host ports are those of the node's own Pods.
+func forwards(s *snapshot, w *written) bool {
+	if s.backend.IsNodeScoped(s.class) && !s.backend.PlainService {
+		return false
+	}
+	return w.service == nil || w.service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal
+}
+
+// withoutNodes returns the placement without some nodes, unless none of the others has an address.
+func withoutNodes(s *snapshot, w *written, placement exposure.Placement, out sets.Set[string]) exposure.Placement {
+	if out.Len() == 0 {
+		return placement
+	}
+	choice := (&exposure.Listener{Listener: s.listener, Class: s.class, Service: w.service}).NodeChoice()
+	hasAddress := func(node *corev1.Node) bool {
+		_, problem := exposure.NodeAddresses(node, choice)
+		return problem == ""
+	}
+	p := placement
+	p.Nodes = slices.DeleteFunc(slices.Clone(p.Nodes), func(node *corev1.Node) bool { return out.Has(node.Name) })
+	if !slices.ContainsFunc(p.Nodes, hasAddress) {
+		return placement
+	}
+	p.UnusedNodes = sets.List(out)
+	return p
 }

@@ -45,8 +45,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&listenersv1alpha1.Listener{}, r.ports.Handler()).
 		Watches(&corev1.Service{}, r.nodePorts.Handler()).
 		Watches(&corev1.Service{}, r.deletedServiceToListeners()).
-		WatchesRawSource(r.waiting.source()).
-		Watches(&listenersv1alpha1.ListenerClass{}, r.ranges.handler())
+		WatchesRawSource(r.waiting.source())
 	watch := func(o client.Object, toListeners handler.MapFunc, changes ...predicate.Predicate) {
 		changes = append([]predicate.Predicate{predicates.NotInInitialList()}, changes...) // at the start, all Listeners are reconciled
 		controlled.Watches(o, handler.EnqueueRequestsFromMapFunc(toListeners), builder.WithPredicates(changes...))
@@ -56,7 +55,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	watch(&listenersv1alpha1.ListenerClass{}, r.classToListeners, predicate.GenerationChangedPredicate{})
 	watch(&corev1.PersistentVolume{}, volumeToListeners, reservationChanged())
 	watch(&listenersv1alpha1.PodListeners{}, podListenersToListeners, predicate.GenerationChangedPredicate{})
-	watch(&corev1.PersistentVolumeClaim{}, index.Request, deleted()) // after which the Listener of its name may be kept
+	watch(&corev1.PersistentVolumeClaim{}, index.Request, predicates.Deleted()) // after which the Listener of its name may be kept
 	watch(&corev1.Pod{}, podToListeners, podMattersToListener())
 	watch(&corev1.Node{}, r.nodeToListeners, predicate.Or(predicates.NodeAddressesChanged(), predicates.NodeReadinessChanged()))
 	watch(tenancy.Namespace(), r.namespaceToListeners, predicate.LabelChangedPredicate{})
@@ -77,7 +76,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	}
 	return errors.Join(
 		controlled.Complete(requests.Requeue(mgr, "listener", reconcile.AsReconciler(r.Client, r))),
-		mgr.Add(manager.RunnableFunc(r.ranges.export)),
+		mgr.Add(manager.RunnableFunc(r.exportRanges)),
 	)
 }
 
@@ -148,11 +147,6 @@ func controlledOrDeleted(exclusive bool) predicate.Predicate {
 		CreateFunc: func(e event.CreateEvent) bool { return controlled(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool { return exclusive || controlled(e.ObjectOld) || controlled(e.ObjectNew) },
 	}
-}
-
-// deleted passes the deletion of objects.
-func deleted() predicate.Predicate {
-	return predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
 
 // podMattersToListener passes Pods with claims that are created or deleted, begin to terminate, have just finished, or

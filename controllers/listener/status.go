@@ -1,10 +1,12 @@
 package listener
 
 import (
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -73,6 +75,29 @@ func deletedStatus(listener *listenersv1alpha1.Listener, finalizers []string) *l
 	return status
 }
 
+// keptPeriod is how long the Listener of an ephemeral claim is kept for the next Pod of the same name.
+const keptPeriod = 10 * time.Minute
+
+// keptNote is what the condition Ready says about a Listener that is kept.
+var keptNote = fmt.Sprintf("; kept for the next Pod of the same name, and deleted if there is none for %d minutes", int(keptPeriod.Minutes()))
+
+// keptFor returns how long a Listener that is kept for the next Pod of a name still is, or 0 if it is not kept.
+// obsolete is why the Listener is to be deleted, or empty. A restart of the operator does not extend the period.
+func (s *snapshot) keptFor(now time.Time) (left time.Duration, obsolete string) {
+	switch {
+	case s.finished: // the Pod and its ephemeral claim may exist for days
+		return 0, "its Pod has finished"
+	case !s.awaiting:
+		return 0, ""
+	case s.listener.Status == nil || s.listener.Status.UnusedSince == nil:
+		return keptPeriod, "" // the reconciliation sets it
+	}
+	if left = keptPeriod - now.Sub(s.listener.Status.UnusedSince.Time); left > 0 {
+		return min(left, keptPeriod), ""
+	}
+	return 0, fmt.Sprintf("there was no Pod of its name for %d minutes", int(keptPeriod.Minutes()))
+}
+
 // unusedSince returns since when no Pod has mounted the Listener, or nil. It changes only with the reason of the
 // condition Ready, so that it costs no write: a Pod that is replaced, or mounts the Listener soon, changes neither.
 func unusedSince(s *snapshot, o *outcome, status, before *listenersv1alpha1.ListenerStatus) *metav1.Time {
@@ -98,11 +123,7 @@ func summarize(s *snapshot, o *outcome, status, before *listenersv1alpha1.Listen
 	case s.class == nil:
 		summarized.Nodes = before.Summary.Nodes
 	case status.NodePorts != nil || s.backend.IsNodeScoped(s.class):
-		names := make([]string, len(o.placement.Nodes))
-		for i, node := range o.placement.Nodes {
-			names[i] = node.Name
-		}
-		summarized.Nodes = columns.Names(names)
+		summarized.Nodes = columns.Names(nodeNames(o.placement.Nodes))
 	}
 	return summarized
 }

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -62,15 +61,14 @@ func (r *Reconciler) users(ctx context.Context) (users, error) {
 			continue
 		}
 		ref := volume.Spec.ClaimRef
-		var pods corev1.PodList
-		err := r.Client.List(ctx, &pods, client.InNamespace(ref.Namespace), client.MatchingFields{index.PodsByClaim: ref.Name})
+		pods, err := index.PodsOfClaim(ctx, r.Client, ref.Namespace, ref.Name)
 		if err != nil {
-			return users{}, fmt.Errorf("listing the pods of claim %s/%s: %w", ref.Namespace, ref.Name, err)
+			return users{}, err
 		}
-		for j := range pods.Items {
-			found.pods[pods.Items[j].Namespace+"/"+pods.Items[j].Name] = pods.Items[j].Spec.NodeName
+		for j := range pods {
+			found.pods[pods[j].Namespace+"/"+pods[j].Name] = pods[j].Spec.NodeName
 		}
-		if len(pods.Items) == 0 {
+		if len(pods) == 0 {
 			found.claims = append(found.claims, ref.Namespace+"/"+ref.Name)
 		}
 	}

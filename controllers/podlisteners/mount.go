@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -119,27 +118,13 @@ func (m *mount) settling(addresses []listenersv1alpha1.IngressAddress) bool {
 	return slices.ContainsFunc(m.previous.IngressAddresses, has) && !slices.ContainsFunc(m.previous.IngressAddresses, lacks) && slices.ContainsFunc(addresses, lacks)
 }
 
-// published returns the addresses of the Listener that lead to its Pods.
-func (m *mount) published() sets.Set[string] {
-	published := sets.New[string]()
-	if m.listener != nil {
-		for _, a := range m.listener.Status.TargetAddresses() {
-			published.Insert(a.Address)
-		}
-	}
-	return published
-}
-
 // held returns those of the addresses that the Listener publishes. Another one may have the others by now. The status
 // of a Listener that is being deleted is not updated.
 func (m *mount) held(addresses []listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
 	if m.listener == nil || m.listener.Status == nil || m.listener.DeletionTimestamp != nil {
 		return nil
 	}
-	published := sets.New[string]()
-	for _, a := range m.listener.Status.IngressAddresses {
-		published.Insert(a.Address)
-	}
+	published := exposure.AddressSet(m.listener.Status.IngressAddresses)
 	return slices.DeleteFunc(slices.Clone(addresses), func(a listenersv1alpha1.IngressAddress) bool { return !published.Has(a.Address) })
 }
 

@@ -9,10 +9,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/reservation"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 )
 
@@ -76,7 +78,8 @@ func (r *Reconciler) mounts(
 			return nil, warnings, err
 		}
 		if m.node = node; node != nil && r.Nodes != nil {
-			m.node, _ = r.Nodes.Settle(node, m.published())
+			published := ptr.Deref(m.listener, listenersv1alpha1.Listener{}).Status.TargetAddresses()
+			m.node, _ = r.Nodes.Settle(node, exposure.AddressSet(published))
 		}
 		mounts = append(mounts, m)
 	}

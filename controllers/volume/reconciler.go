@@ -317,9 +317,6 @@ func (r *Reconciler) firstPod(
 
 // consumers returns the Pods that mount the claim, have not finished and are not being deleted.
 func (r *Reconciler) consumers(ctx context.Context, pvc *corev1.PersistentVolumeClaim) ([]corev1.Pod, error) {
-	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.InNamespace(pvc.Namespace), client.MatchingFields{index.PodsByClaim: pvc.Name}); err != nil {
-		return nil, fmt.Errorf("listing the Pods of claim %s: %w", client.ObjectKeyFromObject(pvc), err)
-	}
-	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil || claim.PodFinished(&pod) }), nil
+	pods, err := index.PodsOfClaim(ctx, r.Client, pvc.Namespace, pvc.Name)
+	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil || claim.PodFinished(&pod) }), err
 }

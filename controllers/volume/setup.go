@@ -31,7 +31,6 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.created = cache.NewExpiring()
 	changes := predicates.NotInInitialList() // all claims are handled at the start
 	created := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false }}
-	deleted := predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false }}
 	unbound := predicate.Funcs{ // also when they have just got a volume
 		CreateFunc: func(e event.CreateEvent) bool { return isUnbound(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool { return isUnbound(e.ObjectOld) },
@@ -44,12 +43,12 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 				builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
 			Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims), builder.WithPredicates(changes)).
 			// A class-based claim waits for nothing else of the Listener of its name, which is usually its own.
-			Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(index.Request), builder.WithPredicates(deleted)).
+			Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(index.Request), builder.WithPredicates(predicates.Deleted())).
 			Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(index.PodToClaims), builder.WithPredicates(changes, created)).
 			WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToClaims),
 				builder.WithPredicates(changes, predicate.LabelChangedPredicate{})).
 			Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.storageClassToClaims), builder.WithPredicates(changes, created)).
-			Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(index.VolumeToClaim), builder.WithPredicates(deleted)).
+			Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(index.VolumeToClaim), builder.WithPredicates(predicates.Deleted())).
 			Complete(requests.Requeue(mgr, "volume", r)),
 		requests.Controller(mgr, "releasedvolume", workers).
 			For(&corev1.PersistentVolume{}, builder.WithPredicates(predicate.NewPredicateFuncs(concernsDeleter))).

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/address"
@@ -148,6 +149,15 @@ func AppendNew(list []listenersv1alpha1.IngressAddress, addresses ...listenersv1
 		}
 	}
 	return list
+}
+
+// AddressSet returns the addresses without their ports.
+func AddressSet(addresses []listenersv1alpha1.IngressAddress) sets.Set[string] {
+	set := sets.New[string]()
+	for _, a := range addresses {
+		set.Insert(a.Address)
+	}
+	return set
 }
 
 // inStatus returns the valid addresses in the status of a node of the types of the choice, the preferred one first.

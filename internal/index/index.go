@@ -93,6 +93,15 @@ func List(ctx context.Context, cache client.Reader, list client.ObjectList, opti
 	}
 }
 
+// PodsOfClaim returns copies of the Pods that mount a claim.
+func PodsOfClaim(ctx context.Context, cache client.Reader, namespace, name string) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := cache.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFields{PodsByClaim: name}); err != nil {
+		return nil, fmt.Errorf("listing pods of claim %s/%s: %w", namespace, name, err)
+	}
+	return pods.Items, nil
+}
+
 // Requests returns the requests that a function returns for each object of a list that it reads from the cache as List
 // does, for map functions of watches that follow references.
 func Requests[T any, L interface {

@@ -45,6 +45,11 @@ func NotInInitialList() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
 }
 
+// Deleted passes the deletion of objects.
+func Deleted() predicate.Predicate {
+	return predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false }}
+}
+
 // StatusIgnored drops updates that change nothing but the status of a PersistentVolume or PersistentVolumeClaim. It
 // passes the updates by which a cache repeats an object.
 func StatusIgnored() predicate.Predicate {

@@ -155,14 +155,11 @@ func Copies(ctx context.Context, c client.Reader, listener *listenersv1alpha1.Li
 	if name := listener.Labels[appsv1.StatefulSetPodNameLabel]; name != "" {
 		return func(pod *corev1.Pod) bool { return metav1.GetControllerOf(pod) == nil && pod.Name != name }, nil
 	}
-	var pods corev1.PodList
-	if err := c.List(ctx, &pods, client.InNamespace(listener.Namespace), client.MatchingFields{index.PodsByClaim: listener.Name}); err != nil {
-		return nil, fmt.Errorf("listing pods of claim %s: %w", client.ObjectKeyFromObject(listener), err)
-	}
-	controlled := slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
+	pods, err := index.PodsOfClaim(ctx, c, listener.Namespace, listener.Name)
+	controlled := slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
 		return metav1.GetControllerOf(&pod) != nil && !claim.PodFinished(&pod) && pod.DeletionTimestamp == nil
 	})
-	return func(pod *corev1.Pod) bool { return controlled && metav1.GetControllerOf(pod) == nil }, nil
+	return func(pod *corev1.Pod) bool { return controlled && metav1.GetControllerOf(pod) == nil }, err
 }
 
 // labelledNodes returns the nodes of the Pods that use the claim of a volume and have the label of the Listener.
@@ -171,18 +168,15 @@ func (r reader) labelledNodes(ctx context.Context, volume *corev1.PersistentVolu
 	if ref == nil {
 		return nil, nil
 	}
-	var pods corev1.PodList
-	if err := r.List(ctx, &pods, client.InNamespace(ref.Namespace), client.MatchingFields{index.PodsByClaim: ref.Name}); err != nil {
-		return nil, fmt.Errorf("listing pods of claim %s/%s: %w", ref.Namespace, ref.Name, err)
-	}
+	pods, err := index.PodsOfClaim(ctx, r, ref.Namespace, ref.Name)
 	var nodes []string
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	for i := range pods {
+		pod := &pods[i]
 		if _, labelled := pod.Labels[names.PodMountLabel(r.listener.UID)]; labelled && pod.Spec.NodeName != "" && !claim.PodFinished(pod) && !r.isCopy(pod) {
 			nodes = append(nodes, pod.Spec.NodeName)
 		}
 	}
-	return nodes, nil
+	return nodes, err
 }
 
 // lastNode returns the node on which a volume that no Pod mounts was last mounted, if it is known, so that the address

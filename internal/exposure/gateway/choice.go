@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -113,10 +112,7 @@ type endpoint struct {
 // publishedBy returns the ports of a Gateway that other Listeners publish, each with the Listener. It keeps them
 // although its objects were deleted while the operator did not run.
 func publishedBy(others exposure.Others, gateway *gatewayv1.Gateway) map[endpoint]string {
-	addresses := sets.New[string]()
-	for _, a := range gatewayAddresses(gateway) {
-		addresses.Insert(a.Address)
-	}
+	addresses := exposure.AddressSet(gatewayAddresses(gateway))
 	published := map[endpoint]string{}
 	var listeners []listenersv1alpha1.Listener
 	if others.Listeners != nil {
