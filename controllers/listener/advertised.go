@@ -23,9 +23,9 @@ type advertised struct {
 	client client.Reader
 }
 
-// apply puts advertised addresses in the place of those to publish, if the class says so, and makes them those of the
-// Listener. If they cannot be published, the status keeps the addresses that it has, and a refusal says why. Those of a
-// previous exposure, for which the templates are not, stay without a refusal.
+// apply puts advertised addresses in the place of those to publish, if the class says so, and reserves them. If they
+// cannot be published, the status keeps what it has, and a refusal says why. Those of a previous exposure, for which
+// the templates are not, stay without a refusal.
 func (x *advertised) apply(ctx context.Context, s *snapshot, p *plan, w *written, placement exposure.Placement, a addresses) addresses {
 	switch {
 	case s.class == nil, w.service == nil, s.serviceTerminating(), a.kept:
@@ -50,8 +50,8 @@ func (x *advertised) apply(ctx context.Context, s *snapshot, p *plan, w *written
 	return a
 }
 
-// reserve makes what the targets are published as that of the Listener: in place of all that it had if the targets are
-// complete, and otherwise in addition. If another Listener has one of these addresses, nothing changes.
+// reserve makes what the targets are published as that of the Listener, in place of all that it had, or in addition
+// unless the targets are complete. If another Listener has one of these addresses, nothing changes.
 func (x *advertised) reserve(ctx context.Context, s *snapshot, targets []listenersv1alpha1.Target, complete bool) *exposure.Refusal {
 	wanted, had := endpointsOf(s.listener, targets), sets.New(recordedEndpoints(s.listener)...)
 	x.mu.Lock()
@@ -66,8 +66,7 @@ func (x *advertised) reserve(ctx context.Context, s *snapshot, targets []listene
 	return nil
 }
 
-// holder returns the other Listener that has an address. One that the status of a Listener has, and which was not
-// reconciled yet, belongs to the Listener that was created first.
+// holder returns who has an address. One in a status that was not reconciled yet belongs to the Listener created first.
 func (x *advertised) holder(ctx context.Context, e string, listener *listenersv1alpha1.Listener) (holder types.NamespacedName, taken bool) {
 	key := client.ObjectKeyFromObject(listener)
 	if held := x.holders[e]; held != nil {
@@ -94,7 +93,6 @@ func (x *advertised) holder(ctx context.Context, e string, listener *listenersv1
 	return client.ObjectKeyFromObject(first), true
 }
 
-// endpointsOf returns what targets of a Listener are published as.
 func endpointsOf(listener *listenersv1alpha1.Listener, targets []listenersv1alpha1.Target) (endpoints []string) {
 	for _, e := range advertise.Endpoints(listener, targets) {
 		endpoints = append(endpoints, e.String())
@@ -102,7 +100,6 @@ func endpointsOf(listener *listenersv1alpha1.Listener, targets []listenersv1alph
 	return endpoints
 }
 
-// recordedEndpoints returns the advertised addresses in the status of a Listener.
 func recordedEndpoints(listener *listenersv1alpha1.Listener) []string {
 	return endpointsOf(listener, ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Targets)
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
-// exclusive has what the cache does not show of the objects of kinds that exclude each other: those that are being
-// written, those that were just written, and those that another client has deleted, which their Listeners create again.
-// It is lost in a restart, which begins with a complete cache, and reconciles all Listeners.
+// exclusive has what the cache does not show of objects that exclude each other: those that are being or were just
+// written, and those that another client has deleted, which their Listeners create again. A restart begins with a
+// complete cache, and reconciles all Listeners.
 type exclusive struct {
 	client   client.Reader
 	backends backends.List
@@ -31,14 +31,13 @@ type exclusive struct {
 	planning sync.Mutex
 
 	mu sync.Mutex
-	// known are the objects of Listeners as they are planned, or were read. Deleted ones are nil. The planned ones have
-	// no time of creation, and so take precedence: what other clients write into them does not count.
+	// known are the objects of Listeners as they are planned, or were read; deleted ones are nil. Planned ones have no
+	// time of creation, and take precedence: what other clients write into them does not count.
 	known map[exclusiveObject]exposure.Object
 	// before is what was known of those that are being written.
 	before map[exclusiveObject]exposure.Object
 }
 
-// exclusiveObject identifies an object of any of the kinds.
 type exclusiveObject struct {
 	kind schema.GroupKind
 	key  types.NamespacedName
@@ -55,8 +54,8 @@ func newExclusive(reader client.Reader, list backends.List, k *kinds, w *waiting
 	}
 }
 
-// plan returns the objects of a plan, or why there can be none. If they are exclusive, it reserves what they exclude
-// others from, until each is written or restored.
+// plan returns the objects of a plan, or why there can be none. It reserves exclusive ones until each is written or
+// restored.
 func (x *exclusive) plan(ctx context.Context, s *snapshot, p servicePlan) ([]exposure.Desired, *exposure.Refusal, error) {
 	if !s.backend.IsExclusive() {
 		objects, refusal := planObjects(s, p, exposure.Others{})
@@ -114,8 +113,7 @@ func (x *exclusive) restore(key exclusiveObject, asPlanned bool) bool {
 	return reserved
 }
 
-// others returns the objects of a backend's kinds that are not those of this backend and Listener, including what the
-// cache does not show.
+// others returns the objects that are not those of this backend and Listener, including what the cache does not show.
 func (x *exclusive) others(ctx context.Context, backend *exposure.Backend, listener *listenersv1alpha1.Listener) (others exposure.Others, _ error) {
 	for _, kind := range backend.Generates {
 		for _, object := range x.all(ctx, kind) {
@@ -176,7 +174,7 @@ func (x *exclusive) all(ctx context.Context, kind *exposure.Kind) map[exclusiveO
 	return objects
 }
 
-// orphaned reports whether the Listener of an object no longer exists. The object is deleted with it.
+// orphaned reports whether the Listener of an object no longer exists.
 func (x *exclusive) orphaned(ctx context.Context, o exposure.Object) bool {
 	owner := controllingListener(o)
 	if owner == nil {

@@ -27,9 +27,8 @@ type hosts struct {
 	reader *reader
 }
 
-// reserve makes the hosts of a plan those of the Listener, in place of those that it had. If another Listener has one,
-// it returns the refusal of the Service or of the objects. A Listener whose objects are refused keeps the hosts that it
-// had, which these objects may still have.
+// reserve makes the hosts of a plan those of the Listener, in place of those that it had, or returns why it cannot have
+// those of the Service or of the objects. A Listener whose objects are refused keeps the hosts that it had.
 func (h *hosts) reserve(ctx context.Context, s *snapshot, p servicePlan, desired []exposure.Desired, objectsRefusal *exposure.Refusal) (ofService, ofObjects *exposure.Refusal, _ error) {
 	service, objects, err := h.planned(s, p.serviceNow, desired)
 	if err != nil {
@@ -61,7 +60,6 @@ type otherHolder struct {
 	outdated *holding
 }
 
-// refusal returns why a Listener cannot have the hosts, or nil. others are what others returned before.
 func (h *hosts) refusal(s *snapshot, wanted []string, others map[string]otherHolder) *exposure.Refusal {
 	for _, host := range wanted {
 		var holder types.NamespacedName
@@ -77,8 +75,8 @@ func (h *hosts) refusal(s *snapshot, wanted []string, others map[string]otherHol
 	return nil
 }
 
-// others finds who has the hosts, apart from the Listener. It takes time for each object with one of them, which
-// tenants can write, and so must not hold the lock.
+// others finds who else has the hosts. It takes time for each object with one of them, which tenants can write, and so
+// must not hold the lock.
 func (h *hosts) others(ctx context.Context, s *snapshot, wanted []string) (map[string]otherHolder, error) {
 	others := map[string]otherHolder{}
 	for _, host := range wanted {
@@ -111,7 +109,7 @@ func (h *hosts) others(ctx context.Context, s *snapshot, wanted []string) (map[s
 	return others, nil
 }
 
-// planned returns the hosts of a plan: the name of the Service, if the class has a template, and those of the objects.
+// planned returns the hosts of the Service, if the class has a template, and of the objects.
 func (h *hosts) planned(s *snapshot, service *corev1ac.ServiceApplyConfiguration, objects []exposure.Desired) (ofService, ofObjects []string, _ error) {
 	if s.class.Spec.Hostname != nil {
 		ofService = []string{service.Annotations[names.AnnotationHostname]}
@@ -130,7 +128,7 @@ func (h *hosts) planned(s *snapshot, service *corev1ac.ServiceApplyConfiguration
 	return ofService, slices.DeleteFunc(ofObjects, func(host string) bool { return host == "" }), nil
 }
 
-// firstInCache returns another Listener that had a host before this one, by their objects, or nil.
+// firstInCache returns another Listener that had a host before this one, by the objects in the cache, or nil.
 func (h *hosts) firstInCache(ctx context.Context, s *snapshot, host string) (*listenersv1alpha1.Listener, error) {
 	objects := h.objectsWith(ctx, host)
 	seen := sets.New(s.key())
@@ -154,8 +152,8 @@ func (h *hosts) firstInCache(ctx context.Context, s *snapshot, host string) (*li
 	return nil, nil //nolint:nilnil // nobody has it
 }
 
-// objectsWith returns the objects of Listeners that request a host. Those of a kind that cannot be read are left out:
-// the Listeners that have other kinds do not wait for its API.
+// objectsWith returns the objects of Listeners that request a host, except kinds that cannot be read: nobody waits for
+// their API.
 func (h *hosts) objectsWith(ctx context.Context, host string) []client.Object {
 	var objects []client.Object
 	var services corev1.ServiceList

@@ -52,9 +52,8 @@ func (r portRange) parse() (portallocator.Range, error) {
 	return portallocator.Range{PortRange: *numbers, MaxPerNamespace: int(ptr.Deref(r.maxPerNamespace, 0))}, nil
 }
 
-// allocate makes the chosen numbers, by port name, those of a Listener. without is the name of a port for which choose
-// finds no number, or "". release gives the numbers back, for the case that the API server rejects the Service. The
-// error is a *exposure.Refusal if no number is left, or if the namespace may not have more.
+// allocate makes the chosen numbers, by port name, those of a Listener. without is a port for which choose finds none,
+// or "". The error is a *exposure.Refusal if no number is left, or if the namespace may not have more.
 func (r portRange) allocate(allocator *portallocator.Allocator, listener types.NamespacedName,
 	choose func(from utilnet.PortRange, taken func(int32) bool) (numbers map[string]int32, without string),
 ) (chosen map[string]int32, release func(), _ error) {

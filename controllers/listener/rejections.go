@@ -17,11 +17,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
-// rejection returns the status with which the API server, or an admission webhook, rejects an object, or nil if the
-// error is another one. An internal error rejects it, too: the API server reports it when no node port or cluster IP is
-// free. A rejection that says nothing about the object is none: its namespace is being deleted, or the API server has
-// just started. With the admission plugin OwnerReferencesPermissionEnforcement, as on OpenShift, it rejects owners of a
-// kind that it has not discovered, for up to half a minute.
+// rejection returns the status with which the API server, or an admission webhook, rejects an object, or nil. An
+// internal error rejects it, too: no node port or cluster IP is free. A namespace that is being deleted says nothing
+// about the object, nor does an API server that has just started: with the plugin OwnerReferencesPermissionEnforcement,
+// as on OpenShift, it rejects owners of a kind that it has not discovered, for up to half a minute.
 func rejection(err error) *metav1.Status {
 	rejected, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || requests.IsTerminating(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot find RESTMapping") {
@@ -35,8 +34,8 @@ func rejection(err error) *metav1.Status {
 	}
 }
 
-// asRefusal returns the error of applying the Service of a Listener as a refusal, if it is one or if the API server
-// rejects it. retry is what is tried again: the API server may accept later what it rejects now.
+// asRefusal returns the error of applying the Service as a refusal, if it is one or a rejection. retry is what is tried
+// again: the API server may accept later what it rejects now.
 func asRefusal(err error, s *snapshot) (refusal *exposure.Refusal, retry error) {
 	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
 		return refusal, nil
@@ -52,9 +51,8 @@ func asRefusal(err error, s *snapshot) (refusal *exposure.Refusal, retry error) 
 	return exposure.Refuse(reason, "the API server rejects Service %s: %s; %s", s.key(), status.Message, remedy), err
 }
 
-// remedyOf returns the reason of a rejected Service, and who has to do what about it. What the API server says depends
-// on who rejects: a quota, the allocators of node ports and cluster IPs, an admission policy or webhook, its
-// authorization, or the validation of what the Listener and its class contain.
+// remedyOf returns the reason of a rejected Service, and who has to do what about it, which depends on who rejects: a
+// quota, an allocator, an admission policy or webhook, the authorization, or the validation.
 func remedyOf(status *metav1.Status, s *snapshot) (reason, remedy string) {
 	says := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(status.Message, w) })
@@ -81,7 +79,6 @@ func remedyOf(status *metav1.Status, s *snapshot) (reason, remedy string) {
 	return reason, remedy
 }
 
-// remedyOfRange returns who has to do what about a node port or a cluster IP that no range of the cluster has.
 func remedyOfRange(class *listenersv1alpha1.ListenerClass) string {
 	switch {
 	case class.NodePortRange() != "":
@@ -97,9 +94,9 @@ func remedyOfRange(class *listenersv1alpha1.ListenerClass) string {
 // allocated are the fields of a Service that the API server allocates, and rejects while another Service has the value.
 var allocated = regexp.MustCompile(`(?i)(nodePort|clusterIPs?|ipFamil\w+)(\[\d+\])?$`)
 
-// isFinal reports whether the API server rejects a Service because of what is in it. A retry cannot help then, but only
-// a change of the Listener, of its class or of the existing Service, which are watched. Values that other Services
-// have, quotas and the policies of administrators are not watched.
+// isFinal reports whether the API server rejects a Service because of what is in it, so that only a change of the
+// Listener, its class or the Service can help, which are watched. Values that other Services have, quotas and policies
+// are not.
 func isFinal(err error) bool {
 	status := rejection(err)
 	if status == nil || status.Reason != metav1.StatusReasonInvalid || status.Details == nil {
@@ -112,8 +109,8 @@ func isFinal(err error) bool {
 }
 
 // rejectedNodePorts returns the messages of the API server about the requested node ports that it rejects, by port
-// name. numbers reports whether they are about the numbers, for example because these are allocated. Otherwise a policy
-// may forbid node ports, and all count as rejected, unless onlyNumbers. Server errors, which may pass, reject none.
+// name. numbers reports whether they are about the numbers. Otherwise a policy may forbid node ports, and all count as
+// rejected, unless onlyNumbers. Server errors, which may pass, reject none.
 func rejectedNodePorts(err error, requested map[string]int32, onlyNumbers bool) (rejected map[string]string, numbers bool) {
 	status := rejection(err)
 	if status == nil || status.Code == http.StatusInternalServerError {

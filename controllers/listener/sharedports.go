@@ -27,7 +27,7 @@ type sharedPorts struct {
 	recovered bool
 }
 
-// of returns the numbers of a Listener, by port name, or nil if it has none. The class may be nil.
+// of returns the numbers of a Listener, by port name, or nil. The class may be nil.
 func (p *sharedPorts) of(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) (numbers map[string]int32, _ error) {
 	if class != nil && class.SharedPortRange() != "" {
 		if err := p.recover(ctx); err != nil {
@@ -69,7 +69,7 @@ func (p *sharedPorts) recover(ctx context.Context) error {
 	return nil
 }
 
-// unrecorded returns the ports of a Service, by name, in the range of its class that the status of its Listener lacks.
+// unrecorded returns the ports of a Service in the range of its class that the status of its Listener lacks.
 func (p *sharedPorts) unrecorded(ctx context.Context, service *corev1.Service) (map[string]int32, error) {
 	listener, class := &listenersv1alpha1.Listener{}, &listenersv1alpha1.ListenerClass{}
 	err := p.client.Get(ctx, client.ObjectKeyFromObject(service), listener)
@@ -85,7 +85,6 @@ func (p *sharedPorts) unrecorded(ctx context.Context, service *corev1.Service) (
 	return numbers, err
 }
 
-// portsInRange returns the ports of a Service, by name, in the range of a class whose Listeners share an address.
 func portsInRange(service *corev1.Service, class *listenersv1alpha1.ListenerClass) (map[string]int32, error) {
 	from, err := sharedPortRange(class).parse()
 	numbers := map[string]int32{}
@@ -97,9 +96,8 @@ func portsInRange(service *corev1.Service, class *listenersv1alpha1.ListenerClas
 	return numbers, err
 }
 
-// allocate gives the ports of a planned Service numbers of their own if the class has Listeners share the address of a
-// load balancer. release is for the case that the API server rejects the Service. The status gets the numbers when the
-// Service has them, so that none is reserved that no Service has. The Listener keeps the numbers that it has.
+// allocate gives the ports of a Service at a shared address numbers, preferably those that the Listener has. The status
+// gets them when the Service has them, so that none is reserved that no Service has.
 func (p *sharedPorts) allocate(s *snapshot, service *corev1ac.ServiceApplyConfiguration) (numbers map[string]int32, release func(), _ error) {
 	present := func(taken func(int32) bool) map[string]int32 {
 		numbers := map[string]int32{}

@@ -32,18 +32,17 @@ func add(q queue, requests []reconcile.Request) {
 	}
 }
 
-// scarceReasons are the reasons of refusals because others have something, apart from those of backends.
+// scarceReasons are the reasons of such refusals, apart from those of backends.
 var scarceReasons = []string{
 	listenersv1alpha1.ReasonNodePortsExhausted, listenersv1alpha1.ReasonSharedPortsExhausted, listenersv1alpha1.ReasonPortLimitReached,
 	listenersv1alpha1.ReasonClusterIPsExhausted, listenersv1alpha1.ReasonInvalidHost, listenersv1alpha1.ReasonAddressTaken,
 }
 
-// waiting requests Listeners that were refused what others had when that is free. No list has them: an index finds them
-// by the refusal in their status. Of those with the same demand, it requests the one that has waited longest. When that
-// gets what it needs, its status changes, and the next one follows. It is safe for concurrent use.
+// waiting requests Listeners that were refused what others had when that is free: an index finds them by the refusal in
+// their status. Of those with the same demand, it requests the one that has waited longest. When that gets what it
+// needs, its status changes, and the next one follows. It is safe for concurrent use.
 type waiting struct {
 	client client.Reader
-	// scarce are the reasons of refusals because others have something.
 	scarce sets.Set[string]
 
 	signal chan event.GenericEvent
@@ -55,8 +54,8 @@ func newWaiting(reader client.Reader, scarce ...string) *waiting {
 	return &waiting{client: reader, scarce: sets.New(scarce...), signal: make(chan event.GenericEvent, 1), freed: sets.New[string]()}
 }
 
-// free has the source request Listeners with these refusals, which are values of index.ListenersByRefusal. Handlers of
-// events call it: the source looks for these Listeners once for all that is freed meanwhile.
+// free has the source request Listeners with these values of index.ListenersByRefusal. Handlers of events call it: the
+// source looks for these Listeners once for all that is freed meanwhile.
 func (w *waiting) free(refusals ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +72,6 @@ func (w *waiting) source() source.Source {
 	}))
 }
 
-// freedRequests returns requests for the first Listener of each demand that has a refusal which is freed.
 func (w *waiting) freedRequests(ctx context.Context) (requests []reconcile.Request) {
 	w.mu.Lock()
 	refusals := sets.List(w.freed)
@@ -87,8 +85,8 @@ func (w *waiting) freedRequests(ctx context.Context) (requests []reconcile.Reque
 	return requests
 }
 
-// firstOf returns the first Listener of each demand with a refusal: the one that was written first. The status of one
-// that got what it needs, but was rejected for another reason, is written again, so it keeps no other one waiting.
+// firstOf returns the Listener of each demand that was written first. The status of one that got what it needs, but was
+// rejected for another reason, is written again, so it keeps no other one waiting.
 func (w *waiting) firstOf(ctx context.Context, refusal string) map[string]*listenersv1alpha1.Listener {
 	var listeners listenersv1alpha1.ListenerList
 	index.List(ctx, w.client, &listeners, client.MatchingFields{index.ListenersByRefusal: refusal})
@@ -107,8 +105,8 @@ func (w *waiting) firstOf(ctx context.Context, refusal string) map[string]*liste
 }
 
 // demand identifies what a Listener was refused, or is "": others with the same demand can get whatever this one can.
-// The message of a refusal names the namespace if that matters. What a Listener has or publishes already, no other can
-// have in its place.
+// The message of a refusal names the namespace if that matters. What a Listener has already, no other can have in its
+// place.
 func (w *waiting) demand(listener *listenersv1alpha1.Listener) string {
 	reason, key, condition := exposure.RefusalOf(listener)
 	if !w.scarce.Has(reason) {
@@ -132,9 +130,9 @@ func (w *waiting) demand(listener *listenersv1alpha1.Listener) string {
 	return string(hash.Sum(nil))
 }
 
-// changed handles a change of a Listener, which is nil if it was deleted. One whose status newly shows a refusal is
-// reconciled once more: what it needs may have become free before. If it no longer waits, the next one is requested,
-// because what became free may have been for this one.
+// changed handles a change of a Listener, which is nil if it was deleted. One that is newly refused is reconciled once
+// more: what it needs may have become free before. If one no longer waits, the next one is requested, because what
+// became free may have been for this one.
 func (w *waiting) changed(ctx context.Context, q queue, before, after *listenersv1alpha1.Listener) {
 	waited, waits := w.demand(before), ""
 	if after != nil {
@@ -149,8 +147,8 @@ func (w *waiting) changed(ctx context.Context, q queue, before, after *listeners
 	}
 }
 
-// keys has the keys, such as hosts, that belong to one Listener each. A restart loses them: until a Listener is
-// reconciled, the cache shows what it has. It is safe for concurrent use, but fields and set need the lock.
+// keys has the keys, such as hosts, that belong to one Listener each. After a restart, the cache shows what Listeners
+// have until they are reconciled. It is safe for concurrent use, but fields and set need the lock.
 type keys struct {
 	// reason is why Listeners are refused that need the key of another one.
 	reason  string
@@ -206,7 +204,6 @@ func (k *keys) set(listener types.NamespacedName, wanted, had sets.Set[string], 
 	}
 }
 
-// forget removes a Listener that was deleted.
 func (k *keys) forget(listener types.NamespacedName, had sets.Set[string]) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -85,8 +85,8 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// List reads a list from the cache without copying the objects, which must not be changed. It is for the map functions
-// of watches, which cannot return an error: List logs it, and leaves the list empty. Only a missing index causes one.
+// List reads a list, without copying its objects, for functions that cannot return an error: it logs that, and leaves
+// the list empty. Only a missing index causes one.
 func List(ctx context.Context, cache client.Reader, list client.ObjectList, options ...client.ListOption) {
 	if err := cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		log.FromContext(ctx).Error(err, "Listing from the cache", "list", fmt.Sprintf("%T", list))
@@ -102,8 +102,7 @@ func PodsOfClaim(ctx context.Context, cache client.Reader, namespace, name strin
 	return pods.Items, nil
 }
 
-// Requests returns the requests that a function returns for each object of a list that it reads from the cache as List
-// does, for map functions of watches that follow references.
+// Requests returns the requests that a function returns for each object of a list, which it reads as List does.
 func Requests[T any, L interface {
 	*T
 	client.ObjectList
@@ -123,7 +122,7 @@ func Request(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 }
 
-// PodToClaims is the map function of a Pod to the requests for its claims.
+// PodToClaims maps a Pod to its claims.
 func PodToClaims(_ context.Context, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, name := range claim.NamesOf(o.(*corev1.Pod)) {
@@ -132,7 +131,7 @@ func PodToClaims(_ context.Context, o client.Object) []reconcile.Request {
 	return requests
 }
 
-// VolumeToClaim is the map function of a listener volume to the request for its claim.
+// VolumeToClaim maps a listener volume to its claim.
 func VolumeToClaim(_ context.Context, o client.Object) []reconcile.Request {
 	pv := o.(*corev1.PersistentVolume)
 	if !claim.IsListenerVolume(pv) || pv.Spec.ClaimRef == nil {
@@ -141,7 +140,7 @@ func VolumeToClaim(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}}}
 }
 
-// VolumeListener returns the Listener of a PersistentVolume, by its labels.
+// VolumeListener returns the key of the Listener of a PersistentVolume, by its labels.
 func VolumeListener(o client.Object) []string {
 	labels := o.GetLabels()
 	namespace, name := labels[names.LabelListenerNamespace], labels[names.LabelListenerName]
@@ -151,7 +150,6 @@ func VolumeListener(o client.Object) []string {
 	return []string{types.NamespacedName{Namespace: namespace, Name: name}.String()}
 }
 
-// unboundClaimListener returns the Listener that a claim without a volume names.
 func unboundClaimListener(o client.Object) []string {
 	if o.(*corev1.PersistentVolumeClaim).Spec.VolumeName != "" {
 		return nil
@@ -204,7 +202,7 @@ func ServiceHost(o client.Object) []string {
 	return nonEmpty(o.GetAnnotations()[names.AnnotationHostname])
 }
 
-// ObjectHosts returns a function that returns the hosts of an object that a Listener controls, by those of its kind.
+// ObjectHosts returns a function that returns the hosts of an object that a Listener controls.
 func ObjectHosts(hosts func(exposure.Object) []string) client.IndexerFunc {
 	return func(o client.Object) []string {
 		if !ofListener(o) {

@@ -18,9 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Allocator has the numbers that objects have. Event handlers keep it current. An index of the cache would need a
-// hundred times its memory. It is safe for concurrent use. The numbers of an object are those of the Listener of its
-// namespace and name: a Service has the name of its Listener.
+// Allocator has the numbers that objects have. Event handlers keep it current: an index of the cache would need a
+// hundred times its memory. It is safe for concurrent use. An object has the namespace and the name of its Listener.
 type Allocator struct {
 	numbers func(client.Object) sets.Set[int32]
 	freed   func()
@@ -56,10 +55,9 @@ func New(numbers func(client.Object) sets.Set[int32], freed func()) *Allocator {
 	}
 }
 
-// Allocate makes the chosen numbers, by port name, those of a Listener, so that no other one gets them. choose, which
-// must not call the Allocator, gets a function that reports whether another Listener has a number. If it returns an
-// error, or if the error is a *LimitError, nothing changes. Numbers that the Listener has already are not limited.
-// giveBack undoes the allocation, for the case that the API server rejects the Service.
+// Allocate makes the chosen numbers, by port name, those of a Listener. choose, which must not call the Allocator, gets
+// a function that reports whether another Listener has a number. If there is an error, for example a *LimitError,
+// nothing changes. Numbers that the Listener has already are not limited. giveBack undoes the allocation.
 func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose func(taken func(int32) bool) (map[string]int32, error),
 ) (chosen map[string]int32, giveBack func(), _ error) {
 	a.mu.Lock()
@@ -87,7 +85,6 @@ func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose f
 	return chosen, func() { a.SetPending(listener, before) }, nil
 }
 
-// checkLimit returns a *LimitError if the Listener would get a number of the range that its namespace may not have.
 func (a *Allocator) checkLimit(listener types.NamespacedName, from Range, chosen map[string]int32) error {
 	own, more := sets.New[int32](), false
 	for _, number := range chosen {
@@ -111,7 +108,6 @@ func (a *Allocator) checkLimit(listener types.NamespacedName, from Range, chosen
 	return nil
 }
 
-// inNamespace reports whether one of the holders is another Listener of the namespace.
 func inNamespace(holders map[types.NamespacedName]int, listener types.NamespacedName) bool {
 	for holder := range holders {
 		if holder.Namespace == listener.Namespace && holder != listener {
@@ -121,8 +117,8 @@ func inNamespace(holders map[types.NamespacedName]int, listener types.Namespaced
 	return false
 }
 
-// Left returns, for each of the ranges, how many of its numbers a Listener could get: those that no object has, and
-// that are not allocated. Ranges may overlap. It takes time for each number that is not left.
+// Left returns, for each of the ranges, how many of its numbers no object and no Listener has. Ranges may overlap. It
+// takes time for each number that is not left.
 func (a *Allocator) Left(ranges []utilnet.PortRange) []int {
 	left := make([]int, len(ranges))
 	for i := range ranges {
@@ -164,7 +160,7 @@ func (a *Allocator) setPending(listener types.NamespacedName, numbers map[string
 	a.release(listener, Numbers(before))
 }
 
-// replace replaces an object by a later version. Either is nil if it does not exist.
+// replace follows a change of an object, whose earlier or later version is nil if it does not exist.
 func (a *Allocator) replace(before, after client.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -184,7 +180,6 @@ func (a *Allocator) replace(before, after client.Object) {
 	}
 }
 
-// hold makes an object of a Listener one that has the numbers.
 func (a *Allocator) hold(listener types.NamespacedName, numbers sets.Set[int32]) {
 	for number := range numbers {
 		if a.holders[number] == nil {
@@ -194,7 +189,6 @@ func (a *Allocator) hold(listener types.NamespacedName, numbers sets.Set[int32])
 	}
 }
 
-// release takes the numbers from an object of a Listener.
 func (a *Allocator) release(listener types.NamespacedName, numbers sets.Set[int32]) {
 	for number := range numbers {
 		holders := a.holders[number]

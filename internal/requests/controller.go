@@ -30,9 +30,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
-// The first delay after a failure is short, because many errors last a moment only. The maximum is so short that Pods
-// do not wait long once the API server, an admission webhook or a disk has recovered: with controller-runtime's
-// default, nothing might happen for a quarter of an hour after a long outage.
+// The first delay is short, because many errors last a moment only. The last one is so short that Pods do not wait long
+// once the API server or a webhook has recovered: with controller-runtime's default, it would be a quarter of an hour.
 const (
 	baseDelay = 10 * time.Millisecond
 	maxDelay  = 30 * time.Second
@@ -49,7 +48,7 @@ func Controller(mgr manager.Manager, name string, workers int) *builder.Builder 
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: newQueue(workers), RateLimiter: newLimiter()})
 }
 
-// OnlyAtStart is the source of the one request of a controller of the cluster as a whole, at its start.
+// OnlyAtStart requests the cluster as a whole at the start.
 func OnlyAtStart() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(reconcile.Request{})
@@ -57,7 +56,7 @@ func OnlyAtStart() source.Source {
 	})
 }
 
-// Only maps each object to the one request of such a controller.
+// Only maps each object to the request of the cluster.
 func Only() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 }
@@ -85,11 +84,10 @@ func Left(created metav1.Time, wait time.Duration, now time.Time) time.Duration 
 // delay is how long a request waits after a conflict. The event of the newer version usually reconciles it earlier.
 const delay = 50 * time.Millisecond
 
-// Requeue returns a reconciler of the named controller that returns no error if inner failed only because of conflicts,
-// namespaces that are being deleted and ResourceQuotas. Conflicts are part of normal operation: the cache follows with
-// a delay, and others write the same objects. In a namespace that is being deleted there is nothing left to do. A quota
-// is a matter of its users, whom the controller tells; it is not watched, so the request is repeated as after an error.
-// A request that takes long has an event on its namespace.
+// Requeue returns a reconciler that returns no error if inner failed only because of conflicts, namespaces that are
+// being deleted and ResourceQuotas. Conflicts are part of normal operation: the cache follows with a delay, and others
+// write the same objects. In a namespace that is being deleted nothing is left to do. A quota is not watched, so the
+// request is repeated as after an error. A request that takes long has an event on its namespace.
 func Requeue(mgr manager.Manager, controller string, inner reconcile.Reconciler) reconcile.Reconciler {
 	counter := conflicts.WithLabelValues(controller) // present at zero
 	refused := newLimiter()                          // that of the controller forgets a request without an error
@@ -125,7 +123,7 @@ func Requeue(mgr manager.Manager, controller string, inner reconcile.Reconciler)
 // slow is how long a request may take until an event says so. Most take milliseconds, a webhook may take ten seconds.
 const slow = 15 * time.Second
 
-// reportSlow emits an event on the namespace of a request. The recorder counts those that follow, for some minutes.
+// reportSlow emits an event on the namespace of a request.
 func reportSlow(ctx context.Context, reader client.Reader, recorder events.EventRecorder, controller string, req reconcile.Request) {
 	namespace := tenancy.Namespace()
 	if reader.Get(ctx, client.ObjectKey{Name: req.Namespace}, namespace) != nil {
@@ -136,7 +134,7 @@ func reportSlow(ctx context.Context, reader client.Reader, recorder events.Event
 		controller, slow, req.Name, reasons.Of(reason).Remedy)
 }
 
-// Expected reports whether err consists of nothing but conflicts and rejections by namespaces that are being deleted.
+// Expected reports whether err is only about conflicts and namespaces that are being deleted.
 func Expected(err error) bool {
 	return all(err, func(err error) bool { return apierrors.IsConflict(err) || IsTerminating(err) })
 }

@@ -23,7 +23,6 @@ func newQueue(workers int) func(string, workqueue.TypedRateLimiter[reconcile.Req
 	}
 }
 
-// limited is a work queue whose order depends on which requests are being handled.
 type limited struct {
 	workqueue.TypedInterface[reconcile.Request]
 	turns *turns
@@ -43,9 +42,9 @@ type turns struct {
 
 	// mu is held because done is called without the lock of the work queue.
 	mu sync.Mutex
-	// namespaces are those with requests that may be handed out, in the order of their turns.
+	// namespaces have requests that may be handed out, in the order of their turns.
 	namespaces []string
-	// requests are those of each namespace that are not handed out, in the order of their arrival.
+	// requests are those that are not handed out, by namespace, in the order of their arrival.
 	requests map[string][]reconcile.Request
 	// running is how many requests of a namespace are being handled.
 	running map[string]int
@@ -95,7 +94,6 @@ func (t *turns) enqueue(namespace string) {
 	}
 }
 
-// done records that a request is no longer being handled.
 func (t *turns) done(r reconcile.Request) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

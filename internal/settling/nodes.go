@@ -47,9 +47,9 @@ type node struct {
 	written    time.Time
 }
 
-// Settle returns a Node with its settled addresses, and after what time others are followed, or 0. Addresses that the
-// Node has in addition come last. Until others are followed for the first time, published addresses come first: an
-// earlier process knew their order.
+// Settle returns a Node with its settled addresses, and after what time others are followed, or 0. Additional ones come
+// last. Until others are followed for the first time, published addresses come first: an earlier process knew their
+// order.
 func (n *Nodes) Settle(observed *corev1.Node, published sets.Set[string]) (_ *corev1.Node, left time.Duration) {
 	now, addresses, annotation := n.clock.Now(), observed.Status.Addresses, observed.Annotations[names.AnnotationAdvertisedAddress]
 	n.mu.Lock()
@@ -87,7 +87,6 @@ func (n *Nodes) Settle(observed *corev1.Node, published sets.Set[string]) (_ *co
 	return &copied, left
 }
 
-// rank is 0 for an address that is published, and 1 for any other.
 func rank(published sets.Set[string], a corev1.NodeAddress) int {
 	if published.Has(a.Address) {
 		return 0
