@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -53,7 +52,7 @@ func (x *advertised) apply(ctx context.Context, s *snapshot, p *plan, w *written
 // reserve makes what the targets are published as that of the Listener, in place of all that it had, or in addition
 // unless the targets are complete. If another Listener has one of these addresses, nothing changes.
 func (x *advertised) reserve(ctx context.Context, s *snapshot, targets []listenersv1alpha1.Target, complete bool) *exposure.Refusal {
-	wanted, had := endpointsOf(s.listener, targets), sets.New(recordedEndpoints(s.listener)...)
+	wanted, had := advertise.Endpoints(s.listener, targets), sets.New(index.Advertised(s.listener)...)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, e := range wanted {
@@ -75,7 +74,7 @@ func (x *advertised) holder(ctx context.Context, e string, listener *listenersv1
 	var others listenersv1alpha1.ListenerList
 	index.List(ctx, x.client, &others, client.MatchingFields{index.ListenersByAdvertised: e})
 	first := listener
-	if !slices.Contains(recordedEndpoints(listener), e) {
+	if !slices.Contains(index.Advertised(listener), e) {
 		first = nil
 	}
 	for i := range others.Items {
@@ -91,15 +90,4 @@ func (x *advertised) holder(ctx context.Context, e string, listener *listenersv1
 		return key, false
 	}
 	return client.ObjectKeyFromObject(first), true
-}
-
-func endpointsOf(listener *listenersv1alpha1.Listener, targets []listenersv1alpha1.Target) (endpoints []string) {
-	for _, e := range advertise.Endpoints(listener, targets) {
-		endpoints = append(endpoints, e.String())
-	}
-	return endpoints
-}
-
-func recordedEndpoints(listener *listenersv1alpha1.Listener) []string {
-	return endpointsOf(listener, ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Targets)
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
@@ -87,7 +88,7 @@ func TestTheFirstListenerKeepsItsAdvertisedAddressAfterARestart(t *testing.T) {
 func TestListenersThatWaitForAnAdvertisedAddressAreReconciled(t *testing.T) {
 	for name, free := range map[string]func(x *advertised, l *listenersv1alpha1.Listener){
 		"it is deleted": func(x *advertised, l *listenersv1alpha1.Listener) {
-			x.forget(client.ObjectKeyFromObject(l), sets.New(recordedEndpoints(l)...))
+			x.forget(client.ObjectKeyFromObject(l), sets.New(index.Advertised(l)...))
 		},
 		"its class has none": func(x *advertised, l *listenersv1alpha1.Listener) {
 			_ = x.reserve(t.Context(), &snapshot{listener: l}, nil, true)

@@ -14,7 +14,6 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
@@ -23,10 +22,8 @@ import (
 // written, and those that another client has deleted, which their Listeners create again. A restart begins with a
 // complete cache, and reconciles all Listeners.
 type exclusive struct {
-	client   client.Reader
-	backends backends.List
-	kinds    *kinds
-	waiting  *waiting
+	*reader
+	waiting *waiting
 	// planning is held from reading the objects of others until those of the Listener are known.
 	planning sync.Mutex
 
@@ -45,13 +42,6 @@ type exclusiveObject struct {
 
 func exclusiveKey(desired exposure.Desired) exclusiveObject {
 	return exclusiveObject{desired.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(desired)}
-}
-
-func newExclusive(reader client.Reader, list backends.List, k *kinds, w *waiting) *exclusive {
-	return &exclusive{
-		client: reader, backends: list, kinds: k, waiting: w,
-		known: map[exclusiveObject]exposure.Object{}, before: map[exclusiveObject]exposure.Object{},
-	}
 }
 
 // plan returns the objects of a plan, or why there can be none. It reserves exclusive ones until each is written or

@@ -123,7 +123,7 @@ func (r *Reconciler) listenerToListeners() handler.EventHandler {
 			r.waiting.changed(ctx, q, listener, nil)
 			r.freeHosts(r.hosts.heldBy(key))
 			r.hosts.forget(key, nil)
-			r.advertised.forget(key, sets.New(recordedEndpoints(listener)...))
+			r.advertised.forget(key, sets.New(index.Advertised(listener)...))
 			r.waiting.free(append(r.Backends.TakenReasons(), listenersv1alpha1.ReasonClusterIPsExhausted)...)
 		},
 	}

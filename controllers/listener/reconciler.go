@@ -99,7 +99,9 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 	r.reader = &reader{client: r.Client, backends: r.Backends, kinds: r.kinds, sharedPorts: r.ports, clusterDomain: r.ClusterDomain}
 	r.hosts = &hosts{keys: newKeys(listenersv1alpha1.ReasonInvalidHost, r.waiting), reader: r.reader}
 	r.advertised = &advertised{keys: newKeys(listenersv1alpha1.ReasonAddressTaken, r.waiting), client: r.Client}
-	r.exclusive = newExclusive(r.Client, r.Backends, r.kinds, r.waiting)
+	r.exclusive = &exclusive{
+		reader: r.reader, waiting: r.waiting, known: map[exclusiveObject]exposure.Object{}, before: map[exclusiveObject]exposure.Object{},
+	}
 	r.settler = &settler{
 		since: since{cache.NewExpiring(), c}, nodes: cmp.Or(r.Nodes, settling.NewNodes(c)), started: sync.OnceValue(c.Now),
 		idle: idlePeriod, unused: cmp.Or(r.UnusedPeriod, 30*time.Minute),

@@ -219,13 +219,13 @@ func withTargetPorts(s *snapshot, existing *corev1.Service, desired *corev1ac.Se
 // untilReleased returns how long to wait for rejected node ports that the Service lost, and that no Service has. It
 // returns 0 if other Services have them all, or if the wait has timed out, which starts with the first call.
 func (w *serviceWriter) untilReleased(ctx context.Context, listener types.UID, rejected map[string]string, lost map[string]int32) (time.Duration, error) {
-	var all corev1.ServiceList
-	if err := w.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return 0, fmt.Errorf("listing services: %w", err)
+	all, err := allServices(ctx, w.client)
+	if err != nil {
+		return 0, err
 	}
 	used := sets.New[int32]()
-	for i := range all.Items {
-		used = used.Union(portallocator.Numbers(exposure.NodePortsOf(&all.Items[i])))
+	for i := range all {
+		used = used.Union(portallocator.Numbers(exposure.NodePortsOf(&all[i])))
 	}
 	for name := range rejected {
 		if number, ok := lost[name]; ok && !used.Has(number) {
@@ -267,9 +267,13 @@ func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p 
 			return service, failure
 		}
 		// Only now, because that reads all Services of the cluster.
-		all, err := w.allClusterIPs(ctx)
+		services, err := allServices(ctx, w.client)
 		if err != nil {
 			return service, err
+		}
+		all := sets.New[string]()
+		for i := range services {
+			all.Insert(services[i].Spec.ClusterIPs...)
 		}
 		released := func(a string) bool { return slices.Contains(last, a) && !all.Has(a) }
 		if slices.ContainsFunc(allocated, released) && w.age(releasing(s.listener.UID), "") < releaseTimeout {
@@ -282,17 +286,13 @@ func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p 
 	}
 }
 
-// allClusterIPs returns the cluster IPs of all Services.
-func (w *serviceWriter) allClusterIPs(ctx context.Context) (sets.Set[string], error) {
+// allServices returns the Services of the cluster, which must not be changed.
+func allServices(ctx context.Context, cache client.Reader) ([]corev1.Service, error) {
 	var services corev1.ServiceList
-	if err := w.client.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil {
+	if err := cache.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing services: %w", err)
 	}
-	all := sets.New[string]()
-	for i := range services.Items {
-		all.Insert(services.Items[i].Spec.ClusterIPs...)
-	}
-	return all, nil
+	return services.Items, nil
 }
 
 // clusterIPsOf returns the IP addresses that lead to the Pods of a Listener.

@@ -2,7 +2,6 @@ package listener
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"sync"
 
@@ -50,12 +49,12 @@ func (p *sharedPorts) recover(ctx context.Context) error {
 	if p.recovered {
 		return nil
 	}
-	var services corev1.ServiceList
-	if err := p.client.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing services: %w", err)
+	services, err := allServices(ctx, p.client)
+	if err != nil {
+		return err
 	}
-	for i := range services.Items {
-		service := &services.Items[i]
+	for i := range services {
+		service := &services[i]
 		if service.Spec.Type != corev1.ServiceTypeLoadBalancer || controllingListener(service) == nil {
 			continue
 		}

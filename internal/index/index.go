@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -33,7 +34,7 @@ const (
 	ListenersByClass = "listener.class"
 	// ListenersByRefusal finds Listeners by why they are not accepted, as Refusal writes it.
 	ListenersByRefusal = "listener.refusal"
-	// ListenersByAdvertised finds Listeners by an advertised address in their status, as advertise.Endpoint writes it.
+	// ListenersByAdvertised finds Listeners by an advertised address in their status, as advertise.Endpoints writes it.
 	ListenersByAdvertised = "listener.advertised"
 	// VolumesByListener finds PersistentVolumes by the string of their Listener's key.
 	VolumesByListener = "volume.listener"
@@ -67,7 +68,7 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 	}{
 		{&listenersv1alpha1.Listener{}, ListenersByClass, func(o client.Object) []string { return nonEmpty(o.(*listenersv1alpha1.Listener).Class()) }},
 		{&listenersv1alpha1.Listener{}, ListenersByRefusal, listenerRefusal},
-		{&listenersv1alpha1.Listener{}, ListenersByAdvertised, listenerAdvertised},
+		{&listenersv1alpha1.Listener{}, ListenersByAdvertised, func(o client.Object) []string { return Advertised(o.(*listenersv1alpha1.Listener)) }},
 		{&corev1.PersistentVolume{}, VolumesByListener, VolumeListener},
 		{&corev1.PersistentVolume{}, VolumesByNode, func(o client.Object) []string { return claim.VolumeNodes(o.(*corev1.PersistentVolume)) }},
 		{&corev1.PersistentVolumeClaim{}, ClaimsByClass, func(o client.Object) []string { return nonEmpty(o.GetAnnotations()[names.AnnotationListenerClass]) }},
@@ -182,16 +183,9 @@ func listenerRefusal(o client.Object) []string {
 	return []string{reason, Refusal(reason, key)}
 }
 
-func listenerAdvertised(o client.Object) []string {
-	listener := o.(*listenersv1alpha1.Listener)
-	if listener.Status == nil {
-		return nil
-	}
-	var advertised []string
-	for _, e := range advertise.Endpoints(listener, listener.Status.Targets) {
-		advertised = append(advertised, e.String())
-	}
-	return advertised
+// Advertised returns the advertised addresses in the status of a Listener.
+func Advertised(listener *listenersv1alpha1.Listener) []string {
+	return advertise.Endpoints(listener, ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Targets)
 }
 
 // ServiceHost returns the name for external-dns of a Service that a Listener controls.

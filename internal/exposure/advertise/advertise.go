@@ -193,7 +193,7 @@ func number(port int32) string {
 
 // repeated returns the refusal of a Listener of which two ports would be published as the same one, or nil.
 func (t templates) repeated(targets []listenersv1alpha1.Target) *exposure.Refusal {
-	portOf := map[Endpoint]string{}
+	portOf := map[string]string{}
 	for _, target := range targets {
 		for _, port := range t.ordered(target.Advertised.Ports) {
 			e := endpoint(t.Listener.Listener, target.Advertised, port)
@@ -207,26 +207,9 @@ func (t templates) repeated(targets []listenersv1alpha1.Target) *exposure.Refusa
 	return nil
 }
 
-// Endpoint is an advertised address with the number and the protocol of a port, in a canonical form.
-type Endpoint struct {
-	Address  string
-	Port     int32
-	Protocol corev1.Protocol
-}
-
-// String returns the form that messages contain, such as kafka.example.com:9000. The protocol is left out for TCP.
-func (e Endpoint) String() string {
-	text := hostPort(e.Address, e.Port)
-	if e.Protocol != corev1.ProtocolTCP {
-		text += "/" + string(e.Protocol)
-	}
-	return text
-}
-
 // Endpoints returns what targets of a Listener are published as, without duplicates, in their order.
-func Endpoints(listener *listenersv1alpha1.Listener, targets []listenersv1alpha1.Target) []Endpoint {
-	var endpoints []Endpoint
-	seen := map[Endpoint]bool{}
+func Endpoints(listener *listenersv1alpha1.Listener, targets []listenersv1alpha1.Target) (endpoints []string) {
+	seen := map[string]bool{}
 	for _, target := range targets {
 		for _, port := range slices.Sorted(maps.Keys(target.Advertised.Ports)) {
 			if e := endpoint(listener, target.Advertised, port); !seen[e] {
@@ -238,12 +221,18 @@ func Endpoints(listener *listenersv1alpha1.Listener, targets []listenersv1alpha1
 	return endpoints
 }
 
-func endpoint(listener *listenersv1alpha1.Listener, a listenersv1alpha1.IngressAddress, port string) Endpoint {
+// endpoint returns an advertised address with a port in a canonical form, such as kafka.example.com:9000. The protocol
+// is left out for TCP.
+func endpoint(listener *listenersv1alpha1.Listener, a listenersv1alpha1.IngressAddress, port string) string {
 	canonical := strings.ToLower(a.Address)
 	if ip, err := netip.ParseAddr(a.Address); err == nil {
 		canonical = ip.Unmap().String()
 	}
-	return Endpoint{canonical, a.Ports[port], listener.PortProtocol(port)}
+	text := hostPort(canonical, a.Ports[port])
+	if protocol := listener.PortProtocol(port); protocol != corev1.ProtocolTCP {
+		text += "/" + string(protocol)
+	}
+	return text
 }
 
 // Published returns the addresses that targets are published as, without duplicates.

@@ -162,11 +162,7 @@ func TestEndpointsAreCanonical(t *testing.T) {
 		{Advertised: address{Address: "::ffff:192.0.2.1", Ports: ports{"kafka": 1}}},
 		{Advertised: address{Address: "2001:DB8:0::1", Ports: ports{"other": 1}}},
 	})
-	var text []string
-	for _, e := range got {
-		text = append(text, e.String())
-	}
-	if diff := cmp.Diff([]string{"kafka.example.com:9092", "kafka.example.com:9092/UDP", "192.0.2.1:1", "[2001:db8::1]:1"}, text); diff != "" {
+	if diff := cmp.Diff([]string{"kafka.example.com:9092", "kafka.example.com:9092/UDP", "192.0.2.1:1", "[2001:db8::1]:1"}, got); diff != "" {
 		t.Errorf("endpoints (-want +got):\n%s", diff)
 	}
 }
