@@ -60,10 +60,10 @@ func statuses() []status {
 const (
 	ofGateway      = "internal/exposure/gateway/addresses.go"
 	ofIngress      = "internal/exposure/ingress/addresses.go"
-	ofListenerSet  = "internal/exposure/gateway/listenersets.go"
+	ofListenerSet  = "internal/exposure/gateway/addresses.go"
 	ofLoadBalancer = "internal/exposure/serviceaddresses/loadbalancer.go"
 	ofNode         = "internal/exposure/nodeaddresses.go"
-	ofReferences   = "internal/exposure/gateway/observed.go"
+	ofReferences   = "internal/exposure/gateway/routes.go"
 	ofRoute        = "internal/exposure/route/addresses.go"
 	ofService      = "internal/exposure/serviceaddresses/addresses.go"
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -131,23 +132,53 @@ func (b routes) programmedPorts(l *exposure.Listener, r route, parent gatewayv1.
 		if !selects(parent, listener) || !b.speaks(listener) || !allows(gateway, listener, l.Namespace, l.NamespaceLabels) || !b.ownPort && !servesHost(listener, r.host()) {
 			continue
 		}
-		if cause := notProgrammed(gateway, listener); cause != "" {
+		var conditions []metav1.Condition
+		if i := slices.IndexFunc(gateway.Status.Listeners, func(s gatewayv1.ListenerStatus) bool { return s.Name == listener.Name }); i >= 0 {
+			conditions = gateway.Status.Listeners[i].Conditions
+		}
+		cause := notServing("its listener "+string(listener.Name), conditions, "the Gateway", gateway.Status.Conditions, "its GatewayClass exists and the controller of that runs")
+		if cause != "" {
 			causes = append(causes, cause)
 		} else {
 			ports = append(ports, int32(listener.Port))
 		}
 	}
+	p := perport.Problem{Reason: listenersv1alpha1.ReasonGatewayRouteNotAccepted}
 	switch {
 	case len(ports) > 0:
 		return ports, perport.Problem{}
 	case len(causes) > 0:
-		return nil, perport.Problem{Text: causes[0]}
+		p = perport.Problem{Text: causes[0]}
 	case b.ownPort && parent.SectionName != nil:
-		return nil, perport.Problem{Reason: listenersv1alpha1.ReasonGatewayRouteNotAccepted, Text: fmt.Sprintf("it has no listener %s with protocol %s that allows namespace %s; "+
-			"add it again, or delete the route, which then gets another one", *parent.SectionName, b.protocols[0], l.Namespace)}
+		p.Text = fmt.Sprintf("it has no listener %s with protocol %s that allows namespace %s; add it again, or delete the route, which then gets another one",
+			*parent.SectionName, b.protocols[0], l.Namespace)
 	default:
-		return nil, perport.Problem{Reason: listenersv1alpha1.ReasonGatewayRouteNotAccepted, Text: fmt.Sprintf("it has no listener that the class refers to, with a protocol of %s, for host %s, "+
-			"and that allows namespace %s; add one to the Gateway, or correct its allowedRoutes", b.Plural, r.host(), l.Namespace)}
+		p.Text = fmt.Sprintf("it has no listener that the class refers to, with a protocol of %s, for host %s, and that allows namespace %s; add one to the Gateway, or "+
+			"correct its allowedRoutes", b.Plural, r.host(), l.Namespace)
+	}
+	return nil, p
+}
+
+// programmedEntry returns the port of the listener of a ListenerSet that serves a route, or why it does not.
+func programmedEntry(l *exposure.Listener, parent gatewayv1.ParentReference, set *gatewayv1.ListenerSet, gateway *gatewayv1.Gateway) ([]int32, perport.Problem) {
+	name, owner := string(ptr.Deref(parent.SectionName, "")), fmt.Sprintf("ListenerSet %s/%s", set.Namespace, set.Name)
+	entry := entryOf(set, name)
+	var conditions []metav1.Condition
+	if i := slices.IndexFunc(set.Status.Listeners, func(s gatewayv1.ListenerEntryStatus) bool { return string(s.Name) == name }); i >= 0 {
+		conditions = set.Status.Listeners[i].Conditions
+	}
+	conflict := meta.FindStatusCondition(conditions, string(gatewayv1.ListenerEntryConditionConflicted))
+	switch cause := notServing("listener "+name+" of "+owner, conditions, owner, set.Status.Conditions, "the controller of the Gateway runs, and supports ListenerSets"); {
+	case entry == nil:
+		return nil, perport.Problem{Text: fmt.Sprintf("%s has no listener %s; another client has changed it", owner, name)}
+	case !allowsListenerSets(gateway, l.Namespace, l.NamespaceLabels):
+		return nil, perport.Problem{Reason: listenersv1alpha1.ReasonGatewayRouteNotAccepted, Text: notAllowed(gatewayOfSet(set), l.Namespace)}
+	case conflict != nil && conflict.Status == metav1.ConditionTrue:
+		return nil, perport.Problem{Text: fmt.Sprintf("%s is in conflict with another listener of the Gateway at port %d: %s", owner, entry.Port, exposure.Quote(conflict.Reason, conflict.Message))}
+	case cause != "":
+		return nil, perport.Problem{Text: cause}
+	default:
+		return []int32{int32(entry.Port)}, perport.Problem{}
 	}
 }
 
@@ -195,39 +226,22 @@ func sameParent(r route, a, b gatewayv1.ParentReference) bool {
 	return sameKind && nameA == nameB && ptr.Equal(a.SectionName, b.SectionName) && ptr.Equal(a.Port, b.Port)
 }
 
-// notProgrammed returns why a listener of a Gateway does not serve, or "". Its own condition takes precedence over that
-// of the Gateway, which with some controllers is false as soon as any listener is not valid.
-func notProgrammed(gateway *gatewayv1.Gateway, listener *gatewayv1.Listener) string {
-	var conditions []metav1.Condition
-	if i := slices.IndexFunc(gateway.Status.Listeners, func(s gatewayv1.ListenerStatus) bool { return s.Name == listener.Name }); i >= 0 {
-		conditions = gateway.Status.Listeners[i].Conditions
-	}
-	if cause := notListening("its listener "+string(listener.Name), conditions); cause != "" {
+// notServing returns why a listener of a Gateway, or of a ListenerSet, does not serve, or "". Its own conditions take
+// precedence over those of its owner, which with some controllers are false as soon as any listener is not valid.
+func notServing(listener string, conditions []metav1.Condition, owner string, ofOwner []metav1.Condition, notYet string) string {
+	accepted, resolved, programmed := string(gatewayv1.ListenerConditionAccepted), string(gatewayv1.ListenerConditionResolvedRefs), string(gatewayv1.ListenerConditionProgrammed)
+	cause := isFalse(listener, conditions, accepted, resolved, programmed)
+	if cause != "" || meta.IsStatusConditionTrue(conditions, programmed) || meta.IsStatusConditionTrue(ofOwner, programmed) {
 		return cause
 	}
-	if meta.IsStatusConditionTrue(conditions, string(gatewayv1.ListenerConditionProgrammed)) {
-		return ""
-	}
-	accepted := meta.FindStatusCondition(gateway.Status.Conditions, string(gatewayv1.GatewayConditionAccepted))
-	switch c := meta.FindStatusCondition(gateway.Status.Conditions, string(gatewayv1.GatewayConditionProgrammed)); {
-	case (c == nil || c.Status != metav1.ConditionTrue) && accepted != nil && accepted.Status == metav1.ConditionFalse:
-		return "Accepted of the Gateway is false: " + exposure.Quote(accepted.Reason, accepted.Message)
-	case c == nil || c.Status == metav1.ConditionUnknown:
-		return "the Gateway is not programmed yet; if this lasts, check whether its GatewayClass exists and the controller of that runs"
-	case c.Status == metav1.ConditionFalse:
-		return "Programmed of the Gateway is false: " + exposure.Quote(c.Reason, c.Message)
-	default:
-		return ""
-	}
+	return cmp.Or(isFalse(owner, ofOwner, accepted, programmed), owner+" is not programmed yet; if this lasts, check whether "+notYet)
 }
 
-// notListening returns why a listener of a Gateway or of a ListenerSet does not serve, by its conditions, or "".
-func notListening(listener string, conditions []metav1.Condition) string {
-	for _, conditionType := range []gatewayv1.ListenerConditionType{
-		gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerConditionProgrammed,
-	} {
-		if c := meta.FindStatusCondition(conditions, string(conditionType)); c != nil && c.Status == metav1.ConditionFalse {
-			return fmt.Sprintf("%s of %s is false: %s%s", conditionType, listener, exposure.Quote(c.Reason, c.Message), remedies[c.Reason])
+// isFalse describes the first of the conditions of these types that is false, or returns "".
+func isFalse(object string, conditions []metav1.Condition, types ...string) string {
+	for _, t := range types {
+		if c := meta.FindStatusCondition(conditions, t); c != nil && c.Status == metav1.ConditionFalse {
+			return fmt.Sprintf("%s of %s is false: %s%s", t, object, exposure.Quote(c.Reason, c.Message), remedies[c.Reason])
 		}
 	}
 	return ""

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/utils/ptr"
@@ -16,7 +14,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/host"
-	"github.com/listener-operator/listener-operator/internal/exposure/perport"
 )
 
 const listenerSetKind = "ListenerSet"
@@ -150,7 +147,18 @@ func usedBy(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others
 	if own != nil && gatewayOfSet(own) != name {
 		own = nil
 	}
-	used := portsOf(name, gateway, others, own)
+	used := map[int32]bool{}
+	for i := range gateway.Spec.Listeners {
+		used[int32(gateway.Spec.Listeners[i].Port)] = true
+	}
+	for _, other := range others.Objects {
+		set, ok := other.(*gatewayv1.ListenerSet)
+		if ok && gatewayOfSet(set) == name && allowsListenerSets(gateway, set.Namespace, others.Namespaces[set.Namespace]) && (own == nil || older(set, own)) {
+			for i := range set.Spec.Listeners {
+				used[int32(set.Spec.Listeners[i].Port)] = true
+			}
+		}
+	}
 	published := sync.OnceValue(func() map[int32]bool {
 		numbers := map[int32]bool{}
 		for e := range publishedBy(others, gateway) {
@@ -159,26 +167,6 @@ func usedBy(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others
 		return numbers
 	})
 	return func(number int32) bool { return used[number] || !hasPort(own, number) && published()[number] }
-}
-
-// portsOf returns the ports of a Gateway's own listeners, and of the ListenerSets of others, only of older ones than
-// the Listener's own one, which may be nil.
-func portsOf(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others, own *gatewayv1.ListenerSet) map[int32]bool {
-	used := map[int32]bool{}
-	for i := range gateway.Spec.Listeners {
-		used[int32(gateway.Spec.Listeners[i].Port)] = true
-	}
-	for _, other := range others.Objects {
-		set, ok := other.(*gatewayv1.ListenerSet)
-		if !ok || gatewayOfSet(set) != name || !allowsListenerSets(gateway, set.Namespace, others.Namespaces[set.Namespace]) ||
-			own != nil && !older(set, own) {
-			continue
-		}
-		for i := range set.Spec.Listeners {
-			used[int32(set.Spec.Listeners[i].Port)] = true
-		}
-	}
-	return used
 }
 
 // allocateNumbers returns a port of a Gateway for each port of a Listener. A port keeps the number that is published,
@@ -252,12 +240,7 @@ func entryOf(set *gatewayv1.ListenerSet, name string) *gatewayv1.ListenerEntry {
 
 // existingListenerSet returns the ListenerSet of a Listener, or nil.
 func (b routes) existingListenerSet(l *exposure.Listener) *gatewayv1.ListenerSet {
-	for _, o := range l.Objects {
-		if set, ok := o.(*gatewayv1.ListenerSet); ok && set.Name == b.listenerSetName(l).Name {
-			return set
-		}
-	}
-	return nil
+	return find[*gatewayv1.ListenerSet](l.Objects, b.listenerSetName(l))
 }
 
 // ownListenerSet returns the Listener's own ListenerSet if a parent reference of a route is to it, or nil.
@@ -273,41 +256,4 @@ func (b routes) ownListenerSet(l *exposure.Listener, parent gatewayv1.ParentRefe
 func gatewayOfSet(set *gatewayv1.ListenerSet) gatewayName {
 	parent := set.Spec.ParentRef
 	return gatewayName{Namespace: string(ptr.Deref(parent.Namespace, gatewayv1.Namespace(set.Namespace))), Name: string(parent.Name)}
-}
-
-// programmedEntry returns the port of the listener of a ListenerSet that serves a route, or why it does not.
-func programmedEntry(l *exposure.Listener, parent gatewayv1.ParentReference, set *gatewayv1.ListenerSet, gateway *gatewayv1.Gateway) ([]int32, perport.Problem) {
-	name := string(ptr.Deref(parent.SectionName, ""))
-	entry := entryOf(set, name)
-	var conditions []metav1.Condition
-	if i := slices.IndexFunc(set.Status.Listeners, func(s gatewayv1.ListenerEntryStatus) bool { return string(s.Name) == name }); i >= 0 {
-		conditions = set.Status.Listeners[i].Conditions
-	}
-	accepted := ptr.Deref(meta.FindStatusCondition(set.Status.Conditions, string(gatewayv1.ListenerSetConditionAccepted)), metav1.Condition{})
-	programmed := ptr.Deref(meta.FindStatusCondition(set.Status.Conditions, string(gatewayv1.ListenerSetConditionProgrammed)), metav1.Condition{})
-	setName := fmt.Sprintf("ListenerSet %s/%s", set.Namespace, set.Name)
-	problem := func(format string, args ...any) ([]int32, perport.Problem) {
-		return nil, perport.Problem{Text: setName + " " + fmt.Sprintf(format, args...)}
-	}
-	switch cause := notListening("listener "+name+" of "+setName, conditions); {
-	case entry == nil:
-		return problem("has no listener %s; another client has changed it", name)
-	case !allowsListenerSets(gateway, l.Namespace, l.NamespaceLabels):
-		return nil, perport.Problem{Reason: listenersv1alpha1.ReasonGatewayRouteNotAccepted, Text: notAllowed(gatewayOfSet(set), l.Namespace)}
-	case meta.IsStatusConditionTrue(conditions, string(gatewayv1.ListenerEntryConditionConflicted)):
-		c := meta.FindStatusCondition(conditions, string(gatewayv1.ListenerEntryConditionConflicted))
-		return problem("is in conflict with another listener of the Gateway at port %d: %s", entry.Port, exposure.Quote(c.Reason, c.Message))
-	case cause != "":
-		return nil, perport.Problem{Text: cause}
-	case meta.IsStatusConditionTrue(conditions, string(gatewayv1.ListenerEntryConditionProgrammed)):
-		return []int32{int32(entry.Port)}, perport.Problem{}
-	case accepted.Status == metav1.ConditionFalse:
-		return problem("is not accepted: %s", exposure.Quote(accepted.Reason, accepted.Message))
-	case programmed.Status == metav1.ConditionTrue:
-		return []int32{int32(entry.Port)}, perport.Problem{}
-	case programmed.Status == metav1.ConditionFalse:
-		return problem("is not programmed: %s", exposure.Quote(programmed.Reason, programmed.Message))
-	default:
-		return problem("is not programmed yet; if this lasts, check whether the controller of the Gateway runs, and supports ListenerSets")
-	}
 }

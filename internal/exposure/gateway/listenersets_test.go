@@ -230,10 +230,10 @@ func TestAddressesAreThoseOfListenerSetsThatAGatewayServes(t *testing.T) {
 			listenersv1alpha1.ReasonGatewayRouteNotAccepted, "does not allow ListenerSets of namespace shop"},
 		"not accepted": {func(_ *input, set *gatewayv1.ListenerSet) {
 			set.Status.Conditions = []metav1.Condition{condition("Accepted", metav1.ConditionFalse, "ParentNotAccepted")}
-		}, listenersv1alpha1.ReasonWaitingForGateway, "ListenerSet shop/web-tcp is not accepted: ParentNotAccepted: because"},
+		}, listenersv1alpha1.ReasonWaitingForGateway, "Accepted of ListenerSet shop/web-tcp is false: ParentNotAccepted: because"},
 		"not programmed": {func(_ *input, set *gatewayv1.ListenerSet) {
 			set.Status.Conditions = []metav1.Condition{condition("Programmed", metav1.ConditionFalse, "Invalid")}
-		}, listenersv1alpha1.ReasonWaitingForGateway, "ListenerSet shop/web-tcp is not programmed: Invalid: because"},
+		}, listenersv1alpha1.ReasonWaitingForGateway, "Programmed of ListenerSet shop/web-tcp is false: Invalid: because"},
 		"in conflict": {func(_ *input, set *gatewayv1.ListenerSet) {
 			set.Status.Listeners = []gatewayv1.ListenerEntryStatus{{Name: "http", Conditions: []metav1.Condition{condition("Conflicted", metav1.ConditionTrue, "ListenerConflict")}}}
 		}, listenersv1alpha1.ReasonWaitingForGateway, "in conflict with another listener of the Gateway at port 9002: ListenerConflict: because"},
