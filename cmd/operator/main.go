@@ -263,9 +263,7 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options, apiT
 	authorities := &certificates.Authorities{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: installer, Platform: apis, Namespace: options.Namespace, Clock: apiTime,
 	}
-	trust := &certificates.Trust{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: installer, Platform: apis, Authorities: authorities,
-	}
+	trust := &certificates.Trust{Authorities: authorities}
 	return []controller{
 		{"confinement", (&confinement.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader()}).SetupWithManager},
 		{"listener", (&listener.Reconciler{
@@ -288,9 +286,7 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options, apiT
 		{"crdprotection", (&crdprotection.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader()}).SetupWithManager},
 		{"certificate-authorities", authorities.SetupWithManager},
 		{"certificate-trust", trust.SetupWithManager},
-		{"certificates", (&certificates.Signer{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Platform: apis, Authorities: authorities, Trust: trust, Clock: apiTime,
-		}).SetupWithManager},
+		{"certificates", (&certificates.Signer{Trust: trust, Clock: apiTime}).SetupWithManager},
 		{"cert-manager", (&certmanager.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: installer, Platform: apis, Clock: realClock,
 		}).SetupWithManager},

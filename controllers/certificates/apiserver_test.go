@@ -69,10 +69,8 @@ func (w *world) start(authoritiesClock clock.PassiveClock) {
 		a := &certificates.Authorities{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier, Platform: apis, Namespace: w.operators, Clock: authoritiesClock,
 		}
-		trust := &certificates.Trust{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier, Platform: apis, Authorities: a}
-		signer := &certificates.Signer{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Platform: apis, Authorities: a, Trust: trust, Clock: clock.RealClock{},
-		}
+		trust := &certificates.Trust{Authorities: a}
+		signer := &certificates.Signer{Trust: trust, Clock: clock.RealClock{}}
 		for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{a, trust, signer} {
 			if err := c.SetupWithManager(mgr); err != nil {
 				return err

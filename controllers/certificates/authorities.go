@@ -29,15 +29,16 @@ import (
 // Authorities keeps the roots from which the certificate authorities of all namespaces are derived, in a Secret in the
 // operator's namespace, and replaces them in time. The cache has only the metadata of this Secret.
 type Authorities struct {
-	// Client reads from the cache, and writes the Secret.
+	// Client reads from the cache, and writes.
 	Client client.Client
-	// APIReader reads the Secret.
+	// APIReader reads the Secret, and Pods that are not in the cache yet.
 	APIReader client.Reader
-	// Events emits the events of the configuration.
+	// Events emits the events of the configuration, of ConfigMaps and of Pods.
 	Events events.EventRecorder
-	// Applier writes the Secret.
+	// Applier writes what the operator owns.
 	Applier *apply.Applier
-	// Platform reports whether the cluster serves PodCertificateRequests. There are no authorities without.
+	// Platform reports whether the cluster serves PodCertificateRequests, without which there are no authorities, and
+	// ClusterTrustBundles.
 	Platform *platform.APIs
 	// Namespace is the operator's.
 	Namespace string

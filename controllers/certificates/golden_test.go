@@ -26,8 +26,8 @@ func TestWrittenObjects(t *testing.T) {
 	crd.SetName("listeneroperators.listener-operator.dev")
 	crd.SetUID("uid")
 	c := fakeclient.New(t, interceptor.Funcs{}, crd)
-	authorities := &Authorities{Namespace: "somewhere", roots: certificate.Roots{{Since: time.Unix(0, 0)}}}
-	trust := &Trust{APIReader: c, Applier: apply.New(c, names.FieldManagerOperator), Authorities: authorities}
+	authorities := &Authorities{APIReader: c, Applier: apply.New(c, names.FieldManagerOperator), Namespace: "somewhere", roots: certificate.Roots{{Since: time.Unix(0, 0)}}}
+	trust := &Trust{Authorities: authorities}
 	certificates, err := authorities.trusted("default", "uid")
 	if err != nil {
 		t.Fatal(err)

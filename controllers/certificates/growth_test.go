@@ -24,7 +24,7 @@ func TestRequestsForCertificatesCostLinearTime(t *testing.T) {
 		"PodCertificateRequest: requests and volumes that they name": {Size: 50, Product: true, Do: func(n int) {
 			for range n {
 				if _, denied := parse(request(n)); denied != nil {
-					panic(denied.message)
+					panic(denied)
 				}
 			}
 		}},
@@ -46,9 +46,9 @@ func TestRequestsForCertificatesCostLinearTime(t *testing.T) {
 				}})
 			}
 			o, _ := parse(request(n))
-			s := &Signer{Client: fakeclient.New(t, interceptor.Funcs{}, claims...)}
-			if volumes, found, err := s.volumes(t.Context(), pod, o.volumes); err != nil || found.denied != nil || len(volumes) != n {
-				panic(fmt.Sprint(volumes, found, err))
+			s := &Signer{Trust: &Trust{Authorities: &Authorities{Client: fakeclient.New(t, interceptor.Funcs{}, claims...)}}}
+			if volumes, err := s.volumes(t.Context(), pod, o.volumes); err != nil || len(volumes) != n {
+				panic(fmt.Sprint(volumes, err))
 			}
 		}},
 	}, ".", "github.com/listener-operator/listener-operator/internal/certificate")

@@ -14,8 +14,17 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// denial is why a request can never be granted. The kubelet does not repeat such a request.
-type denial struct{ reason, message string }
+// verdict is an error that says why a request is not granted. With a reason, it never can be, and the kubelet does not
+// repeat it. Without, it waits for something.
+type verdict struct{ reason, message string }
+
+func (v *verdict) Error() string { return v.message }
+
+func deny(reason, format string, args ...any) error {
+	return &verdict{reason, fmt.Sprintf(format, args...)}
+}
+
+func wait(format string, args ...any) error { return deny("", format, args...) }
 
 // order is what a PodCertificateRequest asks for.
 type order struct {
@@ -39,15 +48,15 @@ const (
 
 // parse reads a request. Nothing of the certificate signing request counts but its public key, whose signature the API
 // server has verified.
-func parse(spec *certificatesv1.PodCertificateRequestSpec) (order, *denial) {
+func parse(spec *certificatesv1.PodCertificateRequestSpec) (order, error) {
 	o := order{lifetime: certificate.LeafLifetime}
 	if maximum := spec.MaxExpirationSeconds; maximum != nil {
 		o.lifetime = min(o.lifetime, time.Duration(*maximum)*time.Second)
 	}
 	request, err := x509.ParseCertificateRequest(spec.StubPKCS10Request)
 	if err != nil || request.PublicKey == nil {
-		return order{}, &denial{certificatesv1.PodCertificateRequestConditionUnsupportedKeyType,
-			"the type of the key is not known: set keyType to one of ECDSAP256, ECDSAP384, ECDSAP521, ED25519, RSA3072 and RSA4096"}
+		return order{}, deny(certificatesv1.PodCertificateRequestConditionUnsupportedKeyType,
+			"the type of the key is not known: set keyType to one of ECDSAP256, ECDSAP384, ECDSAP521, ED25519, RSA3072 and RSA4096")
 	}
 	o.publicKey = request.PublicKey
 	for key, value := range spec.UnverifiedUserAnnotations {
@@ -65,7 +74,7 @@ func parse(spec *certificatesv1.PodCertificateRequestSpec) (order, *denial) {
 			problem = fmt.Sprintf("it is none of %s and %s", names.AnnotationCertificateVolumes, names.AnnotationCertificateUsages)
 		}
 		if problem != "" {
-			return order{}, &denial{certificatesv1.PodCertificateRequestConditionInvalidUserConfig, fmt.Sprintf("userAnnotations: %s: %s", key, problem)}
+			return order{}, deny(certificatesv1.PodCertificateRequestConditionInvalidUserConfig, "userAnnotations: %s: %s", key, problem)
 		}
 	}
 	return o, nil

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -28,8 +29,9 @@ func TestAKeyOfTheFutureIsDenied(t *testing.T) {
 	const ed25519ID, unknownID = "\x06\x03\x2b\x65\x70", "\x06\x03\x2b\x65\x7f" // 1.3.101.112 and 1.3.101.127
 	unknown := bytes.ReplaceAll(known, []byte(ed25519ID), []byte(unknownID))
 	for name, stub := range map[string][]byte{"of an unknown type": unknown, "truncated": known[:40], "none": nil} {
-		_, denied := parse(&certificatesv1.PodCertificateRequestSpec{StubPKCS10Request: stub})
-		if denied == nil || denied.reason != certificatesv1.PodCertificateRequestConditionUnsupportedKeyType {
+		_, err := parse(&certificatesv1.PodCertificateRequestSpec{StubPKCS10Request: stub})
+		var denied *verdict
+		if !errors.As(err, &denied) || denied.reason != certificatesv1.PodCertificateRequestConditionUnsupportedKeyType {
 			t.Errorf("%s: %+v", name, denied)
 		}
 	}
@@ -62,10 +64,11 @@ func TestAnAnnotationWithoutEndIsDenied(t *testing.T) {
 		"too many":          {strings.Repeat("a,", 32_000), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, denied := parse(&certificatesv1.PodCertificateRequestSpec{
+			o, err := parse(&certificatesv1.PodCertificateRequestSpec{
 				StubPKCS10Request: stub, UnverifiedUserAnnotations: map[string]string{names.AnnotationCertificateVolumes: tc.volumes},
 			})
-			if tc.denied != (denied != nil) || !tc.denied && !o.volumes.Equal(want) {
+			var denied *verdict
+			if tc.denied != errors.As(err, &denied) || !tc.denied && !o.volumes.Equal(want) {
 				t.Errorf("%d volumes, denied: %+v", len(o.volumes), denied)
 			}
 			if tc.denied && (denied.reason != certificatesv1.PodCertificateRequestConditionInvalidUserConfig || !strings.Contains(denied.message, "longer than 16384 bytes")) {

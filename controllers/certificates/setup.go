@@ -77,7 +77,7 @@ func (s *Signer) SetupWithManager(mgr manager.Manager) (err error) {
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return s.undecided(ctx) })
 	return requests.Controller(mgr, "certificates", workers).
 		WatchesRawSource(s.requests).
-		WatchesRawSource(s.Authorities.source(all)).
+		WatchesRawSource(s.source(all)).
 		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(s.podListenersToRequests)).
 		Complete(requests.Requeue(mgr, "certificates", s))
 }
@@ -134,7 +134,7 @@ func (t *Trust) SetupWithManager(mgr manager.Manager) (err error) {
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return t.all(ctx) })
 	return requests.Controller(mgr, "certificate-trust", workers).
 		WatchesRawSource(t.bundles).
-		WatchesRawSource(t.Authorities.source(all)).
+		WatchesRawSource(t.source(all)).
 		Watches(&corev1.ConfigMap{}, toNamespace). // of this name only, see package cache
 		Watches(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			return namespaceRequest(o.GetName())

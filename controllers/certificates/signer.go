@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -33,18 +32,8 @@ import (
 
 // Signer decides PodCertificateRequests.
 type Signer struct {
-	// Client reads from the cache, and writes the status of requests.
-	Client client.Client
-	// APIReader reads Pods that are not in the cache yet.
-	APIReader client.Reader
-	// Events emits the events of Pods.
-	Events events.EventRecorder
-	// Platform reports whether the cluster serves PodCertificateRequests.
-	Platform *platform.APIs
-	// Authorities sign.
-	Authorities *Authorities
 	// Trust publishes the authorities before they sign.
-	Trust *Trust
+	*Trust
 	// Clock is the time of the API server, which rejects certificates of another time.
 	Clock clock.PassiveClock
 
@@ -68,31 +57,28 @@ func (s *Signer) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		s.waiting.remove(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	o, denied := parse(&request.Spec)
-	if denied != nil {
-		return reconcile.Result{}, s.deny(ctx, request, denied)
+	o, err := parse(&request.Spec)
+	var pod *corev1.Pod
+	if err == nil {
+		pod, err = s.pod(ctx, request)
 	}
-	pod, err := s.pod(ctx, request)
+	if err == nil {
+		err = s.issue(ctx, request, pod, o)
+	}
+	var v *verdict
 	switch {
-	case err != nil:
+	case !errors.As(err, &v):
 		return reconcile.Result{}, err
-	case pod == nil:
-		return reconcile.Result{}, s.deny(ctx, request, &denial{listenersv1alpha1.ReasonPodDeleted,
-			fmt.Sprintf("Pod %s with uid %s does not exist on node %s any more", request.Spec.PodName, request.Spec.PodUID, request.Spec.NodeName)})
+	case v.reason == "":
+		return s.wait(request, pod, v.message), nil
 	}
-	found, err := s.addressesOf(ctx, pod, o)
-	switch {
-	case err != nil:
-		return reconcile.Result{}, err
-	case found.denied != nil:
-		return reconcile.Result{}, s.deny(ctx, request, found.denied)
-	case found.waiting != "":
-		return s.wait(request, pod, found.waiting), nil
-	}
-	return s.issue(ctx, request, pod, o, found.names)
+	now, text := s.Clock.Now(), message.Printable(v.message, message.MaxEvent) // the kubelet repeats it in an event of the Pod
+	return reconcile.Result{}, s.decide(ctx, request, "denied", certificatesv1.PodCertificateRequestStatus{
+		Conditions: []metav1.Condition{condition(certificatesv1.PodCertificateRequestConditionTypeDenied, v.reason, text, now)},
+	})
 }
 
-// pod returns the Pod of a request, or nil if it does not exist any more on the node, which the API server decides.
+// pod returns the Pod of a request. Whether it still exists on the node the API server decides.
 func (s *Signer) pod(ctx context.Context, request *certificatesv1.PodCertificateRequest) (*corev1.Pod, error) {
 	key := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}
 	for _, reader := range []client.Reader{s.Client, s.APIReader} {
@@ -101,7 +87,7 @@ func (s *Signer) pod(ctx context.Context, request *certificatesv1.PodCertificate
 			return pod, err
 		}
 	}
-	return nil, nil //nolint:nilnil // it does not exist
+	return nil, deny(listenersv1alpha1.ReasonPodDeleted, "Pod %s with uid %s does not exist on node %s any more", request.Spec.PodName, request.Spec.PodUID, request.Spec.NodeName)
 }
 
 // wait reports what a request waits for, if that takes long. What it waits for is watched.
@@ -116,21 +102,23 @@ func (s *Signer) wait(request *certificatesv1.PodCertificateRequest, pod *corev1
 }
 
 // issue signs a certificate. While the namespace has no authority, it waits: Authorities enqueue the request again.
-func (s *Signer) issue(
-	ctx context.Context, request *certificatesv1.PodCertificateRequest, pod *corev1.Pod, o order, addresses certificate.Names,
-) (reconcile.Result, error) {
+func (s *Signer) issue(ctx context.Context, request *certificatesv1.PodCertificateRequest, pod *corev1.Pod, o order) error {
+	addresses, err := s.addressesOf(ctx, pod, o)
+	if err != nil {
+		return err
+	}
 	namespace := tenancy.Namespace()
 	if err := s.Client.Get(ctx, types.NamespacedName{Name: request.Namespace}, namespace); err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading namespace %s: %w", request.Namespace, err)
+		return fmt.Errorf("reading namespace %s: %w", request.Namespace, err)
 	}
-	if err := s.Trust.publish(ctx, namespace); errors.Is(err, errNoAuthority) {
-		return s.wait(request, pod, err.Error()), nil
+	if err := s.publish(ctx, namespace); errors.Is(err, errNoAuthority) {
+		return wait("%s", err)
 	} else if err != nil {
-		return reconcile.Result{}, err
+		return err
 	}
-	authority, err := s.Authorities.signing(namespace.Name, namespace.UID)
+	authority, err := s.signing(namespace.Name, namespace.UID)
 	if err != nil {
-		return reconcile.Result{}, err
+		return err
 	}
 	now := s.Clock.Now()
 	issued, err := authority.Issue(certificate.Leaf{
@@ -138,30 +126,19 @@ func (s *Signer) issue(
 	})
 	switch {
 	case errors.Is(err, certificate.ErrNoNames):
-		return s.wait(request, pod, "none of the addresses of the Pod can be in a certificate"), nil
+		return wait("none of the addresses of the Pod can be in a certificate")
 	case err != nil:
-		return reconcile.Result{}, err
+		return err
 	}
-	text := fmt.Sprintf("issued for %s", addresses)
 	refresh := metav1.NewTime(issued.NotBefore.Add(certificate.RefreshAfter))
-	status := certificatesv1.PodCertificateRequestStatus{
-		Conditions:       []metav1.Condition{condition(certificatesv1.PodCertificateRequestConditionTypeIssued, "Issued", text, now)},
+	err = s.decide(ctx, request, "issued", certificatesv1.PodCertificateRequestStatus{
+		Conditions:       []metav1.Condition{condition(certificatesv1.PodCertificateRequestConditionTypeIssued, "Issued", fmt.Sprintf("issued for %s", addresses), now)},
 		CertificateChain: string(issued.Chain), NotBefore: new(metav1.NewTime(issued.NotBefore)), NotAfter: new(metav1.NewTime(issued.NotAfter)), BeginRefreshAt: &refresh,
+	})
+	if err == nil {
+		log.FromContext(ctx).V(1).Info("Issued a certificate", "pod", pod.Name, "addresses", addresses.String(), "notAfter", issued.NotAfter)
 	}
-	if err := s.decide(ctx, request, status, "issued"); err != nil {
-		return reconcile.Result{}, err
-	}
-	log.FromContext(ctx).V(1).Info("Issued a certificate", "pod", pod.Name, "addresses", addresses.String(), "notAfter", issued.NotAfter)
-	return reconcile.Result{}, nil
-}
-
-// deny writes why a request can never be granted. The kubelet repeats that in an event of the Pod.
-func (s *Signer) deny(ctx context.Context, request *certificatesv1.PodCertificateRequest, d *denial) error {
-	text := message.Printable(d.message, message.MaxEvent)
-	status := certificatesv1.PodCertificateRequestStatus{
-		Conditions: []metav1.Condition{condition(certificatesv1.PodCertificateRequestConditionTypeDenied, d.reason, text, s.Clock.Now())},
-	}
-	return s.decide(ctx, request, status, "denied")
+	return err
 }
 
 func condition(kind, reason, text string, now time.Time) metav1.Condition {
@@ -170,7 +147,7 @@ func condition(kind, reason, text string, now time.Time) metav1.Condition {
 
 // decide writes the status of a request, which is then final. A request that no longer exists is no error. result is
 // how the decision is counted.
-func (s *Signer) decide(ctx context.Context, request *certificatesv1.PodCertificateRequest, status certificatesv1.PodCertificateRequestStatus, result string) error {
+func (s *Signer) decide(ctx context.Context, request *certificatesv1.PodCertificateRequest, result string, status certificatesv1.PodCertificateRequestStatus) error {
 	changed := request.DeepCopy()
 	changed.Status = status
 	patch := client.MergeFromWithOptions(request, client.MergeFromWithOptimisticLock{})

@@ -11,12 +11,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -27,18 +25,8 @@ import (
 // Trust publishes the certificates that clients have to trust: for Pods as a ClusterTrustBundle, for everybody else as
 // a ConfigMap in the namespace. A namespace gets both before its first certificate is issued.
 type Trust struct {
-	// Client reads from the cache, and writes ConfigMaps and ClusterTrustBundles.
-	Client client.Client
-	// APIReader reads without the cache.
-	APIReader client.Reader
-	// Events emits the events of ConfigMaps.
-	Events events.EventRecorder
-	// Applier writes.
-	Applier *apply.Applier
-	// Platform reports whether the cluster serves ClusterTrustBundles.
-	Platform *platform.APIs
 	// Authorities sign.
-	Authorities *Authorities
+	*Authorities
 
 	bundles *platform.View
 }
@@ -77,7 +65,7 @@ func (t *Trust) published(ctx context.Context, namespace string) (*certificatesv
 
 // publish publishes the certificates of a namespace.
 func (t *Trust) publish(ctx context.Context, namespace *metav1.PartialObjectMetadata) error {
-	certificates, err := t.Authorities.trusted(namespace.Name, namespace.UID)
+	certificates, err := t.trusted(namespace.Name, namespace.UID)
 	if err != nil {
 		return err
 	}
