@@ -2,7 +2,6 @@ package exposure
 
 import (
 	"encoding/binary"
-	"hash/fnv"
 	"net/netip"
 	"slices"
 	"strings"
@@ -42,7 +41,7 @@ func AllocateClusterIPs(class *listenersv1alpha1.ListenerClass, desired *corev1a
 ) (addresses []string, _ *Refusal) {
 	ranges := class.ClusterIPRanges()
 	for _, family := range clusterIPFamilies(ranges, desired) {
-		own := slices.DeleteFunc(slices.Clone(ranges), func(r netip.Prefix) bool { return familyOf(r.Addr()) != family })
+		own := slices.DeleteFunc(slices.Clone(ranges), func(r netip.Prefix) bool { return FamilyOf(r.Addr().String()) != family })
 		if len(own) == 0 {
 			return nil, Refuse(listenersv1alpha1.ReasonClusterIPsExhausted, "the Service needs a cluster IP of family %s, and spec.clusterIPs.cidrs of ListenerClass %s has no range of it; "+
 				"add one", family, class.Name)
@@ -62,7 +61,7 @@ func AllocateClusterIPs(class *listenersv1alpha1.ListenerClass, desired *corev1a
 func clusterIPFamilies(ranges []netip.Prefix, desired *corev1ac.ServiceApplyConfiguration) []corev1.IPFamily {
 	families := slices.Clone(desired.Spec.IPFamilies)
 	if len(families) == 0 {
-		families = []corev1.IPFamily{familyOf(ranges[0].Addr())}
+		families = []corev1.IPFamily{FamilyOf(ranges[0].Addr().String())}
 	}
 	dual := ptr.Deref(desired.Spec.IPFamilyPolicy, corev1.IPFamilyPolicySingleStack) != corev1.IPFamilyPolicySingleStack
 	if second := corev1.IPv6Protocol; dual && len(families) == 1 {
@@ -74,13 +73,6 @@ func clusterIPFamilies(ranges []netip.Prefix, desired *corev1ac.ServiceApplyConf
 	return families
 }
 
-func familyOf(address netip.Addr) corev1.IPFamily {
-	if address.Is4() {
-		return corev1.IPv4Protocol
-	}
-	return corev1.IPv6Protocol
-}
-
 // allocateAddress returns the first of the last addresses that is in a range and not taken, or else the first address
 // of the first range that has one, beginning where the name determines.
 func allocateAddress(ranges []netip.Prefix, name string, last []string, taken func(netip.Addr) bool) (netip.Addr, bool) {
@@ -90,15 +82,10 @@ func allocateAddress(ranges []netip.Prefix, name string, last []string, taken fu
 			return address, true
 		}
 	}
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(name))
 	for _, r := range ranges {
 		first, count := usable(r)
-		start := hash.Sum32() % count
-		for i := range count {
-			if address := at(r, first+(start+i)%count); !taken(address) {
-				return address, true
-			}
+		if address, ok := firstFree(name, count, func(i uint32) netip.Addr { return at(r, first+i) }, taken); ok {
+			return address, true
 		}
 	}
 	return netip.Addr{}, false
@@ -124,13 +111,7 @@ func at(r netip.Prefix, offset uint32) netip.Addr {
 }
 
 // DescribeRanges returns ranges as a part of a message.
-func DescribeRanges(ranges []netip.Prefix) string {
-	names := make([]string, len(ranges))
-	for i, r := range ranges {
-		names[i] = r.String()
-	}
-	return strings.Join(names, ", ")
-}
+func DescribeRanges(ranges []netip.Prefix) string { return strings.Join(FormatClients(ranges), ", ") }
 
 // WithClusterIPs returns a copy of the Service with these cluster IPs.
 func WithClusterIPs(service *corev1ac.ServiceApplyConfiguration, addresses []string) *corev1ac.ServiceApplyConfiguration {

@@ -63,7 +63,8 @@ func AllocatePorts(desired *corev1ac.ServiceApplyConfiguration, has map[string]i
 		number, ok := has[name]
 		if !ok {
 			if number, ok = byPort[port]; !ok {
-				number, ok = firstFree(numbers, *desired.Namespace+"/"+*desired.Name+"/"+name, func(n int32) bool { return taken(n) || used.Has(n) })
+				number, ok = firstFree(*desired.Namespace+"/"+*desired.Name+"/"+name, uint32(numbers.Size),
+					func(i uint32) int32 { return int32(numbers.Base) + int32(i) }, func(n int32) bool { return taken(n) || used.Has(n) })
 			}
 			if !ok {
 				return nil, name
@@ -106,18 +107,17 @@ func FixedNodePorts(service *corev1ac.ServiceApplyConfiguration) map[string]int3
 	return fixed
 }
 
-// firstFree returns the first number of the range that is not taken, beginning where the name determines.
-func firstFree(numbers utilnet.PortRange, name string, taken func(int32) bool) (number int32, ok bool) {
+// firstFree returns the first of a number of values that is not taken, beginning where the name determines.
+func firstFree[T any](name string, count uint32, value func(uint32) T, taken func(T) bool) (free T, ok bool) {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(name))
-	first := int(hash.Sum32() % uint32(numbers.Size)) //nolint:gosec // at most 65535
-	for i := range numbers.Size {
-		number := int32(numbers.Base + (first+i)%numbers.Size) //nolint:gosec // at most 65535
-		if !taken(number) {
-			return number, true
+	first := hash.Sum32() % count
+	for i := range count {
+		if free = value((first + i) % count); !taken(free) {
+			return free, true
 		}
 	}
-	return 0, false
+	return free, false
 }
 
 // WithNodePorts returns a copy of the Service with these node ports, by port name.

@@ -22,6 +22,31 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
+// Limits of what the author of a Listener writes. They are no limits of the schema, which would be an incompatible
+// change of the CRD: the API server would reject updates of objects that exceed them. They are far above what is
+// useful, and low enough for algorithms of libraries that compare each entry of a list with each other one.
+const (
+	// maxListedPorts is the number of entries in spec.ports. The class limits how many of them are exposed.
+	maxListedPorts = 1024
+	// maxLabels is the number of labels of a Listener. Each of the objects that are generated for it has them, too.
+	maxLabels = 128
+	// maxSelectorLabels is the number of spec.extraPodSelectorLabels.
+	maxSelectorLabels = 64
+	// maxListedOverrides is the number of entries in spec.objectOverrides. Most of them may be written for objects of
+	// product operators, and cost no more than being read.
+	maxListedOverrides = 1024
+	// maxOverrides is the number of those that apply to the Service.
+	maxOverrides = 16
+	// maxOverrideBytes is the size of all that apply.
+	maxOverrideBytes = 64 << 10
+	// maxOverridePorts is the number of ports in an override: the largest value of spec.maxPorts of a class.
+	maxOverridePorts = 1024
+	// maxOverrideEntries is the number of entries of any other list in an override.
+	maxOverrideEntries = 128
+	// maxProblems is the number of invalid names that a message contains.
+	maxProblems = 5
+)
+
 // override merges the overrides of the class, and then those of the Listener, into the generated Service.
 //
 // Overrides must not change the identity or the owner of the Service. The author of a Listener is less trusted than
@@ -324,6 +349,32 @@ func checkIdentity(before, after *corev1ac.ServiceApplyConfiguration) error {
 	}
 	if !reflect.DeepEqual(identityOf(before), identityOf(after)) {
 		return errors.New("apiVersion, kind and metadata of a Service cannot be overridden, except metadata.labels, metadata.annotations and metadata.finalizers")
+	}
+	return nil
+}
+
+// checkLists returns an error if a list in an override has too many entries. path is that of the value.
+func checkLists(path string, value any) error {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if err := checkLists(strings.TrimPrefix(path+"."+key, "."), v[key]); err != nil {
+				return err
+			}
+		}
+	case []any:
+		limit := maxOverrideEntries
+		if path == "spec.ports" {
+			limit = maxOverridePorts
+		}
+		if len(v) > limit {
+			return fmt.Errorf("%s has %d entries, of at most %d; remove some", path, len(v), limit)
+		}
+		for _, entry := range v {
+			if err := checkLists(path+"[]", entry); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package exposure
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -17,11 +18,26 @@ import (
 	"github.com/listener-operator/listener-operator/internal/message"
 )
 
-// port is a port of a Listener with its default protocol applied.
+// protocols are those of ports.
+var protocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
+
+// port is a port of a Listener, or without a name that of a Pod.
 type port struct {
 	protocol corev1.Protocol
 	name     string
 	number   int32
+}
+
+// protocolOf returns the protocol of a port of a Listener, which is TCP by default.
+func protocolOf(p listenersv1alpha1.ListenerPort) corev1.Protocol {
+	return cmp.Or(ptr.Deref(p.Protocol, ""), corev1.ProtocolTCP)
+}
+
+// sorted returns ports by protocol, name and number.
+func sorted(ports iter.Seq[port]) []port {
+	return slices.SortedFunc(ports, func(a, b port) int {
+		return cmp.Or(cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.name, b.name), cmp.Compare(a.number, b.number))
+	})
 }
 
 // ExposedPorts returns the ports of a Listener that its class exposes, in the order of the Listener.
@@ -63,8 +79,11 @@ func noPorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1
 // servicePorts returns the ports of the Service of a Listener, sorted by protocol and name. Of several ports with the
 // same protocol and name, the last one applies. The refusal is for ports that no Service can have.
 func servicePorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) ([]port, *Refusal) {
-	ports := deduplicate(ExposedPorts(class, listener))
-	byName, byNumber := map[string]port{}, map[port]string{}
+	last, byName, byNumber := map[port]port{}, map[string]port{}, map[port]string{}
+	for _, p := range ExposedPorts(class, listener) {
+		last[port{protocol: protocolOf(p), name: p.Name}] = port{protocolOf(p), p.Name, p.Port}
+	}
+	ports := sorted(maps.Values(last))
 	for _, p := range ports {
 		if problem := checkPort(p); problem != "" {
 			return nil, Refuse(listenersv1alpha1.ReasonInvalidPorts, "spec.ports: port %q: %s", p.name, problem)
@@ -85,23 +104,12 @@ func servicePorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1a
 	return ports, nil
 }
 
-func deduplicate(listed []listenersv1alpha1.ListenerPort) []port {
-	last := map[port]port{}
-	for _, l := range listed {
-		protocol := cmp.Or(ptr.Deref(l.Protocol, ""), corev1.ProtocolTCP)
-		last[port{protocol: protocol, name: l.Name}] = port{protocol, l.Name, l.Port}
-	}
-	return slices.SortedFunc(maps.Values(last), func(a, b port) int {
-		return cmp.Or(cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.name, b.name))
-	})
-}
-
 // RepeatedPorts returns the names that several ports of a Listener with the same protocol have, sorted. Only the last
 // of these ports is exposed.
 func RepeatedPorts(listener *listenersv1alpha1.Listener) []string {
 	seen, repeated := sets.New[port](), sets.New[string]()
 	for _, l := range listener.Spec.Ports {
-		p := port{protocol: cmp.Or(ptr.Deref(l.Protocol, ""), corev1.ProtocolTCP), name: l.Name}
+		p := port{protocol: protocolOf(l), name: l.Name}
 		if seen.Has(p) {
 			repeated.Insert(message.Printable(l.Name, validation.DNS1123LabelMaxLength))
 		}
@@ -119,7 +127,7 @@ func checkPort(p port) string {
 	if problems := validation.IsValidPortNum(int(p.number)); len(problems) > 0 {
 		return "the port number is not valid: " + strings.Join(problems, ", ")
 	}
-	if !slices.Contains([]corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}, p.protocol) {
+	if !slices.Contains(protocols, p.protocol) {
 		return "the protocol " + string(p.protocol) + " is none of TCP, UDP and SCTP"
 	}
 	return ""

@@ -1,12 +1,16 @@
 package exposure
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -52,6 +56,24 @@ func (b *Backend) Service(class *listenersv1alpha1.ListenerClass, listener *list
 			"spec.maxPorts of the class", len(service.Spec.Ports), class.Name, class.MaxPorts())
 	}
 	return service, nil
+}
+
+// checkSize returns a refusal if a Listener has more of something than is worked on.
+func checkSize(listener *listenersv1alpha1.Listener) *Refusal {
+	for _, list := range []struct {
+		reason, name, entries string
+		number, limit         int
+	}{
+		{listenersv1alpha1.ReasonInvalidPorts, "spec.ports", "entries", len(listener.Spec.Ports), maxListedPorts},
+		{listenersv1alpha1.ReasonServiceRejected, "spec.extraPodSelectorLabels", "labels", len(listener.Spec.ExtraPodSelectorLabels), maxSelectorLabels},
+		{listenersv1alpha1.ReasonServiceRejected, "metadata.labels", "labels", len(listener.Labels), maxLabels},
+		{listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides", "entries", len(listener.Spec.ObjectOverrides), maxListedOverrides},
+	} {
+		if list.number > list.limit {
+			return Refuse(list.reason, "%s has %d %s, of at most %d; remove some", list.name, list.number, list.entries, list.limit)
+		}
+	}
+	return nil
 }
 
 // generate returns the Service without overrides.
@@ -126,4 +148,37 @@ func checkNames(service *corev1ac.ServiceApplyConfiguration) *Refusal {
 	}
 	return Refuse(listenersv1alpha1.ReasonServiceRejected, "the API server would reject Service %s/%s: %v", *service.Namespace, *service.Name,
 		problems[:min(len(problems), maxProblems)].ToAggregate())
+}
+
+// Labels returns the labels of an object that is generated for a Listener: those of the Listener, overridden by those
+// of the class for this kind of object, overridden by three of the recommended labels, which describe the object
+// itself.
+func Labels(listener *listenersv1alpha1.Listener, class map[string]string) map[string]string {
+	labels := map[string]string{}
+	maps.Copy(labels, listener.Labels)
+	maps.Copy(labels, class)
+	labels["app.kubernetes.io/name"] = names.ServiceAppName
+	labels["app.kubernetes.io/instance"] = listener.Name
+	labels["app.kubernetes.io/managed-by"] = names.ServiceManagedBy
+	return labels
+}
+
+// NewObject returns an object that is generated for a Listener, in its namespace and with it as the controller. labels
+// are those of the class for this kind of object.
+func NewObject(l *Listener, kind schema.GroupVersionKind, name string, labels, annotations map[string]string, spec map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	o.SetGroupVersionKind(kind)
+	o.SetNamespace(l.Namespace)
+	o.SetName(name)
+	o.SetLabels(Labels(l.Listener, labels))
+	if len(annotations) > 0 {
+		o.SetAnnotations(annotations)
+	}
+	SetOwner(o, l.Listener)
+	return o
+}
+
+// SetOwner makes the Listener the controller of an object that is generated for it.
+func SetOwner(o metav1.Object, listener *listenersv1alpha1.Listener) {
+	o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(listener, listenersv1alpha1.GroupVersion.WithKind("Listener"))})
 }

@@ -24,7 +24,7 @@ func (w *Walk) policies(ctx context.Context, pod *corev1.Pod, listener string) {
 	w.FollowAll(ctx, check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace}, &list, client.InNamespace(pod.Namespace))
 	var policies []networkingv1.NetworkPolicy
 	for i := range list.Items {
-		if exposure.SelectsForIngress(&list.Items[i], pod) {
+		if exposure.SelectsForIngress(&list.Items[i])(pod) {
 			policies = append(policies, list.Items[i])
 		}
 	}
