@@ -9,16 +9,28 @@
 package cache
 
 import (
+	"maps"
+	"slices"
+	"strings"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/sets"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/stackable"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
@@ -51,4 +63,269 @@ func Options(namespace string) ctrlcache.Options {
 		}}},
 	}
 	return ctrlcache.Options{DefaultTransform: ctrlcache.TransformStripManagedFields(), ByObject: byObject}
+}
+
+// transform returns a transform for the objects of one type. keep returns an object without the fields that no
+// controller reads, and changes nothing in one that it returned.
+func transform[T client.Object](keep func(T) T) toolscache.TransformFunc {
+	return func(o any) (any, error) {
+		if tombstone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+			o = tombstone.Obj
+		}
+		return keep(o.(T)), nil
+	}
+}
+
+// trimPod keeps what addresses depend on: volumes with claims, the ports of containers, node, phase and the labels; and
+// what restarts depend on: the controller, and whether the Pod is ready. Before the Pod is bound to a node, it keeps
+// what scheduling depends on, and its verdict. Of a Pod without claims it keeps node and phase, of a node agent what a
+// rollout depends on, and of a Pod of Stackable's operator what it is recognized by.
+func trimPod(pod *corev1.Pod) *corev1.Pod {
+	kept := &corev1.Pod{
+		ObjectMeta: trimMetadata(&pod.ObjectMeta),
+		Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork},
+		Status:     corev1.PodStatus{Phase: pod.Status.Phase},
+	}
+	if stackable.Resembles(pod) {
+		stackable.Keep(kept, pod)
+	}
+	if names.IsNodeAgent(pod) {
+		keepRollout(kept, pod)
+	}
+	if len(claim.NamesOf(pod)) == 0 {
+		return kept
+	}
+	kept.Labels, kept.OwnerReferences, kept.GenerateName = pod.Labels, controller(pod), pod.GenerateName
+	// No controller reads which container has a port, but which ports are those of sidecars.
+	sidecars, ports := claim.SidecarPorts(pod), claim.ContainerPorts(pod)
+	if ports = ports[:len(ports)-len(sidecars)]; len(ports) > 0 {
+		kept.Spec.Containers = []corev1.Container{{Ports: ports}}
+	}
+	keepMounts(kept, pod)
+	if len(sidecars) > 0 {
+		kept.Spec.InitContainers = []corev1.Container{{Ports: sidecars, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
+	}
+	if pod.Spec.NodeName == "" {
+		keepScheduling(kept, pod)
+	} else if claim.PodReady(pod) {
+		kept.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		if claim.NameOf(pod, volume) == "" {
+			continue
+		}
+		slim := corev1.Volume{Name: volume.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: volume.PersistentVolumeClaim}}
+		if volume.Ephemeral != nil {
+			slim.Ephemeral = &corev1.EphemeralVolumeSource{}
+		}
+		kept.Spec.Volumes = append(kept.Spec.Volumes, slim)
+	}
+	return kept
+}
+
+// keepRollout keeps of a node agent whether it is up to date, and since when it is ready or not.
+func keepRollout(kept, pod *corev1.Pod) {
+	kept.OwnerReferences, kept.Labels = controller(pod), filter(pod.Labels, sets.New(names.LabelTemplateGeneration).Has)
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
+		}
+	}
+}
+
+// keepMounts keeps how often the containers that mount listener volumes have restarted, and which volumes these are. A
+// Pod that has not started has none.
+func keepMounts(kept, pod *corev1.Pod) {
+	listeners, restarts := sets.New[string](), map[string]int32{}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		restarts[status.Name] = status.RestartCount
+	}
+	for i := range pod.Spec.Volumes {
+		if claim.NameOf(pod, &pod.Spec.Volumes[i]) != "" {
+			listeners.Insert(pod.Spec.Volumes[i].Name)
+		}
+	}
+	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		slim := corev1.Container{Name: container.Name}
+		for _, m := range container.VolumeMounts {
+			if listeners.Has(m.Name) {
+				slim.VolumeMounts = append(slim.VolumeMounts, corev1.VolumeMount{Name: m.Name})
+			}
+		}
+		if count, started := restarts[slim.Name]; started && len(slim.VolumeMounts) > 0 {
+			kept.Spec.Containers = append(kept.Spec.Containers, slim)
+			kept.Status.ContainerStatuses = append(kept.Status.ContainerStatuses, corev1.ContainerStatus{Name: slim.Name, RestartCount: count})
+		}
+	}
+}
+
+// keepScheduling keeps what decides which nodes take a Pod, as far as a controller reads it.
+func keepScheduling(kept, pod *corev1.Pod) {
+	kept.Spec.NodeSelector, kept.Spec.Tolerations = pod.Spec.NodeSelector, pod.Spec.Tolerations
+	if pod.Spec.Affinity != nil {
+		kept.Spec.Affinity = &corev1.Affinity{NodeAffinity: pod.Spec.Affinity.NodeAffinity}
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled {
+			kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}}
+		}
+	}
+}
+
+// trimNode keeps the addresses, the annotation that overrides them, since when the node is ready or not, and what
+// scheduling depends on: labels, taints, and whether the node is cordoned.
+func trimNode(node *corev1.Node) *corev1.Node {
+	kept := &corev1.Node{
+		ObjectMeta: trimMetadata(&node.ObjectMeta),
+		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable},
+		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
+		}
+	}
+	kept.Labels = node.Labels
+	kept.Annotations = filter(node.Annotations, sets.New(names.AnnotationAdvertisedAddress).Has)
+	return kept
+}
+
+// trimService keeps what the addresses of a Listener depend on, the controller, and a summary of the applied fields.
+// Services in the operator's namespace are kept whole, because a controller compares them with their desired state.
+func trimService(service *corev1.Service, operator string) *corev1.Service {
+	if service.Namespace == operator {
+		service.ManagedFields = nil
+		return service
+	}
+	kept := &corev1.Service{
+		ObjectMeta: trimMetadata(&service.ObjectMeta),
+		Spec: corev1.ServiceSpec{
+			Type: service.Spec.Type, Ports: service.Spec.Ports, ExternalTrafficPolicy: service.Spec.ExternalTrafficPolicy,
+			ClusterIP: service.Spec.ClusterIP, ClusterIPs: service.Spec.ClusterIPs, IPFamilies: service.Spec.IPFamilies,
+			LoadBalancerClass:             service.Spec.LoadBalancerClass,
+			HealthCheckNodePort:           service.Spec.HealthCheckNodePort,
+			AllocateLoadBalancerNodePorts: service.Spec.AllocateLoadBalancerNodePorts,
+		},
+		Status: service.Status,
+	}
+	if kept.OwnerReferences = controller(service); len(kept.OwnerReferences) > 0 {
+		kept.Annotations = filter(service.Annotations, sets.New(names.AnnotationHostname, names.AnnotationPod).Has)
+		apply.SummarizeService(service, names.FieldManagerService)
+		kept.ManagedFields = service.ManagedFields
+	} else if len(service.OwnerReferences) == 0 && service.Labels[names.LabelManagedBy] == names.ServiceManagedBy {
+		kept.Labels = service.Labels // of a Listener, from a backup
+	}
+	return kept
+}
+
+// trimPolicy keeps of a NetworkPolicy of another namespace, unless it belongs to a Listener, which Pods it selects.
+func trimPolicy(policy *networkingv1.NetworkPolicy, operator string) *networkingv1.NetworkPolicy {
+	if policy.Namespace != operator {
+		policy.Spec.PodSelector = exposure.BoundSelector(policy.Spec.PodSelector)
+	}
+	if policy.Namespace == operator || exposure.IsClientPolicy(policy) {
+		policy.ManagedFields = nil
+		return policy
+	}
+	kept := &networkingv1.NetworkPolicy{
+		ObjectMeta: trimMetadata(&policy.ObjectMeta),
+		Spec:       networkingv1.NetworkPolicySpec{PodSelector: policy.Spec.PodSelector, PolicyTypes: policy.Spec.PolicyTypes},
+	}
+	kept.OwnerReferences = controller(policy)
+	return kept
+}
+
+// trimVolume keeps of a listener volume its claim, its Listener, its nodes and what its deletion depends on.
+func trimVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
+	kept := &corev1.PersistentVolume{ObjectMeta: trimMetadata(&pv.ObjectMeta)}
+	if !claim.IsListenerVolume(pv) {
+		return kept
+	}
+	kept.Finalizers = pv.Finalizers
+	kept.Labels = filter(pv.Labels, sets.New(names.LabelListenerNamespace, names.LabelListenerName).Has)
+	own := sets.New(names.AnnotationNode, names.AnnotationLostSince, names.AnnotationReleasedFrom, names.AnnotationReminded)
+	kept.Annotations = filter(pv.Annotations, func(key string) bool { return own.Has(key) || strings.HasPrefix(key, "pv.kubernetes.io/") })
+	selectors := sets.New(names.AnnotationListenerClass, names.AnnotationListenerName) // claim.ParseSelector reads them
+	kept.Spec = corev1.PersistentVolumeSpec{
+		NodeAffinity: pv.Spec.NodeAffinity, StorageClassName: pv.Spec.StorageClassName, PersistentVolumeReclaimPolicy: pv.Spec.PersistentVolumeReclaimPolicy,
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+			Driver: names.Driver, VolumeAttributes: filter(pv.Spec.CSI.VolumeAttributes, selectors.Has),
+		}},
+	}
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		kept.Spec.ClaimRef = &corev1.ObjectReference{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
+	}
+	kept.Status.Phase = pv.Status.Phase
+	return kept
+}
+
+// trimClaim keeps a claim whole until it is bound, because provisioning depends on all of it, and then its volume, its
+// controller, the labels, which its Listener has, too, and of a claim of the driver its provisioner, its class or
+// Listener, the ports that it lists, and the request to release its volume.
+func trimClaim(pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	if pvc.Spec.VolumeName == "" {
+		pvc.ManagedFields = nil
+		return pvc
+	}
+	kept := &corev1.PersistentVolumeClaim{
+		ObjectMeta: trimMetadata(&pvc.ObjectMeta),
+		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: pvc.Spec.VolumeName},
+	}
+	kept.OwnerReferences, kept.Labels = controller(pvc), pvc.Labels
+	if claim.IsListenerClaim(pvc) {
+		kept.Annotations = filter(pvc.Annotations, sets.New(
+			names.AnnotationProvisioner, names.AnnotationRelease, names.AnnotationPorts, names.AnnotationListenerClass, names.AnnotationListenerName,
+		).Has)
+	}
+	return kept
+}
+
+// trimNamespace keeps the labels.
+func trimNamespace(namespace *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+	kept := &metav1.PartialObjectMetadata{TypeMeta: namespace.TypeMeta, ObjectMeta: trimMetadata(&namespace.ObjectMeta)}
+	kept.Labels = namespace.Labels
+	return kept
+}
+
+// trimListener keeps everything but the annotations of others.
+func trimListener(listener *listenersv1alpha1.Listener) *listenersv1alpha1.Listener {
+	kept := &listenersv1alpha1.Listener{ObjectMeta: trimMetadata(&listener.ObjectMeta), Spec: listener.Spec, Status: listener.Status}
+	kept.Labels, kept.OwnerReferences = listener.Labels, listener.OwnerReferences
+	kept.Annotations = filter(listener.Annotations, sets.New(names.AnnotationClaim).Has)
+	return kept
+}
+
+// trimPodListeners keeps everything but managed fields: the operator acts on labels and the like that others set.
+func trimPodListeners(mounts *listenersv1alpha1.PodListeners) *listenersv1alpha1.PodListeners {
+	kept := &listenersv1alpha1.PodListeners{ObjectMeta: trimMetadata(&mounts.ObjectMeta), Spec: mounts.Spec}
+	kept.OwnerReferences, kept.Finalizers = mounts.OwnerReferences, mounts.Finalizers
+	kept.Labels, kept.Annotations = mounts.Labels, mounts.Annotations
+	return kept
+}
+
+// trimMetadata keeps the metadata that controllers read of every kind.
+func trimMetadata(meta *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion, Generation: meta.Generation,
+		DeletionTimestamp: meta.DeletionTimestamp, CreationTimestamp: meta.CreationTimestamp,
+	}
+}
+
+// controller returns the owner reference of the controller of an object, or nil.
+func controller(o metav1.Object) []metav1.OwnerReference {
+	if owner := metav1.GetControllerOf(o); owner != nil {
+		return []metav1.OwnerReference{*owner}
+	}
+	return nil
+}
+
+// filter returns the entries whose keys pass, or nil if there are none.
+func filter(all map[string]string, passes func(key string) bool) map[string]string {
+	kept := maps.Clone(all)
+	maps.DeleteFunc(kept, func(key, _ string) bool { return !passes(key) })
+	if len(kept) == 0 {
+		return nil
+	}
+	return kept
 }

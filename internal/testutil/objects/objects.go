@@ -2,11 +2,18 @@
 package objects
 
 import (
+	"reflect"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -43,4 +50,56 @@ func ClaimSpec(volume string) corev1.PersistentVolumeClaimSpec {
 		AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 		Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
 	}
+}
+
+// World has the objects that belong to the Pod shop/web-0 on node-1, whose claim names the class public. Each test
+// changes what it is about. An object that is nil does not exist.
+type World struct {
+	Node     *corev1.Node
+	Class    *listenersv1alpha1.ListenerClass
+	Claim    *corev1.PersistentVolumeClaim
+	Volume   *corev1.PersistentVolume
+	Listener *listenersv1alpha1.Listener
+	Pod      *corev1.Pod
+}
+
+// NewWorld returns a World with node ports, in which no address is published yet.
+func NewWorld() *World {
+	shop := func(name, uid string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid)}
+	}
+	w := &World{
+		Node: Node("node-1", InternalIP("192.0.2.1")),
+		Class: &listenersv1alpha1.ListenerClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "public"},
+			Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
+		},
+		Claim: &corev1.PersistentVolumeClaim{ObjectMeta: shop("listener-web-0", "claim-uid"), Spec: ClaimSpec("pvc-claim-uid")},
+		Listener: &listenersv1alpha1.Listener{
+			ObjectMeta: shop("listener-web-0", "listener-uid"),
+			Spec: listenersv1alpha1.ListenerSpec{
+				ClassName: ptr.To("public"), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080}},
+			},
+			Status: &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{}},
+		},
+		Pod: &corev1.Pod{
+			ObjectMeta: shop("web-0", "pod-uid"),
+			Spec: corev1.PodSpec{
+				NodeName:   "node-1",
+				Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}}},
+				Volumes:    []corev1.Volume{ClaimVolume("listener", "listener-web-0")},
+			},
+		},
+	}
+	w.Claim.Labels, w.Claim.Annotations = map[string]string{"app": "web"}, map[string]string{names.AnnotationListenerClass: "public"}
+	w.Volume = claim.Volume(w.Claim, w.Listener.Name)
+	w.Volume.UID = "pv-uid"
+	return w
+}
+
+// Objects returns the objects that exist, and others.
+func (w *World) Objects(others ...client.Object) []client.Object {
+	return slices.DeleteFunc(append([]client.Object{w.Node, w.Class, w.Claim, w.Volume, w.Listener, w.Pod}, others...), func(o client.Object) bool {
+		return reflect.ValueOf(o).IsNil()
+	})
 }
