@@ -9,7 +9,6 @@
 package cache
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -38,15 +37,17 @@ import (
 func Options(namespace string) ctrlcache.Options {
 	byObject := map[client.Object]ctrlcache.ByObject{
 		// Large clusters have many objects of these kinds.
-		&corev1.Pod{}:                     {Transform: transform(trimPod)},
-		&corev1.Node{}:                    {Transform: transform(trimNode)},
-		&corev1.Service{}:                 {Transform: transform(func(s *corev1.Service) *corev1.Service { return trimService(s, namespace) })},
-		&corev1.PersistentVolume{}:        {Transform: transform(trimVolume)},
-		&corev1.PersistentVolumeClaim{}:   {Transform: transform(trimClaim)},
-		&listenersv1alpha1.Listener{}:     {Transform: transform(trimListener)},
-		&listenersv1alpha1.PodListeners{}: {Transform: transform(trimPodListeners)},
-
-		tenancy.Namespace(): {Transform: transform(trimNamespace)},
+		&corev1.Pod{}:                   {Transform: transform(trimPod)},
+		&corev1.Node{}:                  {Transform: transform(trimNode)},
+		&corev1.Service{}:               {Transform: transform(func(s *corev1.Service) *corev1.Service { return trimService(s, namespace) })},
+		&corev1.PersistentVolume{}:      {Transform: transform(trimVolume)},
+		&corev1.PersistentVolumeClaim{}: {Transform: transform(trimClaim)},
+		tenancy.Namespace(): {Transform: transform(func(n *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+			return &metav1.PartialObjectMetadata{TypeMeta: n.TypeMeta, ObjectMeta: trimMetadata(n, nil, n.Labels)}
+		})},
+		&listenersv1alpha1.Listener{}: {Transform: transform(func(l *listenersv1alpha1.Listener) *listenersv1alpha1.Listener {
+			return &listenersv1alpha1.Listener{ObjectMeta: trimMetadata(l, l.OwnerReferences, l.Labels, names.AnnotationClaim), Spec: l.Spec, Status: l.Status}
+		})},
 
 		// In all namespaces: an installation in another namespace has one, too.
 		&appsv1.DaemonSet{}:           {Field: fields.OneTermEqualSelector("metadata.name", names.NodeAgent)},
@@ -82,7 +83,7 @@ func transform[T client.Object](keep func(T) T) toolscache.TransformFunc {
 // rollout depends on, and of a Pod of Stackable's operator what it is recognized by.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{
-		ObjectMeta: trimMetadata(&pod.ObjectMeta),
+		ObjectMeta: trimMetadata(pod, nil, nil),
 		Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork},
 		Status:     corev1.PodStatus{Phase: pod.Status.Phase},
 	}
@@ -90,7 +91,8 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 		stackable.Keep(kept, pod)
 	}
 	if names.IsNodeAgent(pod) {
-		keepRollout(kept, pod)
+		kept.OwnerReferences, kept.Labels = controller(pod), filter(pod.Labels, names.LabelTemplateGeneration)
+		kept.Status.Conditions = condition(pod, corev1.PodReady)
 	}
 	if len(claim.NamesOf(pod)) == 0 {
 		return kept
@@ -106,50 +108,50 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 		kept.Spec.InitContainers = []corev1.Container{{Ports: sidecars, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
 	}
 	if pod.Spec.NodeName == "" {
-		keepScheduling(kept, pod)
+		kept.Spec.NodeSelector, kept.Spec.Tolerations = pod.Spec.NodeSelector, pod.Spec.Tolerations
+		if pod.Spec.Affinity != nil {
+			kept.Spec.Affinity = &corev1.Affinity{NodeAffinity: pod.Spec.Affinity.NodeAffinity}
+		}
+		kept.Status.Conditions = condition(pod, corev1.PodScheduled)
 	} else if claim.PodReady(pod) {
 		kept.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	return kept
+}
+
+// condition returns a condition of a Pod, without its probes, if it has one of this type.
+func condition(pod *corev1.Pod, kind corev1.PodConditionType) (conditions []corev1.PodCondition) {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == kind {
+			conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime}}
+		}
+	}
+	return conditions
+}
+
+// keepMounts keeps the volumes with claims, which containers mount them, and how often these have restarted. A container
+// that has not started is left out.
+func keepMounts(kept, pod *corev1.Pod) {
+	claims, restarts := sets.New[string](), map[string]int32{}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		restarts[status.Name] = status.RestartCount
 	}
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
 		if claim.NameOf(pod, volume) == "" {
 			continue
 		}
+		claims.Insert(volume.Name)
 		slim := corev1.Volume{Name: volume.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: volume.PersistentVolumeClaim}}
 		if volume.Ephemeral != nil {
 			slim.Ephemeral = &corev1.EphemeralVolumeSource{}
 		}
 		kept.Spec.Volumes = append(kept.Spec.Volumes, slim)
 	}
-	return kept
-}
-
-// keepRollout keeps of a node agent whether it is up to date, and since when it is ready or not.
-func keepRollout(kept, pod *corev1.Pod) {
-	kept.OwnerReferences, kept.Labels = controller(pod), filter(pod.Labels, sets.New(names.LabelTemplateGeneration).Has)
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
-		}
-	}
-}
-
-// keepMounts keeps how often the containers that mount listener volumes have restarted, and which volumes these are. A
-// Pod that has not started has none.
-func keepMounts(kept, pod *corev1.Pod) {
-	listeners, restarts := sets.New[string](), map[string]int32{}
-	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		restarts[status.Name] = status.RestartCount
-	}
-	for i := range pod.Spec.Volumes {
-		if claim.NameOf(pod, &pod.Spec.Volumes[i]) != "" {
-			listeners.Insert(pod.Spec.Volumes[i].Name)
-		}
-	}
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		slim := corev1.Container{Name: container.Name}
 		for _, m := range container.VolumeMounts {
-			if listeners.Has(m.Name) {
+			if claims.Has(m.Name) {
 				slim.VolumeMounts = append(slim.VolumeMounts, corev1.VolumeMount{Name: m.Name})
 			}
 		}
@@ -160,24 +162,11 @@ func keepMounts(kept, pod *corev1.Pod) {
 	}
 }
 
-// keepScheduling keeps what decides which nodes take a Pod, as far as a controller reads it.
-func keepScheduling(kept, pod *corev1.Pod) {
-	kept.Spec.NodeSelector, kept.Spec.Tolerations = pod.Spec.NodeSelector, pod.Spec.Tolerations
-	if pod.Spec.Affinity != nil {
-		kept.Spec.Affinity = &corev1.Affinity{NodeAffinity: pod.Spec.Affinity.NodeAffinity}
-	}
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled {
-			kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}}
-		}
-	}
-}
-
 // trimNode keeps the addresses, the annotation that overrides them, since when the node is ready or not, and what
 // scheduling depends on: labels, taints, and whether the node is cordoned.
 func trimNode(node *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{
-		ObjectMeta: trimMetadata(&node.ObjectMeta),
+		ObjectMeta: trimMetadata(node, nil, node.Labels, names.AnnotationAdvertisedAddress),
 		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable},
 		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
 	}
@@ -186,8 +175,6 @@ func trimNode(node *corev1.Node) *corev1.Node {
 			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
 		}
 	}
-	kept.Labels = node.Labels
-	kept.Annotations = filter(node.Annotations, sets.New(names.AnnotationAdvertisedAddress).Has)
 	return kept
 }
 
@@ -199,7 +186,7 @@ func trimService(service *corev1.Service, operator string) *corev1.Service {
 		return service
 	}
 	kept := &corev1.Service{
-		ObjectMeta: trimMetadata(&service.ObjectMeta),
+		ObjectMeta: trimMetadata(service, controller(service), nil),
 		Spec: corev1.ServiceSpec{
 			Type: service.Spec.Type, Ports: service.Spec.Ports, ExternalTrafficPolicy: service.Spec.ExternalTrafficPolicy,
 			ClusterIP: service.Spec.ClusterIP, ClusterIPs: service.Spec.ClusterIPs, IPFamilies: service.Spec.IPFamilies,
@@ -209,8 +196,8 @@ func trimService(service *corev1.Service, operator string) *corev1.Service {
 		},
 		Status: service.Status,
 	}
-	if kept.OwnerReferences = controller(service); len(kept.OwnerReferences) > 0 {
-		kept.Annotations = filter(service.Annotations, sets.New(names.AnnotationHostname, names.AnnotationPod).Has)
+	if len(kept.OwnerReferences) > 0 {
+		kept.Annotations = filter(service.Annotations, names.AnnotationHostname, names.AnnotationPod)
 		apply.SummarizeService(service, names.FieldManagerService)
 		kept.ManagedFields = service.ManagedFields
 	} else if len(service.OwnerReferences) == 0 && service.Labels[names.LabelManagedBy] == names.ServiceManagedBy {
@@ -228,35 +215,33 @@ func trimPolicy(policy *networkingv1.NetworkPolicy, operator string) *networking
 		policy.ManagedFields = nil
 		return policy
 	}
-	kept := &networkingv1.NetworkPolicy{
-		ObjectMeta: trimMetadata(&policy.ObjectMeta),
+	return &networkingv1.NetworkPolicy{
+		ObjectMeta: trimMetadata(policy, controller(policy), nil),
 		Spec:       networkingv1.NetworkPolicySpec{PodSelector: policy.Spec.PodSelector, PolicyTypes: policy.Spec.PolicyTypes},
 	}
-	kept.OwnerReferences = controller(policy)
-	return kept
 }
 
 // trimVolume keeps of a listener volume its claim, its Listener, its nodes and what its deletion depends on.
 func trimVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
-	kept := &corev1.PersistentVolume{ObjectMeta: trimMetadata(&pv.ObjectMeta)}
 	if !claim.IsListenerVolume(pv) {
-		return kept
+		return &corev1.PersistentVolume{ObjectMeta: trimMetadata(pv, nil, nil)}
+	}
+	kept := &corev1.PersistentVolume{
+		ObjectMeta: trimMetadata(pv, nil, filter(pv.Labels, names.LabelListenerNamespace, names.LabelListenerName),
+			names.AnnotationNode, names.AnnotationLostSince, names.AnnotationReleasedFrom, names.AnnotationReminded, "pv.kubernetes.io/"),
+		Spec: corev1.PersistentVolumeSpec{
+			NodeAffinity: pv.Spec.NodeAffinity, StorageClassName: pv.Spec.StorageClassName, PersistentVolumeReclaimPolicy: pv.Spec.PersistentVolumeReclaimPolicy,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver:           names.Driver, // claim.ParseSelector reads the attributes
+				VolumeAttributes: filter(pv.Spec.CSI.VolumeAttributes, names.AnnotationListenerClass, names.AnnotationListenerName),
+			}},
+		},
+		Status: corev1.PersistentVolumeStatus{Phase: pv.Status.Phase},
 	}
 	kept.Finalizers = pv.Finalizers
-	kept.Labels = filter(pv.Labels, sets.New(names.LabelListenerNamespace, names.LabelListenerName).Has)
-	own := sets.New(names.AnnotationNode, names.AnnotationLostSince, names.AnnotationReleasedFrom, names.AnnotationReminded)
-	kept.Annotations = filter(pv.Annotations, func(key string) bool { return own.Has(key) || strings.HasPrefix(key, "pv.kubernetes.io/") })
-	selectors := sets.New(names.AnnotationListenerClass, names.AnnotationListenerName) // claim.ParseSelector reads them
-	kept.Spec = corev1.PersistentVolumeSpec{
-		NodeAffinity: pv.Spec.NodeAffinity, StorageClassName: pv.Spec.StorageClassName, PersistentVolumeReclaimPolicy: pv.Spec.PersistentVolumeReclaimPolicy,
-		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-			Driver: names.Driver, VolumeAttributes: filter(pv.Spec.CSI.VolumeAttributes, selectors.Has),
-		}},
-	}
 	if ref := pv.Spec.ClaimRef; ref != nil {
 		kept.Spec.ClaimRef = &corev1.ObjectReference{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
 	}
-	kept.Status.Phase = pv.Status.Phase
 	return kept
 }
 
@@ -268,47 +253,23 @@ func trimClaim(pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim 
 		pvc.ManagedFields = nil
 		return pvc
 	}
-	kept := &corev1.PersistentVolumeClaim{
-		ObjectMeta: trimMetadata(&pvc.ObjectMeta),
+	var annotations []string
+	if claim.IsListenerClaim(pvc) {
+		annotations = []string{names.AnnotationProvisioner, names.AnnotationRelease, names.AnnotationPorts, names.AnnotationListenerClass, names.AnnotationListenerName}
+	}
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: trimMetadata(pvc, controller(pvc), pvc.Labels, annotations...),
 		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: pvc.Spec.VolumeName},
 	}
-	kept.OwnerReferences, kept.Labels = controller(pvc), pvc.Labels
-	if claim.IsListenerClaim(pvc) {
-		kept.Annotations = filter(pvc.Annotations, sets.New(
-			names.AnnotationProvisioner, names.AnnotationRelease, names.AnnotationPorts, names.AnnotationListenerClass, names.AnnotationListenerName,
-		).Has)
-	}
-	return kept
 }
 
-// trimNamespace keeps the labels.
-func trimNamespace(namespace *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
-	kept := &metav1.PartialObjectMetadata{TypeMeta: namespace.TypeMeta, ObjectMeta: trimMetadata(&namespace.ObjectMeta)}
-	kept.Labels = namespace.Labels
-	return kept
-}
-
-// trimListener keeps everything but the annotations of others.
-func trimListener(listener *listenersv1alpha1.Listener) *listenersv1alpha1.Listener {
-	kept := &listenersv1alpha1.Listener{ObjectMeta: trimMetadata(&listener.ObjectMeta), Spec: listener.Spec, Status: listener.Status}
-	kept.Labels, kept.OwnerReferences = listener.Labels, listener.OwnerReferences
-	kept.Annotations = filter(listener.Annotations, sets.New(names.AnnotationClaim).Has)
-	return kept
-}
-
-// trimPodListeners keeps everything but managed fields: the operator acts on labels and the like that others set.
-func trimPodListeners(mounts *listenersv1alpha1.PodListeners) *listenersv1alpha1.PodListeners {
-	kept := &listenersv1alpha1.PodListeners{ObjectMeta: trimMetadata(&mounts.ObjectMeta), Spec: mounts.Spec}
-	kept.OwnerReferences, kept.Finalizers = mounts.OwnerReferences, mounts.Finalizers
-	kept.Labels, kept.Annotations = mounts.Labels, mounts.Annotations
-	return kept
-}
-
-// trimMetadata keeps the metadata that controllers read of every kind.
-func trimMetadata(meta *metav1.ObjectMeta) metav1.ObjectMeta {
+// trimMetadata returns the metadata that controllers read of every kind, with these owners and labels, and with the
+// annotations of these names.
+func trimMetadata(o metav1.Object, owners []metav1.OwnerReference, labels map[string]string, annotations ...string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion, Generation: meta.Generation,
-		DeletionTimestamp: meta.DeletionTimestamp, CreationTimestamp: meta.CreationTimestamp,
+		Name: o.GetName(), Namespace: o.GetNamespace(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(), Generation: o.GetGeneration(),
+		DeletionTimestamp: o.GetDeletionTimestamp(), CreationTimestamp: o.GetCreationTimestamp(),
+		OwnerReferences: owners, Labels: labels, Annotations: filter(o.GetAnnotations(), annotations...),
 	}
 }
 
@@ -320,12 +281,15 @@ func controller(o metav1.Object) []metav1.OwnerReference {
 	return nil
 }
 
-// filter returns the entries whose keys pass, or nil if there are none.
-func filter(all map[string]string, passes func(key string) bool) map[string]string {
-	kept := maps.Clone(all)
-	maps.DeleteFunc(kept, func(key, _ string) bool { return !passes(key) })
-	if len(kept) == 0 {
-		return nil
+// filter returns the entries with these keys, or nil if there are none. A key that ends with a slash is a prefix.
+func filter(all map[string]string, keys ...string) (kept map[string]string) {
+	for key, value := range all {
+		if slices.ContainsFunc(keys, func(k string) bool { return key == k || strings.HasSuffix(k, "/") && strings.HasPrefix(key, k) }) {
+			if kept == nil {
+				kept = map[string]string{}
+			}
+			kept[key] = value
+		}
 	}
 	return kept
 }
