@@ -51,19 +51,13 @@ func Finalizers(o client.Object) []string {
 	})
 }
 
-// maxName is the length of the longest name that is compared. Kubernetes allows no longer ones.
-const maxName = 253
-
-// DidYouMean returns a hint about the object of a list whose name is most similar to one that no object has, or "" if
-// none is. It begins with a separator.
+// DidYouMean returns a hint about the object of a list whose name is most similar to this one, or "" if none is, or one
+// has the name. It begins with a separator.
 func DidYouMean(name string, list client.ObjectList) string {
-	meant, distance := "", len(name)/4+2
-	if name == "" || len(name) > maxName {
-		return ""
-	}
+	meant, distance := "", min(2*len(name), len(name)/4+2)
 	_ = meta.EachListItem(list, func(o runtime.Object) error { // which returns no error
 		other := o.(client.Object).GetName()
-		d := edits(strings.ToLower(name), other)
+		d := differing(strings.ToLower(name), other)
 		if strings.HasPrefix(other, name) {
 			d = min(d, 1)
 		}
@@ -72,31 +66,21 @@ func DidYouMean(name string, list client.ObjectList) string {
 		}
 		return nil
 	})
-	if meant == "" {
+	if meant == "" || meant == name {
 		return ""
 	}
 	return fmt.Sprintf("; did you mean %s?", meant)
 }
 
-// edits returns how many bytes have to be inserted, removed or replaced to make one text of another (Levenshtein).
-func edits(from, to string) int {
-	row := make([]int, len(to)+1)
-	for j := range row {
-		row[j] = j
+// differing returns how many bytes differ between the beginning and the end that two texts have in common.
+func differing(a, b string) int {
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
 	}
-	for i := range len(from) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(to) {
-			replaced := diagonal
-			if from[i] != to[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, diagonal+1)
-		}
+	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
-	return row[len(to)]
+	return max(len(a), len(b))
 }
 
 // Metadata returns an empty object for the metadata of a kind, to read one or to watch all.

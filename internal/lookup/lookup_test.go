@@ -56,7 +56,7 @@ func TestASimilarNameIsMeant(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"external-unstabel": "; did you mean external-unstable?", "External_Stable": "; did you mean external-stable?", "cluster": "; did you mean cluster-internal?",
-		"lp": "; did you mean lb?", "nodeport": "", "": "", strings.Repeat("a", 254): "",
+		"lp": "; did you mean lb?", "lb": "", "nodeport": "", "": "", strings.Repeat("a", 254): "",
 	} {
 		if got := lookup.DidYouMean(name, list); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)

@@ -79,13 +79,11 @@ func (w *Walk) misspeltSources(ctx context.Context, pod *corev1.Pod) {
 			bundle := ptr.Deref(ptr.Deref(s.ClusterTrustBundle, corev1.ClusterTrustBundleProjection{}).Name, "")
 			name := signer + bundle // a source has one of them
 			hint := lookup.DidYouMean(name, own)
-			switch {
-			case hint == "", strings.HasSuffix(hint, " "+name+"?"):
-			case bundle != "" && w.Get(ctx, types.NamespacedName{Name: name}, &certificatesv1.ClusterTrustBundle{}) == check.Present: // of another namespace
-			default:
-				w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.Failed("", fmt.Sprintf("volume %q names %s%s", v.Name, name, hint),
-					"Correct the name in the volume, and create the Pod again: docs/tls.md"))
+			if hint == "" || bundle != "" && w.Get(ctx, types.NamespacedName{Name: name}, &certificatesv1.ClusterTrustBundle{}) == check.Present {
+				continue // the bundle may be of another namespace
 			}
+			w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.Failed("", fmt.Sprintf("volume %q names %s%s", v.Name, name, hint),
+				"Correct the name in the volume, and create the Pod again: docs/tls.md"))
 		}
 	}
 }
