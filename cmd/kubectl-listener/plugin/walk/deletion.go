@@ -35,18 +35,16 @@ func deletion(o client.Object) string {
 // deletedClaim returns what the deletion of a claim waits for, and costs.
 func (w *Walk) deletedClaim(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim) check.Finding {
 	text, pods := deletion(pvc), columns.Names(w.mountedBy(ctx, pvc))
-	switch selector, _ := claim.ParseSelector(pvc.Annotations); {
-	case pods == "":
+	if pods == "" {
 		return f.Failed("", text, "Kubernetes deletes it within a moment. If it does not, find out why those who have set the finalizers do not remove them: "+Describe("pvc", pvc)).
 			Since(*pvc.DeletionTimestamp)
-	case selector.Class == "":
-		return f.Failed("", fmt.Sprintf("%s, as soon as it is not mounted any more: %s", text, pods),
-			"A deletion cannot be undone. Its Pods need another claim when they start again. A StatefulSet creates it; otherwise, create it after Kubernetes has deleted this one.")
-	default:
-		return f.Failed("", fmt.Sprintf("%s, with its Listener and its address, as soon as it is not mounted any more: %s", text, pods),
-			"A deletion cannot be undone, and these Pods keep the address until they end. Tell clients first that it may change. A StatefulSet creates the claim again with the Pod; "+
-				"otherwise, create it after Kubernetes has deleted this one.")
 	}
+	remedy := "A deletion cannot be undone. Its Pods need another claim when they start again. A StatefulSet creates it; otherwise, create it after Kubernetes has deleted this one."
+	if selector, _ := claim.ParseSelector(pvc.Annotations); selector.Class != "" {
+		text += ", with its Listener and its address"
+		remedy += " These Pods keep the address until they end. Tell clients before that it may change."
+	}
+	return f.Failed("", fmt.Sprintf("%s, as soon as it is not mounted any more: %s", text, pods), remedy)
 }
 
 // mountedBy returns the names of the Pods that mount a claim, and are not about to end.
