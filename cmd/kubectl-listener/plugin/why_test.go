@@ -564,16 +564,6 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			},
 			kind: "Pod", reason: "Error", text: "Liveness probe failed: dial tcp 10.1.0.1:80: connect: connection refusedCorrect the probe",
 		},
-		"a probe names a port that the node port replaces": {
-			breakIt: func(t *testing.T, w *world) {
-				w.sameTarget(t)
-				pod := w.newPod("web-1", "web")
-				pod.Labels, pod.Spec.NodeName = w.pod.Labels, w.node.Name
-				pod.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("http")}}}
-				w.createRunning(t, pod)
-			},
-			from: "web-1", kind: "Pod", text: "the livenessProbe of container main connects to port 80, and by target: Same of ListenerClass class-",
-		},
 		"the only node of the addresses is not ready, says the operator": {
 			breakIt: func(t *testing.T, w *world) {
 				w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonNodesNotReady))

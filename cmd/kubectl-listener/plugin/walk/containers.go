@@ -24,25 +24,15 @@ func containersFinding(f check.Finding, pod *corev1.Pod, describe string, now ti
 	if unready := unreadyFinding(f, pod, describe); unready != nil {
 		return *unready
 	}
-	if status := lastRestarted(pod, now); status != nil {
+	for i := range statuses {
+		status := &statuses[i]
 		ended := status.LastTerminationState.Terminated
-		return f.Warning(ended.Reason, fmt.Sprintf("runs on node %s, but container %s ended with exit code %d at %s (restarts: %d); see why: %s --previous", pod.Spec.NodeName,
-			status.Name, ended.ExitCode, ended.FinishedAt.UTC().Format(time.RFC3339), status.RestartCount, logs(pod, status.Name)))
+		if ended != nil && status.RestartCount > 0 && failed(pod, status.Name, ended) && now.Sub(ended.FinishedAt.Time) < recently {
+			return f.Warning(ended.Reason, fmt.Sprintf("runs on node %s, but container %s ended with exit code %d at %s (restarts: %d); see why: %s --previous", pod.Spec.NodeName,
+				status.Name, ended.ExitCode, ended.FinishedAt.UTC().Format(time.RFC3339), status.RestartCount, logs(pod, status.Name)))
+		}
 	}
 	return f.OK("runs on node %s", pod.Spec.NodeName)
-}
-
-// lastRestarted returns a container that runs again after it failed a short time ago, or nil.
-func lastRestarted(pod *corev1.Pod, now time.Time) *corev1.ContainerStatus {
-	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
-	i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool {
-		ended := s.LastTerminationState.Terminated
-		return ended != nil && s.RestartCount > 0 && failed(pod, s.Name, ended) && now.Sub(ended.FinishedAt.Time) < recently
-	})
-	if i < 0 {
-		return nil
-	}
-	return &statuses[i]
 }
 
 // unreadyFinding returns why a Pod none of whose containers is broken does not run, or is not ready, or nil.

@@ -74,7 +74,6 @@ func (w *Walk) listener(ctx context.Context, listener *listenersv1alpha1.Listene
 	}
 	if service != nil {
 		w.endpoints(ctx, listener, class, service, pod)
-		w.targets(ctx, listener, service, pod)
 	}
 	w.certManager(ctx, listener)
 }

@@ -67,7 +67,7 @@ func awaitsOtherClaim(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim) bool {
 
 // pod follows a Pod and its node.
 func (w *Walk) pod(ctx context.Context, pod *corev1.Pod) nodeState {
-	w.Add(w.withEvents(ctx, pod, podFinding(pod, w.Now())))
+	w.Add(w.podWithEvents(ctx, pod))
 	if duplicates := claim.DuplicatePorts(pod); duplicates != "" {
 		w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.FailedBy(listenersv1alpha1.ReasonDuplicatePortName, duplicates).Because())
 	}
@@ -77,8 +77,9 @@ func (w *Walk) pod(ctx context.Context, pod *corev1.Pod) nodeState {
 	return w.node(ctx, pod.Spec.NodeName)
 }
 
-// withEvents adds to the finding about a Pod what its events say about the cause.
-func (w *Walk) withEvents(ctx context.Context, pod *corev1.Pod, f check.Finding) check.Finding {
+// podWithEvents returns the state of a Pod, with what its events say about the cause.
+func (w *Walk) podWithEvents(ctx context.Context, pod *corev1.Pod) check.Finding {
+	f := podFinding(pod, w.Now())
 	var said func(*corev1.Event) bool
 	switch {
 	case f.Reason == containersNotReady:
@@ -89,20 +90,30 @@ func (w *Walk) withEvents(ctx context.Context, pod *corev1.Pod, f check.Finding)
 	if said != nil {
 		if event := w.LastEvent(ctx, pod, said); event != nil {
 			f.Message += ": " + event.Message
+			if f.Reason == containersNotReady {
+				f.Remedy = remedyProbe + Describe("pod", pod)
+			}
 		}
 	}
-	if f.State == check.Warning && f.Reason != "" { // a container was restarted
-		if event := w.LastEvent(ctx, pod, killed); event != nil && w.Now().Sub(check.EventTime(event)) < recently {
-			return f.Failed(f.Reason, f.Message+": "+event.Message, "Correct the probe, or find out why the program does not respond to it: "+Describe("pod", pod))
+	return w.killed(ctx, pod, f)
+}
+
+// killed adds to the finding about a Pod whose container was restarted which probe was the cause.
+func (w *Walk) killed(ctx context.Context, pod *corev1.Pod, f check.Finding) check.Finding {
+	if f.State == check.Warning && f.Reason != "" || f.Reason == "CrashLoopBackOff" {
+		byProbe := func(e *corev1.Event) bool {
+			return e.Reason == "Unhealthy" && !strings.HasPrefix(e.Message, "Readiness")
+		}
+		if event := w.LastEvent(ctx, pod, byProbe); event != nil && w.Now().Sub(check.EventTime(event)) < recently {
+			return f.Failed(f.Reason, f.Message+": "+event.Message, remedyProbe+Describe("pod", pod))
 		}
 	}
 	return f
 }
 
-// killed reports whether an event is about a probe for whose failure the kubelet kills a container.
-func killed(e *corev1.Event) bool {
-	return e.Reason == "Unhealthy" && (strings.HasPrefix(e.Message, "Liveness") || strings.HasPrefix(e.Message, "Startup"))
-}
+// remedyProbe is what to do about a probe that fails, followed by the command that says more.
+const remedyProbe = "Correct the probe, or find out why the program does not respond to it. With target: Same in the ListenerClass, it listens on the node port: " + targetSame +
+	". More: "
 
 // overdue is how long after its grace period a Pod may take to end.
 const overdue = 30 * time.Second
@@ -126,10 +137,7 @@ func podFinding(pod *corev1.Pod, now time.Time) check.Finding {
 	case pod.DeletionTimestamp != nil:
 		return f.Warning("", deletion(pod))
 	case pod.Status.Phase == corev1.PodFailed:
-		message := "has failed, and mounts nothing any more"
-		if pod.Status.Message != "" {
-			message += ": " + pod.Status.Message
-		}
+		message := strings.TrimSuffix("has failed, and mounts nothing any more: "+pod.Status.Message, ": ")
 		return f.Failed(pod.Status.Reason, message, "Kubernetes does not start it again; start another Pod. See why: "+describe).Aside()
 	case claim.PodFinished(pod):
 		return f.Warning("", "has succeeded, and mounts nothing any more")

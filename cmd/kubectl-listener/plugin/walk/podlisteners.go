@@ -3,14 +3,18 @@ package walk
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
 // podAddresses follows the addresses of those volumes of a Pod whose claim or Listener matches: into its PodListeners,
@@ -43,6 +47,7 @@ func (w *Walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 		default:
 			w.Add(w.notRestarted(ctx, pod, addressFinding(f, &addresses.Spec, volume.Name, pod)))
 			w.policies(ctx, pod, entry.ListenerName)
+			w.otherTargets(ctx, pod, entry.ListenerName, addresses.Spec.Listeners)
 			w.files(ctx, pod, volume.Name, node)
 		}
 	}
@@ -77,4 +82,31 @@ func (w *Walk) notRestarted(ctx context.Context, pod *corev1.Pod, f check.Findin
 		return f
 	}
 	return f.FailedBy(event.Reason, f.Message+"; the operator says: "+event.Message)
+}
+
+// targetSame is where the page about target: Same of a class says which port a program listens on.
+const targetSame = "docs/choosing-a-class.md#node-ports-that-the-pods-listen-on"
+
+// otherTargets follows the node ports of a Listener that lead to container ports of the same numbers. A program cannot
+// listen there alone if another Listener of the Pod leads to another port of the same name.
+func (w *Walk) otherTargets(ctx context.Context, pod *corev1.Pod, name string, all map[string]listenersv1alpha1.PodListener) {
+	service := ptr.Deref(w.Service(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}), corev1.Service{})
+	for _, volume := range slices.Sorted(maps.Keys(all)) {
+		other := all[volume]
+		if other.ListenerName == name {
+			continue
+		}
+		for _, port := range service.Spec.Ports {
+			differs := func(a listenersv1alpha1.IngressAddress) bool {
+				number, ok := a.Ports[port.Name]
+				return ok && number != port.NodePort
+			}
+			if !exposure.TargetsNodePort(&port) || !slices.ContainsFunc(other.IngressAddresses, differs) {
+				continue
+			}
+			w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.Warning("", fmt.Sprintf("clients of Listener %s reach it at port %d, by target: Same "+
+				"of the ListenerClass, and clients of Listener %s at another port: the program has to listen on both, or one of the Listeners needs another class: %s",
+				name, port.NodePort, other.ListenerName, targetSame)))
+		}
+	}
 }
