@@ -416,7 +416,7 @@ func faults() map[string]fault {
 				}
 			},
 			kind: "Deployment", name: names.Operator,
-			text: "1 Pod is available, and Pod listener-operator-new, which should replace it or run beside it, is not ready (container operator: ErrImagePull: not found)",
+			text: "1 Pod is available, and Pod listener-operator-new, which should replace it or run beside it, is not ready: ErrImagePull: container operator does not run on node node-shop: not found",
 		},
 		"a node has lost its label": {
 			breakIt: func(t *testing.T, i *installed) func() {
@@ -587,7 +587,7 @@ func faults() map[string]fault {
 					i.remove(t, node)
 				}
 			},
-			kind: "Node", name: "full", text: "the node agent listener-node-agent-full cannot be scheduled (0/2 nodes are available: 1 Insufficient cpu)",
+			kind: "Node", name: "full", text: "the node agent listener-node-agent-full is not ready, so no Pod with a listener volume starts there: Unschedulable: 0/2 nodes are available: 1 Insufficient cpu.",
 		},
 		"the image of an agent cannot be pulled": {
 			breakIt: func(t *testing.T, i *installed) func() {
@@ -602,12 +602,12 @@ func faults() map[string]fault {
 					i.updateStatus(t, i.agent)
 				}
 			},
-			kind: "Node", name: "node-shop", text: "is not ready (container node-agent: ErrImagePull: not found)",
+			kind: "Node", name: "node-shop", text: "ErrImagePull: container node-agent does not run on node node-shop: not found",
 		},
 		"the agent of a node waits for its volumes": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				status := i.agent.Status.DeepCopy()
-				i.agent.Status.Conditions[0].Status = corev1.ConditionFalse
+				i.agent.Status.Phase, i.agent.Status.Conditions[0].Status = corev1.PodPending, corev1.ConditionFalse
 				i.agent.Status.ContainerStatuses = []corev1.ContainerStatus{{
 					Name: "node-agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
 				}}
@@ -618,7 +618,7 @@ func faults() map[string]fault {
 					i.updateStatus(t, i.agent)
 				}
 			},
-			kind: "Node", name: "node-shop", text: "(container node-agent: ContainerCreating: hostPath type check failed: /elsewhere is not a directory)",
+			kind: "Node", name: "node-shop", text: "is Pending on node node-shop: hostPath type check failed: /elsewhere is not a directory",
 		},
 		"a Pod is on a node without an agent": {
 			breakIt: func(t *testing.T, i *installed) func() {

@@ -66,7 +66,7 @@ func (w *Walk) Nodes(ctx context.Context, i *Installation) {
 		case f.State != "":
 			findings = append(findings, f)
 		default:
-			by, _ := excludedBy(node, a.placement)
+			by := excludedBy(node, a.placement)
 			others[by] = append(others[by], node.Name)
 		}
 		if components.Unsuitable(node) == "" {
@@ -159,8 +159,8 @@ func (w *Walk) agentOf(ctx context.Context, a *agents, node *corev1.Node) check.
 	case selected:
 		return w.agentFinding(ctx, f, a, agent, node)
 	case m != nil && w.inUse(ctx, node, m):
-		by, remedy := excludedBy(node, a.placement)
-		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("has no node agent, because %s excludes it, and Pods with listener volumes are bound to it", by), remedy)
+		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("has no node agent, because %s excludes it, and Pods with listener volumes are bound to it", excludedBy(node, a.placement)),
+			"Let these Pods run elsewhere, or, if a field excludes the node, change the field: docs/configuration.md#nodes-without-an-agent")
 	default:
 		return check.Finding{}
 	}
@@ -180,8 +180,8 @@ func (w *Walk) agentFinding(ctx context.Context, f check.Finding, a *agents, age
 	case agent == nil:
 		return f.Failed(reasons.NoNodeAgent, "has no node agent, so no Pod with a listener volume starts there", "See the events: "+Describe("daemonset", a.daemonSet))
 	case !claim.PodReady(agent):
-		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("the node agent %s %s, so no Pod with a listener volume starts there", agent.Name, w.notReady(ctx, agent)),
-			"See why: "+Describe("pod", agent))
+		why := w.podWithEvents(ctx, agent)
+		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("the node agent %s is not ready, so no Pod with a listener volume starts there: %s", agent.Name, why.Text()), why.Remedy)
 	case a.registered != nil && !a.registered.Has(f.Name):
 		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("the node agent %s is ready, and not registered with the kubelet", agent.Name),
 			"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir. If it is, let the agent register again: "+
@@ -211,43 +211,18 @@ func (w *Walk) inUse(ctx context.Context, node *corev1.Node, m *mounts) bool {
 	})
 }
 
-// excludedBy returns what excludes a node from a placement, and what to do if Pods need an agent there.
-func excludedBy(node *corev1.Node, placement components.Placement) (by, remedy string) {
+// excludedBy returns what excludes a node from a placement.
+func excludedBy(node *corev1.Node, placement components.Placement) string {
 	if label := components.Unsuitable(node); label != "" {
-		return "the label " + label, "No agent can run there. Let these Pods run elsewhere: docs/configuration.md#nodes-without-an-agent"
+		return "the label " + label
 	}
-	by = "spec.nodeAgent.%s of ListenerOperator " + operatorv1alpha1.ListenerOperatorName
-	remedy = "Change the field so that it includes the node, or let these Pods run elsewhere: docs/configuration.md"
-	everywhere := []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	for _, field := range []string{"nodeSelector", "affinity"} {
-		only := components.Placement{NodeSelector: placement.NodeSelector, Tolerations: everywhere}
-		if field == "affinity" {
-			only = components.Placement{Affinity: placement.Affinity, Tolerations: everywhere}
-		}
-		if selected, err := only.Selects(node); err == nil && !selected {
-			return fmt.Sprintf(by, field), remedy
-		}
+	field := "tolerations"
+	placement.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	if selected, _ := placement.Selects(node); !selected {
+		field, placement.Affinity = "affinity", nil
 	}
-	return fmt.Sprintf(by, "tolerations"), remedy
-}
-
-// notReady returns what Kubernetes says about a node agent that is not ready.
-func (w *Walk) notReady(ctx context.Context, agent *corev1.Pod) string {
-	if scheduled := check.PodCondition(agent, corev1.PodScheduled); agent.Spec.NodeName == "" && scheduled != nil && scheduled.Message != "" {
-		return fmt.Sprintf("cannot be scheduled (%s)", strings.TrimSuffix(scheduled.Message, "."))
+	if selected, _ := placement.Selects(node); !selected {
+		field = "nodeSelector"
 	}
-	for _, status := range slices.Concat(agent.Status.InitContainerStatuses, agent.Status.ContainerStatuses) {
-		waiting := status.State.Waiting
-		if waiting == nil {
-			continue
-		}
-		said := waiting.Message
-		if said == "" { // the kubelet prepares the container, which a volume may delay
-			if event := w.LastEvent(ctx, agent, func(e *corev1.Event) bool { return e.Type == corev1.EventTypeWarning }); event != nil {
-				said = event.Message
-			}
-		}
-		return fmt.Sprintf("is not ready (container %s: %s)", status.Name, strings.Trim(waiting.Reason+": "+said, ": "))
-	}
-	return "is not ready"
+	return fmt.Sprintf("spec.nodeAgent.%s of ListenerOperator %s", field, operatorv1alpha1.ListenerOperatorName)
 }

@@ -110,16 +110,10 @@ func (w *Walk) deployments(ctx context.Context, i *Installation) {
 	for n := range deployments.Items {
 		deployment := &deployments.Items[n]
 		f.Namespace, i.namespace = deployment.Namespace, deployment.Namespace
-		idle := cmp.Or(idle(deployment), w.leaderless(ctx, deployment))
-		i.Stopped = idle != ""
-		switch {
-		case ptr.Deref(deployment.Spec.Replicas, 1) == 0:
-			w.Add(f.Failed("", idle+": nothing is provisioned or repaired",
-				fmt.Sprintf("Scale it up: kubectl scale --namespace %s deployment/%s --replicas 1", f.Namespace, f.Name)))
-		case i.Stopped:
-			w.Add(f.Failed("", idle+": nothing is provisioned or repaired", fmt.Sprintf(
-				"See why: %s, and if its Pod was started, kubectl logs --namespace %s deployment/%s", Describe("deployment", deployment), f.Namespace, f.Name)))
-		default:
+		why, remedy := w.idle(ctx, deployment)
+		if i.Stopped = why != ""; i.Stopped {
+			w.Add(f.Failed("", why+": nothing is provisioned or repaired", remedy))
+		} else {
 			w.Add(w.update(ctx, f, deployment))
 		}
 	}
@@ -131,32 +125,28 @@ func (w *Walk) deployments(ctx context.Context, i *Installation) {
 // renewalOverdue is how long the lease of an operator that works may have expired, by the clock of the command.
 const renewalOverdue = time.Minute
 
-// idle returns why an operator does nothing, or "".
-func idle(deployment *appsv1.Deployment) string {
+// idle returns why an operator does nothing, and what to do, or "".
+func (w *Walk) idle(ctx context.Context, deployment *appsv1.Deployment) (why, remedy string) {
+	namespace := deployment.Namespace
+	logs := fmt.Sprintf("See why: %s, and if its Pod was started, kubectl logs --namespace %s deployment/%s", Describe("deployment", deployment), namespace, deployment.Name)
 	switch {
 	case ptr.Deref(deployment.Spec.Replicas, 1) == 0:
-		return "is scaled to 0 replicas"
+		return "is scaled to 0 replicas", fmt.Sprintf("Scale it up: kubectl scale --namespace %s deployment/%s --replicas 1", namespace, deployment.Name)
 	case deployment.Status.AvailableReplicas == 0:
-		return "has no available Pod"
-	default:
-		return ""
+		return "has no available Pod", logs
 	}
+	var lease coordinationv1.Lease
+	if w.Get(ctx, client.ObjectKeyFromObject(deployment), &lease) != check.Present || lease.Spec.RenewTime == nil {
+		return "", ""
+	}
+	expired := w.Now().Sub(lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second))
+	if expired < renewalOverdue {
+		return "", ""
+	}
+	return "has available Pods, but none that works: the lease of the leader expired " + duration.HumanDuration(expired) + " ago", logs
 }
 
-// leaderless returns why an operator does nothing although it has available Pods, or "".
-func (w *Walk) leaderless(ctx context.Context, deployment *appsv1.Deployment) string {
-	lease := &coordinationv1.Lease{}
-	if w.Get(ctx, client.ObjectKeyFromObject(deployment), lease) != check.Present || lease.Spec.RenewTime == nil {
-		return ""
-	}
-	expired := lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
-	if w.Now().Sub(expired) < renewalOverdue {
-		return ""
-	}
-	return "has available Pods, but none that works: the lease of the leader expired " + duration.HumanDuration(w.Now().Sub(expired)) + " ago"
-}
-
-// update returns whether all Pods of an operator that works are of its latest version.
+// update returns whether all Pods of an operator that works are available, and otherwise why its update hangs.
 func (w *Walk) update(ctx context.Context, f check.Finding, deployment *appsv1.Deployment) check.Finding {
 	status := deployment.Status
 	recent := slices.ContainsFunc(status.Conditions, func(c appsv1.DeploymentCondition) bool {
@@ -166,13 +156,14 @@ func (w *Walk) update(ctx context.Context, f check.Finding, deployment *appsv1.D
 	if recent || status.UnavailableReplicas == 0 || w.List(ctx, &pods, client.InNamespace(deployment.Namespace), client.MatchingLabels(deployment.Spec.Selector.MatchLabels)) != check.Present {
 		return f.OK("%d Pod is available", status.AvailableReplicas)
 	}
+	other, remedy := "another one is not created", "See why: "+Describe("deployment", deployment)
 	for i := range pods.Items {
 		if pod := &pods.Items[i]; !claim.PodReady(pod) && pod.DeletionTimestamp == nil {
-			return f.Failed("", fmt.Sprintf("%d Pod is available, and Pod %s, which should replace it or run beside it, %s", status.AvailableReplicas, pod.Name, w.notReady(ctx, pod)),
-				"See why: "+Describe("pod", pod))
+			why := w.podWithEvents(ctx, pod)
+			other, remedy = fmt.Sprintf("Pod %s, which should replace it or run beside it, is not ready: %s", pod.Name, why.Text()), why.Remedy
 		}
 	}
-	return f.Failed("", fmt.Sprintf("%d Pod is available, and another one is not created", status.AvailableReplicas), "See why: "+Describe("deployment", deployment))
+	return f.Failed("", fmt.Sprintf("%d Pod is available, and %s", status.AvailableReplicas, other), remedy)
 }
 
 // operator reports that the operator does not run, as far as the user may know that.
@@ -181,10 +172,11 @@ func (w *Walk) operator(ctx context.Context) {
 	w.List(ctx, &deployments, client.MatchingFields{"metadata.name": names.Operator})
 	for i := range deployments.Items {
 		deployment := &deployments.Items[i]
-		if idle(deployment) == "" {
+		why, _ := w.idle(ctx, deployment)
+		if why == "" {
 			return
 		}
-		w.Add(check.Finding{Kind: "Deployment", Namespace: deployment.Namespace, Name: deployment.Name}.Warning("", idle(deployment)+", so nothing follows changes"))
+		w.Add(check.Finding{Kind: "Deployment", Namespace: deployment.Namespace, Name: deployment.Name}.Warning("", why+", so nothing follows changes"))
 		w.instead(remedyStopped(deployment.Namespace))
 	}
 }
