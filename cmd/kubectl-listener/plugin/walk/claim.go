@@ -107,25 +107,19 @@ func (w *Walk) bound(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 // addAbsentClaim reports a claim that does not exist, unless it is certain that it would not be a listener claim.
 func (w *Walk) addAbsentClaim(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, name string, found check.Presence) {
 	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pod.Namespace, Name: name}
-	missing := fmt.Sprintf("does not exist, and volume %q of Pod %s needs it", volume.Name, pod.Name)
-	absent := w.DidYouMean(ctx, f.Failed("", missing, "Create the claim, or name another one in the Pod."),
-		types.NamespacedName{Namespace: f.Namespace, Name: f.Name}, &corev1.PersistentVolumeClaimList{})
-	if volume.Ephemeral != nil {
-		if !IsEphemeral(volume) {
-			return
-		}
-		absent.Remedy = "Kubernetes creates the claim of an ephemeral volume. If it does not, look at the events: " + Describe("pod", pod)
-		if event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool {
-			return e.Reason == reasons.FailedBinding || e.Reason == reasons.FailedCreate
-		}); event != nil {
-			absent = f.FailedBy(event.Reason, event.Message)
-		}
-	}
-	if found == check.Forbidden {
+	missing := f.Failed("", fmt.Sprintf("does not exist, and volume %q of Pod %s needs it", volume.Name, pod.Name), "Create the claim, or name another one in the Pod.")
+	switch {
+	case volume.Ephemeral != nil && !IsEphemeral(volume):
+	case found == check.Forbidden:
 		w.Add(f.Unreadable())
-		return
+	case volume.Ephemeral == nil:
+		w.Add(w.DidYouMean(ctx, missing, types.NamespacedName{Namespace: f.Namespace, Name: f.Name}, &corev1.PersistentVolumeClaimList{}))
+	default:
+		missing.Remedy = "Kubernetes creates the claim of an ephemeral volume. If it does not, look at the events: " + Describe("pod", pod)
+		w.Add(w.said(ctx, pod, func(e *corev1.Event) bool {
+			return e.Reason == reasons.FailedBinding || e.Reason == reasons.FailedCreate
+		}, missing))
 	}
-	w.Add(absent)
 }
 
 // Claim returns whether a claim has its volume, or why not.

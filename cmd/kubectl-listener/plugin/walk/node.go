@@ -2,6 +2,7 @@ package walk
 
 import (
 	"context"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -50,10 +51,7 @@ func nodeFinding(node *corev1.Node) check.Finding {
 	for _, c := range node.Status.Conditions {
 		switch said := exposure.Quote(c.Reason, c.Message); {
 		case c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue:
-			message := "is not ready, so its addresses may not respond"
-			if said != "" {
-				message += ": " + said
-			}
+			message := strings.TrimSuffix("is not ready, so its addresses may not respond: "+said, ": ")
 			return f.FailedBy(listenersv1alpha1.ReasonNodesNotReady, message).Since(c.LastTransitionTime)
 		case c.Type == corev1.NodeNetworkUnavailable && c.Status == corev1.ConditionTrue:
 			ready = f.Warning("", "its network is not available: "+said)

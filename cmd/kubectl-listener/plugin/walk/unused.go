@@ -5,29 +5,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 )
 
 // UnusedDays is after how many days without a Pod a Listener is reported, unless the user says otherwise.
 const UnusedDays = 7
-
-// maxUnused is how many Listeners of a class are named.
-const maxUnused = 5
-
-// unusedListener is a Listener that no Pod mounts, and since when.
-type unusedListener struct {
-	key   types.NamespacedName
-	since time.Time
-}
 
 // Unused follows the Listeners that no Pod has mounted for so many days, and that hold load balancers, node ports or
 // ports of Gateways, which others could have.
@@ -37,7 +26,7 @@ func (w *Walk) Unused(ctx context.Context, days uint16) {
 	if !w.All(ctx, &classes, &listeners) {
 		return
 	}
-	byClass := map[string][]unusedListener{}
+	byClass := map[string][]*listenersv1alpha1.Listener{}
 	for i := range listeners.Items {
 		l := &listeners.Items[i]
 		status := ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{})
@@ -45,7 +34,7 @@ func (w *Walk) Unused(ctx context.Context, days uint16) {
 			continue
 		}
 		if since := status.UnusedSince.Time; !since.AddDate(0, 0, int(days)).After(w.Now()) {
-			byClass[l.Class()] = append(byClass[l.Class()], unusedListener{client.ObjectKeyFromObject(l), since})
+			byClass[l.Class()] = append(byClass[l.Class()], l)
 		}
 	}
 	var findings []check.Finding
@@ -65,17 +54,13 @@ func (w *Walk) Unused(ctx context.Context, days uint16) {
 }
 
 // describeUnused names the Listeners, the oldest first.
-func describeUnused(all []unusedListener) string {
-	slices.SortFunc(all, func(a, b unusedListener) int {
-		return cmp.Or(a.since.Compare(b.since), strings.Compare(a.key.String(), b.key.String()))
+func describeUnused(all []*listenersv1alpha1.Listener) string {
+	slices.SortFunc(all, func(a, b *listenersv1alpha1.Listener) int {
+		return cmp.Or(a.Status.UnusedSince.Compare(b.Status.UnusedSince.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	var names []string
-	for _, l := range all[:min(len(all), maxUnused)] {
-		names = append(names, fmt.Sprintf("%s since %s", l.key, l.since.UTC().Format(time.DateOnly)))
+	for _, l := range all {
+		names = append(names, fmt.Sprintf("%s/%s since %s", l.Namespace, l.Name, l.Status.UnusedSince.UTC().Format(time.DateOnly)))
 	}
-	text := strings.Join(names, ", ")
-	if more := len(all) - maxUnused; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return columns.Names(names)
 }

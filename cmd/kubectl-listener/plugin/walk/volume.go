@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -143,9 +142,10 @@ func (w *Walk) stuck(ctx context.Context, f check.Finding, owner *corev1.ObjectR
 			w.Add(nodeFinding(node))
 			return f.Because()
 		}
-		csiNode := &storagev1.CSINode{}
-		if !isLabelled(node) && w.Get(ctx, types.NamespacedName{Name: node.Name}, csiNode) == check.Present && isRegistered(csiNode) {
-			w.Add(unlabelled(check.Finding{Kind: "Node", Name: node.Name}))
+		if !isLabelled(node) {
+			if w.agent(ctx, node.Name) == inOrder {
+				w.Add(unlabelled(check.Finding{Kind: "Node", Name: node.Name}))
+			}
 			return f.Because()
 		}
 		return f
