@@ -89,19 +89,19 @@ const repeated = 30
 // Once returns the findings of a report, and refers to an earlier finding for what that says. where refers to the
 // problem.
 func Once(r *check.Report, where string) []check.Finding {
+	var said []string // each text, and where it is
+	add := func(f *check.Finding, where string) {
+		if len(f.Message) >= repeated {
+			said = append(said, f.Message, where)
+		}
+	}
+	if r.Problem != nil {
+		add(r.Problem, where)
+	}
 	rows := slices.Clone(r.Findings)
 	for i := range rows {
-		said := func(where string, f *check.Finding) {
-			if len(f.Message) >= repeated {
-				rows[i].Message = strings.ReplaceAll(rows[i].Message, f.Message, where)
-			}
-		}
-		if r.Problem != nil {
-			said(where, r.Problem)
-		}
-		for j := range i {
-			said("see "+r.Findings[j].Object(), &r.Findings[j])
-		}
+		rows[i].Message = strings.NewReplacer(said...).Replace(rows[i].Message)
+		add(&r.Findings[i], "see "+rows[i].Object())
 	}
 	return rows
 }
