@@ -3,11 +3,15 @@
 package gather
 
 import (
+	"archive/tar"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -87,24 +91,15 @@ type gatherer struct {
 	size, logs int
 
 	// What was found in lists, on which later ones depend.
-	operators  sets.Set[string]               // namespaces of operators
-	extensions sets.Set[string]               // ClusterExtensions of operators
-	versions   sets.Set[types.NamespacedName] // ClusterServiceVersions of operators
-	subscribed sets.Set[string]               // namespaces of Subscriptions to operators
-	claims     sets.Set[types.NamespacedName] // claims for listener volumes
-	services   sets.Set[types.NamespacedName] // Services of Listeners
-	roles      sets.Set[string]               // roles of operators and node agents
-	uids       sets.Set[types.UID]            // of all objects
-	own        []*corev1.Pod                  // Pods of operators and node agents
+	operators sets.Set[string]    // namespaces of operators
+	found     sets.Set[[3]string] // what lists remember: kinds, namespaces and names
+	uids      sets.Set[types.UID] // of all objects
+	own       []*corev1.Pod       // Pods of operators and node agents
 }
 
 // gather gathers, and writes the result to a directory or an archive. Logs begin at a time, or if it is zero, anywhere.
 func gather(ctx context.Context, e *command.Environment, output string, logsFrom time.Time) error {
-	g := &gatherer{
-		Environment: e, logsFrom: logsFrom, operators: sets.New[string](), extensions: sets.New[string](), versions: sets.New[types.NamespacedName](),
-		subscribed: sets.New[string](), claims: sets.New[types.NamespacedName](), services: sets.New[types.NamespacedName](),
-		roles: sets.New[string](), uids: sets.New[types.UID](),
-	}
+	g := &gatherer{Environment: e, logsFrom: logsFrom, operators: sets.New[string](), found: sets.New[[3]string](), uids: sets.New[types.UID]()}
 	if err := g.connect(); err != nil {
 		return err
 	}
@@ -246,4 +241,72 @@ func (g *gatherer) writeYAML(name string, value any) error {
 		return fmt.Errorf("encoding %s: %w", name, err)
 	}
 	return g.write(name, content)
+}
+
+// to gathers into a directory, or by one into an archive, which is removed if it cannot be completed.
+func (g *gatherer) to(output string, collect func() error) (err error) {
+	if !strings.HasSuffix(output, ".tar.gz") {
+		return g.into(output, collect)
+	}
+	file, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // G304: the user names it
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err = errors.Join(err, file.Close()); err != nil {
+			err = errors.Join(err, os.Remove(output))
+		}
+	}()
+	dir, err := os.MkdirTemp("", "listener-gather-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := g.into(dir, collect); err != nil {
+		return err
+	}
+	return pack(file, dir)
+}
+
+// into gathers into a directory, which must be empty.
+func (g *gatherer) into(dir string, collect func() error) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("%s is not empty", dir)
+	}
+	if g.dir, err = os.OpenRoot(dir); err != nil {
+		return err
+	}
+	return errors.Join(collect(), g.dir.Close())
+}
+
+// pack writes a directory to an archive.
+func pack(file *os.File, dir string) error {
+	zipped := gzip.NewWriter(file)
+	archive := tar.NewWriter(zipped)
+	return errors.Join(archive.AddFS(os.DirFS(dir)), archive.Close(), zipped.Close())
+}
+
+// exists reports whether a file was written.
+func (g *gatherer) exists(name string) bool {
+	_, err := g.dir.Stat(name)
+	return err == nil
+}
+
+// write writes a file, unless the result became too large.
+func (g *gatherer) write(name string, content []byte) error {
+	if g.size+len(content) > source.MaxSize {
+		return fmt.Errorf("the result would have more than %d bytes", source.MaxSize)
+	}
+	g.size += len(content)
+	if err := g.dir.MkdirAll(path.Dir(name), 0o700); err != nil {
+		return err
+	}
+	return g.dir.WriteFile(name, content, 0o600)
 }

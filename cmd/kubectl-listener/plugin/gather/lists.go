@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
@@ -42,39 +42,44 @@ type list struct {
 	options []client.ListOption
 }
 
-// lists returns what is gathered, in an order in which each list depends on earlier ones only.
-func (g *gatherer) lists() []list {
-	lists := []list{
-		{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), keep: g.operator, options: []client.ListOption{client.MatchingFields{"metadata.name": names.Operator}}},
-		{GroupVersionKind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), keep: g.ofOperator, options: []client.ListOption{client.MatchingFields{"metadata.name": names.Operator}}},
-		{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), keep: g.isOwn, options: []client.ListOption{client.HasLabels{labelName}}},
-		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")},
-		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Node")},
-		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), keep: g.claim},
-		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("PersistentVolume"), keep: isListenerVolume},
-		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod"), keep: g.pod},
-		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Service"), keep: g.service},
-		{GroupVersionKind: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), keep: g.endpoints},
-		{GroupVersionKind: networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy")},
-		{GroupVersionKind: certificatesv1.SchemeGroupVersion.WithKind("PodCertificateRequest"), keep: isOfSigner},
-		{GroupVersionKind: certificatesv1.SchemeGroupVersion.WithKind("ClusterTrustBundle"), keep: isOfSigner},
-		{GroupVersionKind: storagev1.SchemeGroupVersion.WithKind("CSIDriver")},
-		{GroupVersionKind: storagev1.SchemeGroupVersion.WithKind("CSINode")},
-		{GroupVersionKind: storagev1.SchemeGroupVersion.WithKind("StorageClass")},
-		{GroupVersionKind: listenersv1alpha1.GroupVersion.WithKind("Listener")},
-		{GroupVersionKind: listenersv1alpha1.GroupVersion.WithKind("ListenerClass")},
-		{GroupVersionKind: listenersv1alpha1.GroupVersion.WithKind("PodListeners")},
-		{GroupVersionKind: operatorv1alpha1.GroupVersion.WithKind("ListenerOperator")},
-	}
-	lists = append(lists, g.olmLists()...)
-	for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
-		lists = append(lists, list{GroupVersionKind: admissionregistrationv1.SchemeGroupVersion.WithKind(kind), keep: isNamedLikeOperator})
-	}
-	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding"} {
-		lists = append(lists, list{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind(kind), keep: g.binding})
-	}
-	for _, kind := range []string{"ClusterRole", "Role"} {
-		lists = append(lists, list{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind(kind), keep: g.role})
+// lists returns what is gathered, in an order in which each list depends on earlier ones only. Of the Operator Lifecycle
+// Manager (OLM), that is what both generations have about operators, also if they could not install one.
+func (g *gatherer) lists() (lists []list) {
+	olm := schema.GroupVersion{Group: "operators.coreos.com", Version: "v1alpha1"}
+	notCopied, _ := labels.Parse("!olm.copiedFrom") // to another namespace, by OLM
+	ofSigner, byName := has(names.Signer, "spec", "signerName"), []client.ListOption{client.MatchingFields{"metadata.name": names.Operator}}
+	for _, l := range []struct {
+		schema.GroupVersion
+		kinds   []string
+		keep    func(*unstructured.Unstructured) bool
+		options []client.ListOption
+	}{
+		{appsv1.SchemeGroupVersion, []string{"Deployment"}, g.operator, byName},
+		{coordinationv1.SchemeGroupVersion, []string{"Lease"}, g.ofOperator, byName},
+		{appsv1.SchemeGroupVersion, []string{"ReplicaSet"}, g.isOwn, []client.ListOption{client.HasLabels{labelName}}},
+		{corev1.SchemeGroupVersion, []string{"Namespace", "Node"}, nil, nil},
+		{corev1.SchemeGroupVersion, []string{"PersistentVolumeClaim"}, g.claim, nil},
+		{corev1.SchemeGroupVersion, []string{"PersistentVolume"}, has(names.Driver, "spec", "csi", "driver"), nil},
+		{corev1.SchemeGroupVersion, []string{"Pod"}, g.pod, nil},
+		{corev1.SchemeGroupVersion, []string{"Service"}, g.service, nil},
+		{discoveryv1.SchemeGroupVersion, []string{"EndpointSlice"}, g.endpoints, nil},
+		{networkingv1.SchemeGroupVersion, []string{"NetworkPolicy"}, nil, nil},
+		{certificatesv1.SchemeGroupVersion, []string{"PodCertificateRequest", "ClusterTrustBundle"}, ofSigner, nil},
+		{storagev1.SchemeGroupVersion, []string{"CSIDriver", "CSINode", "StorageClass"}, nil, nil},
+		{listenersv1alpha1.GroupVersion, []string{"Listener", "ListenerClass", "PodListeners"}, nil, nil},
+		{operatorv1alpha1.GroupVersion, []string{"ListenerOperator"}, nil, nil},
+		{olm, []string{"ClusterServiceVersion"}, g.clusterServiceVersion, []client.ListOption{client.MatchingLabelsSelector{Selector: notCopied}}},
+		{olm, []string{"Subscription"}, g.subscription, nil},
+		{olm, []string{"InstallPlan"}, g.isOwned, nil},
+		{schema.GroupVersion{Group: olm.Group, Version: "v1"}, []string{"OperatorGroup"}, g.operatorGroup, nil},
+		{schema.GroupVersion{Group: "olm.operatorframework.io", Version: "v1"}, []string{"ClusterExtension"}, g.clusterExtension, nil},
+		{admissionregistrationv1.SchemeGroupVersion, []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}, isNamedLikeOperator, nil},
+		{rbacv1.SchemeGroupVersion, []string{"ClusterRoleBinding", "RoleBinding"}, g.binding, nil},
+		{rbacv1.SchemeGroupVersion, []string{"ClusterRole", "Role"}, g.role, nil},
+	} {
+		for _, kind := range l.kinds {
+			lists = append(lists, list{l.WithKind(kind), l.keep, l.options})
+		}
 	}
 	for _, backend := range backends.All() {
 		for _, kind := range backend.Kinds() {
@@ -93,15 +98,37 @@ func (g *gatherer) lists() []list {
 	return append(lists, list{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Event"), keep: g.event})
 }
 
-// labelName is the label whose value is the operator's name.
-const labelName = "app.kubernetes.io/name"
+const (
+	// labelName is the label whose value is the operator's name.
+	labelName = "app.kubernetes.io/name"
+	// labelExtension is the label with the name of the ClusterExtension that an object belongs to.
+	labelExtension = "olm.operatorframework.io/owner-name"
+	// packageName is the name of the operator's package in its own catalogues. Others may have another one.
+	packageName = names.Operator
+)
+
+// has returns whether a field of an object has a value.
+func has(value string, path ...string) func(*unstructured.Unstructured) bool {
+	return func(o *unstructured.Unstructured) bool {
+		found, _, _ := unstructured.NestedString(o.Object, path...)
+		return found == value
+	}
+}
+
+// remember records what later lists depend on.
+func (g *gatherer) remember(kind, namespace, name string) {
+	g.found.Insert([3]string{kind, namespace, name})
+}
+
+// knows reports whether an earlier list had it.
+func (g *gatherer) knows(kind, namespace, name string) bool {
+	return g.found.Has([3]string{kind, namespace, name})
+}
 
 // operator remembers the namespace of an operator, and the ClusterExtension that has installed it.
 func (g *gatherer) operator(o *unstructured.Unstructured) bool {
 	g.operators.Insert(o.GetNamespace())
-	if extension := o.GetLabels()[labelExtension]; extension != "" {
-		g.extensions.Insert(extension)
-	}
+	g.remember("ClusterExtension", "", o.GetLabels()[labelExtension])
 	return true
 }
 
@@ -112,26 +139,15 @@ func (g *gatherer) ofOperator(o *unstructured.Unstructured) bool {
 
 // isOwn reports whether an object belongs to an operator or a node agent.
 func (g *gatherer) isOwn(o *unstructured.Unstructured) bool {
-	return g.operators.Has(o.GetNamespace()) && o.GetLabels()[labelName] == names.Operator
+	return g.ofOperator(o) && o.GetLabels()[labelName] == names.Operator
 }
 
 // claim remembers a claim for a listener volume. All claims are kept: each may be missing in a Pod.
 func (g *gatherer) claim(o *unstructured.Unstructured) bool {
 	if pvc, err := typed[corev1.PersistentVolumeClaim](o); err != nil || walk.RequestsListener(pvc) {
-		g.claims.Insert(client.ObjectKeyFromObject(o))
+		g.remember("PersistentVolumeClaim", o.GetNamespace(), o.GetName())
 	}
 	return true
-}
-
-// isOfSigner reports whether an object is for the operator's signer of certificates.
-func isOfSigner(o *unstructured.Unstructured) bool {
-	signer, _, _ := unstructured.NestedString(o.Object, "spec", "signerName")
-	return signer == names.Signer
-}
-
-func isListenerVolume(o *unstructured.Unstructured) bool {
-	driver, _, _ := unstructured.NestedString(o.Object, "spec", "csi", "driver")
-	return driver == names.Driver
 }
 
 // pod reports whether a Pod mounts a listener volume, or is one of an operator or a node agent, and remembers the
@@ -151,20 +167,20 @@ func (g *gatherer) pod(o *unstructured.Unstructured) bool {
 		}
 	}
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-		return walk.IsEphemeral(&v) || v.CSI != nil && v.CSI.Driver == names.Driver || g.claims.Has(types.NamespacedName{Namespace: pod.Namespace, Name: claim.NameOf(pod, &v)})
+		return walk.IsEphemeral(&v) || v.CSI != nil && v.CSI.Driver == names.Driver || g.knows("PersistentVolumeClaim", pod.Namespace, claim.NameOf(pod, &v))
 	})
 }
 
 // service remembers the Service of a Listener. All Services are kept: each may have the node port that a class lacks.
 func (g *gatherer) service(o *unstructured.Unstructured) bool {
 	if isOfListener(o) || o.GetLabels()[names.LabelManagedBy] == names.ServiceManagedBy {
-		g.services.Insert(client.ObjectKeyFromObject(o))
+		g.remember("Service", o.GetNamespace(), o.GetName())
 	}
 	return true
 }
 
 func (g *gatherer) endpoints(o *unstructured.Unstructured) bool {
-	return g.services.Has(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[discoveryv1.LabelServiceName]})
+	return g.knows("Service", o.GetNamespace(), o.GetLabels()[discoveryv1.LabelServiceName])
 }
 
 func isNamedLikeOperator(o *unstructured.Unstructured) bool {
@@ -179,12 +195,12 @@ func (g *gatherer) binding(o *unstructured.Unstructured) bool {
 	}) {
 		return false
 	}
-	g.roles.Insert(b.RoleRef.Kind + " " + b.RoleRef.Name)
+	g.remember(b.RoleRef.Kind, "", b.RoleRef.Name)
 	return true
 }
 
 func (g *gatherer) role(o *unstructured.Unstructured) bool {
-	return g.roles.Has(o.GetKind()+" "+o.GetName()) && (o.GetNamespace() == "" || g.operators.Has(o.GetNamespace()))
+	return g.knows(o.GetKind(), "", o.GetName()) && (o.GetNamespace() == "" || g.ofOperator(o))
 }
 
 func isOfListener(o *unstructured.Unstructured) bool {
@@ -266,4 +282,48 @@ func follow(ctx context.Context, s *source.Source) {
 			return nil
 		})
 	}
+}
+
+// clusterServiceVersion reports whether a ClusterServiceVersion is a version of the operator: whether it owns the
+// definition of the configuration. It remembers those that are.
+func (g *gatherer) clusterServiceVersion(o *unstructured.Unstructured) bool {
+	configuration := operatorv1alpha1.GroupVersion.WithResource("listeneroperators").GroupResource().String()
+	owned, _, _ := unstructured.NestedSlice(o.Object, "spec", "customresourcedefinitions", "owned")
+	if !slices.ContainsFunc(owned, func(crd any) bool {
+		description, _ := crd.(map[string]any)
+		return description["name"] == configuration
+	}) {
+		return false
+	}
+	g.remember(o.GetKind(), o.GetNamespace(), o.GetName())
+	return true
+}
+
+// subscription reports whether a Subscription is to the operator: to its package, or to any that has led to a version
+// of it.
+func (g *gatherer) subscription(o *unstructured.Unstructured) bool {
+	of := has(packageName, "spec", "name")(o)
+	for _, field := range []string{"currentCSV", "installedCSV"} {
+		version, _, _ := unstructured.NestedString(o.Object, "status", field)
+		of = of || g.knows("ClusterServiceVersion", o.GetNamespace(), version)
+	}
+	if of {
+		g.remember("Subscription", o.GetNamespace(), "")
+	}
+	return of
+}
+
+// isOwned reports whether an object has an owner that was gathered, as the InstallPlan of a Subscription has.
+func (g *gatherer) isOwned(o *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(o.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return g.uids.Has(owner.UID) })
+}
+
+// operatorGroup reports whether an OperatorGroup is in the namespace of an operator, or of a Subscription to one.
+func (g *gatherer) operatorGroup(o *unstructured.Unstructured) bool {
+	return g.ofOperator(o) || g.knows("Subscription", o.GetNamespace(), "")
+}
+
+// clusterExtension reports whether a ClusterExtension has installed an operator, or is to.
+func (g *gatherer) clusterExtension(o *unstructured.Unstructured) bool {
+	return has(packageName, "spec", "source", "catalog", "packageName")(o) || g.knows(o.GetKind(), "", o.GetName())
 }
