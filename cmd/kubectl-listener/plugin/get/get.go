@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -20,6 +22,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
 	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
 	"github.com/listener-operator/listener-operator/internal/message"
 )
@@ -100,12 +103,12 @@ func (o *getOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.watch {
-		return o.follow(ctx, which)
-	}
 	c, err := o.Client()
 	if err != nil {
 		return err
+	}
+	if o.watch {
+		return o.follow(ctx, source.Watch(logr.NewContext(ctx, logr.Discard()), c, which.Namespace), which)
 	}
 	listeners, err := o.observe(ctx, c, which)
 	if err != nil {
@@ -231,40 +234,40 @@ func (o *getOptions) writeEndpoints(listeners []listenerAddresses) error {
 	return nil
 }
 
-// row is a line of the table.
-type row struct{ namespace, listener, class, pod, node, port, address, reason string }
+// header has the columns of the table, and row the values of a line.
+var header = row{"NAMESPACE", "LISTENER", "CLASS", "POD", "NODE", "PORT", "ADDRESS", "REASON"}
 
-// none stands for a value that does not exist, as in the tables of kubectl.
-const none = "<none>"
+type row [8]string
 
-// rowsOf returns the lines of Listeners: a line for each address with each port.
+// place returns what an address is the address of.
+func (r row) place() [4]string { return [4]string{r[0], r[1], r[3], r[columnPort]} }
+
+const (
+	columnPort, columnAddress = 5, 6
+	// none stands for a value that does not exist, as in the tables of kubectl.
+	none = "<none>"
+)
+
+// rowsOf returns the lines of Listeners: a line for each address with each port, or one line if there is no address yet.
 func rowsOf(listeners []listenerAddresses) []row {
 	var rows []row
 	for i := range listeners {
 		l := &listeners[i]
-		common := row{namespace: l.Namespace, listener: l.Name, class: cmp.Or(l.Class, none), pod: none, node: none, reason: cmp.Or(l.Reason, none)}
-		if len(l.Replicas) == 0 {
-			rows = append(rows, common.with(l.Addresses)...)
+		replicas := l.Replicas
+		if len(replicas) == 0 {
+			replicas = []replica{{Pod: none, Addresses: l.Addresses}}
 		}
-		for _, r := range l.Replicas {
-			common.pod, common.node = r.Pod, cmp.Or(r.Node, none)
-			rows = append(rows, common.with(r.Addresses)...)
-		}
-	}
-	return rows
-}
-
-// with returns a line for each address with each port, or one line if there is no address yet.
-func (r row) with(addresses []listenersv1alpha1.IngressAddress) []row {
-	if len(addresses) == 0 {
-		r.port, r.address = none, "<pending>"
-		return []row{r}
-	}
-	var rows []row
-	for _, a := range addresses {
-		for _, name := range slices.Sorted(maps.Keys(a.Ports)) {
-			r.port, r.address = name, net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports[name])))
-			rows = append(rows, r)
+		for _, r := range replicas {
+			line := row{l.Namespace, l.Name, cmp.Or(l.Class, none), r.Pod, cmp.Or(r.Node, none), none, "<pending>", cmp.Or(l.Reason, none)}
+			if len(r.Addresses) == 0 {
+				rows = append(rows, line)
+			}
+			for _, a := range r.Addresses {
+				for _, name := range slices.Sorted(maps.Keys(a.Ports)) {
+					line[columnPort], line[columnAddress] = name, net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports[name])))
+					rows = append(rows, line)
+				}
+			}
 		}
 	}
 	return rows
@@ -278,10 +281,10 @@ func (o *getOptions) writeRows(rows []row) {
 	table := printers.GetNewTabWriter(o.Out)
 	if !o.began {
 		o.began = true
-		rows = append([]row{{"NAMESPACE", "LISTENER", "CLASS", "POD", "NODE", "PORT", "ADDRESS", "REASON"}}, rows...)
+		rows = append([]row{header}, rows...)
 	}
 	for _, r := range rows {
-		cells := []string{r.namespace, r.listener, r.class, r.pod, r.node, r.port, r.address, r.reason}
+		cells := r[:]
 		if !o.allNamespaces {
 			cells = cells[1:]
 		}
@@ -291,4 +294,57 @@ func (o *getOptions) writeRows(rows []row) {
 		fmt.Fprintln(table, strings.Join(cells, "\t"))
 	}
 	_ = table.Flush()
+}
+
+// follow writes what there is, and then what changes, until the context ends, which is no error.
+func (o *getOptions) follow(ctx context.Context, objects *source.Source, which *client.ListOptions) error {
+	var written []listenerAddresses
+	for {
+		listed, err := o.observe(ctx, objects, which)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err == nil {
+			err = o.write(written, listed)
+		}
+		if err != nil {
+			return err
+		}
+		written = listed
+		select {
+		case <-ctx.Done():
+		case <-objects.Changed:
+		}
+	}
+}
+
+// write writes what differs from what the user has seen: lines that are new, and those that ended, or each Listener
+// that changed as a JSON or YAML document.
+func (o *getOptions) write(before, now []listenerAddresses) error {
+	if o.Output == "" {
+		o.writeChanges(rowsOf(before), rowsOf(now))
+		return nil
+	}
+	for i := range now {
+		if slices.ContainsFunc(before, func(l listenerAddresses) bool { return reflect.DeepEqual(l, now[i]) }) {
+			continue
+		}
+		if err := o.Encode(now[i], nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *getOptions) writeChanges(before, now []row) {
+	changes := slices.DeleteFunc(slices.Clone(now), func(r row) bool { return slices.Contains(before, r) })
+	for _, r := range before {
+		if !slices.ContainsFunc(now, func(other row) bool { return other.place() == r.place() }) {
+			r[columnAddress] = "<removed>"
+			changes = append(changes, r)
+		}
+	}
+	if len(changes) > 0 {
+		o.writeRows(changes)
+	}
 }
