@@ -1,17 +1,29 @@
 package walk
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	components "github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // nodeState is what is known about the node of a Pod.
@@ -73,4 +85,206 @@ func (w *Walk) agent(ctx context.Context, node string) nodeState {
 		w.Add(f.OK("has a node agent"))
 	}
 	return inOrder
+}
+
+// agents is what is known about the node agents.
+type agents struct {
+	daemonSet *appsv1.DaemonSet
+	placement components.Placement
+	// byNode are the Pods of node agents.
+	byNode map[string]*corev1.Pod
+	// registered are the nodes whose kubelet knows the node agent, or nil if the user may not read that.
+	registered sets.Set[string]
+	// mounts is what Pods mount, by node.
+	mounts map[string]*mounts
+}
+
+// mounts is what the Pods on a node mount.
+type mounts struct {
+	listeners sets.Set[types.NamespacedName]
+	// podListeners are the names of the PodListeners of these Pods.
+	podListeners sets.Set[string]
+}
+
+// Nodes follows all nodes. Each selected node needs a node agent that is ready and registered with the kubelet. Other
+// nodes should have no Pods with listener volumes.
+func (w *Walk) Nodes(ctx context.Context, i *Installation) {
+	if i.daemonSet == nil {
+		return
+	}
+	var nodes corev1.NodeList
+	a := &agents{daemonSet: i.daemonSet, placement: components.PlacementOf(i.daemonSet)}
+	if w.List(ctx, &nodes) != check.Present || !w.observeAgents(ctx, a) {
+		w.Add(check.Finding{Kind: "Node"}.Unreadable())
+		return
+	}
+	var findings []check.Finding
+	others := map[string][]string{} // by what excludes them
+	count := 0
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		f := w.agentOf(ctx, a, node)
+		switch {
+		case f.State != "":
+			findings = append(findings, f)
+		default:
+			by := excludedBy(node, a.placement)
+			others[by] = append(others[by], node.Name)
+		}
+		if components.Unsuitable(node) == "" {
+			count++
+		}
+	}
+	text := []string{fmt.Sprintf("%%d of %d have a node agent that is ready", count)}
+	for _, by := range slices.Sorted(maps.Keys(others)) {
+		text = append(text, fmt.Sprintf("%s excludes %s", by, columns.Names(others[by])))
+	}
+	w.AddAll(findings, "Nodes", strings.Join(text, "; "))
+}
+
+// observeAgents reads what is known about node agents. It returns whether the user may read their Pods.
+func (w *Walk) observeAgents(ctx context.Context, a *agents) bool {
+	var pods corev1.PodList
+	options := []client.ListOption{client.InNamespace(a.daemonSet.Namespace), client.MatchingLabels(components.NodeAgentLabels())}
+	if w.List(ctx, &pods, options...) != check.Present {
+		return false
+	}
+	a.byNode, a.mounts = map[string]*corev1.Pod{}, map[string]*mounts{}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.DeletionTimestamp == nil {
+			a.byNode[nodeOf(pod)] = pod
+		}
+	}
+	var csiNodes storagev1.CSINodeList
+	if w.All(ctx, &csiNodes) {
+		a.registered = sets.New[string]()
+	}
+	for i := range csiNodes.Items {
+		if isRegistered(&csiNodes.Items[i]) {
+			a.registered.Insert(csiNodes.Items[i].Name)
+		}
+	}
+	var published listenersv1alpha1.PodListenersList
+	w.List(ctx, &published)
+	for i := range published.Items {
+		object := &published.Items[i]
+		m := a.mounts[object.Spec.NodeName]
+		if m == nil {
+			m = &mounts{sets.New[types.NamespacedName](), sets.New[string]()}
+			a.mounts[object.Spec.NodeName] = m
+		}
+		m.podListeners.Insert(object.Name)
+		for _, entry := range object.Spec.Listeners {
+			m.listeners.Insert(types.NamespacedName{Namespace: object.Namespace, Name: entry.ListenerName})
+		}
+	}
+	return true
+}
+
+// nodeOf returns the node of a Pod of a DaemonSet. While the Pod waits for the scheduler, its node affinity names it.
+func nodeOf(pod *corev1.Pod) string {
+	affinity := pod.Spec.Affinity
+	if pod.Spec.NodeName != "" || affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return pod.Spec.NodeName
+	}
+	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			if field.Key == "metadata.name" && len(field.Values) == 1 {
+				return field.Values[0]
+			}
+		}
+	}
+	return ""
+}
+
+// isRegistered reports whether the kubelet of a node knows the node agent.
+func isRegistered(node *storagev1.CSINode) bool {
+	return slices.ContainsFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == names.Driver })
+}
+
+// agentOf returns whether listener volumes work on a node, or an empty finding if the placement of node agents excludes
+// the node and no Pod needs one.
+func (w *Walk) agentOf(ctx context.Context, a *agents, node *corev1.Node) check.Finding {
+	agent, m := a.byNode[node.Name], a.mounts[node.Name]
+	selected, err := a.placement.Selects(node)
+	if err != nil {
+		w.Err = cmp.Or(w.Err, fmt.Errorf("matching node %s: %w", node.Name, err))
+	}
+	f := check.Finding{Kind: "Node", Name: node.Name}
+	switch {
+	case (selected || m != nil) && w.isDown(node, agent):
+		f = nodeFinding(node)
+		if m != nil {
+			f.Message += fmt.Sprintf("; Listeners that Pods there mount: %d", len(m.listeners))
+		}
+		return f
+	case selected:
+		return w.agentFinding(ctx, f, a, agent, node)
+	case m != nil && w.inUse(ctx, node, m):
+		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("has no node agent, because %s excludes it, and Pods with listener volumes are bound to it", excludedBy(node, a.placement)),
+			"Let these Pods run elsewhere, or, if a field excludes the node, change the field: docs/configuration.md#nodes-without-an-agent")
+	default:
+		return check.Finding{}
+	}
+}
+
+// isDown reports whether a node has not been ready for long, or is not, like its agent, which may be nil.
+func (w *Walk) isDown(node *corev1.Node, agent *corev1.Pod) bool {
+	return agent != nil && !claim.PodReady(agent) && !claim.NodeReady(node) || slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && !w.Young(c.LastTransitionTime.Time)
+	})
+}
+
+// agentFinding returns whether the agent of a node works. It is nil if there is none.
+func (w *Walk) agentFinding(ctx context.Context, f check.Finding, a *agents, agent *corev1.Pod, node *corev1.Node) check.Finding {
+	again := reasons.Of(reasons.NodeLabelMissing)
+	switch {
+	case agent == nil:
+		return f.Failed(reasons.NoNodeAgent, "has no node agent, so no Pod with a listener volume starts there", "See the events: "+Describe("daemonset", a.daemonSet))
+	case !claim.PodReady(agent):
+		why := w.podWithEvents(ctx, agent)
+		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("the node agent %s is not ready, so no Pod with a listener volume starts there: %s", agent.Name, why.Text()), why.Remedy)
+	case a.registered != nil && !a.registered.Has(f.Name):
+		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("the node agent %s is ready, and not registered with the kubelet", agent.Name),
+			"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir. If it is, let the agent register again: "+
+				again.For("", f.Name))
+	case !isLabelled(node):
+		return unlabelled(f)
+	default:
+		return f.OK("has a node agent")
+	}
+}
+
+// isLabelled reports whether a node has the label by which the scheduler finds the node of a pinned volume.
+func isLabelled(node *corev1.Node) bool { return node.Labels[names.TopologyKey] == node.Name }
+
+// unlabelled returns that a node lacks this label.
+func unlabelled(f check.Finding) check.Finding {
+	return f.FailedBy(reasons.NodeLabelMissing, "has a node agent, but not the label "+names.TopologyKey+"="+f.Name+
+		", which the kubelet sets when the agent registers: another client has removed or changed it, and no Pod can be scheduled whose volume is pinned to the node")
+}
+
+// inUse reports whether one of the Pods with listener volumes on a node has not finished. PodListeners outlast that.
+func (w *Walk) inUse(ctx context.Context, node *corev1.Node, m *mounts) bool {
+	var pods corev1.PodList
+	w.FollowAll(ctx, check.Finding{Kind: "Pod"}, &pods, client.MatchingFields{"spec.nodeName": node.Name})
+	return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
+		return m.podListeners.Has(listenersv1alpha1.PodListenersName(pod.UID)) && !claim.PodFinished(&pod)
+	})
+}
+
+// excludedBy returns what excludes a node from a placement.
+func excludedBy(node *corev1.Node, placement components.Placement) string {
+	if label := components.Unsuitable(node); label != "" {
+		return "the label " + label
+	}
+	field := "tolerations"
+	placement.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	if selected, _ := placement.Selects(node); !selected {
+		field, placement.Affinity = "affinity", nil
+	}
+	if selected, _ := placement.Selects(node); !selected {
+		field = "nodeSelector"
+	}
+	return fmt.Sprintf("spec.nodeAgent.%s of ListenerOperator %s", field, operatorv1alpha1.ListenerOperatorName)
 }
