@@ -146,7 +146,6 @@ func (o *bindingOptions) bind(ctx context.Context, x *check.Examination, object 
 	return secret, b.notes, nil
 }
 
-// fromListener sets what a Listener has.
 func (b *bound) fromListener(ctx context.Context, w *walk.Walk, listener *listenersv1alpha1.Listener) {
 	b.addresses = ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).IngressAddresses
 	var pods corev1.PodList
@@ -178,7 +177,6 @@ func (b *bound) fromPod(ctx context.Context, w *walk.Walk, pod *corev1.Pod) erro
 	return nil
 }
 
-// typeOf returns the type of the service: the value of the flag, or of a label.
 func (o *bindingOptions) typeOf(b *bound) (string, error) {
 	label := b.GetLabels()[labelType]
 	const valid = "a lower-case letter, and then lower-case letters, digits, +, - and ., such as kafka or postgresql"

@@ -140,8 +140,7 @@ func (r *Report) Young(since time.Time) bool { return r.Now().Sub(since) < settl
 // AllClear returns what is known if no finding is wrong: that nothing is, only if everything was seen and is right.
 func (r *Report) AllClear() string {
 	objects := map[State][]string{}
-	for i := range r.Findings {
-		f := &r.Findings[i]
+	for f := range Each(r.Findings) {
 		objects[f.State] = append(objects[f.State], f.Object())
 	}
 	var text []string

@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -148,4 +149,15 @@ func PodCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 		}
 	}
 	return nil
+}
+
+// Each returns pointers to the items of a list.
+func Each[T any](items []T) iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		for i := range items {
+			if !yield(&items[i]) {
+				return
+			}
+		}
+	}
 }

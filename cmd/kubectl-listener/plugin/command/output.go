@@ -169,17 +169,14 @@ func mark(out io.Writer, s check.State) string {
 	return m.colour + m.text + "\x1b[0m"
 }
 
-// writeTable writes a line for each finding.
 func writeTable(out io.Writer, findings []check.Finding) {
 	table := printers.GetNewTabWriter(out)
-	for i := range findings {
-		f := &findings[i]
+	for f := range check.Each(findings) {
 		fmt.Fprintf(table, "%s %s\t%s\n", mark(out, f.State), Printable(f.Object()), Printable(f.Text()))
 	}
 	_ = table.Flush()
 }
 
-// writeProblem writes what is wrong, and what to do.
 func writeProblem(out io.Writer, f *check.Finding) {
 	fmt.Fprintf(out, "\n%s %s\n  %s\n  What to do: %s\n", mark(out, f.State), Printable(f.Object()), Printable(f.Text()), Printable(f.Remedy))
 }

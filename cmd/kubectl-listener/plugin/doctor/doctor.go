@@ -127,8 +127,7 @@ func (d *doctor) walks(ctx context.Context) {
 	for i := range listeners.Items {
 		exposed = append(exposed, &listeners.Items[i])
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	for pod := range check.Each(pods.Items) {
 		mounts := func(v corev1.Volume) bool {
 			return walk.IsEphemeral(&v) || byKey[types.NamespacedName{Namespace: pod.Namespace, Name: claim.NameOf(pod, &v)}]
 		}

@@ -116,7 +116,6 @@ func gather(ctx context.Context, e *command.Environment, output string, logsFrom
 	return nil
 }
 
-// connect connects to the cluster.
 func (g *gatherer) connect() (err error) {
 	if g.client, err = g.Client(); err != nil {
 		return err
@@ -187,7 +186,6 @@ const (
 	logTimeout = time.Minute
 )
 
-// allLogs gathers the logs of operators and node agents: first of operators, and of Pods that are not ready.
 func (g *gatherer) allLogs(ctx context.Context) {
 	g.sortOwn()
 	left := 0
@@ -208,7 +206,6 @@ func (g *gatherer) allLogs(ctx context.Context) {
 	g.progress(len(g.own), "Pods with logs")
 }
 
-// log gathers the end of a log.
 func (g *gatherer) log(ctx context.Context, pod *corev1.Pod, l log) error {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
@@ -231,10 +228,8 @@ func (g *gatherer) log(ctx context.Context, pod *corev1.Pod, l log) error {
 	return errors.Join(err, g.write(l.path(pod), content))
 }
 
-// progress says what was source.
 func (g *gatherer) progress(n int, what string) { fmt.Fprintf(g.ErrOut, "%6d %s\n", n, what) }
 
-// writeYAML writes a file.
 func (g *gatherer) writeYAML(name string, value any) error {
 	content, err := yaml.Marshal(value)
 	if err != nil {
@@ -286,14 +281,12 @@ func (g *gatherer) into(dir string, collect func() error) error {
 	return errors.Join(collect(), g.dir.Close())
 }
 
-// pack writes a directory to an archive.
 func pack(file *os.File, dir string) error {
 	zipped := gzip.NewWriter(file)
 	archive := tar.NewWriter(zipped)
 	return errors.Join(archive.AddFS(os.DirFS(dir)), archive.Close(), zipped.Close())
 }
 
-// exists reports whether a file was written.
 func (g *gatherer) exists(name string) bool {
 	_, err := g.dir.Stat(name)
 	return err == nil

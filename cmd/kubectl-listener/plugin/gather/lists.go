@@ -256,7 +256,6 @@ func (g *gatherer) read(ctx context.Context) {
 	}
 }
 
-// examine runs `kubectl listener doctor`, and keeps its report.
 func (g *gatherer) examine(ctx context.Context, s *source.Source) {
 	x := &check.Examination{Client: s}
 	doctor.Examine(ctx, x, walk.UnusedDays)

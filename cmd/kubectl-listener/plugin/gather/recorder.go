@@ -139,13 +139,11 @@ func (r *recorder) Create(ctx context.Context, o client.Object, options ...clien
 	return err
 }
 
-// keep writes an object of the cluster.
 func (r *recorder) keep(mapping *meta.RESTMapping, o *unstructured.Unstructured) error {
 	r.uids.Insert(o.GetUID())
 	return r.object(mapping.Resource.GroupResource(), o.DeepCopy())
 }
 
-// object writes an object.
 func (g *gatherer) object(resource schema.GroupResource, o *unstructured.Unstructured) error {
 	if o.GetKind() == "Secret" || o.GetKind() == "ConfigMap" {
 		return errors.New("objects of this kind are not gathered")

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
 	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
@@ -167,8 +168,7 @@ func (o *getOptions) observe(ctx context.Context, c client.Reader, which *client
 	}
 	replicas := replicasOf(pods.Items)
 	listeners := []listenerAddresses{}
-	for i := range list.Items {
-		l := &list.Items[i]
+	for l := range check.Each(list.Items) {
 		if len(o.names) > 0 && !slices.Contains(o.names, l.Name) {
 			continue
 		}
@@ -189,8 +189,7 @@ func (o *getOptions) observe(ctx context.Context, c client.Reader, which *client
 // replicasOf returns the Pods that mount each Listener, sorted by name and volume.
 func replicasOf(pods []listenersv1alpha1.PodListeners) map[client.ObjectKey][]replica {
 	replicas := map[client.ObjectKey][]replica{}
-	for i := range pods {
-		pod := &pods[i]
+	for pod := range check.Each(pods) {
 		name := pod.Name
 		if len(pod.OwnerReferences) > 0 {
 			name = pod.OwnerReferences[0].Name
@@ -213,8 +212,7 @@ func replicasOf(pods []listenersv1alpha1.PodListeners) map[client.ObjectKey][]re
 // the error output. If none has one, that is an error, because a client can do nothing with an empty list.
 func (o *getOptions) writeEndpoints(listeners []listenerAddresses) error {
 	var endpoints []string
-	for i := range listeners {
-		l := &listeners[i]
+	for l := range check.Each(listeners) {
 		has := false
 		for _, a := range l.Addresses {
 			port, ok := a.Ports[o.endpoints]
@@ -251,8 +249,7 @@ const (
 // rowsOf returns the lines of Listeners: a line for each address with each port, or one line if there is no address yet.
 func rowsOf(listeners []listenerAddresses) []row {
 	var rows []row
-	for i := range listeners {
-		l := &listeners[i]
+	for l := range check.Each(listeners) {
 		replicas := l.Replicas
 		if len(replicas) == 0 {
 			replicas = []replica{{Pod: none, Addresses: l.Addresses}}
@@ -276,7 +273,6 @@ func rowsOf(listeners []listenerAddresses) []row {
 // maxCell is the length of the longest value in a table, a DNS name with a port.
 const maxCell = 260
 
-// writeRows writes lines as a table, which begins with a header.
 func (o *getOptions) writeRows(rows []row) {
 	table := printers.GetNewTabWriter(o.Out)
 	if !o.began {

@@ -91,7 +91,6 @@ func (m *migration) compare(ctx context.Context) {
 	}
 }
 
-// observeOther finds the other operator by its Pods.
 func (m *migration) observeOther(ctx context.Context) {
 	var pods corev1.PodList
 	found := m.FollowAll(ctx, check.Finding{Kind: "Pod"}, &pods)
@@ -107,7 +106,6 @@ func (m *migration) observeOther(ctx context.Context) {
 	}
 }
 
-// observeWorkload reads a Deployment or a DaemonSet of the other operator.
 func (m *migration) observeWorkload(ctx context.Context, w stackable.Workload) {
 	f := check.Finding{Kind: w.Kind, Namespace: w.Namespace, Name: w.Name}
 	var o client.Object
@@ -191,8 +189,7 @@ func (m *migration) compareSettings(ctx context.Context) {
 
 // compareClasses finds the classes that go with the other operator's Helm release, and what of a class is ignored.
 func (m *migration) compareClasses(context.Context) {
-	for i := range m.classes {
-		class := &m.classes[i]
+	for class := range check.Each(m.classes) {
 		f, release := check.Finding{Kind: "ListenerClass", Name: class.Name}, class.Annotations["meta.helm.sh/release-name"]
 		switch ignored := exposure.UnknownOverrides(class); {
 		case release != "" && class.Annotations["helm.sh/resource-policy"] != "keep":
@@ -205,15 +202,13 @@ func (m *migration) compareClasses(context.Context) {
 	}
 }
 
-// compareListeners finds the Listeners that this operator does not accept.
 func (m *migration) compareListeners(context.Context) {
 	classes := map[string]*listenersv1alpha1.ListenerClass{}
 	for i := range m.classes {
 		classes[m.classes[i].Name] = &m.classes[i]
 	}
 	var findings []check.Finding
-	for i := range m.listeners {
-		l := &m.listeners[i]
+	for l := range check.Each(m.listeners) {
 		f := check.Finding{Kind: "Listener", Namespace: l.Namespace, Name: l.Name, State: check.OK}
 		if class := classes[l.Class()]; class == nil {
 			f = f.Warning("", fmt.Sprintf("its class %q does not exist, so it keeps the addresses that it has", l.Class()))
@@ -235,8 +230,7 @@ func (m *migration) compareClaims(ctx context.Context) {
 		listeners[client.ObjectKeyFromObject(&m.listeners[i])] = &m.listeners[i]
 	}
 	var findings []check.Finding
-	for i := range claims.Items {
-		pvc := &claims.Items[i]
+	for pvc := range check.Each(claims.Items) {
 		if !walk.RequestsListener(pvc) {
 			continue
 		}

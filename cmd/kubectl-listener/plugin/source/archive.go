@@ -204,7 +204,6 @@ func Open(name string, scheme *runtime.Scheme) (*Source, Index, error) {
 	return s, a.index, nil
 }
 
-// load reads the files.
 func (a *archive) load(files map[string][]byte) error {
 	var roots []string
 	for name := range files {
@@ -244,7 +243,6 @@ func (a *archive) load(files map[string][]byte) error {
 	return nil
 }
 
-// add adds the object in a file.
 func (a *archive) add(content []byte) error {
 	o := &unstructured.Unstructured{}
 	if err := a.unmarshal(content, o); err != nil {
@@ -279,7 +277,6 @@ func (a *archive) unmarshal(content []byte, into any) error {
 	return json.Unmarshal(encoded, into)
 }
 
-// count counts a node, and those below.
 func (a *archive) count(n *yaml.Node) error {
 	if a.left -= 16 + int64(len(n.Value)); a.left < 0 || n.Kind == yaml.AliasNode {
 		return errTooLarge

@@ -164,7 +164,6 @@ func (s *Source) Load(ctx context.Context, gvk schema.GroupVersionKind) error {
 	return s.List(ctx, s.newList(kind{GroupVersionKind: gvk, metadata: !s.Scheme().Recognizes(gvk)}), client.InNamespace(s.Namespace))
 }
 
-// knows reports whether the objects of a kind were read before.
 func (s *Source) knows(k kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +197,6 @@ func (s *Source) of(ctx context.Context, k kind) (*objects, error) {
 	return all, all.err
 }
 
-// newList returns an empty list of a kind.
 func (s *Source) newList(k kind) client.ObjectList {
 	if k.metadata {
 		list := &metav1.PartialObjectMetadataList{}
@@ -314,7 +312,6 @@ func (a *objects) copyTo(list client.ObjectList, namespace string) error {
 	return nil
 }
 
-// get returns an object, or nil.
 func (a *objects) get(key client.ObjectKey) client.Object {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -278,7 +278,6 @@ func portsOf(a listenersv1alpha1.IngressAddress) string {
 	return strings.Join(all, ", ")
 }
 
-// add adds a box.
 func (p *picture) add(kind string, s subject, name, note string, y int) *box {
 	b := p.newBox(kind, s, name, note, y)
 	p.Boxes = append(p.Boxes, b)
@@ -351,7 +350,6 @@ func (s *subject) words() string {
 	return command.Printable(s.says.Object()) + ": " + text
 }
 
-// connect adds an edge.
 func (p *picture) connect(from, to *box) {
 	x1, y1, x2, y2 := from.X+from.W, from.Y+from.H/2, to.X, to.Y+to.H/2
 	bend := (x2 - x1) / 2

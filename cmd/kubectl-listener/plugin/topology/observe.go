@@ -158,8 +158,7 @@ func newPod(ctx context.Context, w *walk.Walk, p *corev1.Pod, published *listene
 	if published != nil {
 		result.volumes = published.Spec.Listeners
 	}
-	for i := range p.Spec.Volumes {
-		volume := &p.Spec.Volumes[i]
+	for volume := range check.Each(p.Spec.Volumes) {
 		name := result.volumes[volume.Name].ListenerName
 		if pvc := (&corev1.PersistentVolumeClaim{}); name == "" {
 			key := types.NamespacedName{Namespace: p.Namespace, Name: claim.NameOf(p, volume)}
@@ -178,8 +177,7 @@ func newPod(ctx context.Context, w *walk.Walk, p *corev1.Pod, published *listene
 
 // addUnreadable adds the Pods that PodListeners are for.
 func (g *graph) addUnreadable(published []listenersv1alpha1.PodListeners) {
-	for i := range published {
-		o := &published[i]
+	for o := range check.Each(published) {
 		if len(o.OwnerReferences) == 0 {
 			continue
 		}
@@ -194,7 +192,6 @@ func (g *graph) addUnreadable(published []listenersv1alpha1.PodListeners) {
 	}
 }
 
-// addNode adds the node of a Pod, and what the examination of the Pod has found out about the node.
 func (g *graph) addNode(p *pod) {
 	if p.node == "" {
 		return
@@ -228,7 +225,6 @@ func worst(findings []check.Finding, ofKind func(string) bool) check.Finding {
 	return result
 }
 
-// problems returns what is wrong, each once.
 func (g *graph) problems() []check.Finding {
 	r := &check.Report{}
 	for _, s := range g.subjects() {
@@ -253,7 +249,6 @@ func (g *graph) subjects() []*subject {
 	return all
 }
 
-// find returns an object, or nil.
 func (g *graph) find(id string) *subject {
 	for _, s := range g.subjects() {
 		if s.id() == id {

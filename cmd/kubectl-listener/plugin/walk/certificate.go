@@ -97,7 +97,6 @@ func MountsCertificate(pod *corev1.Pod) bool {
 	})
 }
 
-// requestFinding returns what became of a request for a certificate of a Pod.
 func (w *Walk) requestFinding(ctx context.Context, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest, describe string) check.Finding {
 	f := check.Finding{Kind: "PodCertificateRequest", Namespace: request.Namespace, Name: request.Name}
 	if len(request.Status.Conditions) == 0 {
@@ -189,7 +188,6 @@ func (w *Walk) certManager(ctx context.Context, listener *listenersv1alpha1.List
 	}
 }
 
-// issuer reports that the issuer of a Certificate does not exist.
 func (w *Walk) issuer(ctx context.Context, certificate *unstructured.Unstructured) {
 	issuer, _, _ := unstructured.NestedStringMap(certificate.Object, "spec", "issuerRef")
 	served, err := w.Client.RESTMapper().RESTMapping(schema.GroupKind{Group: issuer["group"], Kind: issuer["kind"]})
@@ -204,7 +202,6 @@ func (w *Walk) issuer(ctx context.Context, certificate *unstructured.Unstructure
 	w.Require(ctx, lookup.Metadata(served.GroupVersionKind), missing, metadataList(served.GroupVersionKind))
 }
 
-// absent returns the addresses of a Listener that its Certificate is not for.
 func absent(listener *listenersv1alpha1.Listener, certificate *unstructured.Unstructured) []string {
 	if listener.Status == nil {
 		return nil
@@ -246,8 +243,7 @@ func (w *Walk) Authorities(ctx context.Context, i *Installation) {
 		return
 	}
 	issued, lastIssued := 0, time.Time{}
-	for i := range all.Items {
-		request := &all.Items[i]
+	for request := range check.Each(all.Items) {
 		if conditions := request.Status.Conditions; request.Spec.SignerName == names.Signer && len(conditions) > 0 &&
 			conditions[0].Type == certificatesv1.PodCertificateRequestConditionTypeIssued {
 			issued++

@@ -24,7 +24,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
-// fromClaim follows a claim, and the Pods that mount it.
 func (w *Walk) fromClaim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) {
 	if !RequestsListener(pvc) {
 		f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
@@ -215,7 +214,6 @@ func (w *Walk) selectorProblem(ctx context.Context, f check.Finding, pvc *corev1
 	return problem
 }
 
-// ofOperator reports whether the operator has emitted an event.
 func ofOperator(e *corev1.Event) bool { return e.ReportingController == names.EventReporter }
 
 // said returns what the last event that matches says about an object, or otherwise the finding.
@@ -261,7 +259,6 @@ func deletion(o client.Object) string {
 	return "is being deleted, and kept by its finalizers: " + columns.Names(finalizers)
 }
 
-// deletedClaim returns what the deletion of a claim waits for, and costs.
 func (w *Walk) deletedClaim(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim) check.Finding {
 	text, pods := deletion(pvc), columns.Names(w.mountedBy(ctx, pvc))
 	if pods == "" {
@@ -286,7 +283,6 @@ func (w *Walk) mountedBy(ctx context.Context, pvc *corev1.PersistentVolumeClaim)
 	return pods
 }
 
-// namespace follows a namespace, if it is being deleted.
 func (w *Walk) namespace(ctx context.Context, name string) {
 	namespace := tenancy.Namespace()
 	if w.Get(ctx, types.NamespacedName{Name: name}, namespace) == check.Present && namespace.DeletionTimestamp != nil {

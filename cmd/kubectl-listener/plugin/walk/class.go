@@ -70,8 +70,7 @@ func (w *Walk) Classes(ctx context.Context) {
 	if w.FollowAll(ctx, f, &classes) == check.Present && len(classes.Items) == 0 {
 		w.Add(f.Warning("", "there are none, so nobody can use listener volumes; docs/choosing-a-class.md has examples"))
 	}
-	for i := range classes.Items {
-		class := &classes.Items[i]
+	for class := range check.Each(classes.Items) {
 		f = check.Finding{Kind: f.Kind, Name: class.Name}
 		described := classFinding(f, class)
 		for _, kind := range backends.All().Of(class).KindsFor(class) {
@@ -97,16 +96,14 @@ func (w *Walk) Ranges(ctx context.Context) {
 		nodePorts = nodePorts.Union(portallocator.AllocatedNodePorts(&services.Items[i]))
 	}
 	waiting := map[[2]string]int{} // by class and reason
-	for i := range listeners.Items {
-		l := &listeners.Items[i]
+	for l := range check.Each(listeners.Items) {
 		nodePorts, sharedPorts = nodePorts.Union(portallocator.AllocatedNodePorts(l)), sharedPorts.Union(portallocator.RecordedSharedPorts(l))
 		if l.Status != nil {
 			waiting[[2]string{l.Class(), l.Status.Summary.Reason}]++
 		}
 	}
 	var findings []check.Finding
-	for i := range classes.Items {
-		class := &classes.Items[i]
+	for class := range check.Each(classes.Items) {
 		for _, r := range []struct {
 			numbers, field, reason string
 			taken                  sets.Set[int32]
@@ -155,8 +152,7 @@ func (w *Walk) Unused(ctx context.Context, days uint16) {
 		return
 	}
 	byClass := map[string][]*listenersv1alpha1.Listener{}
-	for i := range listeners.Items {
-		l := &listeners.Items[i]
+	for l := range check.Each(listeners.Items) {
 		status := ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{})
 		if status.ServiceName == nil || status.UnusedSince == nil {
 			continue
@@ -166,8 +162,7 @@ func (w *Walk) Unused(ctx context.Context, days uint16) {
 		}
 	}
 	var findings []check.Finding
-	for i := range classes.Items {
-		class := &classes.Items[i]
+	for class := range check.Each(classes.Items) {
 		holds, f := backends.All().Of(class).ScarceOf(class), check.Finding{Kind: "ListenerClass", Name: class.Name}
 		switch all := byClass[class.Name]; {
 		case holds == "":

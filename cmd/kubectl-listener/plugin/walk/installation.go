@@ -97,7 +97,6 @@ func (w *Walk) definition(ctx context.Context, f check.Finding, version string) 
 	}
 }
 
-// deployments follows the operator's Deployment.
 func (w *Walk) deployments(ctx context.Context, i *Installation) {
 	var deployments appsv1.DeploymentList
 	f := check.Finding{Kind: "Deployment", Name: names.Operator}
@@ -107,8 +106,7 @@ func (w *Walk) deployments(ctx context.Context, i *Installation) {
 	if len(deployments.Items) == 0 {
 		w.Add(f.Failed("", "does not exist in any namespace", remedyInstall))
 	}
-	for n := range deployments.Items {
-		deployment := &deployments.Items[n]
+	for deployment := range check.Each(deployments.Items) {
 		f.Namespace, i.namespace = deployment.Namespace, deployment.Namespace
 		why, remedy := w.idle(ctx, deployment)
 		if i.Stopped = why != ""; i.Stopped {
@@ -170,8 +168,7 @@ func (w *Walk) update(ctx context.Context, f check.Finding, deployment *appsv1.D
 func (w *Walk) operator(ctx context.Context) {
 	var deployments appsv1.DeploymentList
 	w.List(ctx, &deployments, client.MatchingFields{"metadata.name": names.Operator})
-	for i := range deployments.Items {
-		deployment := &deployments.Items[i]
+	for deployment := range check.Each(deployments.Items) {
 		why, _ := w.idle(ctx, deployment)
 		if why == "" {
 			return
@@ -202,7 +199,6 @@ func (w *Walk) ForAdministrators(i *Installation) {
 	}
 }
 
-// configuration follows ListenerOperator/cluster.
 func (w *Walk) configuration(ctx context.Context, i *Installation) {
 	config := &operatorv1alpha1.ListenerOperator{}
 	f := check.Finding{Kind: "ListenerOperator", Name: operatorv1alpha1.ListenerOperatorName}
@@ -260,13 +256,11 @@ func (w *Walk) component(ctx context.Context, i *Installation, c components.Comp
 	return true
 }
 
-// serves reports whether the cluster serves a kind.
 func (w *Walk) serves(kind schema.GroupVersionKind) bool {
 	_, err := w.Client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 	return err == nil
 }
 
-// installed returns whether an object is what the operator installs.
 func (w *Walk) installed(f check.Finding, i *Installation, c components.Component, observed components.Object) check.Finding {
 	if foreign := c.ForeignMessage(i.config, observed); foreign != "" {
 		return f.FailedBy(operatorv1alpha1.ReasonForeignObject, foreign)
@@ -374,8 +368,7 @@ func (w *Walk) SlowRequests(ctx context.Context) {
 	var events corev1.EventList // those of objects without a namespace
 	w.FollowAll(ctx, check.Finding{Kind: "Event"}, &events, client.InNamespace(metav1.NamespaceDefault))
 	last := map[string]*corev1.Event{}
-	for i := range events.Items {
-		e := &events.Items[i]
+	for e := range check.Each(events.Items) {
 		namespace := e.InvolvedObject.Name
 		if e.Reason == operatorv1alpha1.ReasonSlowRequest && e.ReportingController == names.EventReporter && e.InvolvedObject.Kind == "Namespace" &&
 			(last[namespace] == nil || check.EventTime(e).After(check.EventTime(last[namespace]))) {

@@ -19,13 +19,11 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// fromListener follows a Listener, the volumes that have reservations for it, and the Pods that mount them.
 func (w *Walk) fromListener(ctx context.Context, listener *listenersv1alpha1.Listener) {
 	w.listener(ctx, listener, nil)
 	var volumes corev1.PersistentVolumeList
 	w.List(ctx, &volumes, client.MatchingLabels{names.LabelListenerNamespace: listener.Namespace, names.LabelListenerName: listener.Name})
-	for i := range volumes.Items {
-		pv := &volumes.Items[i]
+	for pv := range check.Each(volumes.Items) {
 		if claim.IsListenerVolume(pv) && pv.Spec.ClaimRef != nil {
 			w.pin(ctx, pv)
 		}
@@ -41,8 +39,7 @@ func (w *Walk) fromListener(ctx context.Context, listener *listenersv1alpha1.Lis
 func (w *Walk) unboundPods(ctx context.Context, listener *listenersv1alpha1.Listener) {
 	var claims corev1.PersistentVolumeClaimList
 	w.List(ctx, &claims, client.InNamespace(listener.Namespace))
-	for i := range claims.Items {
-		pvc := &claims.Items[i]
+	for pvc := range check.Each(claims.Items) {
 		if selector, err := claim.ParseSelector(pvc.Annotations); err != nil || !RequestsListener(pvc) || selector.ListenerName(pvc.Name) != listener.Name {
 			continue
 		}
@@ -83,7 +80,6 @@ func condition(listener *listenersv1alpha1.Listener, kind string) metav1.Conditi
 	return check.Condition(ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Conditions, kind)
 }
 
-// listenerFinding returns what the operator says about a Listener.
 func listenerFinding(listener *listenersv1alpha1.Listener) check.Finding {
 	f := check.Finding{Kind: "Listener", Namespace: listener.Namespace, Name: listener.Name}
 	accepted, ready := condition(listener, listenersv1alpha1.ListenerAccepted), condition(listener, listenersv1alpha1.ListenerReady)

@@ -34,8 +34,7 @@ func (w *Walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 	if !w.Require(ctx, addresses, missing) {
 		return
 	}
-	for i := range pod.Spec.Volumes {
-		volume := &pod.Spec.Volumes[i]
+	for volume := range check.Each(pod.Spec.Volumes) {
 		entry, known := addresses.Spec.Listeners[volume.Name]
 		switch {
 		case !matches(claim.NameOf(pod, volume), entry.ListenerName):

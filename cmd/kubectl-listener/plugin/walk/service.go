@@ -99,7 +99,6 @@ func (w *Walk) ingressClass(ctx context.Context, listener *listenersv1alpha1.Lis
 	}
 }
 
-// generated follows the objects of a kind that the operator generates for a Listener.
 func (w *Walk) generated(ctx context.Context, listener *listenersv1alpha1.Listener, kind *exposure.Kind) {
 	f := check.Finding{Kind: kind.Kind, Namespace: listener.Namespace}
 	list := metadataList(kind.GroupVersionKind)
@@ -121,7 +120,6 @@ func (w *Walk) generated(ctx context.Context, listener *listenersv1alpha1.Listen
 	}
 }
 
-// metadataList returns an empty list for the metadata of objects of a kind.
 func metadataList(kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind)

@@ -118,7 +118,6 @@ func (w *Walk) lost(ctx context.Context, f check.Finding, pv *corev1.PersistentV
 	return f
 }
 
-// ofClaim returns the placeholders of remedies that name a claim.
 func ofClaim(claim *corev1.ObjectReference) []string {
 	return []string{"{claim}", claim.Name, "{namespace}", claim.Namespace}
 }

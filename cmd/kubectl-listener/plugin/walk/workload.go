@@ -61,7 +61,6 @@ func (w *Walk) PodsOfWorkload(ctx context.Context, workload client.Object) (pods
 	return pods, owners
 }
 
-// withoutPods returns whether it is wrong that a workload has no Pod.
 func withoutPods(f check.Finding, workload client.Object) check.Finding {
 	if !missingReplicas(workload) {
 		return f.Warning("", "has no Pod, and is to have none")
@@ -69,7 +68,6 @@ func withoutPods(f check.Finding, workload client.Object) check.Finding {
 	return f.Failed("", "has no Pod", "See why: "+Describe(strings.ToLower(f.Kind), workload))
 }
 
-// missingReplicas reports whether a workload has fewer Pods than it should have.
 func missingReplicas(workload client.Object) bool {
 	switch o := workload.(type) {
 	case *appsv1.StatefulSet:
