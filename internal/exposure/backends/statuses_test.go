@@ -69,7 +69,6 @@ const (
 
 	walkCertificate = "cmd/kubectl-listener/plugin/walk/certificate.go"
 	walkClaim       = "cmd/kubectl-listener/plugin/walk/claim.go"
-	walkContainers  = "cmd/kubectl-listener/plugin/walk/containers.go"
 	walkEndpoints   = "cmd/kubectl-listener/plugin/walk/endpoints.go"
 	walkNode        = "cmd/kubectl-listener/plugin/walk/node.go"
 	walkPod         = "cmd/kubectl-listener/plugin/walk/pod.go"
@@ -175,7 +174,7 @@ func verdicts() map[reflect.Type]map[string]verdict {
 
 		reflect.TypeFor[corev1.PodStatus](): {
 			"Phase": by(walkPod), "Conditions": by("cmd/kubectl-listener/plugin/check/reader.go"), "Message": by(walkPod), "Reason": by(walkPod), "PodIP": by(walkEndpoints),
-			"InitContainerStatuses": by(walkContainers), "ContainerStatuses": by(walkContainers),
+			"InitContainerStatuses": by(walkPod), "ContainerStatuses": by(walkPod),
 			"ObservedGeneration": not(fact), "NominatedNodeName": not(inEvents), "HostIP": not("the Node has it"), "HostIPs": not("the Node has them"),
 			"PodIPs": not("EndpointSlices have them"), "StartTime": not(fact), "QOSClass": not(fact), "EphemeralContainerStatuses": not("they serve no clients"),
 			"Resize": not(inEvents), "ResourceClaimStatuses": not(inEvents), "ExtendedResourceClaimStatus": not(inEvents), "AllocatedResources": not(fact), "Resources": not(fact),
@@ -186,15 +185,15 @@ func verdicts() map[reflect.Type]map[string]verdict {
 			"ObservedGeneration": not(fact), "LastProbeTime": not("nothing sets it"),
 		},
 		reflect.TypeFor[corev1.ContainerStatus](): {
-			"Name": by(walkContainers), "State": by(walkContainers), "LastTerminationState": by(walkContainers), "RestartCount": by(walkContainers), "Image": by(walkContainers),
+			"Name": by(walkPod), "State": by(walkPod), "LastTerminationState": by(walkPod), "RestartCount": by(walkPod), "Image": by(walkPod),
 			"Ready": not("the condition Ready of the Pod names the container"), "ImageID": not(fact), "ContainerID": not(fact), "Started": not(inEvents),
 			"AllocatedResources": not(fact), "Resources": not(fact), "VolumeMounts": not(fact), "User": not(fact), "AllocatedResourcesStatus": not(inEvents), "StopSignal": not(fact),
 		},
-		reflect.TypeFor[corev1.ContainerState]():        {"Waiting": by(walkContainers), "Running": by(walkContainers), "Terminated": by(walkContainers)},
-		reflect.TypeFor[corev1.ContainerStateWaiting](): {"Reason": by(walkContainers), "Message": by(walkContainers)},
-		reflect.TypeFor[corev1.ContainerStateRunning](): {"StartedAt": by(walkContainers)},
+		reflect.TypeFor[corev1.ContainerState]():        {"Waiting": by(walkPod), "Running": by(walkPod), "Terminated": by(walkPod)},
+		reflect.TypeFor[corev1.ContainerStateWaiting](): {"Reason": by(walkPod), "Message": by(walkPod)},
+		reflect.TypeFor[corev1.ContainerStateRunning](): {"StartedAt": by(walkPod)},
 		reflect.TypeFor[corev1.ContainerStateTerminated](): {
-			"ExitCode": by(walkContainers), "Reason": by(walkContainers), "Message": by(walkContainers), "FinishedAt": by(walkContainers),
+			"ExitCode": by(walkPod), "Reason": by(walkPod), "Message": by(walkPod), "FinishedAt": by(walkPod),
 			"Signal": not("the exit code contains it"), "StartedAt": not(fact), "ContainerID": not(fact),
 		},
 	}

@@ -56,7 +56,6 @@ func (w *Walk) node(ctx context.Context, name string) nodeState {
 	}
 }
 
-// nodeFinding returns whether a node is ready.
 func nodeFinding(node *corev1.Node) check.Finding {
 	f := check.Finding{Kind: "Node", Name: node.Name}
 	ready := f.OK("is ready")
@@ -95,15 +94,8 @@ type agents struct {
 	byNode map[string]*corev1.Pod
 	// registered are the nodes whose kubelet knows the node agent, or nil if the user may not read that.
 	registered sets.Set[string]
-	// mounts is what Pods mount, by node.
-	mounts map[string]*mounts
-}
-
-// mounts is what the Pods on a node mount.
-type mounts struct {
-	listeners sets.Set[types.NamespacedName]
-	// podListeners are the names of the PodListeners of these Pods.
-	podListeners sets.Set[string]
+	// published are the PodListeners of the Pods on each node.
+	published map[string][]*listenersv1alpha1.PodListeners
 }
 
 // Nodes follows all nodes. Each selected node needs a node agent that is ready and registered with the kubelet. Other
@@ -121,8 +113,7 @@ func (w *Walk) Nodes(ctx context.Context, i *Installation) {
 	var findings []check.Finding
 	others := map[string][]string{} // by what excludes them
 	count := 0
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
+	for node := range check.Each(nodes.Items) {
 		f := w.agentOf(ctx, a, node)
 		switch {
 		case f.State != "":
@@ -149,7 +140,7 @@ func (w *Walk) observeAgents(ctx context.Context, a *agents) bool {
 	if w.List(ctx, &pods, options...) != check.Present {
 		return false
 	}
-	a.byNode, a.mounts = map[string]*corev1.Pod{}, map[string]*mounts{}
+	a.byNode, a.published = map[string]*corev1.Pod{}, map[string][]*listenersv1alpha1.PodListeners{}
 	for i := range pods.Items {
 		if pod := &pods.Items[i]; pod.DeletionTimestamp == nil {
 			a.byNode[nodeOf(pod)] = pod
@@ -166,17 +157,8 @@ func (w *Walk) observeAgents(ctx context.Context, a *agents) bool {
 	}
 	var published listenersv1alpha1.PodListenersList
 	w.List(ctx, &published)
-	for i := range published.Items {
-		object := &published.Items[i]
-		m := a.mounts[object.Spec.NodeName]
-		if m == nil {
-			m = &mounts{sets.New[types.NamespacedName](), sets.New[string]()}
-			a.mounts[object.Spec.NodeName] = m
-		}
-		m.podListeners.Insert(object.Name)
-		for _, entry := range object.Spec.Listeners {
-			m.listeners.Insert(types.NamespacedName{Namespace: object.Namespace, Name: entry.ListenerName})
-		}
+	for object := range check.Each(published.Items) {
+		a.published[object.Spec.NodeName] = append(a.published[object.Spec.NodeName], object)
 	}
 	return true
 }
@@ -197,7 +179,6 @@ func nodeOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// isRegistered reports whether the kubelet of a node knows the node agent.
 func isRegistered(node *storagev1.CSINode) bool {
 	return slices.ContainsFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == names.Driver })
 }
@@ -205,22 +186,28 @@ func isRegistered(node *storagev1.CSINode) bool {
 // agentOf returns whether listener volumes work on a node, or an empty finding if the placement of node agents excludes
 // the node and no Pod needs one.
 func (w *Walk) agentOf(ctx context.Context, a *agents, node *corev1.Node) check.Finding {
-	agent, m := a.byNode[node.Name], a.mounts[node.Name]
+	agent, published := a.byNode[node.Name], a.published[node.Name]
 	selected, err := a.placement.Selects(node)
 	if err != nil {
 		w.Err = cmp.Or(w.Err, fmt.Errorf("matching node %s: %w", node.Name, err))
 	}
 	f := check.Finding{Kind: "Node", Name: node.Name}
 	switch {
-	case (selected || m != nil) && w.isDown(node, agent):
+	case (selected || len(published) > 0) && w.isDown(node, agent):
 		f = nodeFinding(node)
-		if m != nil {
-			f.Message += fmt.Sprintf("; Listeners that Pods there mount: %d", len(m.listeners))
+		mounted := sets.New[types.NamespacedName]()
+		for _, object := range published {
+			for _, entry := range object.Spec.Listeners {
+				mounted.Insert(types.NamespacedName{Namespace: object.Namespace, Name: entry.ListenerName})
+			}
+		}
+		if len(mounted) > 0 {
+			f.Message += fmt.Sprintf("; Listeners that Pods there mount: %d", len(mounted))
 		}
 		return f
 	case selected:
 		return w.agentFinding(ctx, f, a, agent, node)
-	case m != nil && w.inUse(ctx, node, m):
+	case len(published) > 0 && w.inUse(ctx, node, published):
 		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("has no node agent, because %s excludes it, and Pods with listener volumes are bound to it", excludedBy(node, a.placement)),
 			"Let these Pods run elsewhere, or, if a field excludes the node, change the field: docs/configuration.md#nodes-without-an-agent")
 	default:
@@ -258,22 +245,23 @@ func (w *Walk) agentFinding(ctx context.Context, f check.Finding, a *agents, age
 // isLabelled reports whether a node has the label by which the scheduler finds the node of a pinned volume.
 func isLabelled(node *corev1.Node) bool { return node.Labels[names.TopologyKey] == node.Name }
 
-// unlabelled returns that a node lacks this label.
 func unlabelled(f check.Finding) check.Finding {
 	return f.FailedBy(reasons.NodeLabelMissing, "has a node agent, but not the label "+names.TopologyKey+"="+f.Name+
 		", which the kubelet sets when the agent registers: another client has removed or changed it, and no Pod can be scheduled whose volume is pinned to the node")
 }
 
 // inUse reports whether one of the Pods with listener volumes on a node has not finished. PodListeners outlast that.
-func (w *Walk) inUse(ctx context.Context, node *corev1.Node, m *mounts) bool {
+func (w *Walk) inUse(ctx context.Context, node *corev1.Node, published []*listenersv1alpha1.PodListeners) bool {
 	var pods corev1.PodList
 	w.FollowAll(ctx, check.Finding{Kind: "Pod"}, &pods, client.MatchingFields{"spec.nodeName": node.Name})
 	return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
-		return m.podListeners.Has(listenersv1alpha1.PodListenersName(pod.UID)) && !claim.PodFinished(&pod)
+		of := func(o *listenersv1alpha1.PodListeners) bool {
+			return o.Name == listenersv1alpha1.PodListenersName(pod.UID)
+		}
+		return !claim.PodFinished(&pod) && slices.ContainsFunc(published, of)
 	})
 }
 
-// excludedBy returns what excludes a node from a placement.
 func excludedBy(node *corev1.Node, placement components.Placement) string {
 	if label := components.Unsuitable(node); label != "" {
 		return "the label " + label

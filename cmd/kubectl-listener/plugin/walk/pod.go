@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,15 +12,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
 
 	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// fromPod follows each listener volume of a Pod.
 func (w *Walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 	w.pod(ctx, pod)
 	if pod.Status.Phase == corev1.PodSucceeded {
@@ -27,8 +29,7 @@ func (w *Walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 	}
 	f := check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
 	mounts := false
-	for i := range pod.Spec.Volumes {
-		volume := &pod.Spec.Volumes[i]
+	for volume := range check.Each(pod.Spec.Volumes) {
 		if volume.CSI != nil && volume.CSI.Driver == names.Driver {
 			mounts = true
 			w.Add(f.Failed("", fmt.Sprintf("volume %q is an inline CSI volume, which this driver cannot mount", volume.Name),
@@ -65,7 +66,6 @@ func awaitsOtherClaim(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim) bool {
 	return scheduled != nil && pvc.Spec.VolumeName == "" && awaitsClaims(scheduled)
 }
 
-// pod follows a Pod and its node.
 func (w *Walk) pod(ctx context.Context, pod *corev1.Pod) nodeState {
 	w.Add(w.podWithEvents(ctx, pod))
 	if duplicates := claim.DuplicatePorts(pod); duplicates != "" {
@@ -79,34 +79,25 @@ func (w *Walk) pod(ctx context.Context, pod *corev1.Pod) nodeState {
 
 // podWithEvents returns the state of a Pod, with what its events say about the cause.
 func (w *Walk) podWithEvents(ctx context.Context, pod *corev1.Pod) check.Finding {
-	f := podFinding(pod, w.Now())
-	var said func(*corev1.Event) bool
+	f, unhealthy := podFinding(pod, w.Now()), func(e *corev1.Event) bool { return e.Reason == "Unhealthy" }
+	said := unhealthy
 	switch {
 	case f.Reason == containersNotReady:
-		said = func(e *corev1.Event) bool { return e.Reason == "Unhealthy" }
+	case f.State == check.Warning && f.Reason != "" || f.Reason == "CrashLoopBackOff": // a container was restarted
+		said = func(e *corev1.Event) bool {
+			return unhealthy(e) && !strings.HasPrefix(e.Message, "Readiness") && w.Now().Sub(check.EventTime(e)) < recently
+		}
 	case f.State == check.Failed && f.Reason == "" && pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "":
 		said = func(e *corev1.Event) bool { return e.Type == corev1.EventTypeWarning } // such as a ConfigMap that does not exist
+	default:
+		return f
 	}
-	if said != nil {
-		if event := w.LastEvent(ctx, pod, said); event != nil {
-			f.Message += ": " + event.Message
-			if f.Reason == containersNotReady {
-				f.Remedy = remedyProbe + Describe("pod", pod)
-			}
-		}
+	event := w.LastEvent(ctx, pod, said)
+	if event == nil {
+		return f
 	}
-	return w.killed(ctx, pod, f)
-}
-
-// killed adds to the finding about a Pod whose container was restarted which probe was the cause.
-func (w *Walk) killed(ctx context.Context, pod *corev1.Pod, f check.Finding) check.Finding {
-	if f.State == check.Warning && f.Reason != "" || f.Reason == "CrashLoopBackOff" {
-		byProbe := func(e *corev1.Event) bool {
-			return e.Reason == "Unhealthy" && !strings.HasPrefix(e.Message, "Readiness")
-		}
-		if event := w.LastEvent(ctx, pod, byProbe); event != nil && w.Now().Sub(check.EventTime(event)) < recently {
-			return f.Failed(f.Reason, f.Message+": "+event.Message, remedyProbe+Describe("pod", pod))
-		}
+	if f.Message += ": " + event.Message; unhealthy(event) {
+		return f.Failed(f.Reason, f.Message, remedyProbe+Describe("pod", pod))
 	}
 	return f
 }
@@ -148,7 +139,6 @@ func podFinding(pod *corev1.Pod, now time.Time) check.Finding {
 	}
 }
 
-// unboundFinding returns why a Pod is not bound to a node.
 func unboundFinding(f check.Finding, pod *corev1.Pod, describe string) check.Finding {
 	scheduled := check.PodCondition(pod, corev1.PodScheduled)
 	switch scheduler := pod.Spec.SchedulerName; {
@@ -182,4 +172,109 @@ func waitsSince(pod *corev1.Pod) metav1.Time {
 		return scheduled.LastTransitionTime
 	}
 	return pod.CreationTimestamp
+}
+
+func containersFinding(f check.Finding, pod *corev1.Pod, describe string, now time.Time) check.Finding {
+	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+	for i := range statuses {
+		if broken := brokenFinding(f, pod, &statuses[i], describe); broken.State != "" {
+			return broken
+		}
+	}
+	if unready := unreadyFinding(f, pod, describe); unready.State != "" {
+		return unready
+	}
+	for status := range check.Each(statuses) {
+		ended := status.LastTerminationState.Terminated
+		if ended != nil && status.RestartCount > 0 && failed(pod, status.Name, ended) && now.Sub(ended.FinishedAt.Time) < recently {
+			return f.Warning(ended.Reason, fmt.Sprintf("runs on node %s, but container %s ended with exit code %d at %s (restarts: %d); see why: %s --previous", pod.Spec.NodeName,
+				status.Name, ended.ExitCode, ended.FinishedAt.UTC().Format(time.RFC3339), status.RestartCount, logs(pod, status.Name)))
+		}
+	}
+	return f.OK("runs on node %s", pod.Spec.NodeName)
+}
+
+// unreadyFinding returns why a Pod without broken containers does not run, or is not ready, or an empty finding.
+func unreadyFinding(f check.Finding, pod *corev1.Pod, describe string) check.Finding {
+	ready := check.PodCondition(pod, corev1.PodReady)
+	switch init := runningInit(pod); {
+	case pod.Status.Phase != corev1.PodRunning && init != nil:
+		return f.Failed("", fmt.Sprintf("waits on node %s for its init container %s, which has run since %s", pod.Spec.NodeName, init.Name,
+			init.State.Running.StartedAt.UTC().Format(time.RFC3339)), "See what it does: "+logs(pod, init.Name)).Because()
+	case pod.Status.Phase != corev1.PodRunning:
+		return f.Failed("", fmt.Sprintf("is %s on node %s", pod.Status.Phase, pod.Spec.NodeName), "Look at its containers and events: "+describe).Because()
+	case ready != nil && ready.Status != corev1.ConditionTrue:
+		message := fmt.Sprintf("runs on node %s, and is not ready", pod.Spec.NodeName)
+		if ready.Reason != containersNotReady && ready.Message != "" { // such as a readiness gate
+			message += ": " + ready.Message
+		}
+		return f.Failed(ready.Reason, message, "See why: "+describe).Because()
+	default:
+		return check.Finding{}
+	}
+}
+
+// brokenFinding returns why a container that should run does not, or an empty finding.
+func brokenFinding(f check.Finding, pod *corev1.Pod, status *corev1.ContainerStatus, describe string) check.Finding {
+	switch waiting, ended := status.State.Waiting, status.State.Terminated; {
+	case waiting != nil && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating":
+		return f.Failed(waiting.Reason, fmt.Sprintf("container %s does not run on node %s: %s", status.Name, pod.Spec.NodeName, waiting.Message),
+			remedyForWaiting(pod, status, describe))
+	case ended != nil && failed(pod, status.Name, ended):
+		return f.Failed(ended.Reason, fmt.Sprintf("container %s on node %s ended with exit code %d (restarts: %d)%s", status.Name, pod.Spec.NodeName,
+			ended.ExitCode, status.RestartCount, strings.TrimSuffix(": "+exposure.Quote("", ended.Message), ": ")), "See why: "+logs(pod, status.Name)+", and "+describe)
+	default:
+		return check.Finding{}
+	}
+}
+
+// runningInit returns the init container that has to end before the next container of a Pod starts, or nil.
+func runningInit(pod *corev1.Pod) *corev1.ContainerStatus {
+	for status := range check.Each(pod.Status.InitContainerStatuses) {
+		if status.State.Running != nil && restartPolicy(pod, status.Name) != corev1.RestartPolicyAlways {
+			return status
+		}
+	}
+	return nil
+}
+
+// restartPolicy returns when the kubelet starts a container again: always for sidecars, and init containers that are
+// none only if they fail.
+func restartPolicy(pod *corev1.Pod, name string) corev1.RestartPolicy {
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.Name == name {
+			return corev1.RestartPolicy(ptr.Deref(c.RestartPolicy, corev1.ContainerRestartPolicyOnFailure))
+		}
+	}
+	return pod.Spec.RestartPolicy
+}
+
+// recently is how long a container that has restarted may end again: the kubelet forgets its back-off after that time.
+const recently = 10 * time.Minute
+
+// failed reports whether the kubelet starts a container again that has ended like this, or the Pod cannot do without
+// it.
+func failed(pod *corev1.Pod, name string, ended *corev1.ContainerStateTerminated) bool {
+	return ended.ExitCode != 0 || restartPolicy(pod, name) == corev1.RestartPolicyAlways
+}
+
+// remedyForWaiting returns what to do about a container that waits, and is not about to start. Only one that has run
+// has a log.
+func remedyForWaiting(pod *corev1.Pod, status *corev1.ContainerStatus, describe string) string {
+	switch {
+	case status.State.Waiting.Reason == "InvalidImageName":
+		return fmt.Sprintf("Correct the name of image %q", status.Image)
+	case status.State.Waiting.Reason == "ErrImageNeverPull":
+		return fmt.Sprintf("Load image %s on the node, or change imagePullPolicy of the container", status.Image)
+	case strings.Contains(status.State.Waiting.Reason, "Image"):
+		return fmt.Sprintf("Check the name of image %s, and that the imagePullSecrets of the Pod permit to pull it; more: %s", status.Image, describe)
+	case status.State.Waiting.Reason == "CrashLoopBackOff":
+		return "See why: " + logs(pod, status.Name) + " --previous, and " + describe
+	default:
+		return "See why: " + describe
+	}
+}
+
+func logs(pod *corev1.Pod, container string) string {
+	return fmt.Sprintf("kubectl logs %s --namespace %s --container %s", pod.Name, pod.Namespace, container)
 }
