@@ -30,7 +30,8 @@ var (
 		[]string{"class", "kind"}, nil)
 )
 
-// leading collects the metrics of ranges in the replica that leads, or is nil: only there the allocators know the numbers.
+// leading collects the metrics of ranges in the replica that leads, or is nil: only there the allocators know the
+// numbers.
 var leading atomic.Pointer[func(chan<- prometheus.Metric)]
 
 func init() { metrics.Registry.MustRegister(addressChanges, rangeCollector{}) }

@@ -22,12 +22,13 @@ import (
 	"github.com/listener-operator/listener-operator/internal/settling"
 )
 
-// settler decides when the status of a Listener follows what is observed: other addresses than the published ones, nodes
-// without Pods, or that nothing responds.
+// settler decides when the status of a Listener follows what is observed: other addresses than the published ones,
+// nodes without Pods, or that nothing responds.
 type settler struct {
 	since
 	nodes *settling.Nodes
-	// started returns when the first Listener was reconciled. After a restart, the published addresses are in the statuses.
+	// started returns when the first Listener was reconciled. After a restart, the published addresses are in the
+	// statuses.
 	started func() time.Time
 	// idle and unused are how long nothing may respond, and no Pod be on a node.
 	idle, unused time.Duration

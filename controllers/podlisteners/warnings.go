@@ -67,41 +67,38 @@ func (m *mount) claimWarning(reason, text string, related runtime.Object) warnin
 	return warning{cause{m.claim.UID, m.volume, reason}, actionMount, text, m.claim, related}
 }
 
+// when returns a text if its cause holds, and else "".
+func when(holds bool, format string, args ...any) string {
+	if !holds {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
+}
+
 // changedSelector warns that the claim selects another Listener than the one that its volume was provisioned for.
 func (m *mount) changedSelector() warning {
-	text := ""
-	if m.selectorIgnored {
-		was := fmt.Sprintf("%s: %s", names.AnnotationListenerName, m.selector.Listener)
-		if m.selector.Class != "" {
-			was = fmt.Sprintf("%s: %s", names.AnnotationListenerClass, m.selector.Class)
-		}
-		text = fmt.Sprintf("the annotations were changed after PersistentVolume %s was provisioned, which has no effect: the volume still uses %s; "+
-			"to use another Listener, delete the claim and create it again", m.pv.Name, was)
+	was := fmt.Sprintf("%s: %s", names.AnnotationListenerName, m.selector.Listener)
+	if m.selector.Class != "" {
+		was = fmt.Sprintf("%s: %s", names.AnnotationListenerClass, m.selector.Class)
 	}
-	return m.claimWarning(listenersv1alpha1.ReasonSelectorChanged, text, m.pod)
+	return m.claimWarning(listenersv1alpha1.ReasonSelectorChanged, when(m.selectorIgnored, "the annotations were changed after PersistentVolume %s was "+
+		"provisioned, which has no effect: the volume still uses %s; to use another Listener, delete the claim and create it again", m.pv.Name, was), m.pod)
 }
 
 // keptClass warns that the Listener keeps its class although the claim names another one, if that cannot be used.
 // unusable is why, by the reason.
 func (m *mount) keptClass(unusable map[string]string) (warnings []warning) {
 	for _, reason := range []string{listenersv1alpha1.ReasonClassNotFound, listenersv1alpha1.ReasonNamespaceNotAllowed} {
-		text := unusable[reason]
-		if text != "" {
-			text = fmt.Sprintf("%s, so Listener %s keeps class %s; name another class in the annotation %s", text, m.listener.Name, m.listener.Class(), names.AnnotationListenerClass)
-		}
-		warnings = append(warnings, m.claimWarning(reason, text, m.pod))
+		warnings = append(warnings, m.claimWarning(reason, when(unusable[reason] != "", "%s, so Listener %s keeps class %s; name another class in the annotation %s",
+			unusable[reason], m.listener.Name, m.listener.Class(), names.AnnotationListenerClass), m.pod))
 	}
 	return warnings
 }
 
 // copied warns that a copy of the Pod that the Listener belongs to gets no requests.
 func (m *mount) copied() warning {
-	text := ""
-	if m.isCopy {
-		text = fmt.Sprintf("Volume %q has the addresses of Listener %s/%s, but requests do not lead to this Pod: it has no controller, and the claim belongs to another Pod; "+
-			"for requests, give it a claim of its own", m.volume, m.listener.Namespace, m.listener.Name)
-	}
-	return m.warning(listenersv1alpha1.ReasonPodIsCopy, actionMount, text)
+	return m.warning(listenersv1alpha1.ReasonPodIsCopy, actionMount, when(m.isCopy, "Volume %q has the addresses of Listener %s/%s, but requests do not lead to "+
+		"this Pod: it has no controller, and the claim belongs to another Pod; for requests, give it a claim of its own", m.volume, m.pod.Namespace, m.listenerName()))
 }
 
 // unexposedPorts warns about ports of the Pod that its Listener does not expose. problem is what claim.Ports returned.
@@ -118,11 +115,8 @@ func (m *mount) unexposedPorts(problem string) (warnings []warning) {
 
 // quotaExceeded warns that a ResourceQuota does not permit the Listener. rejection is what the API server says, or "".
 func (m *mount) quotaExceeded(rejection string) []warning {
-	text := ""
-	if rejection != "" {
-		text = fmt.Sprintf("a ResourceQuota does not permit Listener %s/%s, which volume %q needs: %s; delete Listeners of the namespace or the claims that they "+
-			"belong to, or ask an administrator to raise the ResourceQuota", m.pod.Namespace, m.listenerName(), m.volume, rejection)
-	}
+	text := when(rejection != "", "a ResourceQuota does not permit Listener %s/%s, which volume %q needs: %s; delete Listeners of the namespace or the claims that they "+
+		"belong to, or ask an administrator to raise the ResourceQuota", m.pod.Namespace, m.listenerName(), m.volume, rejection)
 	onPod := m.warning(listenersv1alpha1.ReasonQuotaExceeded, actionMount, text)
 	onPod.related = m.claim
 	return []warning{m.claimWarning(listenersv1alpha1.ReasonQuotaExceeded, text, nil), onPod}
@@ -131,34 +125,25 @@ func (m *mount) quotaExceeded(rejection string) []warning {
 // ownQuotaExceeded warns that a ResourceQuota does not permit the PodListeners of a Pod. err is the result of its
 // creation.
 func ownQuotaExceeded(pod *corev1.Pod, err error) warning {
-	text := ""
-	if rejection := requests.ExceededQuota(err); rejection != "" {
-		text = fmt.Sprintf("a ResourceQuota does not permit the object with the addresses of the Pod: %s; delete Pods with listener volumes, or ask an administrator "+
-			"to remove podlisteners from the ResourceQuota, and to limit claims instead", rejection)
-	}
-	return podWarning(pod, listenersv1alpha1.ReasonQuotaExceeded, actionMount, text)
+	rejection := requests.ExceededQuota(err)
+	return podWarning(pod, listenersv1alpha1.ReasonQuotaExceeded, actionMount, when(rejection != "", "a ResourceQuota does not permit the object with the addresses of "+
+		"the Pod: %s; delete Pods with listener volumes, or ask an administrator to remove podlisteners from the ResourceQuota, and to limit claims instead", rejection))
 }
 
 // rejected warns that the API server rejects a request of the operator, mostly by an admission policy. A quota has
 // warnings of its own.
 func rejected(pod *corev1.Pod, err error) warning {
-	text := ""
-	if (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && requests.ExceededQuota(err) == "" && !requests.IsTerminating(err) {
-		text = fmt.Sprintf("the API server rejects what the operator writes for the addresses of the Pod: %v; ask an administrator to exempt the operator from the "+
-			"admission policy, or to find out which permission it lacks", err)
-	}
-	return podWarning(pod, listenersv1alpha1.ReasonRequestRejected, actionMount, text)
+	isRejected := (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && requests.ExceededQuota(err) == "" && !requests.IsTerminating(err)
+	return podWarning(pod, listenersv1alpha1.ReasonRequestRejected, actionMount, when(isRejected, "the API server rejects what the operator writes for the addresses of "+
+		"the Pod: %v; ask an administrator to exempt the operator from the admission policy, or to find out which permission it lacks", err))
 }
 
 // overLimit warns about volumes that get no addresses.
 func overLimit(pod *corev1.Pod, volumes []string) warning {
-	text := ""
-	if len(volumes) > 0 {
-		text = fmt.Sprintf("Volume %q and %d others of Pod %s/%s get no addresses: a Pod has at most %d listener volumes, and %d KiB of addresses and ports in them; "+
-			"use fewer volumes, or Listeners with fewer ports", volumes[0], len(volumes)-1, pod.Namespace, pod.Name, listenersv1alpha1.MaxVolumes,
-			listenersv1alpha1.MaxAddressBytes>>10)
-	}
-	return podWarning(pod, listenersv1alpha1.ReasonWaitingForAddress, actionMount+"Limit", text)
+	first := append(volumes, "")[0]
+	return podWarning(pod, listenersv1alpha1.ReasonWaitingForAddress, actionMount+"Limit", when(len(volumes) > 0, "Volume %q and %d others of Pod %s/%s get no addresses: "+
+		"a Pod has at most %d listener volumes, and %d KiB of addresses and ports in them; use fewer volumes, or Listeners with fewer ports",
+		first, len(volumes)-1, pod.Namespace, pod.Name, listenersv1alpha1.MaxVolumes, listenersv1alpha1.MaxAddressBytes>>10))
 }
 
 // missingAddress returns warnings about an entry without addresses. There is none if the next reconcile will have
