@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,18 +29,9 @@ type exclusive struct {
 	mu sync.Mutex
 	// known are the objects of Listeners as they are planned, or were read; deleted ones are nil. Planned ones have no
 	// time of creation, and take precedence: what other clients write into them does not count.
-	known map[exclusiveObject]exposure.Object
+	known map[objectKey]exposure.Object
 	// before is what was known of those that are being written.
-	before map[exclusiveObject]exposure.Object
-}
-
-type exclusiveObject struct {
-	kind schema.GroupKind
-	key  types.NamespacedName
-}
-
-func exclusiveKey(desired exposure.Desired) exclusiveObject {
-	return exclusiveObject{desired.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(desired)}
+	before map[objectKey]exposure.Object
 }
 
 // plan returns the objects of a plan, or why there can be none. It reserves exclusive ones until each is written or
@@ -65,10 +55,10 @@ func (x *exclusive) plan(ctx context.Context, s *snapshot, p servicePlan) ([]exp
 		if err != nil {
 			return nil, nil, err
 		}
-		if before := s.objects[s.backend.Name][nameOf(desired)]; before != nil {
+		if before := s.objects[s.backend.Name][keyOf(desired)]; before != nil {
 			planned.SetUID(before.GetUID())
 		}
-		key := exclusiveKey(desired)
+		key := keyOf(desired)
 		x.before[key], x.known[key] = x.known[key], planned
 	}
 	return objects, refusal, nil
@@ -81,7 +71,7 @@ func (x *exclusive) written(kind *exposure.Kind, key types.NamespacedName, o exp
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	object := exclusiveObject{kind.GroupKind(), key}
+	object := objectKey{kind.GroupKind(), key}
 	delete(x.before, object)
 	if o != nil {
 		o = o.DeepCopyObject().(exposure.Object)
@@ -92,7 +82,7 @@ func (x *exclusive) written(kind *exposure.Kind, key types.NamespacedName, o exp
 
 // restore ends the reservation of an object that was not written: it is as planned, or what it was before. It reports
 // whether there was one.
-func (x *exclusive) restore(key exclusiveObject, asPlanned bool) bool {
+func (x *exclusive) restore(key objectKey, asPlanned bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	before, reserved := x.before[key]
@@ -137,12 +127,12 @@ func (x *exclusive) others(ctx context.Context, backend *exposure.Backend, liste
 	return others, nil
 }
 
-func (x *exclusive) all(ctx context.Context, kind *exposure.Kind) map[exclusiveObject]exposure.Object {
+func (x *exclusive) all(ctx context.Context, kind *exposure.Kind) map[objectKey]exposure.Object {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	objects := map[exclusiveObject]exposure.Object{}
+	objects := map[objectKey]exposure.Object{}
 	for _, object := range x.kinds.readable(ctx, kind) {
-		key := exclusiveObject{kind.GroupKind(), client.ObjectKeyFromObject(object)}
+		key := objectKey{kind.GroupKind(), client.ObjectKeyFromObject(object)}
 		if known := x.known[key]; known != nil && known.GetUID() == object.GetUID() && known.GetCreationTimestamp().Time.IsZero() {
 			continue
 		}

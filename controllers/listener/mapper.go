@@ -24,7 +24,7 @@ import (
 
 // serviceToListeners maps a Service to the Listener of the same name, and to those that wait for its host.
 func (r *Reconciler) serviceToListeners(_ context.Context, o client.Object) []reconcile.Request {
-	r.freeHosts(index.ServiceHost(o))
+	r.freeHosts(index.ServiceHost(o)...)
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 }
 
@@ -35,35 +35,33 @@ func (r *Reconciler) classToListeners(ctx context.Context, o client.Object) []re
 	return r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()})
 }
 
-// namespaceToListeners maps a Namespace to its Listeners, because classes may select namespaces by labels, and to those
-// that wait for exclusive objects, because what these belong to may select namespaces, too.
+// namespaceToListeners maps a Namespace to its Listeners, because classes may select namespaces by labels, as may what
+// exclusive objects belong to.
 func (r *Reconciler) namespaceToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	r.waiting.free(r.Backends.TakenReasons()...)
 	return r.listeners(ctx, client.InNamespace(o.GetName()))
 }
 
 // freeHosts requests Listeners that were refused one of the hosts because another one had it.
-func (r *Reconciler) freeHosts(hosts []string) {
+func (r *Reconciler) freeHosts(hosts ...string) {
 	for _, host := range hosts {
 		r.waiting.free(index.Refusal(listenersv1alpha1.ReasonInvalidHost, host))
 	}
 }
 
-// listeners returns a request for each of the selected Listeners.
 func (r *Reconciler) listeners(ctx context.Context, options ...client.ListOption) []reconcile.Request {
 	return index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, index.Request, options...)
 }
 
-// objectToListeners maps an object of a kind that backends generate to the Listener that controls it, or else to the
-// Listeners that are not accepted because of a foreign object. If objects are exclusive, those that were refused
-// follow.
+// objectToListeners maps an object that backends generate to the Listener that controls it, or else to the Listeners
+// that are not accepted because of a foreign object. Those that were refused exclusive objects or its hosts follow.
 func (r *Reconciler) objectToListeners(kind *exposure.Kind) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		if kind.Exclusive {
 			r.waiting.free(r.Backends.TakenReasons()...)
 		}
 		if kind.Hosts != nil {
-			r.freeHosts(index.ObjectHosts(kind.Hosts)(o))
+			r.freeHosts(index.ObjectHosts(kind.Hosts)(o)...)
 		}
 		if listener, ok := listenerOf(o); ok {
 			return []reconcile.Request{{NamespacedName: listener}}
@@ -109,19 +107,17 @@ func (r *Reconciler) listenerToListeners() handler.EventHandler {
 			before, after := e.ObjectOld.(*listenersv1alpha1.Listener), e.ObjectNew.(*listenersv1alpha1.Listener)
 			r.waiting.changed(ctx, q, before, after)
 			if before.Generation != after.Generation {
-				r.freeHosts(r.hosts.heldBy(client.ObjectKeyFromObject(after)))
+				r.freeHosts(r.hosts.heldBy(client.ObjectKeyFromObject(after))...)
 			}
 			if published := before.Status.TargetAddresses(); len(published) > 0 && !reflect.DeepEqual(published, after.Status.TargetAddresses()) {
 				r.waiting.free(r.Backends.TakenReasons()...)
-				for _, a := range published {
-					r.freeHosts([]string{a.Address})
-				}
+				r.freeHosts(sets.List(exposure.AddressSet(published))...)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 			listener, key := e.Object.(*listenersv1alpha1.Listener), client.ObjectKeyFromObject(e.Object)
 			r.waiting.changed(ctx, q, listener, nil)
-			r.freeHosts(r.hosts.heldBy(key))
+			r.freeHosts(r.hosts.heldBy(key)...)
 			r.hosts.forget(key, nil)
 			r.advertised.forget(key, sets.New(index.Advertised(listener)...))
 			r.waiting.free(append(r.Backends.TakenReasons(), listenersv1alpha1.ReasonClusterIPsExhausted)...)
@@ -129,16 +125,9 @@ func (r *Reconciler) listenerToListeners() handler.EventHandler {
 	}
 }
 
-// deletedServiceToListeners requests Listeners that were refused a cluster IP when a Service is deleted.
-func (r *Reconciler) deletedServiceToListeners() handler.EventHandler {
-	return handler.Funcs{DeleteFunc: func(context.Context, event.DeleteEvent, queue) {
-		r.waiting.free(listenersv1alpha1.ReasonClusterIPsExhausted)
-	}}
-}
-
 // policyToListeners maps the NetworkPolicy of a Listener to this one, and to others of the same Pods; and any other
 // NetworkPolicy to the Listener that needs its name, and to those of the namespace whose clients are restricted: what
-// their policies admit depends on which others select their Pods.
+// their policies admit depends on it.
 func (r *Reconciler) policyToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	name, ok := strings.CutSuffix(o.GetName(), exposure.ClientPolicySuffix)
@@ -153,7 +142,6 @@ func (r *Reconciler) policyToListeners(ctx context.Context, o client.Object) []r
 	return append(requests, index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.restrictedListener, inNamespace)...)
 }
 
-// restrictedListener maps a Listener whose clients are restricted to itself.
 func (r *Reconciler) restrictedListener(ctx context.Context, o client.Object) []reconcile.Request {
 	listener := o.(*listenersv1alpha1.Listener)
 	if len(listener.Spec.AllowedClients) == 0 {
@@ -175,7 +163,6 @@ func volumeToListeners(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
-// podListenersToListeners maps a PodListeners to the Listeners that it names.
 func podListenersToListeners(_ context.Context, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, name := range index.PodListenersListeners(o) {
@@ -184,7 +171,7 @@ func podListenersToListeners(_ context.Context, o client.Object) []reconcile.Req
 	return requests
 }
 
-// podToListeners maps a Pod to the Listeners that its labels name, and to those of its claims, which have their names.
+// podToListeners maps a Pod to the Listeners that its labels name, and to those of its claims.
 func podToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := index.PodToClaims(ctx, o)
 	for label, name := range o.GetLabels() {

@@ -34,7 +34,7 @@ type objectWriter struct {
 
 // appliedObjects are the objects that exist after an attempt to apply the planned ones.
 type appliedObjects struct {
-	objects map[objectName]exposure.Object
+	objects map[objectKey]exposure.Object
 	refusal *exposure.Refusal
 	err     error
 	// terminating names an object that is being deleted, or is empty.
@@ -56,8 +56,8 @@ func (w *objectWriter) apply(ctx context.Context, s *snapshot, p *plan) appliedO
 			break
 		}
 		object, terminating, refusal, err := w.applyObject(ctx, s, desired)
-		if all.objects[nameOf(desired)] = object; object == nil {
-			delete(all.objects, nameOf(desired))
+		if all.objects[keyOf(desired)] = object; object == nil {
+			delete(all.objects, keyOf(desired))
 		}
 		if all.refusal == nil {
 			all.refusal = refusal
@@ -74,7 +74,7 @@ func (w *objectWriter) apply(ctx context.Context, s *snapshot, p *plan) appliedO
 func (w *objectWriter) release(s *snapshot, p *plan, failed bool) {
 	released := false
 	for _, desired := range p.objects {
-		released = w.exclusive.restore(exclusiveKey(desired), !failed) || released
+		released = w.exclusive.restore(keyOf(desired), !failed) || released
 	}
 	if released && failed {
 		w.exclusive.waiting.free(s.backend.TakenReasons...)
@@ -85,7 +85,7 @@ func (w *objectWriter) release(s *snapshot, p *plan, failed bool) {
 // returns the one that the Listener controls then, or nil.
 func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exposure.Desired) (own exposure.Object, terminating string, _ *exposure.Refusal, _ error) {
 	kind := s.backend.Generated(desired.GetKind())
-	own = s.objects[s.backend.Name][nameOf(desired)]
+	own = s.objects[s.backend.Name][keyOf(desired)]
 	existing := client.Object(own)
 	if existing == nil { // one that the cache does not have yet is not written to, as with Services
 		var err error
@@ -133,15 +133,15 @@ func (w *objectWriter) record(kind *exposure.Kind, desired exposure.Desired) (ex
 }
 
 // deleteUnplanned deletes the objects of a backend, except the planned ones.
-func (w *objectWriter) deleteUnplanned(ctx context.Context, backend *exposure.Backend, planned []exposure.Desired, objects map[objectName]exposure.Object) error {
-	keep := sets.New[objectName]()
+func (w *objectWriter) deleteUnplanned(ctx context.Context, backend *exposure.Backend, planned []exposure.Desired, objects map[objectKey]exposure.Object) error {
+	keep := sets.New[objectKey]()
 	for _, desired := range planned {
-		keep.Insert(nameOf(desired))
+		keep.Insert(keyOf(desired))
 	}
 	var errs []error
-	for name, object := range objects {
-		if !keep.Has(name) && object.GetDeletionTimestamp().IsZero() {
-			errs = append(errs, w.delete(ctx, backend.Generated(name.kind), object))
+	for key, object := range objects {
+		if !keep.Has(key) && object.GetDeletionTimestamp().IsZero() {
+			errs = append(errs, w.delete(ctx, backend.Generated(key.kind.Kind), object))
 		}
 	}
 	return errors.Join(errs...)

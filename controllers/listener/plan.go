@@ -43,7 +43,6 @@ type plan struct {
 	objectsRefusal *exposure.Refusal
 }
 
-// refused returns the plan with a refusal, unless that is nil.
 func (p servicePlan) refused(refusal *exposure.Refusal) servicePlan {
 	p.refusal = cmp.Or(p.refusal, refusal)
 	return p
@@ -76,7 +75,6 @@ func planService(s *snapshot) servicePlan {
 	return servicePlan{service: service, serviceNow: now, keepsType: keepsType, refusal: refusal}
 }
 
-// unusable returns why there can be no Service of the Listener's name and class, or nil.
 func unusable(s *snapshot) *exposure.Refusal {
 	switch {
 	case s.foreign != nil:
@@ -98,7 +96,6 @@ func unusable(s *snapshot) *exposure.Refusal {
 	}
 }
 
-// checkClients returns why clients cannot be restricted as they have to be, or nil.
 func checkClients(s *snapshot, service *corev1ac.ServiceApplyConfiguration) *exposure.Refusal {
 	if refusal := s.backend.CheckClients(s.forBackend(s.backend, s.present, service), service); refusal != nil {
 		return refusal
@@ -119,8 +116,8 @@ func checkClients(s *snapshot, service *corev1ac.ServiceApplyConfiguration) *exp
 	return nil
 }
 
-// unchangeable returns the refusal of a Service that would have to become headless, or stop being so, or get another
-// cluster IP, or nil: Kubernetes refuses or ignores that. The operator deletes no Service, which others may use.
+// unchangeable returns why a Service cannot become what the class says, or nil: Kubernetes refuses or ignores that it
+// becomes headless, stops being so, or gets another cluster IP. The operator deletes no Service, which others may use.
 func unchangeable(s *snapshot, desired *corev1ac.ServiceApplyConfiguration) *exposure.Refusal {
 	if s.service == nil || s.serviceTerminating() || s.service.Spec.ClusterIP == "" || *desired.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
@@ -145,8 +142,8 @@ func unchangeable(s *snapshot, desired *corev1ac.ServiceApplyConfiguration) *exp
 }
 
 // removesEntryPoint reports whether the desired Service removes the node ports or the load balancer of the existing
-// one. For the plain Service backend, whose own addresses depend on the type of the Service, that is so only if the
-// existing one has a load balancer, and already the node ports that the class needs.
+// one. The addresses of a plain Service depend on its type, so there it is so only if it has a load balancer, and
+// already the node ports that the class needs.
 func removesEntryPoint(s *snapshot, desired *corev1ac.ServiceApplyConfiguration) bool {
 	switch {
 	case s.service == nil || s.service.Spec.Type == *desired.Spec.Type:
@@ -159,7 +156,7 @@ func removesEntryPoint(s *snapshot, desired *corev1ac.ServiceApplyConfiguration)
 	}
 }
 
-// classWithTypeOf returns the class with the type of an existing Service, and its settings that depend on the type.
+// classWithTypeOf returns the class with the type of an existing Service, and the settings that depend on it.
 func classWithTypeOf(service *corev1.Service, class *listenersv1alpha1.ListenerClass) *listenersv1alpha1.ListenerClass {
 	class, spec := class.DeepCopy(), &service.Spec
 	class.Spec.ServiceType = listenersv1alpha1.ServiceType(spec.Type)
@@ -172,8 +169,7 @@ func classWithTypeOf(service *corev1.Service, class *listenersv1alpha1.ListenerC
 	return class
 }
 
-// planObjects returns the objects of the backend for a planned Service, or why there can be none. others are those of
-// other Listeners and clients that exclude some.
+// planObjects returns the objects of the backend, or why there can be none. others exclude some.
 func planObjects(s *snapshot, p servicePlan, others exposure.Others) ([]exposure.Desired, *exposure.Refusal) {
 	for _, kind := range s.backend.KindsFor(s.class) {
 		if s.served[kind.GroupVersionKind] == "" {
@@ -188,7 +184,7 @@ func planObjects(s *snapshot, p servicePlan, others exposure.Others) ([]exposure
 	return s.backend.Objects(s.forBackend(s.backend, now, p.service), others)
 }
 
-// serviceOf returns what objects depend on of a Service to apply: its name, its annotations and its ports.
+// serviceOf returns what objects depend on of a Service to apply.
 func serviceOf(desired *corev1ac.ServiceApplyConfiguration) *corev1.Service {
 	service := &corev1.Service{}
 	service.Namespace, service.Name, service.Annotations = *desired.Namespace, *desired.Name, desired.Annotations

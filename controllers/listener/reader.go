@@ -35,10 +35,9 @@ type reader struct {
 	clusterDomain string
 }
 
-// snapshot reads all that a Listener depends on.
 func (r *reader) snapshot(ctx context.Context, listener *listenersv1alpha1.Listener) (*snapshot, error) {
 	s := &snapshot{
-		listener: listener, present: present{objects: map[string]map[objectName]exposure.Object{}},
+		listener: listener, present: present{objects: map[string]map[objectKey]exposure.Object{}},
 		served: map[schema.GroupVersionKind]string{}, referenced: map[string][]exposure.Object{},
 	}
 	for _, read := range []func(context.Context, *snapshot) error{
@@ -99,7 +98,7 @@ func (r *reader) readService(ctx context.Context, s *snapshot) error {
 }
 
 // readObjects lists the objects of the backends' kinds that the Listener controls. If the API of a kind does not
-// respond, its objects are unknown, which is an error only if the Listener's backend generates this kind.
+// respond, that is an error only if the Listener's backend generates this kind.
 func (r *reader) readObjects(ctx context.Context, s *snapshot) error {
 	for _, backend := range r.backends {
 		for _, kind := range backend.Kinds() {
@@ -118,9 +117,8 @@ func (r *reader) readObjects(ctx context.Context, s *snapshot) error {
 	return nil
 }
 
-// ownObjects lists the objects of a backend that the Listener controls.
-func (r *reader) ownObjects(ctx context.Context, backend *exposure.Backend, listener *listenersv1alpha1.Listener) (map[objectName]exposure.Object, error) {
-	own := map[objectName]exposure.Object{}
+func (r *reader) ownObjects(ctx context.Context, backend *exposure.Backend, listener *listenersv1alpha1.Listener) (map[objectKey]exposure.Object, error) {
+	own := map[objectKey]exposure.Object{}
 	for _, kind := range backend.Generates {
 		objects, err := r.kinds.list(ctx, kind, client.InNamespace(listener.Namespace), client.MatchingFields{index.ObjectsByController: string(listener.UID)})
 		if err != nil {
@@ -128,7 +126,7 @@ func (r *reader) ownObjects(ctx context.Context, backend *exposure.Backend, list
 		}
 		for _, object := range objects {
 			if controls(listener, object) && (kind.Owns == nil || kind.Owns(object)) {
-				own[objectName{kind.Kind, object.GetName()}] = object
+				own[objectKey{kind.GroupKind(), client.ObjectKeyFromObject(object)}] = object
 			}
 		}
 	}
@@ -136,7 +134,7 @@ func (r *reader) ownObjects(ctx context.Context, backend *exposure.Backend, list
 }
 
 // readReferences gets the objects that the backends read, as far as the class or the Listener's objects refer to them,
-// and the labels of the namespace, which those objects may select.
+// and the labels of the namespace, which those may select.
 func (r *reader) readReferences(ctx context.Context, s *snapshot) error {
 	if s.class == nil {
 		return nil
@@ -164,8 +162,8 @@ func (r *reader) readReferences(ctx context.Context, s *snapshot) error {
 	return err
 }
 
-// readPods lists the Pods that mount the claim of the Listener, or those of them that run if there are any. Without
-// any, it finds out whether the Listener is kept for the next one.
+// readPods lists the Pods that mount the claim of the Listener, preferably those that run. Without any, it finds out
+// whether the Listener is kept for the next one.
 func (r *reader) readPods(ctx context.Context, s *snapshot) error {
 	if !claim.OwnsListener(s.listener) {
 		return nil
@@ -198,9 +196,9 @@ func (r *reader) readPods(ctx context.Context, s *snapshot) error {
 	return nil
 }
 
-// readFinished finds out whether the claim of the Listener is ephemeral, and the Pods that mount it have finished. A
-// StatefulSet replaces its Pod by another of the same name, and so does a controller that keeps the Listener of a Pod
-// that has failed. While a Pod is being deleted, its Listener may be kept for the next one.
+// readFinished finds out whether the Pods that mount the ephemeral claim of the Listener have finished. A StatefulSet
+// replaces its Pod by another of the same name, and so does a controller that keeps the Listener of a failed Pod. While
+// a Pod is being deleted, its Listener may be kept for the next one.
 func (r *reader) readFinished(ctx context.Context, s *snapshot, pods []corev1.Pod) error {
 	holds := func(pod corev1.Pod) bool {
 		return !claim.PodFinished(&pod) || pod.DeletionTimestamp != nil || pod.Labels[appsv1.StatefulSetPodNameLabel] == pod.Name ||
@@ -223,7 +221,6 @@ func (r *reader) readClusterDomain(ctx context.Context, s *snapshot) error {
 	return err
 }
 
-// readPolicies reads the NetworkPolicy of the Listener and, if clients are restricted, what it depends on.
 func (r *reader) readPolicies(ctx context.Context, s *snapshot) error {
 	key := types.NamespacedName{Namespace: s.listener.Namespace, Name: s.listener.Name + exposure.ClientPolicySuffix}
 	own, err := lookup.Get(ctx, r.client, key, &networkingv1.NetworkPolicy{})
@@ -254,7 +251,7 @@ func (r *reader) readPolicies(ctx context.Context, s *snapshot) error {
 	return err
 }
 
-// otherListeners returns the Listeners of the selected classes, but for this one. They must not be changed.
+// otherListeners returns the other Listeners of the selected classes. They must not be changed.
 func otherListeners(ctx context.Context, reader client.Reader, listener *listenersv1alpha1.Listener, selected func(*listenersv1alpha1.ListenerClass) bool) (others []listenersv1alpha1.Listener) {
 	var classes listenersv1alpha1.ListenerClassList
 	index.List(ctx, reader, &classes)

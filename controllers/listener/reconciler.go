@@ -60,23 +60,22 @@ type Reconciler struct {
 	// ClusterDomain is the DNS domain of the cluster that the operator's resolver has. Empty if it has none.
 	ClusterDomain string
 	// GracePeriod is how long a previous exposure stays after the addresses of the current one are complete. Defaults
-	// to ten seconds, which is longer than a router takes to reload, and than a node takes to open a port.
+	// to ten seconds, longer than a router takes to reload, and a node to open a port.
 	GracePeriod time.Duration
-	// UnusedPeriod is how long the Pods of a Listener must have been on the same nodes before the addresses of others,
-	// at which nothing can answer, are left out. Defaults to half an hour, which is longer than a Pod waits for its
-	// node to restart, or for a new machine: the cluster autoscaler gives one a quarter of an hour.
+	// UnusedPeriod is how long Pods must have been on the same nodes before the addresses of others are left out.
+	// Defaults to half an hour, which is longer than a node takes to restart, or a machine to be replaced: the cluster
+	// autoscaler gives one a quarter of an hour.
 	UnusedPeriod time.Duration
 	// Nodes has the settled addresses of Nodes, which other controllers share.
 	Nodes *settling.Nodes
 
-	kinds     *kinds
-	reader    *reader
-	waiting   *waiting
-	nodePorts *portallocator.Allocator
-	ports     *sharedPorts
-	exclusive *exclusive
-	hosts     *hosts
-	// advertised is what the Listeners of classes with spec.advertise have.
+	kinds      *kinds
+	reader     *reader
+	waiting    *waiting
+	nodePorts  *portallocator.Allocator
+	ports      *sharedPorts
+	exclusive  *exclusive
+	hosts      *hosts
 	advertised *advertised
 	services   *serviceWriter
 	policies   *policyWriter
@@ -86,7 +85,6 @@ type Reconciler struct {
 	settler    *settler
 }
 
-// initialize sets all unexported fields.
 func (r *Reconciler) initialize(c clock.PassiveClock) {
 	r.kinds = &kinds{scheme: r.Client.Scheme(), readers: map[schema.GroupVersionKind]kindReader{}}
 	r.waiting = newWaiting(r.Client, slices.Concat(scarceReasons, r.Backends.TakenReasons())...)
@@ -100,7 +98,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 	r.hosts = &hosts{keys: newKeys(listenersv1alpha1.ReasonInvalidHost, r.waiting), reader: r.reader}
 	r.advertised = &advertised{keys: newKeys(listenersv1alpha1.ReasonAddressTaken, r.waiting), client: r.Client}
 	r.exclusive = &exclusive{
-		reader: r.reader, waiting: r.waiting, known: map[exclusiveObject]exposure.Object{}, before: map[exclusiveObject]exposure.Object{},
+		reader: r.reader, waiting: r.waiting, known: map[objectKey]exposure.Object{}, before: map[objectKey]exposure.Object{},
 	}
 	r.settler = &settler{
 		since: since{cache.NewExpiring(), c}, nodes: cmp.Or(r.Nodes, settling.NewNodes(c)), started: sync.OnceValue(c.Now),
@@ -164,7 +162,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 }
 
 // reportDeletion takes its addresses from a Listener that finalizers keep although its Service is gone: nothing
-// responds there any more, and another Service may get the numbers.
+// responds there, and another Service may get the numbers.
 func (r *Reconciler) reportDeletion(ctx context.Context, listener *listenersv1alpha1.Listener) error {
 	finalizers := lookup.Finalizers(listener)
 	if listener.Status == nil || len(listener.Status.IngressAddresses) == 0 || len(finalizers) == 0 {
@@ -190,8 +188,7 @@ func (r *Reconciler) deleteObsolete(ctx context.Context, listener *listenersv1al
 	return nil
 }
 
-// plan returns the plan for a snapshot, after it has reserved the numbers of ports at a shared address, the objects and
-// the hosts, so that no other Listener gets them.
+// plan returns the plan for a snapshot, after it has reserved ports at a shared address, objects and hosts.
 func (r *Reconciler) plan(ctx context.Context, s *snapshot) (*plan, error) {
 	p := planService(s)
 	if p.refusal != nil || s.serviceTerminating() {
@@ -259,7 +256,7 @@ func (r *Reconciler) writeService(ctx context.Context, s *snapshot, p *plan) (no
 	return now, applied, nil, r.policies.removeUnplanned(ctx, s, p, now)
 }
 
-// locate finds out where the Pods of the Listener are now, after the plan: its Pod may just have been labelled.
+// locate finds out where the Pods are after the plan was written: a Pod may just have been labelled.
 func (r *Reconciler) locate(ctx context.Context, s *snapshot, w *written) (exposure.Placement, error) {
 	if s.class == nil {
 		return exposure.Placement{}, nil
@@ -268,8 +265,8 @@ func (r *Reconciler) locate(ctx context.Context, s *snapshot, w *written) (expos
 	return reservation.Placement(ctx, r.Client, s.listener, withNodes)
 }
 
-// removePrevious removes what no longer exposes the Listener: objects of the class's own backend immediately, and all
-// others, which are the previous exposure, after the grace period. It returns what is left of that, or 0.
+// removePrevious removes objects of the class's own backend that are not planned immediately, and the previous exposure
+// after the grace period. It returns what is left of that, or 0.
 func (r *Reconciler) removePrevious(ctx context.Context, s *snapshot, p *plan, o *outcome) (time.Duration, error) {
 	if s.serviceTerminating() {
 		return 0, nil

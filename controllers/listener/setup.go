@@ -35,7 +35,7 @@ import (
 // workers is how many reconciliations run at a time. Most only read the cache; the others wait for the API server.
 const workers = 8
 
-// SetupWithManager registers the controller and its watches.
+// SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.initialize(clock.RealClock{})
 	controlled := requests.Controller(mgr, "listener", workers).
@@ -44,7 +44,9 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&listenersv1alpha1.Listener{}, r.nodePorts.Handler()).
 		Watches(&listenersv1alpha1.Listener{}, r.ports.Handler()).
 		Watches(&corev1.Service{}, r.nodePorts.Handler()).
-		Watches(&corev1.Service{}, r.deletedServiceToListeners()).
+		Watches(&corev1.Service{}, handler.Funcs{DeleteFunc: func(context.Context, event.DeleteEvent, queue) {
+			r.waiting.free(listenersv1alpha1.ReasonClusterIPsExhausted)
+		}}).
 		WatchesRawSource(r.waiting.source())
 	watch := func(o client.Object, toListeners handler.MapFunc, changes ...predicate.Predicate) {
 		changes = append([]predicate.Predicate{predicates.NotInInitialList()}, changes...) // at the start, all Listeners are reconciled
@@ -80,7 +82,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	)
 }
 
-// view returns the view of a backend's kind: a reader of its objects, and a source of requests for their Listeners.
+// view returns a reader of a kind's objects, which is a source of requests for their Listeners, too.
 func (r *Reconciler) view(backend *exposure.Backend, kind *exposure.Kind) (*platform.View, error) {
 	o, err := r.kinds.newObject(kind)
 	if err != nil {
@@ -106,7 +108,7 @@ func (r *Reconciler) view(backend *exposure.Backend, kind *exposure.Kind) (*plat
 	return r.Platform.View(options)
 }
 
-// trimForeign reduces objects that no Listener controls, maybe many, to what the backend needs or what identifies them.
+// trimForeign reduces objects that no Listener controls to what the backend needs or what identifies them.
 func trimForeign(kind *exposure.Kind) toolscache.TransformFunc {
 	return func(o any) (any, error) {
 		object, ok := o.(client.Object)
@@ -139,8 +141,8 @@ func unversioned(o client.Object) any {
 	return o
 }
 
-// controlledOrDeleted passes objects that a Listener controls or has controlled, and the deletion of any object, which
-// may have had a name that a Listener needs. If objects are exclusive, it passes changes of any of them, too.
+// controlledOrDeleted passes objects that a Listener controls or has controlled, and deletions, which may free a name
+// that a Listener needs. If objects are exclusive, it passes all changes.
 func controlledOrDeleted(exclusive bool) predicate.Predicate {
 	controlled := func(o client.Object) bool { return controllingListener(o) != nil }
 	return predicate.Funcs{
@@ -150,7 +152,7 @@ func controlledOrDeleted(exclusive bool) predicate.Predicate {
 }
 
 // podMattersToListener passes Pods with claims that are created or deleted, begin to terminate, have just finished, or
-// whose labels changed, which a Listener may select, but for those that name a mounted Listener.
+// whose labels changed, which a Listener may select, except those that name a mounted Listener.
 func podMattersToListener() predicate.Predicate {
 	return predicate.And(
 		predicate.NewPredicateFuncs(func(o client.Object) bool { return len(claim.NamesOf(o.(*corev1.Pod))) > 0 }),
@@ -162,8 +164,8 @@ func podMattersToListener() predicate.Predicate {
 	)
 }
 
-// specLabelsOrStatusChanged passes Listeners whose spec, deletion timestamp or labels, which the Service inherits,
-// changed, and those whose status another writer has overwritten. It does not pass what this controller writes.
+// specLabelsOrStatusChanged passes changes of the spec, of the deletion timestamp, of labels, which the Service
+// inherits, and by others of the status. It does not pass what this controller writes.
 func specLabelsOrStatusChanged() predicate.Predicate {
 	return predicate.Or(
 		predicate.GenerationChangedPredicate{},

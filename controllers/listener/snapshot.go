@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,7 +42,7 @@ type snapshot struct {
 	foreign *corev1.Service
 	// referenced are the objects that a backend reads, by its name.
 	referenced map[string][]exposure.Object
-	// namespaceLabels are the labels of the namespace. They are nil unless referenced objects may select them.
+	// namespaceLabels are nil unless referenced objects may select them.
 	namespaceLabels map[string]string
 	// pods are the names of the Pods that mount the claim that the Listener was created for, sorted.
 	pods []string
@@ -55,15 +56,13 @@ type snapshot struct {
 	clientPolicies
 }
 
-// clientPolicies is what the NetworkPolicy for the clients of a Listener depends on. Without a restriction of clients,
-// it is empty.
+// clientPolicies is what the NetworkPolicy for clients depends on. It is empty unless they are restricted.
 type clientPolicies struct {
 	// foreignPolicy has the name of the Listener's NetworkPolicy, but another owner.
 	foreignPolicy *networkingv1.NetworkPolicy
 	// otherPolicies is what the other NetworkPolicies of the namespace say about the Pods of the Listener.
 	otherPolicies exposure.OtherPolicies
-	// mounting are the Pods that mount the Listener.
-	mounting []*corev1.Pod
+	mounting      []*corev1.Pod
 }
 
 // present is what exposes a Listener at some moment.
@@ -72,16 +71,19 @@ type present struct {
 	service *corev1.Service
 	// objects are the objects of a backend that the Listener controls, by the name of the backend and their own. A
 	// backend has no entry while its objects are unknown.
-	objects map[string]map[objectName]exposure.Object
+	objects map[string]map[objectKey]exposure.Object
 	// policy is the NetworkPolicy that the Listener controls, or nil.
 	policy *networkingv1.NetworkPolicy
 }
 
-// objectName identifies an object among those of a backend that a Listener controls.
-type objectName struct{ kind, name string }
+// objectKey identifies an object of a backend's kind.
+type objectKey struct {
+	kind schema.GroupKind
+	types.NamespacedName
+}
 
-func nameOf(desired exposure.Desired) objectName {
-	return objectName{desired.GetKind(), desired.GetName()}
+func keyOf(desired exposure.Desired) objectKey {
+	return objectKey{desired.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(desired)}
 }
 
 // forBackend returns the input of a backend, with what exposes the Listener now, and the Service that has to.
@@ -102,7 +104,7 @@ func (s *snapshot) serviceTerminating() bool {
 
 func (s *snapshot) key() client.ObjectKey { return client.ObjectKeyFromObject(s.listener) }
 
-// condition returns a condition of a Listener, or an empty one if the Listener does not have it.
+// condition returns a condition of a Listener, or an empty one.
 func condition(listener *listenersv1alpha1.Listener, conditionType string) metav1.Condition {
 	status := ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{})
 	return ptr.Deref(meta.FindStatusCondition(status.Conditions, conditionType), metav1.Condition{})
@@ -133,10 +135,8 @@ type outcome struct {
 	*written
 	addresses
 	idle
-	// placement is where the Pods of the Listener are now.
 	placement exposure.Placement
-	// now is the time of the reconciliation.
-	now metav1.Time
+	now       metav1.Time
 }
 
 // refused returns why the Listener is not accepted, or nil.
@@ -145,8 +145,7 @@ func (o *outcome) refused() *exposure.Refusal { return cmp.Or(o.refusal, o.taken
 // undecided reports whether the API server has neither accepted nor rejected the plan.
 func (o *outcome) undecided() bool { return o.err != nil && o.refusal == nil }
 
-// with returns what exposes a Listener with these objects of a backend.
-func (p present) with(backend *exposure.Backend, objects map[objectName]exposure.Object) present {
+func (p present) with(backend *exposure.Backend, objects map[objectKey]exposure.Object) present {
 	if objects != nil {
 		p.objects = maps.Clone(p.objects)
 		p.objects[backend.Name] = objects
