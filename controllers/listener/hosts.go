@@ -54,19 +54,17 @@ func (h *hosts) reserve(ctx context.Context, s *snapshot, p servicePlan, desired
 	return nil, ofObjects, nil
 }
 
-// otherHolder is who has a host that a Listener wants: another Listener, or a holding that is out of date.
+// otherHolder is another Listener that has a host, or none, and what was known in memory when that was read.
 type otherHolder struct {
-	listener *listenersv1alpha1.Listener
-	outdated *holding
+	listener types.NamespacedName
+	known    *holding
 }
 
 func (h *hosts) refusal(s *snapshot, wanted []string, others map[string]otherHolder) *exposure.Refusal {
 	for _, host := range wanted {
-		var holder types.NamespacedName
-		if held, other := h.holders[host], others[host]; other.listener != nil {
-			holder = client.ObjectKeyFromObject(other.listener)
-		} else if held != nil && held != other.outdated {
-			holder = held.listener
+		holder := others[host].listener
+		if known := h.holders[host]; known != nil && known != others[host].known {
+			holder = known.listener
 		}
 		if holder != s.key() && holder.Name != "" {
 			return exposure.RefuseTaken(h.reason, "by ListenerClass "+s.class.Name+" the host is", host, holder, "rename the Listener, or use a class whose hosts end differently")
@@ -77,34 +75,18 @@ func (h *hosts) refusal(s *snapshot, wanted []string, others map[string]otherHol
 
 // others finds who else has the hosts. It takes time for each object with one of them, which tenants can write, and so
 // must not hold the lock.
-func (h *hosts) others(ctx context.Context, s *snapshot, wanted []string) (map[string]otherHolder, error) {
+func (h *hosts) others(ctx context.Context, s *snapshot, wanted []string) (_ map[string]otherHolder, err error) {
 	others := map[string]otherHolder{}
 	for _, host := range wanted {
 		h.mu.Lock()
-		held := h.holders[host]
+		other := otherHolder{known: h.holders[host]}
 		h.mu.Unlock()
-		if held != nil && held.listener == s.key() {
-			continue
-		}
-		if held != nil {
-			listener, err := lookup.Get(ctx, h.reader.client, held.listener, &listenersv1alpha1.Listener{})
-			holds := false
-			if err == nil && listener != nil {
-				holds, err = h.holdsHost(ctx, listener, host)
-			}
-			if err != nil {
+		if other.known == nil || other.known.listener != s.key() {
+			if other.listener, err = h.first(ctx, s, host, other.known); err != nil {
 				return nil, err
 			}
-			if holds {
-				others[host] = otherHolder{listener: listener}
-				continue
-			}
+			others[host] = other
 		}
-		first, err := h.firstInCache(ctx, s, host)
-		if err != nil {
-			return nil, err
-		}
-		others[host] = otherHolder{listener: first, outdated: held}
 	}
 	return others, nil
 }
@@ -128,28 +110,36 @@ func (h *hosts) planned(s *snapshot, service *corev1ac.ServiceApplyConfiguration
 	return ofService, slices.DeleteFunc(ofObjects, func(host string) bool { return host == "" }), nil
 }
 
-// firstInCache returns another Listener that had a host before this one, by the objects in the cache, or nil.
-func (h *hosts) firstInCache(ctx context.Context, s *snapshot, host string) (*listenersv1alpha1.Listener, error) {
+// first returns another Listener that had a host before this one, in memory or by the objects in the cache, or none.
+func (h *hosts) first(ctx context.Context, s *snapshot, host string, known *holding) (none types.NamespacedName, _ error) {
+	var candidates []types.NamespacedName
+	if known != nil {
+		candidates = append(candidates, known.listener)
+	}
 	objects := h.objectsWith(ctx, host)
-	seen := sets.New(s.key())
 	for _, object := range objects {
-		key, ok := listenerOf(object)
-		if !ok || seen.Has(key) {
+		if key, ok := listenerOf(object); ok {
+			candidates = append(candidates, key)
+		}
+	}
+	seen := sets.New(s.key())
+	for _, key := range candidates {
+		if seen.Has(key) {
 			continue
 		}
 		seen.Insert(key)
 		other, err := lookup.Get(ctx, h.reader.client, key, &listenersv1alpha1.Listener{})
 		if err != nil {
-			return nil, err
+			return none, err
 		}
-		if other == nil || !precedes(other, s.listener, objects) {
+		if other == nil || (known == nil || key != known.listener) && !precedes(other, s.listener, objects) {
 			continue
 		}
 		if holds, err := h.holdsHost(ctx, other, host); holds || err != nil {
-			return other, err
+			return key, err
 		}
 	}
-	return nil, nil //nolint:nilnil // nobody has it
+	return none, nil
 }
 
 // objectsWith returns the objects of Listeners that request a host, except kinds that cannot be read: nobody waits for
