@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,12 +71,19 @@ func (r *Reconciler) objectToListeners(kind *exposure.Kind) handler.MapFunc {
 	}
 }
 
-// referenceToListeners maps an object that backends only read to the Listeners whose class or objects refer to it.
+// referenceToListeners maps an object that backends only read to the Listeners whose class or objects refer to it. Its
+// previous state is mapped first. A change of its spec is one of the class; its status may be so for seconds only.
 func (r *Reconciler) referenceToListeners(kind schema.GroupVersionKind) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		var requests []reconcile.Request
 		var classes listenersv1alpha1.ListenerClassList
 		index.List(ctx, r.Client, &classes)
+		toListeners := func(ctx context.Context, class client.Object) []reconcile.Request {
+			return r.listeners(ctx, client.MatchingFields{index.ListenersByClass: class.GetName()})
+		}
+		if r.settler.differs(reference(o.GetUID()), strconv.FormatInt(o.GetGeneration(), 10)) {
+			toListeners = r.classToListeners
+		}
 		for _, backend := range r.Backends {
 			if backend.Reads == nil || backend.Reads.GroupVersionKind != kind {
 				continue
@@ -85,7 +93,7 @@ func (r *Reconciler) referenceToListeners(kind schema.GroupVersionKind) handler.
 			}
 			for i := range classes.Items {
 				if refers(&classes.Items[i]) {
-					requests = append(requests, r.classToListeners(ctx, &classes.Items[i])...)
+					requests = append(requests, toListeners(ctx, &classes.Items[i])...)
 				}
 			}
 			for _, kind := range backend.Generates {

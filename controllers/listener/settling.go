@@ -50,6 +50,7 @@ type (
 	releasing       types.UID // it waits for the node ports or cluster IPs of its deleted Service
 	changedListener types.UID
 	changedClass    string
+	reference       types.UID // an object that backends only read has this generation
 )
 
 type period struct {
@@ -67,6 +68,13 @@ func (x since) age(key any, state string) time.Duration {
 	}
 	x.Set(key, period{state, x.clock.Now()}, time.Hour)
 	return 0
+}
+
+// differs reports whether the last call for a key named another state.
+func (x since) differs(key any, state string) bool {
+	last, known := x.Get(key)
+	x.age(key, state)
+	return known && last.(period).state != state
 }
 
 // isChanged reports whether the Listener or its class was changed a moment ago: controllers that follow, such as

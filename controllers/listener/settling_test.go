@@ -9,7 +9,9 @@ import (
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -289,5 +291,34 @@ func TestAdvertisedAddressesSettle(t *testing.T) {
 		}
 		nodeAt(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"})(r)
 		r.reconcileAfter(0)
+	}
+}
+
+// Gateways report other addresses for seconds, as load balancers do.
+func TestOnlyTheSpecOfAGatewayChangesTheClass(t *testing.T) {
+	s := newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) {
+		s.class.Spec.Gateway = &listenersv1alpha1.GatewayExposure{
+			Kind: listenersv1alpha1.GatewayRouteKindTLS, HostTemplate: "{listener}.example.com", ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}},
+		}
+	})
+	gateway := newGateway(gatewayv1.TLSProtocolType)
+	gateway.UID, gateway.Generation = "gateway-uid", 1
+	r := newReconciler(s.backends, s.with(gateway).newClient(t), events.NewFakeRecorder(100))
+	toListeners := r.referenceToListeners(gatewayv1.SchemeGroupVersion.WithKind("Gateway"))
+	mapped := func(change func()) (isChanged bool) {
+		t.Helper()
+		for _, step := range []func(){func() {}, change} {
+			if step(); len(toListeners(t.Context(), gateway)) == 0 {
+				t.Error("the Listener of the class is not reconciled")
+			}
+		}
+		_, isChanged = r.settler.Get(changedClass(s.class.Name))
+		return isChanged
+	}
+	if mapped(func() { gateway.Status.Addresses = nil }) {
+		t.Error("the status of a Gateway counts as a change of its class")
+	}
+	if !mapped(func() { gateway.Generation++ }) {
+		t.Error("the spec of a Gateway does not count as a change of its class")
 	}
 }
