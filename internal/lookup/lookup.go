@@ -90,6 +90,13 @@ func Metadata(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	return metadata
 }
 
+// MetadataList returns an empty list for the metadata of objects of a kind.
+func MetadataList(kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind)
+	return list
+}
+
 // configurationCRD is the CustomResourceDefinition of the configuration.
 const configurationCRD = "listeneroperators.listener-operator.dev"
 

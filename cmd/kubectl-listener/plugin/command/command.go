@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -255,8 +254,7 @@ func (e *Environment) CompleteNames(limit int, kinds ...Kind) cobra.CompletionFu
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		for _, k := range kinds {
-			objects := &metav1.PartialObjectMetadataList{}
-			objects.SetGroupVersionKind(k.GroupVersionKind)
+			objects := lookup.MetadataList(k.GroupVersionKind)
 			x.List(cmd.Context(), objects, client.InNamespace(namespace))
 			for i := range objects.Items {
 				name := objects.Items[i].Name

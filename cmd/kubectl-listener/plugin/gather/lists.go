@@ -31,6 +31,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -83,10 +84,8 @@ func (g *gatherer) lists() (lists []list) {
 	}
 	for _, backend := range backends.All() {
 		for _, kind := range backend.Kinds() {
-			l := list{GroupVersionKind: kind.GroupVersionKind}
-			if mapping, err := g.client.RESTMapper().RESTMapping(kind.GroupKind(), append([]string{kind.Version}, kind.OtherVersions...)...); err == nil {
-				l.GroupVersionKind = mapping.GroupVersionKind
-			}
+			l := list{}
+			l.GroupVersionKind, _ = walk.Served(g.client, kind)
 			if kind != backend.Reads {
 				l.keep = isOfListener
 			}
@@ -232,12 +231,11 @@ func (g *gatherer) read(ctx context.Context) {
 		s := source.List(r)
 		s.Namespace = namespace
 		for _, l := range lists { // the recorder keeps errors
-			if objects := (&metav1.PartialObjectMetadataList{}); len(l.options) > 0 {
-				objects.SetGroupVersionKind(l.GroupVersionKind)
-				_ = r.List(ctx, objects, append(l.options, client.InNamespace(namespace))...)
-				continue
+			if len(l.options) == 0 {
+				_ = s.Load(ctx, l.GroupVersionKind)
+			} else {
+				_ = r.List(ctx, lookup.MetadataList(l.GroupVersionKind), append(l.options, client.InNamespace(namespace))...)
 			}
-			_ = s.Load(ctx, l.GroupVersionKind)
 		}
 		for operator := range g.operators {
 			for _, c := range installation.Components() {

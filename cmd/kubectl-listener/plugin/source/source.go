@@ -27,6 +27,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/internal/lookup"
 )
 
 // Source is a client that reads from memory. It lists the objects of a kind when one of them is read for the first
@@ -199,9 +201,7 @@ func (s *Source) of(ctx context.Context, k kind) (*objects, error) {
 
 func (s *Source) newList(k kind) client.ObjectList {
 	if k.metadata {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(k.GroupVersionKind)
-		return list
+		return lookup.MetadataList(k.GroupVersionKind)
 	}
 	if list, err := s.Scheme().New(k.GroupVersion().WithKind(k.Kind + "List")); err == nil {
 		return list.(client.ObjectList)

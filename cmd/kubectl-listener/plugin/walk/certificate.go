@@ -199,7 +199,7 @@ func (w *Walk) issuer(ctx context.Context, certificate *unstructured.Unstructure
 		f.Namespace = certificate.GetNamespace()
 	}
 	missing := f.Failed("", "does not exist, and Certificate "+certificate.GetName()+" names it", "Create it, or ask an administrator to name another one in the class: docs/tls.md")
-	w.Require(ctx, lookup.Metadata(served.GroupVersionKind), missing, metadataList(served.GroupVersionKind))
+	w.Require(ctx, lookup.Metadata(served.GroupVersionKind), missing, lookup.MetadataList(served.GroupVersionKind))
 }
 
 func absent(listener *listenersv1alpha1.Listener, certificate *unstructured.Unstructured) []string {

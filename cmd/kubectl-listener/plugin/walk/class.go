@@ -74,7 +74,7 @@ func (w *Walk) Classes(ctx context.Context) {
 		f = check.Finding{Kind: f.Kind, Name: class.Name}
 		described := classFinding(f, class)
 		for _, kind := range backends.All().Of(class).KindsFor(class) {
-			if !w.serves(kind.GroupVersionKind) {
+			if _, served := Served(w.Client, kind); !served {
 				described = f.Failed(listenersv1alpha1.ReasonNotServed, fmt.Sprintf("needs %ss, and the cluster does not serve %s", kind.Kind, kind.GroupVersion()),
 					"Change or delete the class: docs/choosing-a-class.md has others.")
 			}

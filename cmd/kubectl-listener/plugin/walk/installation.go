@@ -29,6 +29,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	components "github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -241,6 +242,7 @@ func (i *Installation) configurationFinding(f check.Finding) check.Finding {
 // serves its kind. It returns whether the cluster should have it.
 func (w *Walk) component(ctx context.Context, i *Installation, c components.Component) bool {
 	key, observed := c.Key(i.namespace), c.Empty()
+	_, served := Served(w.Client, &exposure.Kind{GroupVersionKind: c.Optional})
 	f := check.Finding{Kind: c.Kind, Namespace: key.Namespace, Name: key.Name}
 	switch found := w.Follow(ctx, f, observed.(client.Object)); {
 	case found == check.Present:
@@ -248,17 +250,12 @@ func (w *Walk) component(ctx context.Context, i *Installation, c components.Comp
 			i.daemonSet = agents
 		}
 		w.Add(w.installed(f, i, c, observed))
-	case found == check.Missing && !c.Optional.Empty() && !w.serves(c.Optional):
+	case found == check.Missing && !c.Optional.Empty() && !served:
 		return false
 	case found == check.Missing:
 		w.Add(f.Failed("", "does not exist", "The operator installs it. "+seeWhyNot))
 	}
 	return true
-}
-
-func (w *Walk) serves(kind schema.GroupVersionKind) bool {
-	_, err := w.Client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-	return err == nil
 }
 
 func (w *Walk) installed(f check.Finding, i *Installation, c components.Component, observed components.Object) check.Finding {

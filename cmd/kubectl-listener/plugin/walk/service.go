@@ -79,7 +79,7 @@ func (w *Walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listen
 		f := check.Finding{Kind: backend.Reads.Kind, Namespace: reference.Namespace, Name: reference.Name}
 		missing := f.Failed("", "does not exist, and class "+class.Name+" names it", "Create it, or name another one in the class.")
 		object := lookup.Metadata(backend.Reads.GroupVersionKind)
-		if w.Require(ctx, object, missing, metadataList(backend.Reads.GroupVersionKind)) {
+		if w.Require(ctx, object, missing, lookup.MetadataList(backend.Reads.GroupVersionKind)) {
 			w.Add(unlessDeleted(okUnless(f, listener, "exists"), object))
 		}
 	}
@@ -101,11 +101,8 @@ func (w *Walk) ingressClass(ctx context.Context, listener *listenersv1alpha1.Lis
 
 func (w *Walk) generated(ctx context.Context, listener *listenersv1alpha1.Listener, kind *exposure.Kind) {
 	f := check.Finding{Kind: kind.Kind, Namespace: listener.Namespace}
-	list := metadataList(kind.GroupVersionKind)
-	served, err := w.Client.RESTMapper().RESTMapping(kind.GroupKind(), append([]string{kind.Version}, kind.OtherVersions...)...)
-	if err == nil {
-		list.SetGroupVersionKind(served.GroupVersionKind)
-	}
+	served, _ := Served(w.Client, kind)
+	list := lookup.MetadataList(served)
 	if w.FollowAll(ctx, f, list, client.InNamespace(listener.Namespace)) == check.Forbidden {
 		return
 	}
@@ -120,8 +117,11 @@ func (w *Walk) generated(ctx context.Context, listener *listenersv1alpha1.Listen
 	}
 }
 
-func metadataList(kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(kind)
-	return list
+// Served returns a kind in a version that a cluster serves, if it serves the kind.
+func Served(c client.Client, kind *exposure.Kind) (_ schema.GroupVersionKind, served bool) {
+	mapping, err := c.RESTMapper().RESTMapping(kind.GroupKind(), append([]string{kind.Version}, kind.OtherVersions...)...)
+	if err != nil {
+		return kind.GroupVersionKind, false
+	}
+	return mapping.GroupVersionKind, true
 }
