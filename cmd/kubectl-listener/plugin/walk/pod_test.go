@@ -97,6 +97,14 @@ func TestStatesOfPods(t *testing.T) {
 	}
 }
 
+// probing returns a container that mounts a volume, with a probe.
+func probing(command string) corev1.Container {
+	return corev1.Container{
+		Name: "main", VolumeMounts: []corev1.VolumeMount{{Name: "listener", MountPath: "/listener/"}},
+		ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/sh", "-c", command}}}},
+	}
+}
+
 // The kubelet mounts it for the Pod, whatever the containers do.
 func TestAVolumeThatNoProgramSees(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -114,6 +122,11 @@ func TestAVolumeThatNoProgramSees(t *testing.T) {
 			{Name: "main", VolumeMounts: []corev1.VolumeMount{{Name: "listener", SubPath: "default-address/address"}}},
 			{Name: "other", VolumeMounts: []corev1.VolumeMount{{Name: "listener"}}},
 		}, check.Warning, "container main of Pod web-0 mounts it with subPath"},
+		"a probe reads it": {
+			[]corev1.Container{probing(`nc -z 127.0.0.1 "$(cat /listener/default-address/ports/data)"`)}, check.Warning, "a probe of container main of Pod web-0 reads it, and fails in all Pods",
+		},
+		"a probe reads its environment":       {[]corev1.Container{probing(". /listener/default-address.env; nc -z 127.0.0.1 $DATA_PORT")}, check.Warning, "a probe of container main"},
+		"a probe reads what the program read": {[]corev1.Container{probing(`nc -z 127.0.0.1 "$(cat /tmp/listener/port /listener-port)"`)}, check.OK, "has its files"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0"}, Spec: corev1.PodSpec{Containers: tc.containers}}

@@ -3,8 +3,10 @@ package walk
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -182,16 +184,21 @@ func (w *Walk) files(ctx context.Context, pod *corev1.Pod, volume string, node n
 }
 
 // mountFinding returns whether the containers of a Pod that runs see the files of a volume. Kubernetes mounts it for
-// the Pod in any case, and one of its files or directories for a container that names it only once.
+// the Pod in any case, and one of its files or directories for a container that names it only once. A probe should not
+// read files that change.
 func mountFinding(f check.Finding, pod *corev1.Pod, volume string) check.Finding {
-	var containers, parts []string
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+	var containers, parts, probes []string
+	for c := range check.Each(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)) {
 		for _, m := range c.VolumeMounts {
-			if m.Name == volume {
-				containers = append(containers, c.Name)
-				if m.SubPath != "" || m.SubPathExpr != "" {
-					parts = append(parts, c.Name)
-				}
+			if m.Name != volume {
+				continue
+			}
+			containers = append(containers, c.Name)
+			if m.SubPath != "" || m.SubPathExpr != "" {
+				parts = append(parts, c.Name)
+			}
+			if probeReads(c.ReadinessProbe, m.MountPath) || probeReads(c.LivenessProbe, m.MountPath) {
+				probes = append(probes, c.Name)
 			}
 		}
 	}
@@ -200,7 +207,23 @@ func mountFinding(f check.Finding, pod *corev1.Pod, volume string) check.Finding
 		return f.Warning("", fmt.Sprintf("no container of Pod %s mounts it, so no program sees its files: add it to volumeMounts", pod.Name))
 	case len(parts) > 0:
 		return f.Warning("", fmt.Sprintf("container %s of Pod %s mounts it with subPath, where files do not follow changes of the address: mount the whole volume", parts[0], pod.Name))
+	case len(probes) > 0:
+		return f.Warning("", fmt.Sprintf("a probe of container %s of Pod %s reads it, and fails in all Pods at once when their ports change, because programs still listen on the "+
+			"port that they read at their start: use that port in the probe: %s", probes[0], pod.Name, targetSame))
 	default:
 		return f.OK("has its files in Pod %s", pod.Name)
 	}
+}
+
+// probeReads reports whether the command of a probe names a directory, or something in it.
+func probeReads(probe *corev1.Probe, directory string) bool {
+	if probe == nil || probe.Exec == nil {
+		return false
+	}
+	separates := func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-", r)
+	}
+	return slices.ContainsFunc(strings.FieldsFunc(strings.Join(probe.Exec.Command, " "), separates), func(word string) bool {
+		return strings.HasPrefix(path.Clean(word)+"/", path.Clean(directory)+"/")
+	})
 }
