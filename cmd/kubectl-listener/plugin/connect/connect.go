@@ -121,23 +121,22 @@ func Try(ctx context.Context, x *check.Examination, o client.Object, how Options
 			}
 		}
 	}
-	dialled, causes := make([]check.Finding, len(endpoints)), make([]cause, len(endpoints))
-	dial := func(i int) { dialled[i], causes[i] = endpoints[i].dial(ctx, how) }
+	dialled, errs := make([]check.Finding, len(endpoints)), make([]error, len(endpoints))
+	dial := func(i int) { dialled[i], errs[i] = endpoints[i].dial(ctx, how) }
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxConnections, len(endpoints), dial) // dial ends with ctx
 	type fault struct {
-		listener *listenersv1alpha1.Listener
-		cause    cause
-		port     string
+		listener     *listenersv1alpha1.Listener
+		port, remedy string
 	}
 	remedies := map[fault]string{}
 	for i := range dialled {
 		e := &endpoints[i]
-		if causes[i] == other || e.target != "" { // what is in front of the cluster has to respond
+		if errs[i] == nil || e.target != "" { // what is in front of the cluster has to respond
 			continue
 		}
-		same := fault{e.listener, causes[i], e.port}
+		same := fault{e.listener, e.port, dialled[i].Remedy}
 		if _, known := remedies[same]; !known {
-			remedies[same] = e.remedy(ctx, w, causes[i])
+			remedies[same] = e.remedy(ctx, w, errs[i])
 		}
 		dialled[i].Remedy = cmp.Or(remedies[same], dialled[i].Remedy)
 	}
@@ -161,13 +160,14 @@ func targets(ctx context.Context, w *walk.Walk, o client.Object) (all []client.O
 	return all
 }
 
-// remedy returns what to do about an endpoint for a cause that the objects of the cluster may explain, or "".
-func (e *endpoint) remedy(ctx context.Context, w *walk.Walk, c cause) string {
-	switch c {
-	case refused:
-		return e.remedyForRefusal(ctx, w)
-	case unresolved:
+// remedy returns what to do about an error of a connection that the objects of the cluster may explain, or "".
+func (e *endpoint) remedy(ctx context.Context, w *walk.Walk, err error) string {
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns):
 		return e.remedyForName(ctx, w)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return e.remedyForRefusal(ctx, w)
 	default:
 		return e.remedyForSilence(ctx, w)
 	}
@@ -286,54 +286,42 @@ func appendEndpoints(
 	return list
 }
 
-// cause is why a connection fails.
-type cause int
-
-const (
-	other cause = iota
-	// silent means that nothing responds at an address that was found.
-	silent
-	// unresolved means that a name was not found.
-	unresolved
-	// refused means that a machine responds, and says that nothing listens on the port.
-	refused
-)
-
-func (e *endpoint) dial(ctx context.Context, how Options) (check.Finding, cause) {
+// dial connects to an endpoint. The error is of the connection.
+func (e *endpoint) dial(ctx context.Context, how Options) (check.Finding, error) {
 	f := check.Finding{Kind: "Address", Name: e.address}
 	if e.protocol != corev1.ProtocolTCP && e.protocol != "" {
-		return f.Warning("", fmt.Sprintf("port %s: the command does not try %s", e.port, e.protocol)), other
+		return f.Warning("", fmt.Sprintf("port %s: the command does not try %s", e.port, e.protocol)), nil
 	}
 	started := time.Now()
 	connection, err := (&net.Dialer{Timeout: how.Timeout}).DialContext(ctx, "tcp", e.address)
 	if err != nil {
-		remedy, cause := remedyForDial(err)
+		remedy := remedyForDial(err)
 		if e.target != "" {
 			remedy = fmt.Sprintf("The class advertises this address, and the operator does not know what is there. Make sure that it forwards to %s, and that you can "+
 				"reach it from here: docs/advertise.md", e.target)
 		}
-		return f.Failed("", fmt.Sprintf("port %s: %v", e.port, err), remedy), cause
+		return f.Failed("", fmt.Sprintf("port %s: %v", e.port, err), remedy), err
 	}
 	defer func() { _ = connection.Close() }()
 	if how.Trusted != nil {
-		return e.handshake(ctx, f, connection, how), other
+		return e.handshake(ctx, f, connection, how), nil
 	}
-	return f.OK("port %s: connected in %s", e.port, time.Since(started).Round(time.Millisecond)), other
+	return f.OK("port %s: connected in %s", e.port, time.Since(started).Round(time.Millisecond)), nil
 }
 
-// remedyForDial returns what to do about an error of a connection, and the cause of the error.
-func remedyForDial(err error) (string, cause) {
+// remedyForDial returns what to do about an error of a connection, as far as the error says that.
+func remedyForDial(err error) string {
 	var dns *net.DNSError
 	var network net.Error
 	switch {
 	case errors.As(err, &dns):
-		return "Your DNS server does not know the name. Use one that does, or ask for a class with preferredAddressType: IP.", unresolved
+		return "Your DNS server does not know the name. Use one that does, or ask for a class with preferredAddressType: IP."
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "", refused
+		return ""
 	case errors.As(err, &network) && network.Timeout():
-		return "Nothing responds. A firewall may drop the packets, or there is no route to the address from here: docs/choosing-a-class.md", silent
+		return "Nothing responds. A firewall may drop the packets, or there is no route to the address from here: docs/choosing-a-class.md"
 	default:
-		return "See whether there is a route to the address from here: docs/choosing-a-class.md", silent
+		return "See whether there is a route to the address from here: docs/choosing-a-class.md"
 	}
 }
 

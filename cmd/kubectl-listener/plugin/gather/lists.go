@@ -43,8 +43,8 @@ type list struct {
 	options []client.ListOption
 }
 
-// lists returns what is gathered, in an order in which each list depends on earlier ones only. Of the Operator Lifecycle
-// Manager (OLM), that is what both generations have about operators, also if they could not install one.
+// lists returns what is gathered, in an order in which each list depends on earlier ones only. Both generations of the
+// Operator Lifecycle Manager (OLM) have objects about operators, also if they could not install one.
 func (g *gatherer) lists() (lists []list) {
 	olm := schema.GroupVersion{Group: "operators.coreos.com", Version: "v1alpha1"}
 	notCopied, _ := labels.Parse("!olm.copiedFrom") // to another namespace, by OLM

@@ -246,7 +246,7 @@ const (
 	none = "<none>"
 )
 
-// rowsOf returns the lines of Listeners: a line for each address with each port, or one line if there is no address yet.
+// rowsOf returns a line for each address with each port of Listeners, or one line if there is no address yet.
 func rowsOf(listeners []listenerAddresses) []row {
 	var rows []row
 	for l := range check.Each(listeners) {
