@@ -107,30 +107,20 @@ func (r *Reconciler) labelPod(ctx context.Context, pod *corev1.Pod, labels map[s
 	if err := apply.PatchMetadata(ctx, r.Client, labelled, names.FieldManagerDefault, map[string]any{"labels": patch}); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.labelled.Store(pod.UID, podLabels{labels, labelled.ResourceVersion})
+	w := r.writtenFor(listenersv1alpha1.PodListenersName(pod.UID))
+	w.labels, w.version = labels, labelled.ResourceVersion
 	return nil
-}
-
-// podLabels are the labels that were added to a Pod last, and the version that it had then. While the cache has an
-// earlier one, to add them again would cost a request that changes nothing.
-type podLabels struct {
-	added   map[string]string
-	version string
 }
 
 // labels returns the labels of a Pod, with those that were added to a later version of it. There is an event of that
 // version, so it does not matter if it has lost them since.
 func (r *Reconciler) labels(pod *corev1.Pod) map[string]string {
-	labelled, ok := r.labelled.Load(pod.UID)
-	if !ok {
+	w := r.writtenFor(listenersv1alpha1.PodListenersName(pod.UID))
+	if order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, w.version); err != nil || order >= 0 {
+		w.labels, w.version = nil, ""
 		return pod.Labels
 	}
-	last := labelled.(podLabels)
-	if order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, last.version); err != nil || order >= 0 {
-		r.labelled.Delete(pod.UID)
-		return pod.Labels
-	}
-	labels := maps.Clone(last.added)
+	labels := maps.Clone(w.labels)
 	maps.Copy(labels, pod.Labels)
 	return labels
 }

@@ -55,14 +55,26 @@ type Reconciler struct {
 
 	// podNames has the names of the Pods with claims that were in the cache, by uid: requests have no more than that.
 	podNames sync.Map
-	// created has when PodListeners were created that the cache may not have yet, by name.
-	created sync.Map
-	// restarts has the restartCounts of Pods, by the name of their PodListeners.
-	restarts sync.Map
-	// labelled has the podLabels that were added to Pods, by uid.
-	labelled sync.Map
+	// written has a *written for each Pod, by the name of its PodListeners.
+	written sync.Map
 	// warnings are those of Pods, by the name of their PodListeners.
 	warnings message.Warnings[string, cause]
+}
+
+// written is what was written for a Pod that the cache may not have yet.
+type written struct {
+	// created is when its PodListeners were created.
+	created time.Time
+	// labels were added to the Pod last, and version is the one that it had then. To add them again while the cache has an
+	// earlier one would cost a request that changes nothing.
+	labels   map[string]string
+	version  string
+	restarts restartCounts
+}
+
+func (r *Reconciler) writtenFor(name string) *written {
+	w, _ := r.written.LoadOrStore(name, &written{restarts: restartCounts{}})
+	return w.(*written)
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -76,12 +88,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if pod == nil {
-		uid := listenersv1alpha1.PodUID(req.Name)
 		r.warnings.Forget(req.Name)
-		r.podNames.Delete(uid)
-		r.created.Delete(req.Name)
-		r.restarts.Delete(req.Name)
-		r.labelled.Delete(uid)
+		r.podNames.Delete(listenersv1alpha1.PodUID(req.Name))
+		defer r.written.Delete(req.Name)
 	}
 	wait, err := r.reconcile(ctx, existing, pod)
 	if err != nil {
@@ -168,7 +177,7 @@ func (r *Reconciler) delete(ctx context.Context, existing *listenersv1alpha1.Pod
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting PodListeners %s, which does not match its Pod: %w", key, err)
 	}
-	r.created.Delete(key.Name)
+	r.writtenFor(key.Name).created = time.Time{}
 	return nil
 }
 
@@ -198,14 +207,14 @@ func (r *Reconciler) write(ctx context.Context, existing *listenersv1alpha1.PodL
 	if err != nil {
 		return 0, warnings, err
 	}
-	known, _ := r.restarts.LoadOrStore(desired.Name, restartCounts{})
-	known.(restartCounts).readAgain(&desired.Spec, pod)
+	w := r.writtenFor(desired.Name)
+	w.restarts.readAgain(&desired.Spec, pod)
 	p := newPlan(desired.Spec, pod, mounts, since, r.Clock.Now())
-	known.(restartCounts).record(&desired.Spec, &p.spec, pod)
+	w.restarts.record(&desired.Spec, &p.spec, pod)
 	desired.Spec, warnings = p.spec, append(warnings, p.warnings...)
 	switch {
 	case existing != nil:
-		r.created.Delete(existing.Name) // if it is deleted now, it is created again
+		w.created = time.Time{} // if it is deleted now, it is created again
 		wait, err = p.previousIn, r.update(ctx, existing, desired)
 	case p.wait > 0: // usually, the Listener changes earlier, which is watched
 		wait = p.wait
@@ -235,15 +244,14 @@ func (r *Reconciler) update(ctx context.Context, existing, desired *listenersv1a
 // create creates an object. One that exists already is reconciled when the cache has it, and a namespace that is being
 // deleted takes no new objects. wait is when to create the object again unless the cache has it then, or 0.
 func (r *Reconciler) create(ctx context.Context, desired *listenersv1alpha1.PodListeners) (wait time.Duration, _ error) {
-	if last, ok := r.created.Load(desired.Name); ok {
-		if wait := cacheLag - r.Clock.Since(last.(time.Time)); wait > 0 {
-			return wait, nil
-		}
+	w := r.writtenFor(desired.Name)
+	if wait := cacheLag - r.Clock.Since(w.created); wait > 0 {
+		return wait, nil
 	}
 	err := r.Client.Create(ctx, desired, client.FieldOwner(names.FieldManagerDefault))
 	switch {
 	case err == nil:
-		r.created.Store(desired.Name, r.Clock.Now())
+		w.created = r.Clock.Now()
 		return 0, nil
 	case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return 0, nil
