@@ -74,8 +74,7 @@ func (x *Examination) Require(ctx context.Context, o client.Object, missing Find
 	return false
 }
 
-// DidYouMean returns a finding about a key that no object has, with the name that may be meant. others is an empty list
-// for objects of the kind.
+// DidYouMean adds the name that may be meant to a finding about a key. others is an empty list of the kind.
 func (x *Examination) DidYouMean(ctx context.Context, f Finding, key types.NamespacedName, others client.ObjectList) Finding {
 	if x.List(ctx, others, client.InNamespace(key.Namespace)) == Present {
 		f.Message += lookup.DidYouMean(key.Name, others)
@@ -114,8 +113,7 @@ func (x *Examination) Request(doing string, request func() error) Presence {
 	}
 }
 
-// LastEvent returns the last event about an object, among those that match, or nil if there is none or the user may not
-// read events.
+// LastEvent returns the last event about an object that matches, or nil, also if the user may not read events.
 func (x *Examination) LastEvent(ctx context.Context, o client.Object, matches func(*corev1.Event) bool) (last *corev1.Event) {
 	var list corev1.EventList
 	x.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{"involvedObject.uid": string(o.GetUID())})

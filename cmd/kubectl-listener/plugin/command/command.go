@@ -36,8 +36,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/lookup"
 )
 
-// ErrProblem is the error of a command that was carried out, and has printed what is wrong. It needs no further
-// message.
+// ErrProblem is the error of a command that has printed what is wrong.
 var ErrProblem = errors.New("something is wrong")
 
 // formats are the values of the flag --output. Without it, the output is text for people.

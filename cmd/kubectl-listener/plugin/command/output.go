@@ -86,8 +86,7 @@ func WriteSteps(out io.Writer, r *check.Report) {
 // repeated is how long a message is, in bytes, that is written only once.
 const repeated = 30
 
-// Once returns the findings of a report, and refers to an earlier finding for what that says. where refers to the
-// problem.
+// Once returns the findings, with references to earlier ones for what these say. where refers to the problem.
 func Once(r *check.Report, where string) []check.Finding {
 	var said []string // each text, and where it is
 	add := func(f *check.Finding, where string) {
@@ -158,8 +157,7 @@ func writeProblems(out io.Writer, list []check.Finding) {
 // Mark returns the mark of a state.
 func Mark(s check.State) string { return marks[s].text }
 
-// mark returns the mark of a state, in colour if out is a terminal, and the user does not object
-// (https://no-color.org).
+// mark returns the mark of a state, in colour on a terminal unless the user objects (https://no-color.org).
 func mark(out io.Writer, s check.State) string {
 	m := marks[s]
 	file, ok := out.(*os.File)

@@ -106,8 +106,7 @@ type doctor struct {
 	installation *walk.Installation
 }
 
-// walks follows the path of an address from every claim, every Listener and every Pod with a listener volume, and adds
-// the problem of each, unless it began a moment ago.
+// walks adds the problem of each claim, Listener and Pod with a listener volume, unless it began a moment ago.
 func (d *doctor) walks(ctx context.Context) {
 	var all corev1.PersistentVolumeClaimList
 	var listeners listenersv1alpha1.ListenerList
@@ -146,8 +145,7 @@ func (d *doctor) walks(ctx context.Context) {
 	d.each(ctx, elsewhere, mounting, "Pods", "%d have what they need for their listener volumes")
 }
 
-// each adds the problems of objects, and the number of those without. elsewhere has the kinds of objects about which
-// there are findings that may explain others.
+// each adds the problems of objects, and counts the others. elsewhere are kinds whose findings may explain them.
 func (d *doctor) each(ctx context.Context, elsewhere sets.Set[string], objects []client.Object, kind, format string) {
 	fine := 0
 	for _, o := range objects {
@@ -172,8 +170,7 @@ func (d *doctor) each(ctx context.Context, elsewhere sets.Set[string], objects [
 	}
 }
 
-// addWarnings adds the warnings of a walk about Listeners and their endpoints, and the kinds that the user may not
-// read.
+// addWarnings adds warnings about Listeners and their endpoints, and the kinds that the user may not read.
 func (d *doctor) addWarnings(findings []check.Finding) {
 	for _, f := range findings {
 		why := reasons.Of(f.Reason)

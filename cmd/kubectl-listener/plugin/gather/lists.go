@@ -149,8 +149,7 @@ func (g *gatherer) claim(o *unstructured.Unstructured) bool {
 	return true
 }
 
-// pod reports whether a Pod mounts a listener volume, or is one of an operator or a node agent, and remembers the
-// latter.
+// pod reports whether a Pod mounts a listener volume or is the operator's own, and remembers the latter.
 func (g *gatherer) pod(o *unstructured.Unstructured) bool {
 	pod, err := typed[corev1.Pod](o)
 	if err != nil {
@@ -296,8 +295,7 @@ func (g *gatherer) clusterServiceVersion(o *unstructured.Unstructured) bool {
 	return true
 }
 
-// subscription reports whether a Subscription is to the operator: to its package, or to any that has led to a version
-// of it.
+// subscription reports whether a Subscription is to the operator's package, or has led to a version of it.
 func (g *gatherer) subscription(o *unstructured.Unstructured) bool {
 	of := has(packageName, "spec", "name")(o)
 	for _, field := range []string{"currentCSV", "installedCSV"} {

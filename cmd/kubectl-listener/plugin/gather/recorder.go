@@ -24,8 +24,7 @@ import (
 // maxObjects is the most that is gathered of each kind.
 const maxObjects = 10_000
 
-// recorder is a client that writes what it reads: whole objects, even if only their metadata is read, and of lists what
-// the filters keep.
+// recorder is a client that writes what it reads: whole objects, and of lists what the filters keep.
 type recorder struct {
 	client.Client
 	*gatherer

@@ -314,8 +314,7 @@ func (o *getOptions) follow(ctx context.Context, objects *source.Source, which *
 	}
 }
 
-// write writes what differs from what the user has seen: lines that are new, and those that ended, or each Listener
-// that changed as a JSON or YAML document.
+// write writes what differs from what the user has seen: new and removed lines, or each Listener as a document.
 func (o *getOptions) write(before, now []listenerAddresses) error {
 	if o.Output == "" {
 		o.writeChanges(rowsOf(before), rowsOf(now))

@@ -31,8 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// archive is a client of what was gathered. Like an API server that does not permit to read it, it responds that what
-// was not gathered is forbidden.
+// archive is a client of what was gathered. What was not gathered is forbidden, as to users without permission.
 type archive struct {
 	client.Client // nil: there is nothing to write
 	index         Index
@@ -68,8 +67,7 @@ func (a *archive) Get(_ context.Context, key client.ObjectKey, o client.Object, 
 	return apierrors.NewForbidden(resource, key.Name, errNotGathered)
 }
 
-// listed reports whether the objects of a kind were listed, in a namespace or the whole cluster. some includes lists of
-// which only a part was kept.
+// listed reports whether a kind was listed, in a namespace or everywhere. some includes lists that were kept in part.
 func (a *archive) listed(kind schema.GroupKind, namespace string, some bool) bool {
 	return slices.ContainsFunc(a.index.Listed, func(l Listed) bool {
 		return l.Kind == kind.String() && (l.Namespace == "" || l.Namespace == namespace) && (some || !l.Some)

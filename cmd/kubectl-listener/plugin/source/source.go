@@ -160,8 +160,7 @@ func (s *Source) kindOf(o runtime.Object, namespace string) (kind, error) {
 	return k, nil
 }
 
-// Load lists the objects of a kind, unless they were read before. Of kinds that are not in the scheme, it reads only
-// the metadata.
+// Load lists a kind, unless it was read before. Of kinds that are not in the scheme, it reads only the metadata.
 func (s *Source) Load(ctx context.Context, gvk schema.GroupVersionKind) error {
 	return s.List(ctx, s.newList(kind{GroupVersionKind: gvk, metadata: !s.Scheme().Recognizes(gvk)}), client.InNamespace(s.Namespace))
 }
@@ -288,8 +287,7 @@ type objects struct {
 	fields map[string]map[string][]client.Object
 }
 
-// copyTo sets the items of a list to all objects of a namespace. Who examines a thousand Listeners lists all Pods a
-// thousand times. The objects are locked.
+// copyTo sets a list to all objects, which are locked. A thousand Listeners list all Pods a thousand times.
 func (a *objects) copyTo(list client.ObjectList, namespace string) error {
 	pointer, err := meta.GetItemsPtr(list)
 	if err != nil {

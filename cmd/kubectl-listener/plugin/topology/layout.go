@@ -322,8 +322,7 @@ func (p *picture) newBox(kind string, s subject, name, note string, at int) *box
 	return b
 }
 
-// brief returns what a box says about what is not right: without the reason, if the message says the same, and only
-// where it is if another box says it.
+// brief returns what a box says about what is not right, or which box does, without a reason that repeats it.
 func (p *picture) brief(s *subject) string {
 	about, text := s.says, s.says.Text()
 	if where := p.said[s.says]; where != nil && where.id() != s.id() {
@@ -365,8 +364,7 @@ func (p *picture) connect(from, to *box) {
 	p.Edges = append(p.Edges, e)
 }
 
-// fitting returns how many of the characters fit where n usual letters do. Fonts differ; these are the widths of a wide
-// one.
+// fitting returns how many characters fit where n usual letters do, in a wide font.
 func fitting(text []rune, n int) int {
 	tenths := 10 * n
 	for i, r := range text {

@@ -30,8 +30,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// certificates follows the requests of the kubelet for certificates for the addresses of a Pod. A Pod without such
-// volumes has none.
+// certificates follows the requests of the kubelet for certificates for the addresses of a Pod.
 func (w *Walk) certificates(ctx context.Context, pod *corev1.Pod) {
 	if pod.Status.Phase != corev1.PodRunning { // whose volumes the kubelet has mounted
 		w.misspeltSources(ctx, pod)

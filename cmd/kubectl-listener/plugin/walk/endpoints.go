@@ -19,8 +19,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// endpoints follows the endpoints of a Service. pod is the Pod that should be among them, or nil, and so is class if it
-// could not be read.
+// endpoints follows the endpoints of a Service. pod, which should be among them, and class may be nil.
 func (w *Walk) endpoints(
 	ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass, service *corev1.Service, pod *corev1.Pod,
 ) {
@@ -63,8 +62,7 @@ func noneReady(f check.Finding, all int, remedy string) check.Finding {
 	return f
 }
 
-// publishedFinding returns the state of a Service to all of whose Pods clients are sent, ready or not. remedy says what
-// sends them to the ready ones only.
+// publishedFinding returns the state of a Service that publishes all Pods. remedy lets it publish ready ones only.
 func publishedFinding(f check.Finding, ready, all int, remedy string) check.Finding {
 	text := fmt.Sprintf("%d of %d published, %d of %d Pods ready", all, all, ready, all)
 	switch {
@@ -136,8 +134,7 @@ func (w *Walk) noEndpoint(f check.Finding, listener *listenersv1alpha1.Listener,
 	}
 }
 
-// countEndpoints returns the number of Pods in endpoint slices, how many of them are ready, and whether pod is one of
-// them. A Pod of two IP families is in two slices.
+// countEndpoints counts the Pods in endpoint slices, which may have a Pod twice. included: pod is one of them.
 func countEndpoints(endpointSlices []discoveryv1.EndpointSlice, pod *corev1.Pod) (all, ready int, included bool) {
 	known := sets.New[string]()
 	for i := range endpointSlices {
@@ -160,8 +157,7 @@ func countEndpoints(endpointSlices []discoveryv1.EndpointSlice, pod *corev1.Pod)
 	return all, ready, included
 }
 
-// onlyReadyRemedy returns what lets a Listener that several Pods share send clients to ready Pods only. class is nil if
-// it could not be read.
+// onlyReadyRemedy returns what lets a Listener send clients to ready Pods only. class may be nil.
 func onlyReadyRemedy(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) string {
 	switch {
 	case claim.OwnsListener(listener):
@@ -174,8 +170,7 @@ func onlyReadyRemedy(listener *listenersv1alpha1.Listener, class *listenersv1alp
 	}
 }
 
-// notReadyRemedy returns what lets a Listener send clients to Pods that are not ready. class is nil if it could not be
-// read.
+// notReadyRemedy returns what lets a Listener send clients to Pods that are not ready. class may be nil.
 func notReadyRemedy(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) string {
 	if class != nil && exposure.OnlyReady(class, listener) {
 		return fmt.Sprintf("override spec.publishNotReadyAddresses in objectOverrides of the Listener, because ListenerClass %s has notReadyAddressPolicy: PerPodOnly", class.Name)

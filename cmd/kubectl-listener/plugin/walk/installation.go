@@ -332,8 +332,7 @@ var (
 	}
 )
 
-// permissions follows the permissions that a ServiceAccount needs. It returns whether it has them, as far as the user
-// may know that.
+// permissions returns whether a ServiceAccount has what it needs, as far as the user may know.
 func (w *Walk) permissions(ctx context.Context, i *Installation, account string, needed []authorizationv1.ResourceAttributes) bool {
 	f := check.Finding{Kind: "ServiceAccount", Namespace: i.namespace, Name: account}
 	var denied []string

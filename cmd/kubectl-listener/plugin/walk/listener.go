@@ -59,8 +59,7 @@ func (w *Walk) PodsOf(ctx context.Context, listener *listenersv1alpha1.Listener)
 	return pods.Items
 }
 
-// listener follows a Listener, its class, and the objects that expose it. pod is the Pod that it was reached from, or
-// nil.
+// listener follows a Listener, its class, and what exposes it. pod is the Pod that it was reached from, or nil.
 func (w *Walk) listener(ctx context.Context, listener *listenersv1alpha1.Listener, pod *corev1.Pod) {
 	w.Add(listenerFinding(listener))
 	class := w.class(ctx, listener)
@@ -125,8 +124,7 @@ func okUnless(f check.Finding, listener *listenersv1alpha1.Listener, format stri
 	return f.OK(format, args...)
 }
 
-// advertised names the addresses that are advertised for a Listener, and where they have to lead. Nothing shows whether
-// they do.
+// advertised names the addresses that are advertised for a Listener. Nothing shows whether they lead anywhere.
 func (w *Walk) advertised(listener *listenersv1alpha1.Listener) {
 	for _, f := range advertise.Forwards(listener) {
 		var targets []string

@@ -183,8 +183,7 @@ func isRegistered(node *storagev1.CSINode) bool {
 	return slices.ContainsFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == names.Driver })
 }
 
-// agentOf returns whether listener volumes work on a node, or an empty finding if the placement of node agents excludes
-// the node and no Pod needs one.
+// agentOf returns whether listener volumes work on a node, or an empty finding if it needs no agent.
 func (w *Walk) agentOf(ctx context.Context, a *agents, node *corev1.Node) check.Finding {
 	agent, published := a.byNode[node.Name], a.published[node.Name]
 	selected, err := a.placement.Selects(node)

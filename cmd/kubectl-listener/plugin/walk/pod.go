@@ -112,8 +112,7 @@ const overdue = 30 * time.Second
 // containersNotReady is the reason that Kubernetes gives for a Pod that runs, and whose containers are not all ready.
 const containersNotReady = "ContainersNotReady"
 
-// podFinding returns the state of a Pod. If it is not bound, or has no containers yet, the cause may be one of its
-// volumes.
+// podFinding returns the state of a Pod. If it does not run yet, the cause may be one of its volumes.
 func podFinding(pod *corev1.Pod, now time.Time) check.Finding {
 	f := check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
 	describe := Describe("pod", pod)
@@ -238,8 +237,7 @@ func runningInit(pod *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
-// restartPolicy returns when the kubelet starts a container again: always for sidecars, and init containers that are
-// none only if they fail.
+// restartPolicy returns when the kubelet starts a container again. Init containers may be sidecars.
 func restartPolicy(pod *corev1.Pod, name string) corev1.RestartPolicy {
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; c.Name == name {
@@ -252,14 +250,12 @@ func restartPolicy(pod *corev1.Pod, name string) corev1.RestartPolicy {
 // recently is how long a container that has restarted may end again: the kubelet forgets its back-off after that time.
 const recently = 10 * time.Minute
 
-// failed reports whether the kubelet starts a container again that has ended like this, or the Pod cannot do without
-// it.
+// failed reports whether a container that has ended should run.
 func failed(pod *corev1.Pod, name string, ended *corev1.ContainerStateTerminated) bool {
 	return ended.ExitCode != 0 || restartPolicy(pod, name) == corev1.RestartPolicyAlways
 }
 
-// remedyForWaiting returns what to do about a container that waits, and is not about to start. Only one that has run
-// has a log.
+// remedyForWaiting returns what to do about a container that waits. Only one that has run has a log.
 func remedyForWaiting(pod *corev1.Pod, status *corev1.ContainerStatus, describe string) string {
 	switch {
 	case status.State.Waiting.Reason == "InvalidImageName":

@@ -17,8 +17,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// podAddresses follows the addresses of those volumes of a Pod whose claim or Listener matches: into its PodListeners,
-// and into the files.
+// podAddresses follows the volumes of a Pod whose claim or Listener matches, into PodListeners and files.
 func (w *Walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(claim, listener string) bool) {
 	node := w.pod(ctx, pod)
 	if pod.Spec.NodeName == "" || claim.PodFinished(pod) {

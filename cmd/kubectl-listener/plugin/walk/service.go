@@ -62,8 +62,7 @@ func portsOf(service *corev1.Service) string {
 	return strings.Join(ports, ", ")
 }
 
-// exposures follows the objects that expose a Listener beside its Service: its Routes, its Ingresses, or its routes of
-// the Gateway API, and their Gateways.
+// exposures follows the objects that expose a Listener beside its Service, and those that its class names.
 func (w *Walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) {
 	backend := backends.All().Of(class)
 	w.ingressClass(ctx, listener, class)

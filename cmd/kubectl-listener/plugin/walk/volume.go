@@ -124,8 +124,7 @@ func ofClaim(claim *corev1.ObjectReference) []string {
 	return []string{"{claim}", claim.Name, "{namespace}", claim.Namespace}
 }
 
-// stuck follows the Pods that wait for the node of a pinned volume, which may not respond. f is the finding if no Pod
-// does.
+// stuck follows the Pods that wait for the node of a pinned volume. f is the finding if none does.
 func (w *Walk) stuck(ctx context.Context, f check.Finding, owner *corev1.ObjectReference, node *corev1.Node) check.Finding {
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name, UID: owner.UID}}
 	for _, pod := range w.Pods(ctx, pvc) {
@@ -159,8 +158,7 @@ func awaitsClaims(scheduled *corev1.PodCondition) bool {
 	return strings.Contains(scheduled.Message, "unbound immediate PersistentVolumeClaims")
 }
 
-// files follows the addresses of a volume into the Pod. The kubelet starts no container before the volume has its
-// files.
+// files follows the addresses of a volume into the Pod. No container starts before the volume has its files.
 func (w *Walk) files(ctx context.Context, pod *corev1.Pod, volume string, node nodeState) {
 	f := check.Finding{Kind: "Volume", Name: volume}
 	switch {

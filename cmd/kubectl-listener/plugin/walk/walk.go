@@ -27,8 +27,7 @@ type Walk struct {
 // New returns a walk that adds to a report.
 func New(x *check.Examination) *Walk { return &Walk{x, map[string]map[string][]corev1.Pod{}} }
 
-// Apart returns a walk with a report of its own. It reads nothing after an error of this one, and may use what this one
-// has read.
+// Apart returns a walk with a report of its own, which may use what this one has read, and stops after its error.
 func (w *Walk) Apart() *Walk {
 	return &Walk{&check.Examination{Client: w.Client, Report: check.Report{Gathered: w.Gathered}, Err: w.Err}, w.mounting}
 }

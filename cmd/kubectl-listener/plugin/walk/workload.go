@@ -38,8 +38,7 @@ func (w *Walk) fromWorkload(ctx context.Context, workload client.Object) {
 	}
 }
 
-// PodsOfWorkload returns the Pods of a workload, and the objects that control them: itself, and of a Deployment its
-// ReplicaSets, too.
+// PodsOfWorkload returns the Pods of a workload, and what controls them: itself, or ReplicaSets of a Deployment, too.
 func (w *Walk) PodsOfWorkload(ctx context.Context, workload client.Object) (pods []corev1.Pod, owners []client.Object) {
 	var all corev1.PodList
 	var replicaSets appsv1.ReplicaSetList
