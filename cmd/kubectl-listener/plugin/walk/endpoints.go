@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,10 +27,10 @@ func (w *Walk) endpoints(
 	if w.FollowAll(ctx, f, &endpoints, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name}) == check.Forbidden {
 		return
 	}
-	all, serving, included := countEndpoints(endpoints.Items, pod)
-	ready, known := serving, true
+	published, serving := countEndpoints(endpoints.Items)
+	all, ready, known := len(published), serving, true
 	if service.Spec.PublishNotReadyAddresses { // then every endpoint counts as ready
-		ready, known = w.readyPods(ctx, service.Namespace, endpoints.Items, all)
+		ready, known = w.readyPods(ctx, service.Namespace, published)
 		ready = min(ready, serving)
 	}
 	switch {
@@ -43,7 +42,7 @@ func (w *Walk) endpoints(
 		w.Add(w.noEndpoints(ctx, f, listener, pod).Aside())
 	case serving == 0:
 		w.Add(noneReady(f, all, notReadyRemedy(listener, class)))
-	case pod != nil && !included && pod.Status.PodIP != "":
+	case pod != nil && !published.Has(string(pod.UID)) && pod.Status.PodIP != "":
 		w.Add(w.noEndpoint(f, listener, pod))
 	case service.Spec.PublishNotReadyAddresses:
 		w.Add(publishedFinding(f, ready, all, onlyReadyRemedy(listener, class)))
@@ -75,26 +74,21 @@ func publishedFinding(f check.Finding, ready, all int, remedy string) check.Find
 	}
 }
 
-// readyPods returns how many of all endpoints are Pods that are ready, and whether the user may know that. Kubernetes
-// takes the readiness from the Pods of a node that does not respond.
-func (w *Walk) readyPods(ctx context.Context, namespace string, endpointSlices []discoveryv1.EndpointSlice, all int) (ready int, known bool) {
+// readyPods returns how many endpoints are Pods that are ready, and whether the user may know that. Kubernetes takes the
+// readiness from the Pods of a node that does not respond.
+func (w *Walk) readyPods(ctx context.Context, namespace string, published sets.Set[string]) (ready int, known bool) {
 	var pods corev1.PodList
 	if w.FollowAll(ctx, check.Finding{Kind: "Pod", Namespace: namespace}, &pods, client.InNamespace(namespace)) == check.Forbidden {
 		return 0, false
 	}
-	published, unready := sets.New[types.UID](), 0
-	for i := range endpointSlices {
-		for _, e := range endpointSlices[i].Endpoints {
-			published.Insert(ptr.Deref(e.TargetRef, corev1.ObjectReference{}).UID)
+	ready = len(published)
+	for pod := range check.Each(pods.Items) {
+		condition := check.PodCondition(pod, corev1.PodReady)
+		if published.Has(string(pod.UID)) && condition != nil && condition.Status != corev1.ConditionTrue {
+			ready--
 		}
 	}
-	for i := range pods.Items {
-		ready := check.PodCondition(&pods.Items[i], corev1.PodReady)
-		if published.Has(pods.Items[i].UID) && ready != nil && ready.Status != corev1.ConditionTrue {
-			unready++
-		}
-	}
-	return all - unready, true
+	return ready, true
 }
 
 // noEndpoints returns why a Service has no endpoints. pod is the Pod that should be one of them, or nil.
@@ -134,27 +128,22 @@ func (w *Walk) noEndpoint(f check.Finding, listener *listenersv1alpha1.Listener,
 	}
 }
 
-// countEndpoints counts the Pods in endpoint slices, which may have a Pod twice. included: pod is one of them.
-func countEndpoints(endpointSlices []discoveryv1.EndpointSlice, pod *corev1.Pod) (all, ready int, included bool) {
-	known := sets.New[string]()
+// countEndpoints returns the Pods in endpoint slices, which may have a Pod twice, and how many of them are ready.
+func countEndpoints(endpointSlices []discoveryv1.EndpointSlice) (all sets.Set[string], ready int) {
+	all = sets.New[string]()
 	for i := range endpointSlices {
 		for _, e := range endpointSlices[i].Endpoints {
 			id := e.Addresses[0]
 			if e.TargetRef != nil {
 				id = string(e.TargetRef.UID)
-				included = included || pod != nil && e.TargetRef.UID == pod.UID
 			}
-			if known.Has(id) {
-				continue
-			}
-			known.Insert(id)
-			all++
-			if ptr.Deref(e.Conditions.Ready, true) {
+			if !all.Has(id) && ptr.Deref(e.Conditions.Ready, true) {
 				ready++
 			}
+			all.Insert(id)
 		}
 	}
-	return all, ready, included
+	return all, ready
 }
 
 // onlyReadyRemedy returns what lets a Listener send clients to ready Pods only. class may be nil.
