@@ -6,12 +6,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
 
@@ -129,5 +134,37 @@ func TestDifference(t *testing.T) {
 		if got := difference("", tc.desired, tc.observed); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
+	}
+}
+
+func TestAnOperatorThatDoesNothingIsNamed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		replicas, available int32
+		renewed             time.Duration // ago
+		want                string
+	}{
+		"it works":                {1, 1, time.Second, ""},
+		"scaled to 0":             {0, 0, time.Hour, "is scaled to 0 replicas, so nothing follows changes"},
+		"no Pod is available":     {1, 0, time.Hour, "has no available Pod, so nothing follows changes"},
+		"nobody renews the lease": {1, 1, time.Hour + 15*time.Second, "has available Pods, but none that works: the lease of the leader expired 60m ago, so nothing follows changes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := metav1.ObjectMeta{Namespace: "operators", Name: names.Operator}
+			lease := &coordinationv1.Lease{ObjectMeta: of, Spec: coordinationv1.LeaseSpec{
+				LeaseDurationSeconds: ptr.To[int32](15), RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(-tc.renewed))),
+			}}
+			deployment := &appsv1.Deployment{ObjectMeta: of, Spec: appsv1.DeploymentSpec{Replicas: &tc.replicas}, Status: appsv1.DeploymentStatus{AvailableReplicas: tc.available}}
+			w := New(&check.Examination{Client: fake.NewClientBuilder().WithObjects(lease, deployment).WithIndex(deployment, "metadata.name", func(o client.Object) []string {
+				return []string{o.GetName()}
+			}).Build()})
+			w.operator(t.Context())
+			got := ""
+			for _, f := range w.Findings {
+				got += f.Message
+			}
+			if got != tc.want || w.Err != nil {
+				t.Errorf("got %q and error %v, want %q", got, w.Err, tc.want)
+			}
+		})
 	}
 }
