@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -113,14 +114,14 @@ func (o *bindingOptions) bind(ctx context.Context, x *check.Examination, object 
 	case *listenersv1alpha1.Listener:
 		b.fromListener(ctx, w, object)
 	}
-	if err != nil {
-		return nil, nil, err
+	var serviceType, name string
+	var candidates []listenersv1alpha1.IngressAddress
+	if err == nil {
+		serviceType, err = o.typeOf(b)
 	}
-	serviceType, err := o.typeOf(b)
-	if err != nil {
-		return nil, nil, err
+	if err == nil {
+		name, candidates, err = o.choose(b)
 	}
-	name, candidates, err := o.choose(b)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -180,17 +181,15 @@ func (b *bound) fromPod(ctx context.Context, w *walk.Walk, pod *corev1.Pod) erro
 func (o *bindingOptions) typeOf(b *bound) (string, error) {
 	label := b.GetLabels()[labelType]
 	const valid = "a lower-case letter, and then lower-case letters, digits, +, - and ., such as kafka or postgresql"
-	switch {
-	case o.serviceType != "" && !validType.MatchString(o.serviceType):
-		return "", fmt.Errorf("--type is %q, and must be %s", o.serviceType, valid)
-	case o.serviceType != "":
-		return o.serviceType, nil
-	case label == "":
+	switch value := cmp.Or(o.serviceType, label); {
+	case value == "":
 		return "", fmt.Errorf("%s has no label %s that says what it serves; set --type, such as kafka or postgresql", b.what, labelType)
-	case !validType.MatchString(label):
-		return "", fmt.Errorf("the label %s of %s is %q, which is no type; set --type to %s", labelType, b.what, label, valid)
+	case validType.MatchString(value):
+		return value, nil
+	case o.serviceType != "":
+		return "", fmt.Errorf("--type is %q, and must be %s", value, valid)
 	default:
-		return label, nil
+		return "", fmt.Errorf("the label %s of %s is %q, which is no type; set --type to %s", labelType, b.what, value, valid)
 	}
 }
 
@@ -199,19 +198,17 @@ func (o *bindingOptions) choose(b *bound) (name string, candidates []listenersv1
 	if len(b.addresses) == 0 {
 		return "", nil, errors.New(b.what + " has no address; find out why: " + b.why)
 	}
-	ports := map[string]bool{}
+	ports := sets.New[string]()
 	for _, a := range b.addresses {
-		for port := range a.Ports {
-			ports[port] = true
-		}
+		ports.Insert(slices.Collect(maps.Keys(a.Ports))...)
 	}
-	all := slices.Sorted(maps.Keys(ports))
+	all := sets.List(ports)
 	switch {
 	case len(all) == 0:
 		return "", nil, errors.New(b.what + " has no port at its addresses; find out why: " + b.why)
 	case o.port == "" && len(all) != 1:
 		return "", nil, fmt.Errorf("%s has the ports %s; set --port to one of them", b.what, strings.Join(all, ", "))
-	case o.port != "" && !ports[o.port]:
+	case o.port != "" && !ports.Has(o.port):
 		return "", nil, fmt.Errorf("%s has no port %q, but %s; set --port to one of them", b.what, o.port, strings.Join(all, ", "))
 	}
 	name = cmp.Or(o.port, all[0])

@@ -36,7 +36,6 @@ type recorder struct {
 	forbidden bool
 }
 
-// Get implements client.Reader.
 func (r *recorder) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 	mapping, err := source.Mapping(r, o)
 	if err != nil {

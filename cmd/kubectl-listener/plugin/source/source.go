@@ -396,22 +396,18 @@ func (a *objects) set(o any) {
 	a.byKey[client.ObjectKeyFromObject(object)] = object
 }
 
-// Add implements cache.ReflectorStore.
 func (a *objects) Add(o any) error {
 	a.change(func() { a.set(o) })
 	return nil
 }
 
-// Update implements cache.ReflectorStore.
 func (a *objects) Update(o any) error { return a.Add(o) }
 
-// Delete implements cache.ReflectorStore.
 func (a *objects) Delete(o any) error {
 	a.change(func() { delete(a.byKey, client.ObjectKeyFromObject(o.(client.Object))) })
 	return nil
 }
 
-// Replace implements cache.ReflectorStore.
 func (a *objects) Replace(all []any, _ string) error {
 	a.change(func() {
 		a.listed, a.err, a.byKey = true, nil, map[client.ObjectKey]client.Object{}
@@ -422,5 +418,4 @@ func (a *objects) Replace(all []any, _ string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore.
 func (a *objects) Resync() error { return nil }
