@@ -79,28 +79,36 @@ func (w *Walk) pod(ctx context.Context, pod *corev1.Pod) nodeState {
 
 // podWithEvents returns the state of a Pod, with what its events say about the cause.
 func (w *Walk) podWithEvents(ctx context.Context, pod *corev1.Pod) check.Finding {
-	f, unhealthy := podFinding(pod, w.Now()), func(e *corev1.Event) bool { return e.Reason == "Unhealthy" }
-	said := unhealthy
-	switch {
-	case f.Reason == containersNotReady:
-	case f.State == check.Warning && f.Reason != "" || f.Reason == "CrashLoopBackOff": // a container was restarted
-		said = func(e *corev1.Event) bool {
-			return unhealthy(e) && !strings.HasPrefix(e.Message, "Readiness") && w.Now().Sub(check.EventTime(e)) < recently
+	f := podFinding(pod, w.Now())
+	said := w.causes(f, pod)
+	if said == nil {
+		return f
+	}
+	if event := w.LastEvent(ctx, pod, said); event != nil {
+		if f.Message += ": " + event.Message; unhealthy(event) {
+			return f.Failed(f.Reason, f.Message, remedyProbe+Describe("pod", pod))
 		}
-	case f.State == check.Failed && f.Reason == "" && pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "":
-		said = func(e *corev1.Event) bool { return e.Type == corev1.EventTypeWarning } // such as a ConfigMap that does not exist
-	default:
-		return f
-	}
-	event := w.LastEvent(ctx, pod, said)
-	if event == nil {
-		return f
-	}
-	if f.Message += ": " + event.Message; unhealthy(event) {
-		return f.Failed(f.Reason, f.Message, remedyProbe+Describe("pod", pod))
 	}
 	return f
 }
+
+// causes returns which events may say why a Pod is in its state, or nil if none does.
+func (w *Walk) causes(f check.Finding, pod *corev1.Pod) func(*corev1.Event) bool {
+	switch {
+	case f.Reason == containersNotReady:
+		return unhealthy
+	case f.State == check.Warning && f.Reason != "" || f.Reason == "CrashLoopBackOff": // a container was restarted
+		return func(e *corev1.Event) bool {
+			return unhealthy(e) && !strings.HasPrefix(e.Message, "Readiness") && w.Now().Sub(check.EventTime(e)) < recently
+		}
+	case f.State == check.Failed && f.Reason == "" && pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "":
+		return func(e *corev1.Event) bool { return e.Type == corev1.EventTypeWarning } // such as a ConfigMap that does not exist
+	default:
+		return nil
+	}
+}
+
+func unhealthy(e *corev1.Event) bool { return e.Reason == "Unhealthy" }
 
 // remedyProbe is what to do about a probe that fails, followed by the command that says more.
 const remedyProbe = "Correct the probe, or find out why the program does not respond to it. With target: Same in the ListenerClass, it listens on the node port: " + targetSame +
