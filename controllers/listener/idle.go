@@ -29,13 +29,6 @@ const idlePeriod = time.Minute
 // idle is why nothing responds at the addresses of a Listener, if that lasts, or empty.
 type idle struct{ idleReason, idleMessage string }
 
-// reportedIdle reports whether the status says already that nothing responds, for another reason than the nodes.
-func reportedIdle(listener *listenersv1alpha1.Listener) bool {
-	ready := condition(listener, listenersv1alpha1.ListenerReady)
-	return ready.Status == metav1.ConditionTrue &&
-		slices.Contains([]string{listenersv1alpha1.ReasonReserved, listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonPortNotDeclared}, ready.Reason)
-}
-
 // nothingListens returns why nothing can respond at an address of the Listener, or empty strings: no Pod mounts it, no
 // Pod has the labels that it selects, or no container declares a port. Programs may listen on ports that no container
 // declares, so that is no error; no container can declare a number that its program reads from its volume. If overrides
@@ -107,10 +100,12 @@ func replacesSelector(s *snapshot, p *plan) bool {
 // idleFor returns why nothing responds at the addresses, if that lasts, and the rest of the period after which it is
 // reported, or 0. Kubernetes has waited before it says that a node is not ready.
 func (x *settler) idleFor(s *snapshot, p *plan, w *written, placement exposure.Placement) (idle, time.Duration) {
-	found := nothingListens(s, p, w, placement)
+	found, ready := nothingListens(s, p, w, placement), condition(s.listener, listenersv1alpha1.ListenerReady)
+	isReported := ready.Status == metav1.ConditionTrue &&
+		slices.Contains([]string{listenersv1alpha1.ReasonReserved, listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonPortNotDeclared}, ready.Reason)
 	if nodes, all := notReady(&placement); all {
 		found = idle{listenersv1alpha1.ReasonNodesNotReady, "no node of its addresses is ready, so they may not respond: " + columns.Names(nodes)}
-	} else if found.idleReason != "" && !reportedIdle(s.listener) {
+	} else if found.idleReason != "" && !isReported {
 		if remaining := x.idle - x.age(unresponsive(s.listener.UID), ""); remaining > 0 {
 			return idle{}, remaining
 		}

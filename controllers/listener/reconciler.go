@@ -17,6 +17,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -233,8 +234,10 @@ func (r *Reconciler) write(ctx context.Context, s *snapshot, p *plan, err error)
 	if p.objectsRefusal == nil {
 		objects = r.objects.apply(ctx, s, p)
 	}
+	now.objects = maps.Clone(now.objects)
+	now.objects[s.backend.Name] = objects.objects
 	return &written{
-		present: now.with(s.backend, objects.objects), refusal: objects.refusal, err: objects.err, applied: objects.complete(), terminating: objects.terminating,
+		present: now, refusal: objects.refusal, err: objects.err, applied: objects.complete(), terminating: objects.terminating,
 		sharedPorts: p.sharedPorts, rejectedNodePorts: service.rejected,
 	}
 }

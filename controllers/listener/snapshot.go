@@ -144,11 +144,3 @@ func (o *outcome) refused() *exposure.Refusal { return cmp.Or(o.refusal, o.taken
 
 // undecided reports whether the API server has neither accepted nor rejected the plan.
 func (o *outcome) undecided() bool { return o.err != nil && o.refusal == nil }
-
-func (p present) with(backend *exposure.Backend, objects map[objectKey]exposure.Object) present {
-	if objects != nil {
-		p.objects = maps.Clone(p.objects)
-		p.objects[backend.Name] = objects
-	}
-	return p
-}
