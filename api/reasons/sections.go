@@ -171,7 +171,7 @@ var services = []Reason{
 	},
 	{
 		Name: listenersv1alpha1.ReasonForeignService, On: []string{listener, service}, Severity: Error, Actor: User,
-		Meaning: "A Service of the same name belongs to another owner. The operator does not change it.", Remedy: "Rename the Listener, or delete the Service of the same name.",
+		Meaning: "A Service of the same name belongs to another owner. The operator does not change it.", Remedy: "Rename the Listener, or delete the Service of the same name. If it comes from a backup, the operator creates it again with the numbers that the Listener had, if they are free: docs/backup.md",
 	},
 	{
 		Name: listenersv1alpha1.ReasonServiceRejected, Severity: Error, Actor: User,
@@ -226,6 +226,15 @@ var services = []Reason{
 		Name: listenersv1alpha1.ReasonNodePortsChanged, Severity: Warning, Actor: User,
 		Meaning: "The Service has other node ports than before; the message contains both, and why the API server rejected the previous ones.",
 		Remedy:  "Update clients and firewalls that know the previous port.",
+	},
+	{
+		Name: listenersv1alpha1.ReasonNumbersChanged, Severity: Warning, Actor: User,
+		Meaning: "The Service of a Listener from a backup has another port at a shared address, or another cluster IP, than before. Another object has the previous one, or the class does not allow it: docs/backup.md",
+		Remedy:  "Update clients and firewalls that know the previous one.",
+	},
+	{
+		Name: listenersv1alpha1.ReasonRestored, Severity: Expected,
+		Meaning: "The Listener comes from a backup. Other events say which of its numbers it cannot keep: docs/backup.md#what-does-not-come-back",
 	},
 }
 
@@ -430,7 +439,11 @@ var claims = []Reason{
 	{
 		Name: listenersv1alpha1.ReasonForeignListener, On: []string{claim}, Severity: Error, Actor: User,
 		Meaning: "A Listener of the claim's name belongs to another owner. The operator does not change it.",
-		Remedy:  "Rename the Listener or the claim, or use the Listener by the annotation that names it. If it comes from a backup: docs/backup.md",
+		Remedy:  "Rename the Listener or the claim, or use the Listener by the annotation that names it. If it comes from a backup, set its annotation listener-operator.dev/claim to its name: docs/backup.md",
+	},
+	{
+		Name: listenersv1alpha1.ReasonWaitingForRestore, On: []string{claim}, Severity: Waiting, Actor: User,
+		Meaning: "The claim comes from a backup, and waits up to a minute for its Listener: docs/backup.md", Remedy: "Wait. To keep the previous ports, restore the Listener first.",
 	},
 	{
 		Name: listenersv1alpha1.ReasonListenerTerminating, On: []string{claim, listener}, Severity: Warning, Actor: User,

@@ -122,6 +122,8 @@ const (
 	ReasonForeignListener      = "ForeignListener"
 	ReasonListenerTerminating  = "ListenerTerminating"
 	ReasonWaitForFirstConsumer = "WaitForFirstConsumer"
+	// ReasonWaitingForRestore means that a claim comes from a backup, and its Listener may be restored soon.
+	ReasonWaitingForRestore = "WaitingForRestore"
 )
 
 // Reasons of events on Pods whose volumes cannot be mounted yet, or on Pods that wait for the node of a pinned volume.
@@ -161,6 +163,8 @@ const (
 const (
 	ReasonForeignPortsRemoved = "ForeignPortsRemoved"
 	ReasonNodePortsChanged    = "NodePortsChanged"
+	ReasonNumbersChanged      = "NumbersChanged"
+	ReasonRestored            = "Restored"
 	ReasonListenerUnused      = "ListenerUnused"
 	// ReasonClassOfClaim means that the operator has set the class of the Listener of a claim to the one that the claim
 	// names.

@@ -40,7 +40,7 @@ type reader struct {
 
 func (r *reader) snapshot(ctx context.Context, listener *listenersv1alpha1.Listener) (*snapshot, error) {
 	s := &snapshot{
-		listener: listener, present: present{objects: map[string]map[objectKey]exposure.Object{}},
+		listener: listener, remembered: rememberedNumbers(listener), present: present{objects: map[string]map[objectKey]exposure.Object{}},
 		served: map[schema.GroupVersionKind]string{}, referenced: map[string][]exposure.Object{},
 	}
 	for _, read := range []func(context.Context, *snapshot) error{
@@ -53,8 +53,12 @@ func (r *reader) snapshot(ctx context.Context, listener *listenersv1alpha1.Liste
 	s.others = slices.DeleteFunc(slices.Clone(r.backends), func(b *exposure.Backend) bool { return b == s.backend })
 	var err error
 	s.sharedPorts, err = r.sharedPorts.of(ctx, listener, s.class)
-	if err == nil && len(s.sharedPorts) == 0 && s.service != nil && isRestored(listener, s.service) && s.class != nil && s.class.SharedPortRange() != "" {
-		s.sharedPorts, err = portsInRange(s.service, s.class)
+	if err == nil && len(s.sharedPorts) == 0 && s.class != nil && s.class.SharedPortRange() != "" {
+		last := s.remembered.SharedPorts
+		if s.service != nil && isRestored(listener, s.service) {
+			last = portsOf(s.service)
+		}
+		s.sharedPorts, _ = inRange(last, sharedPortRange(s.class)) // whose error the plan has
 	}
 	return s, err
 }

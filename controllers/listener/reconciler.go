@@ -6,11 +6,12 @@
 // that others must not get, and writes. The status follows from the snapshot, the plan and the outcome.
 //
 // It must never change an object that the Listener does not control, nor the spec or the metadata of a Listener, which
-// belong to its author, and deletes a Listener only if the Pod of its ephemeral claim has finished, or if the next
-// Pod does not come. It never polls: everything that a Listener waits for is watched, apart from the end of the grace
-// period of a previous exposure, the deallocation of node ports of a deleted Service, a minute in which nothing
-// responded at the addresses, half an hour in which no Pod was on a node, half a minute in which the sources of
-// addresses report others, and the content of Secrets, which the operator may not read.
+// belong to its author, apart from the annotation with its numbers, and deletes a Listener only if the Pod of its
+// ephemeral claim has finished, or if the next Pod does not come. It never polls: everything that a Listener waits for
+// is watched, apart from the end of the grace period of a previous exposure, the deallocation of node ports of a
+// deleted Service, a minute in which nothing responded at the addresses, half an hour in which no Pod was on a node,
+// half a minute in which the sources of addresses report others, and the content of Secrets, which the operator may not
+// read.
 package listener
 
 import (
@@ -156,10 +157,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	}
 	remaining, err := r.removePrevious(ctx, s, p, o)
 	resyncIn, resyncErr := r.resync.trigger(ctx, o.desired.Rejected)
-	if err := errors.Join(err, resyncErr); err != nil {
+	rememberIn, rememberErr := r.remember(ctx, s, o)
+	if err := errors.Join(err, resyncErr, rememberErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: requests.Earliest(remaining, resyncIn, idleIn, unusedIn, nodesIn, settlesIn, keptFor)}, nil
+	return reconcile.Result{RequeueAfter: requests.Earliest(remaining, resyncIn, idleIn, unusedIn, nodesIn, settlesIn, rememberIn, keptFor)}, nil
 }
 
 // reportDeletion takes its addresses from a Listener that finalizers keep although its Service is gone: nothing

@@ -21,6 +21,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/message"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // reporter writes the status of Listeners, and emits events for what changed.
@@ -44,6 +45,7 @@ func (r *reporter) report(ctx context.Context, s *snapshot, p *plan, o *outcome)
 	}
 	r.conditionEvents(s, o, before, after)
 	r.nodePortEvent(s, p, o, before, after)
+	r.restoredEvent(s, o, before, after)
 	return nil
 }
 
@@ -94,6 +96,9 @@ func isExpected(reason string, o *outcome) bool {
 // compares statuses, and so does not depend on which process applied the Service.
 func (r *reporter) nodePortEvent(s *snapshot, p *plan, o *outcome, before, after *listenersv1alpha1.ListenerStatus) {
 	last := lastNodePorts(*before)
+	if len(last) == 0 {
+		last = s.remembered.NodePorts
+	}
 	if len(last) == 0 || p.service == nil {
 		return
 	}
@@ -119,4 +124,29 @@ func (r *reporter) nodePortEvent(s *snapshot, p *plan, o *outcome, before, after
 	}
 	text := fmt.Sprintf("Service %s has other node ports than before, which %s: %s", s.key(), users, strings.Join(changes, "; "))
 	r.events.Eventf(s.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonNodePortsChanged, "Reconcile", "%s", message.Printable(text, message.MaxEvent))
+}
+
+// restoredEvent says of a Listener without a status, as backups are restored, that other addresses may differ, and when
+// it gets its Service, which other numbers than the remembered ones that has.
+func (r *reporter) restoredEvent(s *snapshot, o *outcome, before, after *listenersv1alpha1.ListenerStatus) {
+	if s.listener.Annotations[names.AnnotationNumbers] != "" && s.listener.Status == nil {
+		r.events.Eventf(s.listener, nil, corev1.EventTypeNormal, listenersv1alpha1.ReasonRestored, "Reconcile",
+			"comes from a backup: its Service gets the same ports and cluster IPs if they are free; addresses of nodes and load balancers are those of this cluster")
+	}
+	if before.ServiceName != nil || o.service == nil || s.class == nil {
+		return
+	}
+	var changes []string
+	for _, name := range slices.Sorted(maps.Keys(after.SharedPorts)) {
+		if was, known := s.remembered.SharedPorts[name]; known && was != after.SharedPorts[name] {
+			changes = append(changes, fmt.Sprintf("port %s at the shared address: %d instead of %d", name, after.SharedPorts[name], was))
+		}
+	}
+	if now := o.service.Spec.ClusterIPs; s.class.Spec.ClusterIPs != nil && len(s.remembered.ClusterIPs) > 0 && !slices.Equal(now, s.remembered.ClusterIPs) {
+		changes = append(changes, fmt.Sprintf("cluster IP: %s instead of %s", strings.Join(now, ", "), strings.Join(s.remembered.ClusterIPs, ", ")))
+	}
+	if len(changes) > 0 {
+		r.events.Eventf(s.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonNumbersChanged, "Reconcile", "%s", message.Printable(
+			fmt.Sprintf("Service %s has other numbers than before, because other objects have these, or the class does not allow them: %s", s.key(), strings.Join(changes, "; ")), message.MaxEvent))
+	}
 }

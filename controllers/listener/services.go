@@ -82,8 +82,8 @@ func (w *serviceWriter) apply(ctx context.Context, s *snapshot, p *plan) (applie
 // If the class has node ports lead to the container ports of the same numbers, the Service is applied again when the
 // API server has allocated some. No address is published in between.
 func (w *serviceWriter) applyWithNodePorts(ctx context.Context, s *snapshot, p *plan) (appliedService, error) {
-	lost := exposure.LostNodePorts(p.serviceNow, s.service, lastNodePorts(ptr.Deref(s.listener.Status, listenersv1alpha1.ListenerStatus{})))
-	refused, messages := sets.New[int32](), map[string]string{}
+	lost, messages := w.lostNodePorts(s, p)
+	refused := sets.New[int32]()
 	service := s.service
 	var failure error
 	for {
@@ -119,6 +119,33 @@ func (w *serviceWriter) applyWithNodePorts(ctx context.Context, s *snapshot, p *
 			}
 		}
 	}
+}
+
+// lostNodePorts returns the node ports that the Service lost, and of those in the annotation of the Listener, which
+// count if the status has none, why some are not requested, by port name.
+func (w *serviceWriter) lostNodePorts(s *snapshot, p *plan) (lost map[string]int32, refused map[string]string) {
+	refused = map[string]string{}
+	last, from := lastNodePorts(ptr.Deref(s.listener.Status, listenersv1alpha1.ListenerStatus{})), portallocator.Range{PortRange: utilnet.PortRange{Base: 1, Size: 65535}}
+	if len(last) > 0 {
+		return exposure.LostNodePorts(p.serviceNow, s.service, last), refused
+	}
+	if s.class.NodePortRange() != "" {
+		from, _ = nodePortRange(s.class).parse() // whose error allocate returns
+	}
+	existing := s.service
+	if existing != nil && isRestored(s.listener, existing) {
+		existing = nil // the backup may not have had its node ports
+	}
+	lost = exposure.LostNodePorts(p.serviceNow, existing, s.remembered.NodePorts)
+	for name, number := range lost {
+		if !from.Contains(int(number)) {
+			refused[name] = "the class has another range"
+		} else if w.nodePorts.Taken(s.key(), number) {
+			refused[name] = "another Service or Listener has it"
+		}
+	}
+	maps.DeleteFunc(lost, func(name string, _ int32) bool { return refused[name] != "" })
+	return lost, refused
 }
 
 // allocate returns the node ports to request, by port name: those that the Service lost and, if the class has a range,
@@ -244,6 +271,9 @@ var errReleasing = errors.New("the cluster IP of the deleted Service is not free
 // Service has them, others are requested. As with node ports, only this one request contains them.
 func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p *plan) (*corev1.Service, error) {
 	last := clusterIPsOf(s.listener)
+	if len(last) == 0 {
+		last = s.remembered.ClusterIPs
+	}
 	// What others publish, they keep while their Service is created again.
 	taken := sets.New[string]()
 	others := otherListeners(ctx, w.client, s.listener, func(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.ClusterIPs != nil })

@@ -78,21 +78,19 @@ func (p *sharedPorts) unrecorded(ctx context.Context, service *corev1.Service) (
 	if err != nil || class.SharedPortRange() == "" {
 		return nil, client.IgnoreNotFound(err)
 	}
-	numbers, err := portsInRange(service, class)
+	numbers, err := inRange(portsOf(service), sharedPortRange(class))
 	recorded := portallocator.RecordedSharedPorts(listener)
 	maps.DeleteFunc(numbers, func(_ string, number int32) bool { return recorded.Has(number) })
 	return numbers, err
 }
 
-func portsInRange(service *corev1.Service, class *listenersv1alpha1.ListenerClass) (map[string]int32, error) {
-	from, err := sharedPortRange(class).parse()
+// portsOf returns the ports of a Service by name.
+func portsOf(service *corev1.Service) map[string]int32 {
 	numbers := map[string]int32{}
 	for _, port := range service.Spec.Ports {
-		if err == nil && from.Contains(int(port.Port)) {
-			numbers[port.Name] = port.Port
-		}
+		numbers[port.Name] = port.Port
 	}
-	return numbers, err
+	return numbers
 }
 
 // allocate gives the ports of a Service at a shared address numbers, preferably those that the Listener has. The status

@@ -53,6 +53,8 @@ type snapshot struct {
 	clusterDomain string
 	// sharedPorts are the port numbers that the Listener has at the address of a shared load balancer, by port name.
 	sharedPorts map[string]int32
+	// remembered are the numbers in the annotation of the Listener.
+	remembered numbers
 	clientPolicies
 }
 

@@ -247,6 +247,7 @@ func attacks(namespace string) map[string]attack {
 	patch("the owners of a Listener of a user", listener, `{metadata: {ownerReferences: [{apiVersion: v1, kind: PersistentVolume, name: absent, uid: absent}]}}`, "no Listeners but those of class-based claims")
 	create("a Listener for a user", `{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: NAMESPACE, name: x}, spec: {ports: []}}`, "no Listeners but those of class-based claims")
 	patch("a Listener of a user, as one of a claim", listener, `{metadata: {annotations: {listener-operator.dev/claim: web}}}`, "no Listeners but those of class-based claims")
+	patch("the labels of a Listener of a user, with its numbers", listener, `{metadata: {annotations: {listener-operator.dev/numbers: "{}"}, labels: {a: b}}}`, "no Listeners but those of class-based claims")
 	remove("a Service", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: web}}`, "may delete only the Service of its metrics")
 	remove("a Listener that no claim has", listener, "may delete no Listeners")
 	create("a class", `{apiVersion: listeners.stackable.tech/v1alpha1, kind: ListenerClass, metadata: {name: evil}, spec: {serviceType: NodePort}}`, "presets")
@@ -646,6 +647,11 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	bound := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pv.GetName(), UID: pv.GetUID()}}
 	_, err = volumes.Apply(t.Context(), claim.Listener(pvc, bound, "web", append(ports, listenersv1alpha1.ListenerPort{Name: "https", Port: 443}), nil), listener)
 	g.Expect(err).NotTo(HaveOccurred())
+
+	// The annotation with numbers is on the Listeners of users, too.
+	ofUser := object(t, `{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: `+namespace+`, name: of-user, labels: {a: b}}, spec: {className: web}}`)
+	g.Expect(admin.Create(t.Context(), ofUser)).To(Succeed())
+	g.Expect(apply.PatchMetadata(t.Context(), operator, ofUser, names.FieldManagerDefault, map[string]any{"annotations": map[string]any{names.AnnotationNumbers: "{}"}})).To(Succeed())
 
 	// The Listener of an ephemeral claim is kept by what controls its Pod, and deleted if no other Pod comes.
 	kept := claim.Listener(pvc, bound, "web", ports, nil)

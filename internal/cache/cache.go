@@ -46,7 +46,7 @@ func Options(namespace string) ctrlcache.Options {
 			return &metav1.PartialObjectMetadata{TypeMeta: n.TypeMeta, ObjectMeta: trimMetadata(n, nil, n.Labels)}
 		})},
 		&listenersv1alpha1.Listener{}: {Transform: transform(func(l *listenersv1alpha1.Listener) *listenersv1alpha1.Listener {
-			return &listenersv1alpha1.Listener{ObjectMeta: trimMetadata(l, l.OwnerReferences, l.Labels, names.AnnotationClaim), Spec: l.Spec, Status: l.Status}
+			return &listenersv1alpha1.Listener{ObjectMeta: trimMetadata(l, l.OwnerReferences, l.Labels, names.AnnotationClaim, names.AnnotationNumbers), Spec: l.Spec, Status: l.Status}
 		})},
 
 		// In all namespaces: an installation in another namespace has one, too.

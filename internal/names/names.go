@@ -53,7 +53,7 @@ const (
 	FieldManagerService = "listeners.stackable.tech/listeners.stackable.tech_listener"
 	// FieldManagerListenerStatus applies the status of Listeners.
 	FieldManagerListenerStatus = "listeners.stackable.tech/listener"
-	// FieldManagerDefault creates PodListeners, and patches Pods and PodListeners.
+	// FieldManagerDefault creates PodListeners, and patches Pods, PodListeners and annotations of Listeners.
 	FieldManagerDefault = "listeners.stackable.tech"
 	// FieldManagerLostNodes replaces PersistentVolumes and annotates them, and applies the condition NodesAvailable of
 	// Listeners.
@@ -114,6 +114,11 @@ const (
 	// AnnotationClaim on a Listener is the name of the class-based claim that the operator created the Listener for.
 	// The Listener has the same name. Unlike owners, backups keep it.
 	AnnotationClaim = "listener-operator.dev/claim"
+	// LabelRestore on an object is the name of the restore by which Velero has created it.
+	LabelRestore = "velero.io/restore-name"
+	// AnnotationNumbers on a Listener has the node ports, the ports at a shared address and the cluster IPs of a range
+	// that it has or had last, in JSON. Unlike the status, backups keep it.
+	AnnotationNumbers = "listener-operator.dev/numbers"
 
 	// AnnotationRelease on a claim is a request to release its volume from the node that it is pinned to: the time of
 	// the request, in the format of RFC 3339, or ReleaseNever. A volume that was created since then has been released.

@@ -62,10 +62,7 @@ func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose f
 ) (chosen map[string]int32, giveBack func(), _ error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	chosen, err := choose(func(number int32) bool {
-		holders := a.holders[number]
-		return len(holders) > 1 || len(holders) == 1 && holders[listener] == 0
-	})
+	chosen, err := choose(func(number int32) bool { return a.taken(listener, number) })
 	if err == nil {
 		err = a.checkLimit(listener, from, chosen)
 	}
@@ -83,6 +80,18 @@ func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose f
 	})
 	a.setPending(listener, pending)
 	return chosen, func() { a.SetPending(listener, before) }, nil
+}
+
+// Taken reports whether another Listener has a number.
+func (a *Allocator) Taken(listener types.NamespacedName, number int32) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.taken(listener, number)
+}
+
+func (a *Allocator) taken(listener types.NamespacedName, number int32) bool {
+	holders := a.holders[number]
+	return len(holders) > 1 || len(holders) == 1 && holders[listener] == 0
 }
 
 func (a *Allocator) checkLimit(listener types.NamespacedName, from Range, chosen map[string]int32) error {

@@ -1,6 +1,7 @@
 package installation
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -73,6 +74,7 @@ const (
 	mayNotChange = "only the listener operator may change PodListeners"
 	mayNotDelete = "may delete PodListeners"
 	mayNotStatus = "may change the status of a Listener"
+	mayNotNumber = "may set the annotation listener-operator.dev/numbers"
 )
 
 // denied reports whether err has the message of a denial.
@@ -116,7 +118,10 @@ func TestOnlyTheOperatorWritesPodListenersAndStatus(t *testing.T) {
 		content.SetName(listenersv1alpha1.PodListenersName(types.UID(uid)))
 		return c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(content), client.FieldOwner("tenant"), client.ForceOwnership, client.DryRunAll)
 	}
-	listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}}
+	annotated := func(name, value string) *listenersv1alpha1.Listener {
+		return &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{names.AnnotationNumbers: value}}}
+	}
+	listener := annotated("web", "{}")
 	if err := admin.Create(t.Context(), listener); err != nil {
 		t.Fatal(err)
 	}
@@ -127,9 +132,13 @@ func TestOnlyTheOperatorWritesPodListenersAndStatus(t *testing.T) {
 	patchStatus := func(c client.Client, patch string) error {
 		return c.Status().Patch(t.Context(), listener.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
 	}
+	annotate := func(c client.Client, value string) error {
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{"listener-operator.dev/numbers":%s,"a":"b"}}}`, value)
+		return c.Patch(t.Context(), listener.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+	}
 	other := listenersv1alpha1.PodListener{Scope: listenersv1alpha1.ListenerScopeCluster}
-	type want struct{ create, change, same, delete, status string } // messages of denials, "" for allowed
-	others := want{mayNotCreate, mayNotChange, "", mayNotDelete, mayNotStatus}
+	type want struct{ create, change, same, delete, status, number string } // messages of denials, "" for allowed
+	others := want{mayNotCreate, mayNotChange, "", mayNotDelete, mayNotStatus, mayNotNumber}
 	for name, tc := range map[string]struct {
 		user string // "" for an administrator of the cluster
 		want want
@@ -137,7 +146,7 @@ func TestOnlyTheOperatorWritesPodListenersAndStatus(t *testing.T) {
 		"the operator":             {serviceAccount(namespace, names.Operator), want{}},
 		"the garbage collector":    {serviceAccount("kube-system", "generic-garbage-collector"), want{}},
 		"the namespace controller": {serviceAccount("kube-system", "namespace-controller"), want{}},
-		"an administrator":         {"", want{mayNotCreate, mayNotChange, "", "", ""}},
+		"an administrator":         {"", want{mayNotCreate, mayNotChange, "", "", "", ""}},
 		"an editor":                {"editor", others},
 		"a node agent":             {serviceAccount(namespace, names.NodeAgent), others},
 		"an operator elsewhere":    {serviceAccount("elsewhere", names.Operator), others},
@@ -168,6 +177,11 @@ func TestOnlyTheOperatorWritesPodListenersAndStatus(t *testing.T) {
 				{"status of a Listener with port numbers", tc.want.status, patchStatus(c, `{"status":{"lastNodePorts":{"http":30080},"sharedPorts":{"http":9000}}}`)},
 				{"removal of the status of a Listener", tc.want.status, patchStatus(c, `{"status":null}`)},
 				{"the same status of a Listener", tc.want.same, patchStatus(c, `{"status":{"keptClassName":"public"}}`)},
+				{"numbers of a Listener", tc.want.number, annotate(c, `"{\"nodePorts\":{\"http\":30080}}"`)},
+				{"the same numbers of a Listener", tc.want.same, annotate(c, `"{}"`)},
+				{"removal of the numbers of a Listener", "", annotate(c, "null")},
+				{"a new Listener with numbers", tc.want.number, c.Create(t.Context(), annotated("restored", "{}"), client.DryRunAll)},
+				{"a new Listener", "", c.Create(t.Context(), annotated("new", ""), client.DryRunAll)},
 				{"spec of a Listener", "", c.Patch(t.Context(), listener.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"className":"a"}}`)), client.DryRunAll)},
 				{"delete", tc.want.delete, c.Delete(t.Context(), existing.DeepCopy(), client.DryRunAll)},
 				{"delete all", tc.want.delete, c.DeleteAllOf(t.Context(), &listenersv1alpha1.PodListeners{}, client.InNamespace(namespace), client.DryRunAll)},
