@@ -11,23 +11,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
-// strip leaves of an object what Velero restores with --preserve-nodeports.
-func strip(o client.Object) client.Object {
+// strip leaves of an object what Velero restores, with or without --preserve-nodeports.
+func strip(o client.Object, preserve bool) client.Object {
 	metadata := metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), Labels: o.GetLabels(), Annotations: o.GetAnnotations()}
 	if metadata.Labels == nil {
 		metadata.Labels = map[string]string{}
 	}
-	metadata.Labels["velero.io/restore-name"] = "monday"
+	metadata.Labels["velero.io/backup-name"], metadata.Labels["velero.io/restore-name"] = "monday", "monday-tuesday"
 	switch o := o.DeepCopyObject().(type) {
 	case *corev1.Service:
 		o.Spec.ClusterIP, o.Spec.ClusterIPs = "", nil
+		for i := range o.Spec.Ports {
+			if !preserve {
+				o.Spec.Ports[i].NodePort = 0
+			}
+		}
 		return &corev1.Service{ObjectMeta: metadata, Spec: o.Spec}
 	case *corev1.PersistentVolumeClaim:
 		delete(metadata.Annotations, "pv.kubernetes.io/bind-completed")
 		delete(metadata.Annotations, "pv.kubernetes.io/bound-by-controller")
+		delete(metadata.Annotations, "volume.kubernetes.io/storage-provisioner")
 		o.Spec.VolumeName = ""
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metadata, Spec: o.Spec}
 	case *corev1.Pod:
@@ -39,26 +46,33 @@ func strip(o client.Object) client.Object {
 	return nil
 }
 
-// TestARestoredNamespaceKeepsItsNodePorts whether the operator runs meanwhile or not, and whether Listeners or Services
-// come first.
+// TestARestoredNamespaceKeepsItsNodePorts whether the operator runs meanwhile or not, in which order objects come, and
+// whether the backup has the node ports.
 func TestARestoredNamespaceKeepsItsNodePorts(t *testing.T) {
+	const away, preserved = true, true
 	for name, tc := range map[string]struct {
-		away          bool // the operator starts after the restore
-		servicesFirst bool
-		podsFirst     bool
+		away, preserved bool   // the operator starts after the restore; the Services have their node ports
+		order           string // of the kinds
 	}{
-		"Listeners first": {},
-		"Services first":  {servicesFirst: true},
-		"Listeners first, while the operator is away":  {away: true},
-		"Services first, while the operator is away":   {away: true, servicesFirst: true},
-		"claims and Pods first, without the operator":  {away: true, podsFirst: true},
-		"claims, Pods and Services first, without one": {away: true, podsFirst: true, servicesFirst: true},
+		"Listeners first":                                     {!away, preserved, "LSCP"},
+		"Services first":                                      {!away, preserved, "SLCP"},
+		"Listeners first, without the operator":               {away, preserved, "LSCP"},
+		"Services first, without the operator":                {away, preserved, "SLCP"},
+		"claims, Pods and Services first, without one":        {away, preserved, "CPSL"},
+		"no node ports, Listeners first":                      {!away, !preserved, "LSCP"},
+		"no node ports and no Services":                       {!away, !preserved, "LCP"},
+		"no node ports, in Velero's order, without one":       {away, !preserved, "CPLS"},
+		"no node ports, in Velero's order":                    {!away, !preserved, "CPLS"},
+		"no node ports and no Services, without the operator": {away, !preserved, "CPL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMover(t, map[string]listenersv1alpha1.ListenerClassSpec{"ports": {ServiceType: listenersv1alpha1.ServiceTypeNodePort}})
 			first := m.start("ports")
 			port := fmt.Sprintf("192.0.2.0:%d", m.service().Spec.Ports[0].NodePort)
 			m.eventually(first, port)
+			if !tc.preserved {
+				m.Eventually(func() map[string]string { return m.listener().Annotations }).Should(HaveKey(names.AnnotationNumbers))
+			}
 			w, err := observe(t.Context(), m.Client, m.namespace)
 			m.Expect(err).NotTo(HaveOccurred())
 			m.stop()
@@ -71,16 +85,12 @@ func TestARestoredNamespaceKeepsItsNodePorts(t *testing.T) {
 			if tc.away {
 				m.model.stop()
 			}
-			exposing := []client.Object{strip(w.listeners[m.claim]), strip(w.services[m.claim])}
-			if tc.servicesFirst {
-				exposing[0], exposing[1] = exposing[1], exposing[0]
-			}
-			all := append(exposing, strip(w.claims[m.claim]), strip(w.pods["pod-0"]))
-			if tc.podsFirst {
-				all = append(all[2:], all[:2]...)
-			}
-			for _, o := range all { // what exists already, Velero leaves
-				m.Expect(client.IgnoreAlreadyExists(m.Create(t.Context(), o))).To(Succeed())
+			backup := map[rune]client.Object{'L': w.listeners[m.claim], 'S': w.services[m.claim], 'C': w.claims[m.claim], 'P': w.pods["pod-0"]}
+			for _, kind := range tc.order { // what exists already, Velero leaves
+				m.Expect(client.IgnoreAlreadyExists(m.Create(t.Context(), strip(backup[kind], tc.preserved)))).To(Succeed())
+				if kind == 'L' && !tc.away {
+					m.service() // one kind comes long after the other
+				}
 			}
 			if tc.away {
 				m.model.stop = startOperator(t, apiserver.Config(t), m.namespace)
@@ -90,4 +100,10 @@ func TestARestoredNamespaceKeepsItsNodePorts(t *testing.T) {
 			m.eventually(pod.UID, port)
 		})
 	}
+}
+
+func (m *mover) listener() *listenersv1alpha1.Listener {
+	listener := &listenersv1alpha1.Listener{}
+	m.Expect(m.Get(m.Context(), client.ObjectKey{Namespace: m.namespace, Name: m.claim}, listener)).To(Succeed())
+	return listener
 }

@@ -68,6 +68,9 @@ const cacheLag = time.Second
 // its claims a moment before its Pods. It may wait as long for the deletion of an earlier Listener.
 const shortWait = 5 * time.Second
 
+// restoreWait is how long a claim from a backup waits for its Listener: Velero restores custom resources last.
+const restoreWait = time.Minute
+
 // maxPods is the number of Pods of a claim that have an event each.
 const maxPods = 10
 
@@ -180,6 +183,9 @@ func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeCla
 				message.Printable(fmt.Sprintf("PersistentVolumeClaim %s has no volume: %s", pvc.Name, pending.message), message.MaxEvent))
 		}
 	}
+	if pending.reason == listenersv1alpha1.ReasonWaitingForRestore {
+		return reconcile.Result{RequeueAfter: max(requests.Left(pvc.CreationTimestamp, restoreWait, r.Clock.Now()), time.Second)}, nil
+	}
 	return reconcile.Result{RequeueAfter: r.warnings.RepeatAfter(key)}, nil
 }
 
@@ -263,6 +269,8 @@ func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVo
 	switch {
 	case err != nil:
 		return err
+	case existing == nil && pvc.Labels[names.LabelRestore] != "" && requests.Left(pvc.CreationTimestamp, restoreWait, r.Clock.Now()) > 0:
+		return pendingf(listenersv1alpha1.ReasonWaitingForRestore, "the claim comes from a backup, and waits up to a minute for its Listener, which may have the previous ports")
 	case existing == nil:
 		return r.checkAllowed(ctx, pvc, class)
 	case !claim.OwnsListener(existing):

@@ -754,3 +754,27 @@ func TestAVolumeThatWasChangedSinceIsNotDeleted(t *testing.T) {
 		t.Errorf("the volume: %v", err)
 	}
 }
+
+// Velero restores claims and Pods before custom resources.
+func TestAClaimFromABackupWaitsAMinuteForItsListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.Claim.CreationTimestamp = metav1.Now()
+		w.Claim.Labels = map[string]string{"velero.io/restore-name": "monday"}
+		r, recorded := w.reconciler(t, interceptor.Funcs{})
+		provisioned := func() bool {
+			return r.Client.Get(t.Context(), client.ObjectKey{Name: claim.VolumeName(w.Claim)}, &corev1.PersistentVolume{}) == nil
+		}
+		result, err := w.reconcile(t, r)
+		if err != nil || result.RequeueAfter != time.Minute || provisioned() {
+			t.Errorf("the result is %+v, error %v, provisioned: %v", result, err, provisioned())
+		}
+		if event := <-recorded; !strings.HasPrefix(event, "Normal WaitingForRestore the claim comes from a backup") {
+			t.Errorf("the event is %q", event)
+		}
+		time.Sleep(result.RequeueAfter)
+		if result, err := w.reconcile(t, r); err != nil || result.RequeueAfter != 0 || !provisioned() {
+			t.Errorf("after a minute, the result is %+v, error %v, provisioned: %v", result, err, provisioned())
+		}
+	})
+}

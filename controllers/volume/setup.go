@@ -31,6 +31,10 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.created = cache.NewExpiring()
 	changes := predicates.NotInInitialList() // all claims are handled at the start
 	created := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false }}
+	deletedOrRestored := predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return len(e.Object.GetOwnerReferences()) == 0 },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+	}
 	unbound := predicate.Funcs{ // also when they have just got a volume
 		CreateFunc: func(e event.CreateEvent) bool { return isUnbound(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool { return isUnbound(e.ObjectOld) },
@@ -42,8 +46,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 			Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToClaims),
 				builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
 			Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims), builder.WithPredicates(changes)).
-			// A class-based claim waits for nothing else of the Listener of its name, which is usually its own.
-			Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(index.Request), builder.WithPredicates(predicates.Deleted())).
+			// A class-based claim waits for nothing else of the Listener of its name, which is usually its own, or from a backup.
+			Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(index.Request), builder.WithPredicates(deletedOrRestored)).
 			Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(index.PodToClaims), builder.WithPredicates(changes, created)).
 			WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToClaims),
 				builder.WithPredicates(changes, predicate.LabelChangedPredicate{})).
