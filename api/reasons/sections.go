@@ -113,8 +113,8 @@ var listeners = []Reason{
 		Meaning: "Several containers have a port of the same name. One of them is exposed.", Remedy: "Give each port of the Pod's containers a name of its own.",
 	},
 	{
-		Name: listenersv1alpha1.ReasonInvalidName, On: []string{listener, claim}, Severity: Error, Actor: User,
-		Meaning: "No Service can have the name of this Listener or claim.", Remedy: "Rename the claim or the Listener, as the message says.",
+		Name: listenersv1alpha1.ReasonInvalidName, On: []string{claim}, Severity: Error, Actor: User,
+		Meaning: "No Listener can have the name that the claim asks for.", Remedy: "Correct the annotation listeners.stackable.tech/listener-name of the claim, as the message says.",
 	},
 	{
 		Name: listenersv1alpha1.ReasonInvalidOverrides, Severity: Error, Actor: Either,

@@ -16,7 +16,7 @@ func acceptedCondition(s *snapshot, o *outcome) metav1.Condition {
 	if refusal := o.refused(); refusal != nil {
 		return metav1.Condition{Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionFalse, Reason: refusal.Reason, Message: refusal.Message}
 	}
-	notes := []string{fmt.Sprintf("Service %s follows ListenerClass %s", s.key(), s.class.Name)}
+	notes := []string{fmt.Sprintf("Service %s follows ListenerClass %s", s.serviceKey(), s.class.Name)}
 	reason, text := warning(s)
 	if text != "" {
 		notes = append(notes, text)
@@ -105,7 +105,7 @@ func readyCondition(s *snapshot, o *outcome, status *listenersv1alpha1.ListenerS
 	case o.refused() != nil:
 		reason, message = listenersv1alpha1.ReasonNotAccepted, "see the condition Accepted"
 	case s.serviceTerminating():
-		reason, message = listenersv1alpha1.ReasonServiceTerminating, "Service "+s.key().String()+" is being deleted, and will then be "+
+		reason, message = listenersv1alpha1.ReasonServiceTerminating, "Service "+s.serviceKey().String()+" is being deleted, and will then be "+
 			"created again; if the deletion does not finish, check the finalizers of the Service"
 	}
 	if s.awaiting {

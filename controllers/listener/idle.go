@@ -92,7 +92,7 @@ func replacesSelector(s *snapshot, p *plan) bool {
 	if p.service == nil {
 		return false
 	}
-	selector := map[string]string{names.PodMountLabel(s.listener.UID): s.listener.Name}
+	selector := map[string]string{names.PodMountLabel(s.listener.UID): names.ListenerLabel(s.listener.Name)}
 	maps.Copy(selector, s.listener.Spec.ExtraPodSelectorLabels)
 	return !maps.Equal(selector, p.service.Spec.Selector)
 }

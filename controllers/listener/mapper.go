@@ -23,10 +23,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// serviceToListeners maps a Service to the Listener of the same name, and to those that wait for its host.
-func (r *Reconciler) serviceToListeners(_ context.Context, o client.Object) []reconcile.Request {
+// serviceToListeners maps a Service to the Listener whose Service has its name, and to those that wait for its host.
+func (r *Reconciler) serviceToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	r.freeHosts(index.ServiceHost(o)...)
-	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
+	return index.Named(ctx, r.Client, o.GetNamespace(), o.GetName())
 }
 
 // classToListeners maps a ListenerClass to its Listeners. Others wait for a host, which may be free now.
@@ -162,13 +162,12 @@ func (r *Reconciler) restrictedListener(ctx context.Context, o client.Object) []
 }
 
 // volumeToListeners maps a PersistentVolume to the Listener that its labels name.
-func volumeToListeners(_ context.Context, o client.Object) []reconcile.Request {
-	labels := o.GetLabels()
-	key := types.NamespacedName{Namespace: labels[names.LabelListenerNamespace], Name: labels[names.LabelListenerName]}
-	if key.Namespace == "" || key.Name == "" {
+func (r *Reconciler) volumeToListeners(ctx context.Context, o client.Object) []reconcile.Request {
+	namespace, name := o.GetLabels()[names.LabelListenerNamespace], o.GetLabels()[names.LabelListenerName]
+	if namespace == "" || name == "" {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: key}}
+	return index.Named(ctx, r.Client, namespace, name)
 }
 
 func podListenersToListeners(_ context.Context, o client.Object) []reconcile.Request {
@@ -180,11 +179,11 @@ func podListenersToListeners(_ context.Context, o client.Object) []reconcile.Req
 }
 
 // podToListeners maps a Pod to the Listeners that its labels name, and to those of its claims.
-func podToListeners(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *Reconciler) podToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := index.PodToClaims(ctx, o)
 	for label, name := range o.GetLabels() {
 		if strings.HasPrefix(label, names.PodMountLabelPrefix) {
-			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
+			requests = append(requests, index.Named(ctx, r.Client, o.GetNamespace(), name)...)
 		}
 	}
 	return requests
@@ -198,7 +197,7 @@ func (r *Reconciler) nodeToListeners(ctx context.Context, o client.Object) []rec
 	} else {
 		r.settler.nodes.Settle(o.(*corev1.Node), nil)
 	}
-	reserved := index.Requests[corev1.PersistentVolumeList](ctx, r.Client, volumeToListeners, client.MatchingFields{index.VolumesByNode: o.GetName()})
+	reserved := index.Requests[corev1.PersistentVolumeList](ctx, r.Client, r.volumeToListeners, client.MatchingFields{index.VolumesByNode: o.GetName()})
 	onNode := client.MatchingFields{index.PodListenersByNode: o.GetName()}
 	return append(reserved, index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, podListenersToListeners, onNode)...)
 }

@@ -23,7 +23,7 @@ func controls(listener *listenersv1alpha1.Listener, o metav1.Object) bool {
 func isRestored(listener *listenersv1alpha1.Listener, o metav1.Object) bool {
 	labels := o.GetLabels()
 	return len(o.GetOwnerReferences()) == 0 && labels[names.LabelManagedBy] == names.ServiceManagedBy &&
-		labels["app.kubernetes.io/name"] == names.ServiceAppName && labels["app.kubernetes.io/instance"] == listener.Name
+		labels["app.kubernetes.io/name"] == names.ServiceAppName && labels["app.kubernetes.io/instance"] == names.ListenerLabel(listener.Name)
 }
 
 // controlledByNamesake reports whether a Listener of the same name, but not this one, controls the object.

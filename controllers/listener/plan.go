@@ -79,7 +79,7 @@ func unusable(s *snapshot) *exposure.Refusal {
 	switch {
 	case s.foreign != nil:
 		return exposure.Refuse(listenersv1alpha1.ReasonForeignService, "Service %s already exists and %s; delete the Service, or give the Listener another name",
-			s.key(), describeController(s.foreign))
+			s.serviceKey(), describeController(s.foreign))
 	case s.listener.Class() == "":
 		return exposure.Refuse(listenersv1alpha1.ReasonClassNotSet, "spec.className is not set; name a ListenerClass there")
 	case s.notAllowed != nil:
@@ -87,7 +87,7 @@ func unusable(s *snapshot) *exposure.Refusal {
 	case s.class == nil:
 		kept := ""
 		if s.service != nil {
-			kept = "; until then, Service " + s.key().String() + " and the addresses do not change"
+			kept = "; until then, Service " + s.serviceKey().String() + " and the addresses do not change"
 		}
 		return exposure.Refuse(listenersv1alpha1.ReasonClassNotFound, "ListenerClass %q does not exist; create it, or name another one in %s%s",
 			message.Printable(s.listener.Class(), validation.DNS1123SubdomainMaxLength), claim.ClassField(s.listener), kept)
@@ -126,7 +126,7 @@ func unchangeable(s *snapshot, desired *corev1ac.ServiceApplyConfiguration) *exp
 		if others := exposure.OtherClusterIPs(s.class.ClusterIPRanges(), s.service); len(others) > 0 {
 			return exposure.Refuse(listenersv1alpha1.ReasonServiceRejected, "Service %s has the cluster IP %s, which no Service can change, and which is not in spec.clusterIPs.cidrs of "+
 				"ListenerClass %s; delete the Service, and the operator creates it as the class says, or name another class. Until then, the Service stays as it is",
-				s.key(), strings.Join(others, ", "), s.class.Name)
+				s.serviceKey(), strings.Join(others, ", "), s.class.Name)
 		}
 	}
 	headless := exposure.IsHeadless(s.service)
@@ -138,7 +138,7 @@ func unchangeable(s *snapshot, desired *corev1ac.ServiceApplyConfiguration) *exp
 		problem = "is headless, and no Service gets a cluster IP later, which ListenerClass %s needs"
 	}
 	return exposure.Refuse(listenersv1alpha1.ReasonServiceRejected, "Service %s "+problem+"; delete the Service, and the operator creates it as the class says, "+
-		"or name another class. Until then, the Service stays as it is", s.key(), s.class.Name)
+		"or name another class. Until then, the Service stays as it is", s.serviceKey(), s.class.Name)
 }
 
 // removesEntryPoint reports whether the desired Service removes the node ports or the load balancer of the existing

@@ -88,10 +88,10 @@ func (r *reader) readClass(ctx context.Context, s *snapshot) error {
 	return nil
 }
 
-// readService gets the Service with the Listener's name. One that the cache does not have yet is not written to: the
-// apply of a Service that was not read is then in conflict with it.
+// readService gets the Service with the name that the Listener's has. One that the cache does not have yet is not
+// written to: the apply of a Service that was not read is then in conflict with it.
 func (r *reader) readService(ctx context.Context, s *snapshot) error {
-	switch service, err := lookup.Get(ctx, r.client, s.key(), &corev1.Service{}); {
+	switch service, err := lookup.Get(ctx, r.client, s.serviceKey(), &corev1.Service{}); {
 	case err != nil || service == nil:
 		return err
 	case controls(s.listener, service), isRestored(s.listener, service):

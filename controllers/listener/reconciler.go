@@ -171,7 +171,7 @@ func (r *Reconciler) reportDeletion(ctx context.Context, listener *listenersv1al
 	if listener.Status == nil || len(listener.Status.IngressAddresses) == 0 || len(finalizers) == 0 {
 		return nil
 	}
-	key := types.NamespacedName{Namespace: listener.Namespace, Name: ptr.Deref(listener.Status.ServiceName, listener.Name)}
+	key := types.NamespacedName{Namespace: listener.Namespace, Name: ptr.Deref(listener.Status.ServiceName, names.Service(listener.Name))}
 	if service, err := lookup.Get(ctx, r.Client, key, &corev1.Service{}); err != nil || service != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (r *Reconciler) write(ctx context.Context, s *snapshot, p *plan, err error)
 		}
 	}
 	if p.sharedPorts == nil {
-		r.ports.SetPending(s.key(), nil)
+		r.ports.SetPending(s.serviceKey(), nil)
 	}
 	objects := appliedObjects{objects: s.objects[s.backend.Name], refusal: p.objectsRefusal}
 	if p.objectsRefusal == nil {

@@ -48,7 +48,7 @@ func asRefusal(err error, s *snapshot) (refusal *exposure.Refusal, retry error) 
 		err = nil
 	}
 	reason, remedy := remedyOf(status, s)
-	return exposure.Refuse(reason, "the API server rejects Service %s: %s; %s", s.key(), status.Message, remedy), err
+	return exposure.Refuse(reason, "the API server rejects Service %s: %s; %s", s.serviceKey(), status.Message, remedy), err
 }
 
 // remedyOf returns the reason of a rejected Service, and who has to do what about it, which depends on who rejects: a

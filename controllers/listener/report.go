@@ -122,7 +122,7 @@ func (r *reporter) nodePortEvent(s *snapshot, p *plan, o *outcome, before, after
 	if s.class.TargetsNodePorts() {
 		users += ", and programs have to listen on"
 	}
-	text := fmt.Sprintf("Service %s has other node ports than before, which %s: %s", s.key(), users, strings.Join(changes, "; "))
+	text := fmt.Sprintf("Service %s has other node ports than before, which %s: %s", s.serviceKey(), users, strings.Join(changes, "; "))
 	r.events.Eventf(s.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonNodePortsChanged, "Reconcile", "%s", message.Printable(text, message.MaxEvent))
 }
 

@@ -155,7 +155,7 @@ func (w *serviceWriter) allocate(s *snapshot, desired *corev1ac.ServiceApplyConf
 	if s.class.NodePortRange() == "" {
 		return lost, func() {}, nil
 	}
-	return nodePortRange(s.class).allocate(w.nodePorts, s.key(), func(from utilnet.PortRange, taken func(int32) bool) (map[string]int32, string) {
+	return nodePortRange(s.class).allocate(w.nodePorts, s.serviceKey(), func(from utilnet.PortRange, taken func(int32) bool) (map[string]int32, string) {
 		allocated, without := exposure.AllocateNodePorts(desired, s.service, lost, from, func(number int32) bool {
 			return refused.Has(number) || taken(number)
 		})
@@ -180,7 +180,7 @@ func (w *serviceWriter) applyOnce(ctx context.Context, s *snapshot, service *cor
 	if sent {
 		existing = &corev1.Service{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, existing); err != nil {
-			return existing, fmt.Errorf("reading the applied service %s: %w", s.key(), err)
+			return existing, fmt.Errorf("reading the applied service %s: %w", s.serviceKey(), err)
 		}
 	}
 	return w.removeForeignPorts(ctx, s, service, existing)
@@ -207,12 +207,12 @@ func (w *serviceWriter) removeForeignPorts(ctx context.Context, s *snapshot, app
 	}
 	patch, err := json.Marshal(operations)
 	if err != nil {
-		return existing, fmt.Errorf("encoding a patch of service %s: %w", s.key(), err)
+		return existing, fmt.Errorf("encoding a patch of service %s: %w", s.serviceKey(), err)
 	}
 	service := &corev1.Service{}
 	service.Namespace, service.Name = existing.Namespace, existing.Name
 	if err := w.client.Patch(ctx, service, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(names.FieldManagerService)); err != nil {
-		return existing, fmt.Errorf("removing ports of others from service %s: %w", s.key(), err)
+		return existing, fmt.Errorf("removing ports of others from service %s: %w", s.serviceKey(), err)
 	}
 	text := message.Printable(strings.Join(foreign, ", "), message.MaxEvent/2)
 	log.FromContext(ctx).Info("Removed ports that others had added to the Service", "ports", text)
@@ -307,7 +307,7 @@ func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p 
 		}
 		released := func(a string) bool { return slices.Contains(last, a) && !all.Has(a) }
 		if slices.ContainsFunc(allocated, released) && w.age(releasing(s.listener.UID), "") < releaseTimeout {
-			return service, fmt.Errorf("creating service %s with %s: %w", s.key(), strings.Join(addresses, ", "), errReleasing)
+			return service, fmt.Errorf("creating service %s with %s: %w", s.serviceKey(), strings.Join(addresses, ", "), errReleasing)
 		}
 		taken = taken.Union(all).Insert(allocated...)
 		if len(all.Intersection(sets.New(allocated...))) == len(allocated) {

@@ -55,10 +55,10 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	watch(&corev1.Service{}, r.serviceToListeners) // by name rather than by owner, because the deletion of a foreign Service matters, too
 	watch(&networkingv1.NetworkPolicy{}, r.policyToListeners, predicates.Changed(unversioned))
 	watch(&listenersv1alpha1.ListenerClass{}, r.classToListeners, predicate.GenerationChangedPredicate{})
-	watch(&corev1.PersistentVolume{}, volumeToListeners, reservationChanged())
+	watch(&corev1.PersistentVolume{}, r.volumeToListeners, reservationChanged())
 	watch(&listenersv1alpha1.PodListeners{}, podListenersToListeners, predicate.GenerationChangedPredicate{})
 	watch(&corev1.PersistentVolumeClaim{}, index.Request, predicates.Deleted()) // after which the Listener of its name may be kept
-	watch(&corev1.Pod{}, podToListeners, podMattersToListener())
+	watch(&corev1.Pod{}, r.podToListeners, podMattersToListener())
 	watch(&corev1.Node{}, r.nodeToListeners, predicate.Or(predicates.NodeAddressesChanged(), predicates.NodeReadinessChanged()))
 	watch(tenancy.Namespace(), r.namespaceToListeners, predicate.LabelChangedPredicate{})
 	all := func(ctx context.Context, _ client.Object) []reconcile.Request { return r.listeners(ctx) } // their classes decide which publish a name in the domain

@@ -13,6 +13,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/portallocator"
 )
 
@@ -33,7 +34,7 @@ func (p *sharedPorts) of(ctx context.Context, listener *listenersv1alpha1.Listen
 			return nil, err
 		}
 	}
-	pending := p.Pending(client.ObjectKeyFromObject(listener))
+	pending := p.Pending(names.ServiceKey(listener))
 	numbers = maps.Clone(ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).SharedPorts)
 	if numbers == nil {
 		return pending, nil
@@ -71,7 +72,8 @@ func (p *sharedPorts) recover(ctx context.Context) error {
 // unrecorded returns the ports of a Service in the range of its class that the status of its Listener lacks.
 func (p *sharedPorts) unrecorded(ctx context.Context, service *corev1.Service) (map[string]int32, error) {
 	listener, class := &listenersv1alpha1.Listener{}, &listenersv1alpha1.ListenerClass{}
-	err := p.client.Get(ctx, client.ObjectKeyFromObject(service), listener)
+	key, _ := listenerOf(service)
+	err := p.client.Get(ctx, key, listener)
 	if err == nil && controls(listener, service) {
 		err = p.client.Get(ctx, client.ObjectKey{Name: listener.Class()}, class)
 	}
@@ -112,7 +114,7 @@ func (p *sharedPorts) allocate(s *snapshot, service *corev1ac.ServiceApplyConfig
 	case s.class.SharedPortRange() == "":
 		return present(func(int32) bool { return false }), func() {}, nil
 	}
-	return sharedPortRange(s.class).allocate(p.Allocator, s.key(), func(from utilnet.PortRange, taken func(int32) bool) (map[string]int32, string) {
+	return sharedPortRange(s.class).allocate(p.Allocator, s.serviceKey(), func(from utilnet.PortRange, taken func(int32) bool) (map[string]int32, string) {
 		numbers := present(taken)
 		allocated, without := exposure.AllocatePorts(service, numbers, from, taken)
 		maps.Copy(numbers, allocated)

@@ -18,6 +18,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // snapshot is what exists before a reconciliation writes anything. It does not change. Its objects belong to the cache.
@@ -105,6 +106,8 @@ func (s *snapshot) serviceTerminating() bool {
 }
 
 func (s *snapshot) key() client.ObjectKey { return client.ObjectKeyFromObject(s.listener) }
+
+func (s *snapshot) serviceKey() client.ObjectKey { return names.ServiceKey(s.listener) }
 
 // condition returns a condition of a Listener, or an empty one.
 func condition(listener *listenersv1alpha1.Listener, conditionType string) metav1.Condition {

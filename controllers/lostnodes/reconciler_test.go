@@ -451,7 +451,7 @@ func TestVolumeThatCannotBeCreatedAgainIsReported(t *testing.T) {
 		"claim of a Listener that cannot exist": {func(w *world) {
 			delete(w.Claim.Annotations, names.AnnotationListenerClass)
 			w.Claim.Annotations[names.AnnotationListenerName] = "x%2f"
-		}, []string{`Warning VolumeNotRestored PersistentVolume pvc-claim-uid does not exist, and cannot be created again, because the Service of Listener "x%2f"`}},
+		}, []string{`Warning VolumeNotRestored PersistentVolume pvc-claim-uid does not exist, and cannot be created again, because the annotation listeners.stackable.tech/listener-name is "x%2f"`}},
 		"volume that the operator did not provision": {func(w *world) { w.Claim.Spec.VolumeName = "by-hand" },
 			[]string{"Warning VolumeNotRestored PersistentVolume by-hand does not exist, and was not provisioned by the operator"}},
 		"claim of another provisioner": {func(w *world) { w.Claim.Annotations[names.AnnotationProvisioner] = "disks.example" }, nil},

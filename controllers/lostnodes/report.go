@@ -68,7 +68,7 @@ func (r *Reconciler) reportCondition(ctx context.Context, o *observed, pv *corev
 		return nil // without its other fields, there is no status
 	}
 	var volumes corev1.PersistentVolumeList
-	err := r.Client.List(ctx, &volumes, client.MatchingFields{index.VolumesByListener: client.ObjectKeyFromObject(o.listener).String()})
+	err := r.Client.List(ctx, &volumes, index.VolumesOf(o.listener))
 	if err != nil {
 		return fmt.Errorf("listing the volumes of Listener %s: %w", client.ObjectKeyFromObject(o.listener), err)
 	}

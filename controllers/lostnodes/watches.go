@@ -55,8 +55,7 @@ func (r *Reconciler) nodeToClaims(ctx context.Context, o client.Object) []reconc
 }
 
 func (r *Reconciler) listenerToClaims(ctx context.Context, o client.Object) []reconcile.Request {
-	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, index.VolumeToClaim,
-		client.MatchingFields{index.VolumesByListener: client.ObjectKeyFromObject(o).String()})
+	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, index.VolumeToClaim, index.VolumesOf(o))
 }
 
 func (r *Reconciler) classToClaims(ctx context.Context, o client.Object) []reconcile.Request {

@@ -193,6 +193,14 @@ func attacks(namespace string) map[string]attack {
 	patch("a Service that no Listener controls", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: shop}}`,
 		`{metadata: {`+strings.ReplaceAll(owners, "name: web", "name: shop")+`}}`, "take over")
 	create("a Service that no Listener controls", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: x}, spec: {ports: [{port: 80}]}}`, "a Listener of the same name controls")
+	of7days := strings.ReplaceAll(owners, "name: web", "name: 7days")
+	for what, name := range map[string]string{
+		"a Service of another name than is derived": "l-8days-01234567", "a Service of a derived name without a hash": "l-7days", "a Service with the beginning of a Listener's name": "l-7days-0123456x",
+	} {
+		create(what, `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: `+name+`, `+of7days+`}, spec: {ports: [{port: 80}]}}`, "a Listener of the same name controls")
+	}
+	create("a Service of a derived name for a Listener that needs none", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: web-01234567, `+owners+
+		`}, spec: {ports: [{port: 80}]}}`, "a Listener of the same name controls")
 	create("a Service with an external IP", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: new, `+strings.ReplaceAll(owners, "name: web", "name: new")+
 		`}, spec: {ports: [{port: 80}], externalIPs: [192.0.2.1]}}`, "externalIPs")
 	create("a Service for Prometheus", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: new, labels: {app.kubernetes.io/managed-by: listener-operator}, `+
@@ -756,6 +764,9 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(operator.Delete(t.Context(), route)).To(Succeed())
 	}
+	for _, name := range []string{"7days-data", "web.one", strings.Repeat("long", 20)} { // that no Service can have
+		exposeDerived(t, admin, services, namespace, name)
+	}
 	var appliedCertificate client.Object
 	for _, name := range []string{"first.example", "second.example"} {
 		desired := object(t, `{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {namespace: default, name: shop-listener-tls, labels: {
@@ -819,6 +830,45 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	}
 }
 
+// exposeDerived exposes a Listener whose Service has a derived name, by each kind of object that names the Service.
+func exposeDerived(t *testing.T, admin client.Client, services *apply.Applier, namespace, name string) {
+	t.Helper()
+	listener := &listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       listenersv1alpha1.ListenerSpec{Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
+	}
+	if err := admin.Create(t.Context(), listener); err != nil {
+		t.Fatal(err)
+	}
+	class := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{
+		ServiceType: listenersv1alpha1.ServiceTypeNodePort, AllowedClients: []listenersv1alpha1.CIDR{"198.51.100.0/24"},
+		ServiceExternalTrafficPolicy: ptr.To(corev1.ServiceExternalTrafficPolicyLocal),
+	}}
+	service, refusal := (&exposure.Backend{}).Service(class, listener)
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	desired, err := apply.Unstructured(service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := backends.All().Of(class).ClientPolicy(&exposure.Listener{Listener: listener, Class: class}, service, exposure.ReadPolicies(listener, nil, nil))
+	route := object(t, `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: `+namespace+`, name: x-http},
+  spec: {host: shop.example, to: {kind: Service, name: `+names.Service(name)+`}, port: {targetPort: http}}}`)
+	ingress := object(t, `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: `+namespace+`, name: x-http}, spec: {ingressClassName: a, rules: [
+  {host: shop.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: `+names.Service(name)+`, port: {name: http}}}}]}}]}}`)
+	exposure.SetOwner(route, listener)
+	exposure.SetOwner(ingress, listener)
+	for _, o := range append([]*unstructured.Unstructured{desired, policy, route, ingress}, gatewayRoutes(t, listener)...) {
+		if _, err := services.Apply(t.Context(), o, nil); err != nil {
+			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+		}
+		if err := admin.Delete(t.Context(), o); err != nil {
+			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+		}
+	}
+}
+
 // gatewayRoutes returns what the backends for the Gateway API generate for the Listener, in the versions that the API
 // server serves.
 func gatewayRoutes(t *testing.T, listener *listenersv1alpha1.Listener) []*unstructured.Unstructured {
@@ -841,7 +891,7 @@ func gatewayRoutes(t *testing.T, listener *listenersv1alpha1.Listener) []*unstru
 		desired, refusal := gateway.Backend(exposed.Kind).Objects(&exposure.Listener{
 			Listener: listener, Referenced: []exposure.Object{edge},
 			Class:   &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Gateway: exposed}},
-			Service: &corev1.Service{ObjectMeta: listener.ObjectMeta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "tcp", Port: 80}, {Name: "udp", Protocol: corev1.ProtocolUDP, Port: 80}}}},
+			Service: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: listener.Namespace, Name: names.Service(listener.Name)}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "tcp", Port: 80}, {Name: "udp", Protocol: corev1.ProtocolUDP, Port: 80}}}},
 		}, exposure.Others{})
 		if refusal != nil {
 			t.Fatal(refusal)

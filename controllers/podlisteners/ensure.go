@@ -52,7 +52,7 @@ func (r *Reconciler) ensureMounts(ctx context.Context, pod *corev1.Pod, mounts [
 		warnings = append(append(warnings, ensured...), m.quotaExceeded(rejection)...)
 		errs = append(errs, err, r.ensureVolume(ctx, m, isNew))
 		if m.listener != nil {
-			labels[names.PodMountLabel(m.listener.UID)] = m.listener.Name
+			labels[names.PodMountLabel(m.listener.UID)] = names.ListenerLabel(m.listener.Name)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -65,7 +65,7 @@ func (r *Reconciler) ensureMounts(ctx context.Context, pod *corev1.Pod, mounts [
 // the Pod before the first address is published, so that no Pod is scheduled to another node than that of a published
 // address. Otherwise it records the node at a new mount.
 func (r *Reconciler) ensureVolume(ctx context.Context, m *mount, isNew bool) error {
-	labels := map[string]string{names.LabelListenerNamespace: m.pod.Namespace, names.LabelListenerName: m.listenerName()}
+	labels := map[string]string{names.LabelListenerNamespace: m.pod.Namespace, names.LabelListenerName: names.ListenerLabel(m.listenerName())}
 	affinity, annotations := m.reservation(isNew)
 	pinning := affinity != m.pv.Spec.NodeAffinity
 	if !pinning && len(missingEntries(m.pv.Labels, labels))+len(missingEntries(m.pv.Annotations, annotations)) == 0 {

@@ -46,7 +46,7 @@ func (m *mount) listenerName() string { return m.selector.ListenerName(m.claim.N
 // isNew reports whether the mount is a new one: there is no entry, nor has the Pod the label of the Listener, which it
 // gets last.
 func (m *mount) isNew() bool {
-	return !m.known && (m.listener == nil || m.pod.Labels[names.PodMountLabel(m.listener.UID)] != m.listener.Name)
+	return !m.known && (m.listener == nil || m.pod.Labels[names.PodMountLabel(m.listener.UID)] != names.ListenerLabel(m.listener.Name))
 }
 
 // pinnedElsewhere reports whether the volume is pinned to other nodes than the Pod's: the kubelet does not mount

@@ -1583,8 +1583,45 @@ func TestNextReconcileRecoversFromAnyFailedWrite(t *testing.T) {
 	}
 }
 
+// Labels stand for a Listener whose name is too long for one.
+func TestAPodMountsAListenerWithAnyName(t *testing.T) {
+	long := strings.Repeat("a", 70)
+	for name, label := range map[string]string{"7days-data": "7days-data", long: names.Service(long)} {
+		w := newWorld()
+		w.classBased()
+		w.Claim.Name, w.Pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName, w.Volume.Spec.ClaimRef.Name = name, name, name
+		c := fakeclient.New(t, interceptor.Funcs{}, w.Objects(w.existing)...)
+		r := newReconciler(c, events.NewFakeRecorder(10))
+		reconcileOnce := func() {
+			t.Helper()
+			if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.Pod)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reconcileOnce()
+		listener, pod, pv := &listenersv1alpha1.Listener{}, &corev1.Pod{}, &corev1.PersistentVolume{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, listener); err != nil {
+			t.Fatal(err)
+		}
+		listener.Status = &listenersv1alpha1.ListenerStatus{ObservedGeneration: listener.Generation, IngressAddresses: nodeAddr, NodePorts: portMap}
+		if err := c.Status().Update(t.Context(), listener); err != nil {
+			t.Fatal(err)
+		}
+		reconcileOnce()
+		if entry := published(t, c).Listeners["listener"]; entry.ListenerName != name || !cmp.Equal(entry.IngressAddresses, nodeAddr) {
+			t.Errorf("%s: published %+v", name, entry)
+		}
+		if err := errors.Join(c.Get(t.Context(), client.ObjectKeyFromObject(w.Pod), pod), c.Get(t.Context(), client.ObjectKeyFromObject(w.Volume), pv)); err != nil {
+			t.Fatal(err)
+		}
+		if ofPod, ofVolume := pod.Labels[names.PodMountLabel(listener.UID)], pv.Labels[names.LabelListenerName]; ofPod != label || ofVolume != label {
+			t.Errorf("%s: the Pod has label %q, the volume %q, want %q", name, ofPod, ofVolume, label)
+		}
+	}
+}
+
 func TestVolumeOfAListenerThatCannotExistIsReportedAndNotRetried(t *testing.T) {
-	for _, name := range []string{"x%2f", "a.b", strings.Repeat("x", 64)} {
+	for _, name := range []string{"x%2f", "X", strings.Repeat("x", 254)} {
 		w := newWorld()
 		w.Volume.Spec.CSI.VolumeAttributes = map[string]string{names.AnnotationListenerName: name}
 		_, recorded, err := w.run(t, fakeclient.FailWrite(0, errors.New("unexpected write")))

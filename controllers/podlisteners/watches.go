@@ -92,8 +92,7 @@ func (r *Reconciler) volumeToPodListeners(ctx context.Context, o client.Object) 
 }
 
 func (r *Reconciler) listenerToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, r.volumeToPodListeners,
-		client.MatchingFields{index.VolumesByListener: client.ObjectKeyFromObject(o).String()})
+	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, r.volumeToPodListeners, index.VolumesOf(o))
 }
 
 // classToPodListeners maps a class also to the claims that name it, whose Listeners may have kept another one.

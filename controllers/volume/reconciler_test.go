@@ -276,6 +276,22 @@ func TestPortsInOverridesOfTheClassSuffice(t *testing.T) {
 	}
 }
 
+// The Service of such a Listener has another name.
+func TestAClaimNeedsNoNameOfAService(t *testing.T) {
+	long := strings.Repeat("a", 70)
+	for name, label := range map[string]string{"7days-data": "7days-data", "web.one": "web.one", long: names.Service(long)} {
+		w := newWorld()
+		w.Claim.Name, w.Pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = name, name
+		pv, _, _, err := w.provision(t, interceptor.Funcs{})
+		if err != nil || pv == nil {
+			t.Fatalf("%s: volume %v, error %v", name, pv, err)
+		}
+		if got := pv.Labels[names.LabelListenerName]; got != label || pv.Spec.ClaimRef.Name != name {
+			t.Errorf("the volume of claim %s has Listener %q, want %q", pv.Spec.ClaimRef.Name, got, label)
+		}
+	}
+}
+
 func TestNamedListenerIsUsedUnchanged(t *testing.T) {
 	w := newWorld()
 	w.byName(&listenersv1alpha1.Listener{Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")}})
@@ -330,14 +346,9 @@ func TestClaimThatCannotBeProvisionedGetsAnEvent(t *testing.T) {
 			w.Class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[],"sessionAffinity":"ClientIP"}}`)
 		}, "NoPorts", "web-0"},
 		"no ports": {func(w *world) { w.Pod.Spec.Containers[0].Ports = nil }, "NoPorts", "web-0"},
-		"name that starts with a digit": {func(w *world) {
-			w.Claim.Name = "0-web"
-			w.Pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "0-web"
-		}, "InvalidName", `"0-web"`},
-		"name of 64 characters": {func(w *world) {
-			w.Claim.Name = strings.Repeat("a", 64)
-			w.Pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = w.Claim.Name
-		}, "InvalidName", "no more than 63"},
+		"what is no name": {func(w *world) {
+			w.Claim.Annotations = map[string]string{names.AnnotationListenerName: "Web"}
+		}, "InvalidName", `"Web", which no Listener can have as its name`},
 		"Listener of a user with the name of the claim": {func(w *world) {
 			w.other = append(w.other, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Namespace: "shop"}})
 		}, "ForeignListener", "shop/listener-web-0"},

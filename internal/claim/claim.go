@@ -89,10 +89,9 @@ func (s Selector) ListenerName(claimName string) string {
 	return s.Listener
 }
 
-// ListenerNameProblem returns why no Listener can be exposed whose name this is, or "": its Service has the same name.
-// Names of claims, and what users write into the annotations of claims, need not be names of Services.
+// ListenerNameProblem returns why no Listener can have this name, which a user has written into an annotation, or "".
 func ListenerNameProblem(name string) string {
-	problems := validation.IsDNS1035Label(name)
+	problems := validation.IsDNS1123Subdomain(name)
 	switch {
 	case len(problems) == 0:
 		return ""
@@ -100,8 +99,8 @@ func ListenerNameProblem(name string) string {
 		return fmt.Sprintf("the annotation %s is %q, and must be the name alone: a claim can only use a Listener of its own namespace; remove the namespace "+
 			"and the slash, or create a Listener in the claim's namespace", names.AnnotationListenerName, message.Printable(name, maxName))
 	}
-	return fmt.Sprintf("the Service of Listener %q would have the same name, which is not valid: %s; rename the Listener, or for a class-based claim "+
-		"the Pod, volume or claim template", message.Printable(name, maxName), problems[0])
+	return fmt.Sprintf("the annotation %s is %q, which no Listener can have as its name: %s; write the name of the Listener there",
+		names.AnnotationListenerName, message.Printable(name, maxName), problems[0])
 }
 
 // maxName is the maximum length of a name in a message: that of names in Kubernetes.

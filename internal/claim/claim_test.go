@@ -273,6 +273,19 @@ func TestAnAnnotationThatNearlyFitsIsNamed(t *testing.T) {
 	}
 }
 
+func TestAListenerMayHaveAnyNameThatKubernetesAllows(t *testing.T) {
+	for _, name := range []string{"web", "7days-data", "web.one", strings.Repeat("a", 70)} {
+		if got := claim.ListenerNameProblem(name); got != "" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	for _, name := range []string{"Web", "x%2f", "-web", strings.Repeat("a", 254)} {
+		if got := claim.ListenerNameProblem(name); !strings.Contains(got, "no Listener can have as its name") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 func TestAListenerNameWithANamespaceIsExplained(t *testing.T) {
 	got := claim.ListenerNameProblem("shop/web")
 	if !strings.Contains(got, "name alone") || strings.Contains(got, "Service") {

@@ -26,7 +26,7 @@ func Volume(claim *corev1.PersistentVolumeClaim, listener string) *corev1.Persis
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        VolumeName(claim),
-			Labels:      map[string]string{names.LabelListenerNamespace: claim.Namespace, names.LabelListenerName: listener},
+			Labels:      map[string]string{names.LabelListenerNamespace: claim.Namespace, names.LabelListenerName: names.ListenerLabel(listener)},
 			Annotations: map[string]string{volumehelpers.AnnDynamicallyProvisioned: names.Driver},
 		},
 		Spec: corev1.PersistentVolumeSpec{

@@ -137,7 +137,7 @@ func (b *Backend) CheckClients(l *Listener, service *corev1ac.ServiceApplyConfig
 
 // PodsProblem is Clients.Problem of a NetworkPolicy for the Pods that mount the Listener.
 func PodsProblem(l *Listener, service *corev1ac.ServiceApplyConfiguration, _ []netip.Prefix) string {
-	if service.Spec.Selector[names.PodMountLabel(l.UID)] != l.Name {
+	if service.Spec.Selector[names.PodMountLabel(l.UID)] != names.ListenerLabel(l.Name) {
 		return "overrides replace spec.selector of the Service, so that Pods respond which do not mount the Listener; remove that"
 	}
 	for i := range service.Spec.Ports {
@@ -182,7 +182,7 @@ func (b *Backend) ClientPolicy(l *Listener, service *corev1ac.ServiceApplyConfig
 	}
 	rules[0] = map[string]any{"from": from, "ports": ports}
 	return NewObject(l, networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), l.Name+ClientPolicySuffix, nil, nil, map[string]any{
-		"podSelector": map[string]any{"matchLabels": map[string]any{names.PodMountLabel(l.UID): l.Name}},
+		"podSelector": map[string]any{"matchLabels": map[string]any{names.PodMountLabel(l.UID): names.ListenerLabel(l.Name)}},
 		"policyTypes": []any{string(networkingv1.PolicyTypeIngress)},
 		"ingress":     rules,
 	})

@@ -20,6 +20,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // Limits of what the author of a Listener writes. They are no limits of the schema, which would be an incompatible
@@ -206,7 +207,7 @@ func IgnoredOverrides(listener *listenersv1alpha1.Listener) []string {
 	var ignored []string
 	for i, raw := range listener.Spec.ObjectOverrides {
 		id, err := identify(raw.Raw)
-		if err == nil && id.Kind == "Service" && id.Metadata == (objectKey{Name: listener.Name}) {
+		if err == nil && id.Kind == "Service" && id.Metadata == (objectKey{Name: names.Service(listener.Name)}) {
 			ignored = append(ignored, fmt.Sprintf("spec.objectOverrides[%d]", i))
 		}
 	}

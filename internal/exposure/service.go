@@ -3,7 +3,6 @@ package exposure
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -11,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
@@ -27,11 +25,6 @@ import (
 // nodePort, are not set; WithNodePorts and WithTargetPorts set these two. The refusal is for the author of the Listener
 // or of the class, who has to change something.
 func (b *Backend) Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) (*corev1ac.ServiceApplyConfiguration, *Refusal) {
-	if problems := validation.IsDNS1035Label(listener.Name); len(problems) > 0 {
-		return nil, Refuse(listenersv1alpha1.ReasonInvalidName,
-			"the name of the Listener is also that of its Service, and is not valid for one (%s); choose another name",
-			strings.Join(problems, ", "))
-	}
 	if refusal := checkSize(listener); refusal != nil {
 		return nil, refusal
 	}
@@ -81,7 +74,7 @@ func (b *Backend) generate(class *listenersv1alpha1.ListenerClass, listener *lis
 	spec := corev1ac.ServiceSpec().
 		WithType(corev1.ServiceType(class.Spec.ServiceType)).
 		WithSelector(listener.Spec.ExtraPodSelectorLabels).
-		WithSelector(map[string]string{names.PodMountLabel(listener.UID): listener.Name}).
+		WithSelector(map[string]string{names.PodMountLabel(listener.UID): names.ListenerLabel(listener.Name)}).
 		WithPublishNotReadyAddresses(listener.PublishesNotReady() && !OnlyReady(class, listener))
 	spec.IPFamilies, spec.IPFamilyPolicy = class.Spec.IPFamilies, class.Spec.IPFamilyPolicy
 	if b.Headless {
@@ -100,7 +93,7 @@ func (b *Backend) generate(class *listenersv1alpha1.ListenerClass, listener *lis
 			restrictLoadBalancer(spec, clients)
 		}
 	}
-	return corev1ac.Service(listener.Name, listener.Namespace).
+	return corev1ac.Service(names.Service(listener.Name), listener.Namespace).
 		WithLabels(Labels(listener, nil)).
 		WithAnnotations(class.Spec.ServiceAnnotations).
 		WithOwnerReferences(metav1ac.OwnerReference().
@@ -158,7 +151,7 @@ func Labels(listener *listenersv1alpha1.Listener, class map[string]string) map[s
 	maps.Copy(labels, listener.Labels)
 	maps.Copy(labels, class)
 	labels["app.kubernetes.io/name"] = names.ServiceAppName
-	labels["app.kubernetes.io/instance"] = listener.Name
+	labels["app.kubernetes.io/instance"] = names.ListenerLabel(listener.Name)
 	labels["app.kubernetes.io/managed-by"] = names.ServiceManagedBy
 	return labels
 }

@@ -279,9 +279,6 @@ func TestServiceIsRefused(t *testing.T) {
 			c.Spec.ServiceType, c.Spec.Pod, c.Spec.ServiceOverrides = clusterIP, &listenersv1alpha1.PodExposure{}, rawYAML(t, override)
 		}
 	}
-	named := func(name string) func(*listenersv1alpha1.ListenerClass, *listenersv1alpha1.Listener) {
-		return func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) { l.Name = name }
-	}
 	udp := ptr.To(corev1.ProtocolUDP)
 	for name, tc := range map[string]struct {
 		given   func(*listenersv1alpha1.ListenerClass, *listenersv1alpha1.Listener)
@@ -329,10 +326,6 @@ func TestServiceIsRefused(t *testing.T) {
 		},
 		"another type of a headless Service": {headless(`spec: {type: NodePort}`), listenersv1alpha1.ReasonInvalidOverrides, "overrides change spec.type; remove that"},
 		"a cluster IP of a headless Service": {headless(`spec: {clusterIP: 10.96.0.7}`), listenersv1alpha1.ReasonInvalidOverrides, "overrides change spec.clusterIP; remove that"},
-		"name that starts with a digit":      {named("1web"), listenersv1alpha1.ReasonInvalidName, "choose another name"},
-		"name with a dot":                    {named("web.one"), listenersv1alpha1.ReasonInvalidName, "choose another name"},
-		"name of 64 characters":              {named(strings.Repeat("a", 64)), listenersv1alpha1.ReasonInvalidName, "no more than 63"},
-
 		"override with a kind that is not a string": {
 			func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) {
 				l.Spec.ObjectOverrides = []runtime.RawExtension{rawYAML(t, `{apiVersion: v1, kind: 1}`)}

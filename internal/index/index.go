@@ -36,7 +36,9 @@ const (
 	ListenersByRefusal = "listener.refusal"
 	// ListenersByAdvertised finds Listeners by an advertised address in their status, as advertise.Endpoints writes it.
 	ListenersByAdvertised = "listener.advertised"
-	// VolumesByListener finds PersistentVolumes by the string of their Listener's key.
+	// ListenersByDerivedName finds Listeners by the name of their Service, if that is not their own.
+	ListenersByDerivedName = "listener.derived"
+	// VolumesByListener finds PersistentVolumes by their Listener. VolumesOf returns the value.
 	VolumesByListener = "volume.listener"
 	// VolumesByNode finds listener volumes by the node of their reservation.
 	VolumesByNode = "volume.node"
@@ -69,6 +71,7 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 		{&listenersv1alpha1.Listener{}, ListenersByClass, func(o client.Object) []string { return nonEmpty(o.(*listenersv1alpha1.Listener).Class()) }},
 		{&listenersv1alpha1.Listener{}, ListenersByRefusal, listenerRefusal},
 		{&listenersv1alpha1.Listener{}, ListenersByAdvertised, func(o client.Object) []string { return Advertised(o.(*listenersv1alpha1.Listener)) }},
+		{&listenersv1alpha1.Listener{}, ListenersByDerivedName, derivedName},
 		{&corev1.PersistentVolume{}, VolumesByListener, VolumeListener},
 		{&corev1.PersistentVolume{}, VolumesByNode, func(o client.Object) []string { return claim.VolumeNodes(o.(*corev1.PersistentVolume)) }},
 		{&corev1.PersistentVolumeClaim{}, ClaimsByClass, func(o client.Object) []string { return nonEmpty(o.GetAnnotations()[names.AnnotationListenerClass]) }},
@@ -149,6 +152,26 @@ func VolumeListener(o client.Object) []string {
 		return nil
 	}
 	return []string{types.NamespacedName{Namespace: namespace, Name: name}.String()}
+}
+
+// VolumesOf selects the PersistentVolumes of a Listener.
+func VolumesOf(listener client.Object) client.MatchingFields {
+	key := types.NamespacedName{Namespace: listener.GetNamespace(), Name: names.ListenerLabel(listener.GetName())}
+	return client.MatchingFields{VolumesByListener: key.String()}
+}
+
+// Named is the map function of a name in a namespace, which a Service or a label has, to the requests for the Listeners
+// that it may be derived from.
+func Named(ctx context.Context, cache client.Reader, namespace, name string) []reconcile.Request {
+	derived := Requests[listenersv1alpha1.ListenerList](ctx, cache, Request, client.InNamespace(namespace), client.MatchingFields{ListenersByDerivedName: name})
+	return append(derived, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+}
+
+func derivedName(o client.Object) []string {
+	if service := names.Service(o.GetName()); service != o.GetName() {
+		return []string{service}
+	}
+	return nil
 }
 
 func unboundClaimListener(o client.Object) []string {

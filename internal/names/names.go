@@ -3,11 +3,14 @@
 package names
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Names that consumers rely on (contract: names and constants).
@@ -25,7 +28,7 @@ const (
 
 	// LabelListenerNamespace on a PersistentVolume is the namespace of its Listener.
 	LabelListenerNamespace = "listeners.stackable.tech/listener-namespace"
-	// LabelListenerName on a PersistentVolume is the name of its Listener.
+	// LabelListenerName on a PersistentVolume is the name of its Listener, as ListenerLabel returns it.
 	LabelListenerName = "listeners.stackable.tech/listener-name"
 
 	// TopologyKey is the node label and CSI topology segment whose value is the name of the node.
@@ -180,8 +183,42 @@ func OperatorLabels() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": Operator, "app.kubernetes.io/component": "operator"}
 }
 
+// serviceHashDigits is the length of the hash at the end of a derived name of a Service.
+const serviceHashDigits = 8
+
+// Service returns the name of the Service of a Listener: that of the Listener, if every version of Kubernetes allows
+// that. From a longer name, or one with dots or with a digit at the beginning, it is derived, and ends with a hash of
+// the whole name. A Service must keep its name at an upgrade, so this must never change, nor depend on the version of
+// the cluster. The admission policies of the operator know how a name is derived.
+func Service(listener string) string {
+	if len(validation.IsDNS1035Label(listener)) == 0 {
+		return listener
+	}
+	derived := strings.ReplaceAll(listener, ".", "-")
+	if derived != "" && derived[0] <= '9' {
+		derived = "l-" + derived
+	}
+	sum := sha256.Sum256([]byte(listener))
+	derived = derived[:min(len(derived), validation.DNS1035LabelMaxLength-len("-")-serviceHashDigits)]
+	return derived + "-" + hex.EncodeToString(sum[:])[:serviceHashDigits]
+}
+
+// ServiceKey returns the namespace and the name of the Service of a Listener.
+func ServiceKey(listener metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: listener.GetNamespace(), Name: Service(listener.GetName())}
+}
+
+// ListenerLabel returns the value of labels that stand for a Listener: its name or, if that is too long for a label,
+// the name of its Service.
+func ListenerLabel(listener string) string {
+	if len(listener) > validation.LabelValueMaxLength {
+		return Service(listener)
+	}
+	return listener
+}
+
 // PodMountLabel returns the key of the label of Pods that mount the Listener with this uid. The value of the label is
-// the name of the Listener.
+// ListenerLabel of the Listener.
 func PodMountLabel(listenerUID types.UID) string {
 	return PodMountLabelPrefix + strings.ReplaceAll(string(listenerUID), "-", "")
 }

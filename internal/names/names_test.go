@@ -1,7 +1,12 @@
 package names_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -35,5 +40,36 @@ func TestNamesAreThoseOfTheContract(t *testing.T) {
 	// Part of the contract, too. Another name that has the same value is a key of the map.
 	if names.LabelListenerName != "listeners.stackable.tech/listener-name" || names.FieldManagerDefault != "listeners.stackable.tech" {
 		t.Errorf("got %q and %q", names.LabelListenerName, names.FieldManagerDefault)
+	}
+}
+
+// A Service must keep its name, so none of these may ever change.
+func TestAServiceHasTheNameOfItsListenerOrOneThatIsDerivedFromIt(t *testing.T) {
+	long := strings.Repeat("a", 63)
+	for listener, want := range map[string]string{
+		"web": "web", "listener-web-0": "listener-web-0", long: long,
+		"7days-data": "l-7days-data-HASH", "web.one": "web-one-HASH", "web-one": "web-one", "1.web": "l-1-web-HASH",
+		long + "b": long[:54] + "-HASH", "7" + long: "l-7" + long[:51] + "-HASH",
+	} {
+		got := names.Service(listener)
+		sum := sha256.Sum256([]byte(listener))
+		if want = strings.ReplaceAll(want, "HASH", hex.EncodeToString(sum[:])[:8]); got != want {
+			t.Errorf("%s: got %q, want %q", listener, got, want)
+		}
+		if problems := validation.IsDNS1035Label(got); len(problems) > 0 {
+			t.Errorf("%s: %q: %s", listener, got, problems)
+		}
+		if problems := validation.IsValidLabelValue(names.ListenerLabel(listener)); len(problems) > 0 {
+			t.Errorf("%s: %q: %s", listener, names.ListenerLabel(listener), problems)
+		}
+	}
+	if got := names.Service("7days-data"); got != "l-7days-data-4fa8314e" {
+		t.Errorf("got %q", got)
+	}
+	if a, b := names.Service(long+"b"), names.Service(long+"c"); a == b {
+		t.Errorf("two Listeners have Service %s", a)
+	}
+	if got := names.ListenerLabel("7days-data"); got != "7days-data" {
+		t.Errorf("the label is %q", got)
 	}
 }

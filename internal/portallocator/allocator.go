@@ -16,10 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // Allocator has the numbers that objects have. Event handlers keep it current: an index of the cache would need a
-// hundred times its memory. It is safe for concurrent use. An object has the namespace and the name of its Listener.
+// hundred times its memory. It is safe for concurrent use. A Listener and its Service have their numbers together, by
+// the key of the Service.
 type Allocator struct {
 	numbers func(client.Object) sets.Set[int32]
 	freed   func()
@@ -174,14 +178,14 @@ func (a *Allocator) replace(before, after client.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if after != nil {
-		listener, numbers := client.ObjectKeyFromObject(after), a.numbers(after)
+		listener, numbers := keyOf(after), a.numbers(after)
 		a.hold(listener, numbers)
 		if numbers.IsSuperset(Numbers(a.pending[listener])) {
 			a.setPending(listener, nil)
 		}
 	}
 	if before != nil {
-		listener := client.ObjectKeyFromObject(before)
+		listener := keyOf(before)
 		if after == nil {
 			a.setPending(listener, nil)
 		}
@@ -212,6 +216,14 @@ func (a *Allocator) release(listener types.NamespacedName, numbers sets.Set[int3
 		}
 		a.freed()
 	}
+}
+
+// keyOf returns the key of a Service or, for a Listener, that of its Service.
+func keyOf(o client.Object) types.NamespacedName {
+	if listener, ok := o.(*listenersv1alpha1.Listener); ok {
+		return names.ServiceKey(listener)
+	}
+	return client.ObjectKeyFromObject(o)
 }
 
 // Numbers returns the numbers of ports by name.

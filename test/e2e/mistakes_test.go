@@ -114,7 +114,6 @@ func TestAnInvalidClaimIsReported(t *testing.T) {
 		{pod("neither", nil), listenersv1alpha1.ReasonInvalidClaim},
 		{pod("both", both), listenersv1alpha1.ReasonInvalidClaim},
 		{noPorts, listenersv1alpha1.ReasonNoPorts},
-		{pod("0-starts-with-a-digit", byClass(class.Name)), listenersv1alpha1.ReasonInvalidName},
 		{pod("conflict", byClass(class.Name)), listenersv1alpha1.ReasonForeignListener},
 	} {
 		s.create(tc.pod)

@@ -408,6 +408,20 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			},
 			kind: "Ingress", text: "none belongs to Listener web",
 		},
+		"another owner has the Service of a derived name": {
+			breakIt: func(t *testing.T, w *world) {
+				status := w.listener.Status
+				w.listener = &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "7days-data"}, Spec: w.listener.Spec}
+				w.create(t, w.listener)
+				w.listener.Status = status
+				w.updateStatus(t, w.listener)
+				w.create(t, &corev1.Service{
+					ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: names.Service(w.listener.Name)},
+					Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+				})
+			},
+			from: "listener/7days-data", kind: "Service", reason: listenersv1alpha1.ReasonForeignService, text: "belongs to another owner than the Listener",
+		},
 		"another owner has the Service": {
 			breakIt: func(t *testing.T, w *world) {
 				w.service.OwnerReferences = nil

@@ -68,10 +68,9 @@ type reader struct {
 
 // reservedNodes returns the sorted names of the nodes with reservations. mounted are those of Pods, by their volume.
 func (r reader) reservedNodes(ctx context.Context, mounted map[string][]string) ([]string, error) {
-	key := client.ObjectKeyFromObject(r.listener)
 	var volumes corev1.PersistentVolumeList
-	if err := r.List(ctx, &volumes, client.MatchingFields{index.VolumesByListener: key.String()}); err != nil {
-		return nil, fmt.Errorf("listing volumes of listener %s: %w", key, err)
+	if err := r.List(ctx, &volumes, index.VolumesOf(r.listener)); err != nil {
+		return nil, fmt.Errorf("listing volumes of listener %s: %w", client.ObjectKeyFromObject(r.listener), err)
 	}
 	reserved := sets.New[string]()
 	for i := range volumes.Items {

@@ -18,6 +18,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/host"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // Backend returns the backend for classes with spec.pod.
@@ -39,7 +40,7 @@ func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	e := exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{}}
 	if !exposure.IsHeadless(l.Service) {
 		e.Reason = listenersv1alpha1.ReasonWaitingForClusterIP
-		e.Message = "Service " + l.Namespace + "/" + l.Name + " is not headless, so its name does not lead to the Pods"
+		e.Message = "Service " + names.ServiceKey(l).String() + " is not headless, so its name does not lead to the Pods"
 		return e
 	}
 	address := listenersv1alpha1.IngressAddress{

@@ -15,6 +15,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // Backend returns the backend for classes that no other backend exposes.
@@ -52,7 +53,7 @@ func exposed(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 
 // missing returns why there is no address, except those that are left out.
 func missing(l *exposure.Listener, p exposure.Placement, ports map[string]int32, leftOut string) (reason, message string) {
-	service := l.Namespace + "/" + l.Name
+	service := names.ServiceKey(l).String()
 	switch {
 	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer:
 		return missingLoadBalancer(l, leftOut)

@@ -11,6 +11,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // maxSaid is the number of statements of a controller that a message quotes.
@@ -18,7 +19,7 @@ const maxSaid = 5
 
 // missingLoadBalancer returns why there is no address of a load balancer, except those that are left out.
 func missingLoadBalancer(l *exposure.Listener, leftOut string) (reason, message string) {
-	service := "Service " + l.Namespace + "/" + l.Name
+	service := "Service " + names.ServiceKey(l).String()
 	switch errors, conditions := portErrors(l), unmet(l.Service); {
 	case leftOut != "":
 		return listenersv1alpha1.ReasonUnusableAddress, exposure.UnusableMessage(service, leftOut)

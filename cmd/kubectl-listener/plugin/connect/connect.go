@@ -32,6 +32,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // DefaultTimeout is how long one connection may take.
@@ -200,7 +201,7 @@ func (e *endpoint) remedyForRefusal(ctx context.Context, w *walk.Walk) string {
 		pods = []corev1.Pod{*pod}
 	}
 	notReady := func(pod corev1.Pod) bool { return !claim.PodReady(&pod) }
-	service := w.Service(ctx, client.ObjectKeyFromObject(e.listener))
+	service := w.Service(ctx, names.ServiceKey(e.listener))
 	if len(pods) == 0 || service == nil || slices.ContainsFunc(pods, notReady) {
 		return refusal + "See whether its Pods are ready: " + w.Command("why", e.object)
 	}
@@ -216,7 +217,7 @@ func (e *endpoint) remedyForRefusal(ctx context.Context, w *walk.Walk) string {
 
 // remedyForName returns what to do if the name of a Listener cannot be resolved, if it leads to Pods, or "".
 func (e *endpoint) remedyForName(ctx context.Context, w *walk.Walk) string {
-	service := w.Service(ctx, client.ObjectKeyFromObject(e.listener))
+	service := w.Service(ctx, names.ServiceKey(e.listener))
 	if service == nil || !exposure.IsHeadless(service) {
 		return ""
 	}

@@ -22,7 +22,7 @@ import (
 func (w *Walk) fromListener(ctx context.Context, listener *listenersv1alpha1.Listener) {
 	w.listener(ctx, listener, nil)
 	var volumes corev1.PersistentVolumeList
-	w.List(ctx, &volumes, client.MatchingLabels{names.LabelListenerNamespace: listener.Namespace, names.LabelListenerName: listener.Name})
+	w.List(ctx, &volumes, client.MatchingLabels{names.LabelListenerNamespace: listener.Namespace, names.LabelListenerName: names.ListenerLabel(listener.Name)})
 	for pv := range check.Each(volumes.Items) {
 		if claim.IsListenerVolume(pv) && pv.Spec.ClaimRef != nil {
 			w.pin(ctx, pv)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // policies follows the NetworkPolicies that select a Pod, each of which may deny the clients of a Listener.
@@ -31,7 +32,7 @@ func (w *Walk) policies(ctx context.Context, pod *corev1.Pod, listener string) {
 	if len(policies) == 0 {
 		return
 	}
-	admitted := admitAll(policies, pod, w.Service(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: listener}))
+	admitted := admitAll(policies, pod, w.Service(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: names.Service(listener)}))
 	for i := range policies {
 		f := check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace, Name: policies[i].Name}
 		switch restricts := exposure.IsClientPolicy(&policies[i]); {

@@ -18,12 +18,13 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/lookup"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // service follows the Service of a Listener, and returns it, or nil.
 func (w *Walk) service(ctx context.Context, listener *listenersv1alpha1.Listener) *corev1.Service {
 	service := &corev1.Service{}
-	f := check.Finding{Kind: "Service", Namespace: listener.Namespace, Name: listener.Name}
+	f := check.Finding{Kind: "Service", Namespace: listener.Namespace, Name: names.Service(listener.Name)}
 	if !w.Require(ctx, service, f.Failed("", "does not exist", check.RemedyOperator).Because().Since(listener.CreationTimestamp)) {
 		return nil
 	}

@@ -1,0 +1,133 @@
+package listener
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// withoutServiceName are names of Listeners that are not those of Services.
+var withoutServiceName = []string{"7days-data", "web.one", strings.Repeat("a", 70)}
+
+// newListenerNamed returns a new Listener of a name.
+func newListenerNamed(name string, serviceType listenersv1alpha1.ServiceType) *state {
+	return newState(serviceType).change(func(s *state) { s.listener.Name, s.service = name, nil })
+}
+
+func TestAListenerIsExposedWhateverItsName(t *testing.T) {
+	for _, name := range withoutServiceName {
+		s := newListenerNamed(name, listenersv1alpha1.ServiceTypeClusterIP)
+		fake := s.newClient(t)
+		r := newReconciler(s.backends, fake, events.NewFakeRecorder(10))
+		service, listener := &corev1.Service{}, &listenersv1alpha1.Listener{}
+		reconcileOnce := func() {
+			t.Helper()
+			if err := fake.Get(t.Context(), client.ObjectKeyFromObject(s.listener), listener); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.Reconcile(t.Context(), listener); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(fake.Get(t.Context(), names.ServiceKey(s.listener), service), fake.Get(t.Context(), client.ObjectKeyFromObject(s.listener), listener)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reconcileOnce()
+		service.Spec.ClusterIP, service.Spec.ClusterIPs = "10.96.0.7", []string{"10.96.0.7"}
+		if err := fake.Update(t.Context(), service); err != nil {
+			t.Fatal(err)
+		}
+		reconcileOnce()
+		accepted := condition(listener, listenersv1alpha1.ListenerAccepted)
+		if ptr.Deref(listener.Status.ServiceName, "") != service.Name || accepted.Status != metav1.ConditionTrue || !strings.Contains(accepted.Message, "Service shop/"+service.Name+" ") {
+			t.Errorf("%s: Service %s, status %+v", name, service.Name, listener.Status)
+		}
+		if got := listener.Status.IngressAddresses; len(got) != 1 || got[0].Address != service.Name+".shop.svc.cluster.local" {
+			t.Errorf("%s: published %v", name, got)
+		}
+		label := names.ListenerLabel(name)
+		if service.Labels["app.kubernetes.io/instance"] != label || service.Spec.Selector[names.PodMountLabel("listener-uid")] != label {
+			t.Errorf("%s: the Service has labels %v and selector %v", name, service.Labels, service.Spec.Selector)
+		}
+	}
+}
+
+// Each of these objects names the Listener by what is derived from its name.
+func TestObjectsLeadToAListenerWhateverItsName(t *testing.T) {
+	for _, name := range withoutServiceName {
+		s := newListenerNamed(name, listenersv1alpha1.ServiceTypeClusterIP)
+		r := newReconciler(s.backends, s.newClient(t), events.NewFakeRecorder(10))
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: names.Service(name)}} // of another owner
+		pod := newPod("0", corev1.PodRunning)
+		pod.Labels = map[string]string{names.PodMountLabel("listener-uid"): names.ListenerLabel(name)}
+		pv := newVolume("pv-1", func(pv *corev1.PersistentVolume) { pv.Labels[names.LabelListenerName] = names.ListenerLabel(name) })
+		want := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.listener)}
+		for what, got := range map[string][]reconcile.Request{
+			"Service": r.serviceToListeners(t.Context(), service), "Pod": r.podToListeners(t.Context(), pod), "PersistentVolume": r.volumeToListeners(t.Context(), pv),
+		} {
+			if !slices.Contains(got, want) {
+				t.Errorf("%s: the %s leads to %v", name, what, got)
+			}
+		}
+	}
+}
+
+func TestAServiceThatHasTheDerivedNameIsLeftAlone(t *testing.T) {
+	s := newListenerNamed("7days-data", listenersv1alpha1.ServiceTypeClusterIP)
+	fake := s.with(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: names.Service("7days-data")}}).newClient(t)
+	if _, err := newReconciler(s.backends, fake, events.NewFakeRecorder(10)).Reconcile(t.Context(), s.listener); err != nil {
+		t.Fatal(err)
+	}
+	listener := &listenersv1alpha1.Listener{}
+	if err := fake.Get(t.Context(), client.ObjectKeyFromObject(s.listener), listener); err != nil {
+		t.Fatal(err)
+	}
+	if got := condition(listener, listenersv1alpha1.ListenerAccepted); got.Reason != listenersv1alpha1.ReasonForeignService || !strings.Contains(got.Message, "shop/l-7days-data-") {
+		t.Errorf("condition Accepted: %s: %s", got.Reason, got.Message)
+	}
+}
+
+// The numbers of its Service are its own, and so are those in its status while its Service is missing.
+func TestANodePortOfARangeStaysWithAListenerWhateverItsName(t *testing.T) {
+	for what, having := range map[string]func(*state){
+		"the Service": func(s *state) {
+			s.service = otherService(31500)
+			s.service.Namespace, s.service.Name = key.Namespace, names.Service(s.listener.Name)
+			s.service.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s.listener, listenersv1alpha1.GroupVersion.WithKind("Listener"))}
+		},
+		"the status": func(s *state) {
+			s.listener.Status = &listenersv1alpha1.ListenerStatus{
+				ServiceName: ptr.To(names.Service(s.listener.Name)), NodePorts: map[string]int32{"http": 31500}, IngressAddresses: []listenersv1alpha1.IngressAddress{},
+			}
+		},
+	} {
+		for _, name := range withoutServiceName {
+			s := newListenerNamed(name, listenersv1alpha1.ServiceTypeNodePort).change(withRange("31500-31500")).change(having)
+			fake, service := s.newClient(t), &corev1.Service{}
+			r := newReconciler(s.backends, fake, events.NewFakeRecorder(10))
+			observePorts(t, r)
+			if s.service != nil { // the watch does not show that yet
+				if err := fake.Delete(t.Context(), s.service); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := r.Reconcile(t.Context(), s.listener); err != nil {
+				t.Fatal(err)
+			}
+			if err := fake.Get(t.Context(), names.ServiceKey(s.listener), service); err != nil || service.Spec.Ports[0].NodePort != 31500 {
+				t.Errorf("%s of %s had the number: the Service is %+v (%v)", what, name, service.Spec, err)
+			}
+		}
+	}
+}
