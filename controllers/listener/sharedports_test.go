@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // newSharingState returns a new Listener of a class that shares an address, with two ports.
@@ -188,56 +189,59 @@ func limitSharedPorts(perNamespace int32) func(*state) {
 // A process may end after any of its writes. The next one gives the number of a Service to no other Listener.
 func TestNumbersOfServicesSurviveAProcess(t *testing.T) {
 	for writes := range 3 {
-		s := newSharingState("9000-9001")
-		second := s.listener.DeepCopy()
-		second.Name, second.UID = "second", "second-uid"
-		fake := s.with(second).newClient(t)
-		intercept, _ := countWrites(-1, nil)
-		left := writes
-		dies := func() error {
-			if left--; left < 0 {
-				return errors.New("the process has ended")
-			}
-			return nil
+		for _, listener := range append(withoutServiceName, key.Name) {
+			numbersSurvive(t, listener, writes)
 		}
-		apply, applyStatus := intercept.Apply, intercept.SubResourceApply
-		intercept.Apply = func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-			return cmp.Or(dies(), apply(ctx, c, o, options...))
+	}
+}
+
+// numbersSurvive ends a process, which exposes a Listener, after a number of writes.
+func numbersSurvive(t *testing.T, listener string, writes int) {
+	t.Helper()
+	s := newSharingState("9000-9000")
+	s.listener.Name = listener
+	second := s.listener.DeepCopy()
+	second.Name, second.UID = "second", "second-uid"
+	fake := s.with(second).newClient(t)
+	intercept, _ := countWrites(-1, nil)
+	left := writes
+	dies := func() error {
+		if left--; left < 0 {
+			return errors.New("the process has ended")
 		}
-		intercept.SubResourceApply = func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
-			return cmp.Or(dies(), applyStatus(ctx, c, sub, o, options...))
+		return nil
+	}
+	apply, applyStatus := intercept.Apply, intercept.SubResourceApply
+	intercept.Apply = func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+		return cmp.Or(dies(), apply(ctx, c, o, options...))
+	}
+	intercept.SubResourceApply = func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+		return cmp.Or(dies(), applyStatus(ctx, c, sub, o, options...))
+	}
+	run := func(r *Reconciler, name string) (err error) {
+		l := &listenersv1alpha1.Listener{}
+		if err := fake.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: name}, l); err != nil {
+			t.Fatal(err)
 		}
-		run := func(r *Reconciler, name string) (err error) {
-			l := &listenersv1alpha1.Listener{}
-			if err := fake.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: name}, l); err != nil {
-				t.Fatal(err)
-			}
-			_, err = r.Reconcile(t.Context(), l)
-			return err
-		}
-		first := newReconciler(s.backends, interceptor.NewClient(fake, intercept), events.NewFakeRecorder(10))
-		if err := run(first, key.Name); (err == nil) != (writes == 2) {
-			t.Errorf("%d writes: %v", writes, err)
-		}
-		next := newReconciler(s.backends, fake, events.NewFakeRecorder(10))
-		observePorts(t, next)
-		if err := errors.Join(run(next, second.Name), run(next, key.Name)); err != nil {
-			t.Errorf("%d writes: %v", writes, err)
-		}
-		numbers := map[string]int32{}
-		for _, name := range []string{key.Name, second.Name} {
-			service, l := &corev1.Service{}, &listenersv1alpha1.Listener{}
-			own := client.ObjectKey{Namespace: key.Namespace, Name: name}
-			if err := errors.Join(fake.Get(t.Context(), own, service), fake.Get(t.Context(), own, l)); err != nil {
-				t.Fatal(err)
-			}
-			if numbers[name] = service.Spec.Ports[0].Port; l.Status.SharedPorts["http"] != numbers[name] {
-				t.Errorf("%d writes: the Service of %s has %d, and its status %v", writes, name, numbers[name], l.Status.SharedPorts)
-			}
-		}
-		if numbers[key.Name] == numbers[second.Name] {
-			t.Errorf("%d writes: both have %v", writes, numbers)
-		}
+		_, err = r.Reconcile(t.Context(), l)
+		return err
+	}
+	first := newReconciler(s.backends, interceptor.NewClient(fake, intercept), events.NewFakeRecorder(10))
+	if err := run(first, listener); (err == nil) != (writes == 2) {
+		t.Errorf("%d writes: %v", writes, err)
+	}
+	next := newReconciler(s.backends, fake, events.NewFakeRecorder(10))
+	observePorts(t, next)
+	if err := errors.Join(run(next, second.Name), run(next, listener)); err != nil {
+		t.Errorf("%d writes: %v", writes, err)
+	}
+	service, own, other := &corev1.Service{}, &listenersv1alpha1.Listener{}, &listenersv1alpha1.Listener{}
+	if err := errors.Join(fake.Get(t.Context(), names.ServiceKey(s.listener), service), fake.Get(t.Context(), client.ObjectKeyFromObject(s.listener), own),
+		fake.Get(t.Context(), client.ObjectKeyFromObject(second), other)); err != nil {
+		t.Fatal(err)
+	}
+	if service.Spec.Ports[0].Port != 9000 || own.Status.SharedPorts["http"] != 9000 || len(other.Status.SharedPorts) > 0 {
+		t.Errorf("%s, %d writes: its Service has %v, its status %v, the other's status %v", listener, writes, service.Spec.Ports, own.Status.SharedPorts, other.Status.SharedPorts)
 	}
 }
 
