@@ -175,7 +175,7 @@ func (s *served) ServerGroupsAndResourcesWithContext(ctx context.Context) (group
 	return groups, resources, s.err
 }
 
-// miss records what could not be source.
+// miss records what could not be gathered.
 func (g *gatherer) miss(what string, err error) {
 	if text := fmt.Sprintf("%s: %v", what, err); !slices.Contains(g.index.Missing, text) {
 		g.index.Missing = append(g.index.Missing, text)
@@ -208,7 +208,7 @@ func (g *gatherer) allLogs(ctx context.Context) {
 	if left > 0 {
 		g.miss(fmt.Sprintf("%d logs", left), fmt.Errorf("the others have more than %d bytes", maxLogs))
 	}
-	g.progress(len(g.own), "Pods with logs")
+	fmt.Fprintf(g.ErrOut, "%6d Pods with logs\n", len(g.own))
 }
 
 func (g *gatherer) log(ctx context.Context, pod *corev1.Pod, l log) error {
@@ -232,8 +232,6 @@ func (g *gatherer) log(ctx context.Context, pod *corev1.Pod, l log) error {
 	}
 	return errors.Join(err, g.write(l.path(pod), content))
 }
-
-func (g *gatherer) progress(n int, what string) { fmt.Fprintf(g.ErrOut, "%6d %s\n", n, what) }
 
 func (g *gatherer) writeYAML(name string, value any) error {
 	content, err := yaml.Marshal(value)

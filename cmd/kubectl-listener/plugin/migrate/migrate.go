@@ -49,17 +49,15 @@ It needs the permissions of a cluster administrator. What you may not read is ma
   kubectl listener migrate --output json | jq '.findings[] | select(.state == "Failed")'`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: e.Examine(write, func(ctx context.Context, x *check.Examination, _ []string) error {
+		RunE: e.Examine(func(out io.Writer, r *check.Report) {
+			command.WriteChecksOr(out, r, "Nothing blocks the move. The steps: docs/moving-over.md")
+		}, func(ctx context.Context, x *check.Examination, _ []string) error {
 			(&migration{Examination: x}).compare(ctx)
 			return nil
 		}),
 	}
 	e.AddOutputFlag(cmd)
 	return cmd
-}
-
-func write(out io.Writer, r *check.Report) {
-	command.WriteChecksOr(out, r, "Nothing blocks the move. The steps: docs/moving-over.md")
 }
 
 // migration compares two operators. The fields are what was found.

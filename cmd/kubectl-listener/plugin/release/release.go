@@ -47,7 +47,9 @@ docs/lost-nodes.md has the whole procedure.`,
   kubectl delete pod kafka-0`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.CompleteNames(0, command.KindClaim),
-		RunE: e.Examine(write, func(ctx context.Context, x *check.Examination, args []string) error {
+		RunE: e.Examine(func(out io.Writer, r *check.Report) {
+			command.WriteChecksOr(out, r, "") // it does not look for anything else that may be wrong
+		}, func(ctx context.Context, x *check.Examination, args []string) error {
 			r := &releaser{Examination: x, force: force}
 			for _, name := range args {
 				o, err := e.Find(ctx, x.Client, []string{name}, command.KindClaim)
@@ -63,9 +65,6 @@ docs/lost-nodes.md has the whole procedure.`,
 	cmd.Flags().BoolVar(&force, "force", false, "Request the release even if the node exists or the claim excludes a release.")
 	return cmd
 }
-
-// write writes a report as text. It does not say that nothing is wrong, because the command does not look for that.
-func write(out io.Writer, r *check.Report) { command.WriteChecksOr(out, r, "") }
 
 // releaser requests releases.
 type releaser struct {
