@@ -80,17 +80,19 @@ func (x *exclusive) written(kind *exposure.Kind, key types.NamespacedName, o exp
 	x.known[object] = o
 }
 
-// restore ends the reservation of an object that was not written: it is as planned, or what it was before. It reports
-// whether there was one.
-func (x *exclusive) restore(key objectKey, asPlanned bool) bool {
+// release ends the reservations of planned objects that were not written: they are as planned or, if that failed, what
+// they were before, and others may have them.
+func (x *exclusive) release(s *snapshot, planned []exposure.Desired, failed bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	before, reserved := x.before[key]
-	delete(x.before, key)
-	if reserved && !asPlanned {
-		x.known[key] = before
+	for _, desired := range planned {
+		key := keyOf(desired)
+		before, reserved := x.before[key]
+		if delete(x.before, key); reserved && failed {
+			x.known[key] = before
+			x.waiting.free(s.backend.TakenReasons...)
+		}
 	}
-	return reserved
 }
 
 // others returns the objects that are not those of this backend and Listener, including what the cache does not show.

@@ -111,9 +111,9 @@ func (r *Reconciler) referenceToListeners(kind schema.GroupVersionKind) handler.
 // listenerToListeners handles changes of Listeners, which may free what others were refused.
 func (r *Reconciler) listenerToListeners() handler.EventHandler {
 	return handler.Funcs{
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 			before, after := e.ObjectOld.(*listenersv1alpha1.Listener), e.ObjectNew.(*listenersv1alpha1.Listener)
-			r.waiting.changed(ctx, q, before, after)
+			r.waiting.changed(q, before, after)
 			if before.Generation != after.Generation {
 				r.freeHosts(r.hosts.heldBy(client.ObjectKeyFromObject(after))...)
 			}
@@ -122,9 +122,9 @@ func (r *Reconciler) listenerToListeners() handler.EventHandler {
 				r.freeHosts(sets.List(exposure.AddressSet(published))...)
 			}
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 			listener, key := e.Object.(*listenersv1alpha1.Listener), client.ObjectKeyFromObject(e.Object)
-			r.waiting.changed(ctx, q, listener, nil)
+			r.waiting.changed(q, listener, nil)
 			r.freeHosts(r.hosts.heldBy(key)...)
 			r.hosts.forget(key, nil)
 			r.advertised.forget(key, sets.New(index.Advertised(listener)...))

@@ -66,19 +66,8 @@ func (w *objectWriter) apply(ctx context.Context, s *snapshot, p *plan) appliedO
 		errs = append(errs, err)
 	}
 	all.err = errors.Join(errs...)
-	w.release(s, p, !all.complete())
+	w.exclusive.release(s, p.objects, !all.complete())
 	return all
-}
-
-// release ends the reservations of planned objects that were not written. If that failed, others may have them.
-func (w *objectWriter) release(s *snapshot, p *plan, failed bool) {
-	released := false
-	for _, desired := range p.objects {
-		released = w.exclusive.restore(keyOf(desired), !failed) || released
-	}
-	if released && failed {
-		w.exclusive.waiting.free(s.backend.TakenReasons...)
-	}
 }
 
 // applyObject applies one object, unless an object of the same name exists that the Listener does not control. It

@@ -224,7 +224,7 @@ func (r *Reconciler) write(ctx context.Context, s *snapshot, p *plan, err error)
 		p.releasePorts()
 	}
 	if !planned || refusal != nil || err != nil || service.releasing > 0 {
-		r.objects.release(s, p, true)
+		r.exclusive.release(s, p.objects, true)
 		return &written{
 			present: now, refusal: refusal, err: err, sharedPorts: s.sharedPorts, rejectedNodePorts: service.rejected, releasing: service.releasing,
 		}

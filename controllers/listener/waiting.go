@@ -26,12 +26,6 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-func add(q queue, requests []reconcile.Request) {
-	for _, request := range requests {
-		q.Add(request)
-	}
-}
-
 // scarceReasons are the reasons of such refusals, apart from those of backends.
 var scarceReasons = []string{
 	listenersv1alpha1.ReasonNodePortsExhausted, listenersv1alpha1.ReasonSharedPortsExhausted, listenersv1alpha1.ReasonPortLimitReached,
@@ -133,13 +127,13 @@ func (w *waiting) demand(listener *listenersv1alpha1.Listener) string {
 // changed handles a change of a Listener, which is nil if it was deleted. One that is newly refused is reconciled once
 // more: what it needs may have become free before. If one no longer waits, the next one is requested, because what
 // became free may have been for this one.
-func (w *waiting) changed(ctx context.Context, q queue, before, after *listenersv1alpha1.Listener) {
+func (w *waiting) changed(q queue, before, after *listenersv1alpha1.Listener) {
 	waited, waits := w.demand(before), ""
 	if after != nil {
 		waits = w.demand(after)
 	}
 	if waits != "" && waits != waited {
-		add(q, index.Request(ctx, after))
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(after)})
 	}
 	if waited != "" && waits != waited {
 		reason, key, _ := exposure.RefusalOf(before)

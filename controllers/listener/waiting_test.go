@@ -149,7 +149,7 @@ func (p *pool) see(ctx context.Context, key types.NamespacedName) {
 	delete(p.written, key)
 	if before != nil && after != nil {
 		p.listeners[key] = after
-		p.changed(ctx, poolQueue{pool: p}, before, after)
+		p.changed(poolQueue{pool: p}, before, after)
 		if reason, _, _ := exposure.RefusalOf(after); reason == listenersv1alpha1.ReasonQuotaExceeded {
 			p.release(p.needs[key])
 			p.add(key) // it is tried again
@@ -167,7 +167,7 @@ func (p *pool) delete(ctx context.Context, key types.NamespacedName) {
 	}
 	delete(p.listeners, key)
 	delete(p.written, key)
-	p.changed(ctx, poolQueue{pool: p}, before, nil)
+	p.changed(poolQueue{pool: p}, before, nil)
 }
 
 func (p *pool) release(n need) {
@@ -351,7 +351,7 @@ func TestNothingStaysFreeWhileAListenerWaits(t *testing.T) {
 				after := before.DeepCopy()
 				after.Annotations, after.Spec.ClassName = nil, ptr.To(n.class)
 				p.listeners[key], p.needs[key] = after, n
-				p.changed(t.Context(), poolQueue{pool: p}, before, after)
+				p.changed(poolQueue{pool: p}, before, after)
 				p.add(key)
 			case 3:
 				p.see(t.Context(), key)
@@ -419,5 +419,11 @@ func TestDemandsDifferByWhatAListenerCanGet(t *testing.T) {
 		if got := w.demand(listener(tc.change)); (got == same) != tc.same {
 			t.Errorf("%s: demands %s and %s", name, same, got)
 		}
+	}
+}
+
+func add(q queue, requests []reconcile.Request) {
+	for _, request := range requests {
+		q.Add(request)
 	}
 }
