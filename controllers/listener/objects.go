@@ -28,7 +28,6 @@ import (
 // objectWriter writes the objects of the backends.
 type objectWriter struct {
 	applier   *apply.Applier
-	kinds     *kinds
 	exclusive *exclusive
 }
 
@@ -78,7 +77,7 @@ func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exp
 	existing := client.Object(own)
 	if existing == nil { // one that the cache does not have yet is not written to, as with Services
 		var err error
-		if existing, err = w.kinds.get(ctx, kind, client.ObjectKeyFromObject(desired)); err != nil {
+		if existing, err = w.exclusive.kinds.get(ctx, kind, client.ObjectKeyFromObject(desired)); err != nil {
 			return own, "", nil, err
 		}
 	}
@@ -113,7 +112,7 @@ func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exp
 
 // record records and returns the object that the API server answered with.
 func (w *objectWriter) record(kind *exposure.Kind, desired exposure.Desired) (exposure.Object, error) {
-	applied, err := w.kinds.typed(kind, desired)
+	applied, err := w.exclusive.kinds.typed(kind, desired)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +139,7 @@ func (w *objectWriter) deleteUnplanned(ctx context.Context, backend *exposure.Ba
 func (w *objectWriter) delete(ctx context.Context, kind *exposure.Kind, object client.Object) error {
 	key := client.ObjectKeyFromObject(object)
 	identity := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: object.GetUID()}}
-	identity.SetGroupVersionKind(kind.GroupKind().WithVersion(cmp.Or(w.kinds.version(kind), kind.Version)))
+	identity.SetGroupVersionKind(kind.GroupKind().WithVersion(cmp.Or(w.exclusive.kinds.version(kind), kind.Version)))
 	if err := w.applier.Delete(ctx, identity); err != nil && !meta.IsNoMatchError(err) {
 		return err
 	}

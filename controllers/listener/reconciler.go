@@ -109,7 +109,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 	applier := apply.New(r.Client, names.FieldManagerService)
 	r.services = &serviceWriter{client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, since: r.settler.since}
 	r.policies = &policyWriter{applier}
-	r.objects = &objectWriter{applier: applier, kinds: r.kinds, exclusive: r.exclusive}
+	r.objects = &objectWriter{applier, r.exclusive}
 	r.GracePeriod = cmp.Or(r.GracePeriod, 10*time.Second)
 	r.reporter = &reporter{statuses: apply.New(r.Client, names.FieldManagerListenerStatus), events: r.Events}
 	r.resync = resync{r.Client, c}

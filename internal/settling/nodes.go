@@ -77,7 +77,9 @@ func (n *Nodes) Settle(observed *corev1.Node, published sets.Set[string]) (_ *co
 	}
 	settled := append(slices.Clone(known.addresses), slices.DeleteFunc(slices.Clone(addresses), had.Has)...)
 	if !known.followed {
-		slices.SortStableFunc(settled, func(a, b corev1.NodeAddress) int { return rank(published, a) - rank(published, b) })
+		isPublished := func(a corev1.NodeAddress) bool { return published.Has(a.Address) }
+		others := slices.DeleteFunc(slices.Clone(settled), isPublished)
+		settled = append(slices.DeleteFunc(settled, func(a corev1.NodeAddress) bool { return !isPublished(a) }), others...)
 	}
 	if slices.Equal(settled, addresses) {
 		return observed, left
@@ -85,13 +87,6 @@ func (n *Nodes) Settle(observed *corev1.Node, published sets.Set[string]) (_ *co
 	copied := *observed
 	copied.Status.Addresses = settled
 	return &copied, left
-}
-
-func rank(published sets.Set[string], a corev1.NodeAddress) int {
-	if published.Has(a.Address) {
-		return 0
-	}
-	return 1
 }
 
 // Written reports whether the annotation of a Node that overrides its addresses was written a moment ago.
