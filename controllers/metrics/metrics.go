@@ -7,45 +7,47 @@ package metrics
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/api/reasons"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// maxLabels is the largest number of labels that a metric has.
-const maxLabels = 3
-
-// metric is a gauge with labels.
-type metric struct {
-	description *prometheus.Desc
-	labels      int
-}
-
-func newMetric(name, help string, labels ...string) metric {
-	return metric{prometheus.NewDesc(name, help, labels, nil), len(labels)}
-}
-
 var (
-	listeners = newMetric("listener_operator_listeners",
-		"Number of Listeners by class, whether they are ready, and the reason.", "class", "ready", "reason")
-	lostVolumes = newMetric("listener_operator_lost_volumes",
-		"Number of PersistentVolumes that are pinned to a lost node, whose Pods cannot start, by node.", "node")
-	outdatedPods = newMetric("listener_operator_outdated_pods",
-		"Number of Pods whose addresses have changed since they started, by whether their class lets them restart.", "on_change")
-	conditions = newMetric("listener_operator_condition",
-		"Whether a condition of ListenerOperator/cluster is true (1) or not (0), by its type.", "type")
-	addressesInUse = newMetric("listener_operator_load_balancer_addresses",
-		"Number of different addresses of load balancers that Listeners have, by class. Which addresses are left in a pool, only the controller of the load balancer knows.", "class")
-	longestWait = newMetric("listener_operator_load_balancer_longest_wait_seconds",
-		"For how long the Listener has had no address that has waited longest for a load balancer, by class; 0 or absent if none waits.", "class")
-	unused = newMetric("listener_operator_unused_listeners",
-		"Number of Listeners that no Pod has mounted for so many days, and that hold a load balancer, node ports or ports of a Gateway, by class.", "class", "holds", "days")
+	listeners = prometheus.NewDesc("listener_operator_listeners",
+		"Number of Listeners by class, whether they are ready, and the reason.", []string{"class", "ready", "reason"}, nil)
+	lostVolumes = prometheus.NewDesc("listener_operator_lost_volumes",
+		"Number of PersistentVolumes that are pinned to a lost node, whose Pods cannot start, by node.", []string{"node"}, nil)
+	outdatedPods = prometheus.NewDesc("listener_operator_outdated_pods",
+		"Number of Pods whose addresses have changed since they started, by whether their class lets them restart.", []string{"on_change"}, nil)
+	conditions = prometheus.NewDesc("listener_operator_condition",
+		"Whether a condition of ListenerOperator/cluster is true (1) or not (0), by its type.", []string{"type"}, nil)
+	addressesInUse = prometheus.NewDesc("listener_operator_load_balancer_addresses",
+		"Number of different addresses of load balancers that Listeners have, by class. Which addresses are left in a pool, only the controller of the load balancer knows.", []string{"class"}, nil)
+	longestWait = prometheus.NewDesc("listener_operator_load_balancer_longest_wait_seconds",
+		"For how long the Listener has had no address that has waited longest for a load balancer, by class; 0 or absent if none waits.", []string{"class"}, nil)
+	unused = prometheus.NewDesc("listener_operator_unused_listeners",
+		"Number of Listeners that no Pod has mounted for so many days, and that hold a load balancer, node ports or ports of a Gateway, by class.", []string{"class", "holds", "days"}, nil)
 )
 
 // SetupWithManager adds the metrics to the manager, which has them while it leads: each object is counted once.
@@ -74,11 +76,14 @@ type collector struct {
 	values map[series]float64
 }
 
-// series is a metric with values of its labels.
+// series is a gauge with values of its labels, joined.
 type series struct {
-	metric metric
-	labels [maxLabels]string
+	metric *prometheus.Desc
+	labels string
 }
+
+// separator is between the values of labels. None has it.
+const separator = "\x00"
 
 // newCollector returns a collector of what a cache has until ctx is done.
 func newCollector(ctx context.Context, cache client.Reader, c clock.PassiveClock) *collector {
@@ -87,8 +92,8 @@ func newCollector(ctx context.Context, cache client.Reader, c clock.PassiveClock
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(descriptions chan<- *prometheus.Desc) {
-	for _, m := range []metric{listeners, lostVolumes, outdatedPods, conditions, addressesInUse, longestWait, unused} {
-		descriptions <- m.description
+	for _, m := range []*prometheus.Desc{listeners, lostVolumes, outdatedPods, conditions, addressesInUse, longestWait, unused} {
+		descriptions <- m
 	}
 }
 
@@ -102,13 +107,175 @@ func (c *collector) Collect(collected chan<- prometheus.Metric) {
 	}
 	c.count()
 	for s, value := range c.values {
-		collected <- prometheus.MustNewConstMetric(s.metric.description, prometheus.GaugeValue, value, s.labels[:s.metric.labels]...)
+		collected <- prometheus.MustNewConstMetric(s.metric, prometheus.GaugeValue, value, strings.Split(s.labels, separator)...)
 	}
 }
 
 // add adds to a series, which exists from then on.
-func (c *collector) add(value float64, m metric, labels ...string) {
-	s := series{metric: m}
-	copy(s.labels[:], labels)
-	c.values[s] += value
+func (c *collector) add(value float64, metric *prometheus.Desc, labels ...string) {
+	c.values[series{metric, strings.Join(labels, separator)}] += value
+}
+
+// unusedDays are the numbers of days after which a Listener without Pods counts.
+var unusedDays = []int{1, 7, 30}
+
+// count counts all objects.
+func (c *collector) count() {
+	c.countListeners()
+	c.countLostVolumes()
+	c.countOutdatedPods()
+	c.countConditions()
+}
+
+// countListeners counts Listeners by their state, the addresses of their load balancers, those that no Pod mounts, and
+// measures the longest wait for a load balancer. Each value of a label is a series, so they are none that users can
+// choose: a class is empty unless it exists.
+func (c *collector) countListeners() {
+	var all listenersv1alpha1.ListenerList
+	c.list(&all)
+	classes, balanced := c.classes(), c.loadBalancerAddresses()
+	addresses, longest, now := map[string]sets.Set[string]{}, map[string]time.Duration{}, c.clock.Now()
+	for i := range all.Items {
+		l := &all.Items[i]
+		status, class := ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{}), classes[l.Class()]
+		c.countState(&status, class.Name)
+		if own := balanced[l.UID]; len(own) > 0 {
+			if addresses[class.Name] == nil {
+				addresses[class.Name] = sets.New[string]()
+			}
+			addresses[class.Name].Insert(own...)
+		}
+		ready := meta.FindStatusCondition(status.Conditions, listenersv1alpha1.ListenerReady)
+		if ready != nil && status.Summary.Reason == listenersv1alpha1.ReasonWaitingForLoadBalancer {
+			longest[class.Name] = max(longest[class.Name], now.Sub(ready.LastTransitionTime.Time))
+		}
+		c.countUnused(&status, &class, now)
+	}
+	for class, different := range addresses {
+		c.add(float64(len(different)), addressesInUse, class)
+		c.add(0, longestWait, class) // present at zero
+	}
+	for class, duration := range longest {
+		c.add(duration.Seconds(), longestWait, class)
+	}
+}
+
+// classes returns the classes by name.
+func (c *collector) classes() map[string]listenersv1alpha1.ListenerClass {
+	var all listenersv1alpha1.ListenerClassList
+	c.list(&all)
+	classes := map[string]listenersv1alpha1.ListenerClass{}
+	for i := range all.Items {
+		classes[all.Items[i].Name] = all.Items[i]
+	}
+	return classes
+}
+
+// countState counts a Listener. Its reason counts if it is one of the operator's.
+func (c *collector) countState(status *listenersv1alpha1.ListenerStatus, class string) {
+	ready, reason := meta.IsStatusConditionTrue(status.Conditions, listenersv1alpha1.ListenerReady), status.Summary.Reason
+	if !known().Has(reason) {
+		class, reason = "", ""
+	}
+	c.add(1, listeners, class, strconv.FormatBool(ready), reason)
+}
+
+// known are the reasons that the API declares.
+var known = sync.OnceValue(func() sets.Set[string] {
+	all := sets.New[string]()
+	for _, section := range reasons.Sections() {
+		for _, r := range section.Reasons {
+			all.Insert(r.Name)
+		}
+	}
+	return all
+})
+
+// countUnused counts a Listener that holds what others could have, if no Pod has mounted it for long.
+func (c *collector) countUnused(status *listenersv1alpha1.ListenerStatus, class *listenersv1alpha1.ListenerClass, now time.Time) {
+	if status.UnusedSince == nil || status.ServiceName == nil || class.Name == "" {
+		return
+	}
+	holds := backends.All().Of(class).ScarceOf(class)
+	if holds == "" {
+		return
+	}
+	for _, days := range unusedDays {
+		counts := 0.0 // present at zero
+		if now.Sub(status.UnusedSince.Time) >= time.Duration(days)*24*time.Hour {
+			counts = 1
+		}
+		c.add(counts, unused, class.Name, holds, strconv.Itoa(days))
+	}
+}
+
+// loadBalancerAddresses returns the addresses of load balancers by the controllers of their Services.
+func (c *collector) loadBalancerAddresses() map[types.UID][]string {
+	var services corev1.ServiceList
+	c.list(&services)
+	addresses := map[types.UID][]string{}
+	for i := range services.Items {
+		owner := metav1.GetControllerOfNoCopy(&services.Items[i])
+		if owner == nil || services.Items[i].Spec.Type != corev1.ServiceTypeLoadBalancer {
+			continue
+		}
+		for _, ingress := range services.Items[i].Status.LoadBalancer.Ingress {
+			for _, address := range []string{ingress.IP, ingress.Hostname} {
+				if address != "" {
+					addresses[owner.UID] = append(addresses[owner.UID], address)
+				}
+			}
+		}
+	}
+	return addresses
+}
+
+// countLostVolumes counts the volumes that are pinned to lost nodes.
+func (c *collector) countLostVolumes() {
+	var volumes corev1.PersistentVolumeList
+	c.list(&volumes)
+	for i := range volumes.Items {
+		pv := &volumes.Items[i]
+		if !claim.IsListenerVolume(pv) || pv.Annotations[names.AnnotationLostSince] == "" {
+			continue
+		}
+		for _, node := range claim.PinnedNodes(pv) {
+			c.add(1, lostVolumes, node)
+		}
+	}
+}
+
+// countOutdatedPods counts the Pods whose addresses have changed since they started.
+func (c *collector) countOutdatedPods() {
+	restart, rewrite := string(listenersv1alpha1.OnAddressChangeRestart), string(listenersv1alpha1.OnAddressChangeRewrite)
+	c.add(0, outdatedPods, restart) // present at zero
+	c.add(0, outdatedPods, rewrite)
+	var pods listenersv1alpha1.PodListenersList
+	c.list(&pods)
+	for i := range pods.Items {
+		switch spec := &pods.Items[i].Spec; {
+		case len(spec.NeedsRestart()) > 0:
+			c.add(1, outdatedPods, restart)
+		case len(spec.Outdated()) > 0:
+			c.add(1, outdatedPods, rewrite)
+		}
+	}
+}
+
+// countConditions counts the conditions of the operator that are true.
+func (c *collector) countConditions() {
+	for _, kind := range []string{
+		operatorv1alpha1.ConditionAvailable, operatorv1alpha1.ConditionProgressing, operatorv1alpha1.ConditionDegraded, operatorv1alpha1.ConditionUpgradeable,
+	} {
+		c.add(0, conditions, kind) // present at zero
+	}
+	var configurations operatorv1alpha1.ListenerOperatorList
+	c.list(&configurations)
+	for i := range configurations.Items {
+		for _, condition := range configurations.Items[i].Status.Conditions {
+			if condition.Status == metav1.ConditionTrue {
+				c.add(1, conditions, condition.Type)
+			}
+		}
+	}
 }
