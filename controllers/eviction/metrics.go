@@ -5,7 +5,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// evictions counts the evictions that were requested.
 var evictions = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "listener_operator_evictions_total",
 	Help: "Number of evictions of Pods whose addresses changed, by result: evicted, or refused, for example by a PodDisruptionBudget.",

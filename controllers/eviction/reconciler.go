@@ -17,17 +17,25 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/message"
+	"github.com/listener-operator/listener-operator/internal/predicates"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // Reconciler evicts Pods. Its requests are controllers of Pods: the name of a request is the uid of the controller, or
@@ -37,10 +45,8 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader reads controllers and their Pods from the API server: the cache may not have the eviction before yet.
 	APIReader client.Reader
-	// Events emits the events of Pods.
-	Events events.EventRecorder
-	// Clock is the time.
-	Clock clock.PassiveClock
+	Events    events.EventRecorder
+	Clock     clock.PassiveClock
 
 	waiting waiting
 	// restarts has the last restart of each controller, by request.
@@ -58,9 +64,20 @@ const (
 	// retryWaiting is when a controller whose Pods are not complete is looked at again. Its Pods are watched, but the
 	// number of replicas that it should have is not.
 	retryWaiting = time.Minute
-	// action is the action of all events.
-	action = "Evict"
+	action       = "Evict"
 )
+
+// SetupWithManager registers the controller and its watches. Of the two workers, a namespace has one.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	isOutdated := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		return changesOf(o.(*listenersv1alpha1.PodListeners)) != ""
+	})
+	changed := predicates.Changed(func(pod *corev1.Pod) any { return []any{claim.PodReady(pod), pod.Status.Phase} })
+	return requests.Controller(mgr, "restart", 2).
+		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(r.podListenersToController), builder.WithPredicates(isOutdated)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podToController), builder.WithPredicates(predicates.NotInInitialList(), changed)).
+		Complete(requests.Requeue(mgr, "restart", r))
+}
 
 // Reconcile implements reconcile.Reconciler. A request has one worker at a time, which reads from the API server before
 // each eviction: so no two Pods of a controller are evicted at a time.
@@ -110,7 +127,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: retryWaiting}, nil
 }
 
-// outdatedPod is a Pod whose addresses have changed since it started.
 type outdatedPod struct {
 	pod *corev1.Pod
 	// changes says which addresses of which volumes have changed.
@@ -186,4 +202,68 @@ func changesOf(object *listenersv1alpha1.PodListeners) string {
 			columns.Address(object.Spec.StartAddresses[volume]), columns.Address(object.Spec.Listeners[volume].IngressAddresses)))
 	}
 	return strings.Join(changes, "; ")
+}
+
+func (r *Reconciler) podListenersToController(ctx context.Context, o client.Object) []reconcile.Request {
+	pod, err := podOf(ctx, r.Client, o.(*listenersv1alpha1.PodListeners))
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Reading from the cache")
+	}
+	if pod == nil {
+		return nil // there is nothing to restart
+	}
+	r.waiting.add(request(pod), o.GetName())
+	return []reconcile.Request{request(pod)}
+}
+
+// podToController maps a Pod to its controller, if that has outdated Pods.
+func (r *Reconciler) podToController(_ context.Context, o client.Object) []reconcile.Request {
+	req := request(o.(*corev1.Pod))
+	if len(r.waiting.podListeners(req)) == 0 {
+		return nil
+	}
+	return []reconcile.Request{req}
+}
+
+// request returns the request for the controller of a Pod, or for a Pod that has none.
+func request(pod *corev1.Pod) reconcile.Request {
+	uid := pod.UID
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		uid = owner.UID
+	}
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: string(uid)}}
+}
+
+// waiting has the names of the PodListeners of outdated Pods, by their controllers. For these, events of their other
+// Pods matter. After a restart of the operator, the watch of PodListeners fills it again.
+type waiting struct {
+	mu          sync.Mutex
+	controllers map[reconcile.Request]sets.Set[string]
+}
+
+func (w *waiting) add(req reconcile.Request, podListeners string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.controllers == nil {
+		w.controllers = map[reconcile.Request]sets.Set[string]{}
+	}
+	if w.controllers[req] == nil {
+		w.controllers[req] = sets.New[string]()
+	}
+	w.controllers[req].Insert(podListeners)
+}
+
+func (w *waiting) remove(req reconcile.Request, podListeners string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.controllers[req].Delete(podListeners); len(w.controllers[req]) == 0 {
+		delete(w.controllers, req)
+	}
+}
+
+// podListeners returns the names of the PodListeners of a controller's outdated Pods, sorted.
+func (w *waiting) podListeners(req reconcile.Request) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return sets.List(w.controllers[req])
 }

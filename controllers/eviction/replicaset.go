@@ -23,9 +23,8 @@ import (
 type replicas struct {
 	// unsupported is why Pods of the controller are not evicted, or "".
 	unsupported string
-	// desired is the number of Pods that there should be.
-	desired int32
-	pods    []corev1.Pod
+	desired     int32
+	pods        []corev1.Pod
 }
 
 // replicaSet returns the Pods of a controller, which is nil if the Pods have none. It returns nil if the controller
@@ -87,7 +86,6 @@ func controllerOf(owner *metav1.OwnerReference) client.Object {
 	}[group+"/"+owner.Kind]
 }
 
-// scaleOf returns how many Pods a controller should have, and its selector.
 func scaleOf(o client.Object) (int32, *metav1.LabelSelector) {
 	switch o := o.(type) {
 	case *appsv1.StatefulSet:

@@ -19,7 +19,6 @@ const replacedNode = 10 * time.Second
 // later, and what the scheduler said about a Pod may be from before.
 const newNode = time.Minute
 
-// decision is what to do about a volume that exists.
 type decision struct {
 	// lost states whether the node that the volume is pinned to is lost, which is recorded.
 	lost bool
@@ -106,7 +105,6 @@ func (o *observed) releaseAfter() (after time.Duration, ok bool) {
 	return 0, false
 }
 
-// lostMessage describes the loss of the node and what will happen.
 func (o *observed) lostMessage(now time.Time) string {
 	node := o.pinned()
 	what := "does not exist"

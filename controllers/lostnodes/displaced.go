@@ -163,7 +163,6 @@ func bindsWithPod(class *storagev1.StorageClass) bool {
 	return class != nil && ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
-// stuckPod is a Pod that cannot be scheduled because of its pinned volume, and what to do.
 type stuckPod struct {
 	pod  *corev1.Pod
 	text string

@@ -17,8 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -28,6 +33,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/predicates"
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
@@ -37,17 +43,32 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader confirms with the API server what a replacement depends on.
 	APIReader client.Reader
-	// Events emits the events of claims and Pods.
-	Events events.EventRecorder
+	Events    events.EventRecorder
 	// Applier writes the owners of Listeners, as the field manager of volumes.
 	Applier *apply.Applier
-	// Clock is the time.
-	Clock clock.PassiveClock
+	Clock   clock.PassiveClock
 
-	// conditions applies the condition of Listeners.
 	conditions *apply.Applier
 	// warnings are the last ones of claims, by reason.
 	warnings message.Warnings[types.NamespacedName, string]
+}
+
+// SetupWithManager registers the controller and its watches. Of the two workers, a namespace has one, because the
+// condition of a Listener describes all of its volumes: a second one could overwrite it with what it observed earlier.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	r.conditions = apply.New(r.Client, names.FieldManagerLostNodes)
+	changes := predicates.NotInInitialList() // the first watch enqueues all requests at the start
+	provisionedOnly := predicate.NewPredicateFuncs(func(o client.Object) bool { return claim.IsListenerClaim(o) })
+	return requests.Controller(mgr, "lostnodes", 2).
+		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(provisionedOnly, predicates.StatusIgnored())).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(index.VolumeToClaim), builder.WithPredicates(changes, predicates.StatusIgnored())).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeToClaims), builder.WithPredicates(changes, predicates.NodeSchedulingChanged())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(index.PodToClaims), builder.WithPredicates(changes, podMayReleaseVolume())).
+		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims),
+			builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
+		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToClaims),
+			builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
+		Complete(requests.Requeue(mgr, "lostnodes", r))
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -88,7 +109,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: requests.Earliest(d.wait, r.warnings.RepeatAfter(req.NamespacedName))}, nil
 }
 
-// record records since when the node of a volume is lost, or that it is back.
 func (r *Reconciler) record(ctx context.Context, o *observed, lost bool, now time.Time) error {
 	var since any
 	if lost {
@@ -148,4 +168,27 @@ func lastNode(pv *corev1.PersistentVolume) string {
 
 func movedMessage(pv *corev1.PersistentVolume, from, to string) string {
 	return fmt.Sprintf("PersistentVolume %s moved from node %s to node %s", pv.Name, from, to)
+}
+
+// podMayReleaseVolume passes Pods that the scheduler finds no node for, or has found one for, and those that do not
+// mount their volumes any more.
+func podMayReleaseVolume() predicate.Predicate {
+	return predicate.And(
+		predicates.Changed(func(pod *corev1.Pod) any {
+			return []any{claim.Unschedulable(pod), pod.Spec.NodeName, claim.PodFinished(pod)}
+		}),
+		predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return claim.Unschedulable(e.Object.(*corev1.Pod)) != "" }},
+	)
+}
+
+func (r *Reconciler) nodeToClaims(ctx context.Context, o client.Object) []reconcile.Request {
+	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, index.VolumeToClaim, client.MatchingFields{index.VolumesByNode: o.GetName()})
+}
+
+func (r *Reconciler) listenerToClaims(ctx context.Context, o client.Object) []reconcile.Request {
+	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, index.VolumeToClaim, index.VolumesOf(o))
+}
+
+func (r *Reconciler) classToClaims(ctx context.Context, o client.Object) []reconcile.Request {
+	return index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.listenerToClaims, client.MatchingFields{index.ListenersByClass: o.GetName()})
 }

@@ -122,7 +122,6 @@ func (r *Reconciler) replace(ctx context.Context, key types.NamespacedName) erro
 	return r.create(ctx, o, desired)
 }
 
-// create creates the volume of a claim, unless another replica did, and emits events.
 func (r *Reconciler) create(ctx context.Context, o *observed, created *corev1.PersistentVolume) error {
 	err := r.Client.Create(ctx, created, client.FieldOwner(names.FieldManagerLostNodes))
 	switch {

@@ -48,7 +48,6 @@ func (r *Reconciler) warnStuck(o *observed, stuck []stuckPod) {
 	}
 }
 
-// emit emits an event on a claim, and on the Pods that use it.
 func (r *Reconciler) emit(o *observed, reason, text string) {
 	r.emitOn(o.claim, nil, reason, text)
 	for i := range o.pods {
