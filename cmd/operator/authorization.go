@@ -32,7 +32,6 @@ const (
 	// remembered is how long after its last review a permitted request is reviewed again whatever the rate, so that
 	// requests with other tokens do not keep Prometheus away. It is as long as tokens of Pods are used.
 	remembered = time.Hour
-	// maxResults is the number of results that are kept.
 	maxResults = 1024
 )
 
@@ -48,7 +47,6 @@ type authorization struct {
 	known *cache.LRUExpireCache
 }
 
-// newReviews returns an authorization that asks these clients.
 func newReviews(clients kubernetes.Interface, c clock.Clock) *authorization {
 	return &authorization{
 		clients: clients, limiter: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewsPerSecond, reviewBurst, c),
@@ -56,7 +54,6 @@ func newReviews(clients kubernetes.Interface, c clock.Clock) *authorization {
 	}
 }
 
-// newAuthorization returns an authorization that asks the API server.
 func newAuthorization(config *rest.Config, client *http.Client) (*authorization, error) {
 	clients, err := kubernetes.NewForConfigAndClient(config, client)
 	if err != nil {
@@ -108,7 +105,6 @@ func (a *authorization) review(r *http.Request) (int, error) {
 	return status, err
 }
 
-// ask has the API server review a request.
 func (a *authorization) ask(ctx context.Context, token string, r *http.Request) (int, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	who, err := a.clients.AuthenticationV1().TokenReviews().Create(ctx, review, metav1.CreateOptions{})

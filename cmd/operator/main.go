@@ -57,8 +57,7 @@ import (
 // ListenerOperator/cluster. main reads them from the environment and flags.
 type Options struct {
 	// Namespace is the namespace of the operator and the node agent.
-	Namespace string
-	// NodeAgentImage is the image of the node agent.
+	Namespace      string
 	NodeAgentImage string
 	// PodName and PodUID are the operator's own Pod. They identify the leader.
 	PodName, PodUID string
@@ -125,7 +124,6 @@ func (o Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// run runs the operator until ctx is done.
 func run(ctx context.Context, options Options) error {
 	level := slog.LevelInfo
 	if options.LogLevel == "debug" {
@@ -159,7 +157,6 @@ func runOn(ctx context.Context, config *rest.Config, options Options) error {
 	return err
 }
 
-// start runs the operator until ctx is done.
 func start(ctx context.Context, config *rest.Config, options Options) error {
 	// Priority and fairness protects the API server; a client-side limit would only delay mounts.
 	config.QPS = -1
@@ -248,7 +245,6 @@ func setupControllers(mgr manager.Manager, apis *platform.APIs, options Options,
 	return nil
 }
 
-// controller is a controller that can be added to a manager.
 type controller struct {
 	name  string
 	setup func(manager.Manager) error

@@ -39,7 +39,6 @@ func Policies(owner metav1.OwnerReference) ([]Bound, error) {
 	return all, nil
 }
 
-// embedded returns the policies of the files.
 var embedded = sync.OnceValues(func() (policies []*admissionregistrationv1.ValidatingAdmissionPolicy, err error) {
 	all, err := fs.Glob(files, "policies/*.yaml")
 	if err != nil {

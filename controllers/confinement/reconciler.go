@@ -32,9 +32,7 @@ import (
 
 // Reconciler creates the policies.
 type Reconciler struct {
-	// Client reads from the cache, and writes.
-	Client client.Client
-	// APIReader reads without the cache.
+	Client    client.Client
 	APIReader client.Reader
 }
 
@@ -70,7 +68,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return reconcile.Result{}, nil
 }
 
-// ensure creates an object if it does not exist.
 func (r *Reconciler) ensure(ctx context.Context, object client.Object) error {
 	existing, err := lookup.Get(ctx, r.Client, client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
 	if err != nil || existing != nil {

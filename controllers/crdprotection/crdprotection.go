@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -27,10 +26,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/predicates"
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
-// name is the name of the policy and of its binding.
 const name = "listener-operator-crds"
 
 //go:embed policy.yaml
@@ -41,8 +40,7 @@ var binding []byte
 
 // Reconciler binds the policy while there are Listeners.
 type Reconciler struct {
-	Client client.Client
-	// APIReader reads without the cache.
+	Client    client.Client
 	APIReader client.Reader
 
 	applier *apply.Applier
@@ -56,10 +54,9 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.applier = apply.New(r.Client, names.FieldManagerOperator)
 	isOurs := builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == name }))
-	comesOrGoes := builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})
 	return requests.Controller(mgr, "crdprotection", 1).
 		WatchesRawSource(requests.OnlyAtStart()).
-		Watches(&listenersv1alpha1.Listener{}, requests.Only(), comesOrGoes).
+		Watches(&listenersv1alpha1.Listener{}, requests.Only(), builder.WithPredicates(predicates.ExistenceChanged())).
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, requests.Only(), isOurs).
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, requests.Only(), isOurs).
 		Complete(requests.Requeue(mgr, "crdprotection", r))

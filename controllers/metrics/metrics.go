@@ -66,7 +66,6 @@ func export(ctx context.Context, cache client.Reader, registry prometheus.Regist
 	return nil
 }
 
-// collector counts at each scrape.
 type collector struct {
 	// list reads the objects of a kind, which must not be changed.
 	list  func(client.ObjectList)
@@ -119,7 +118,6 @@ func (c *collector) add(value float64, metric *prometheus.Desc, labels ...string
 // unusedDays are the numbers of days after which a Listener without Pods counts.
 var unusedDays = []int{1, 7, 30}
 
-// count counts all objects.
 func (c *collector) count() {
 	c.countListeners()
 	c.countLostVolumes()
@@ -160,7 +158,6 @@ func (c *collector) countListeners() {
 	}
 }
 
-// classes returns the classes by name.
 func (c *collector) classes() map[string]listenersv1alpha1.ListenerClass {
 	var all listenersv1alpha1.ListenerClassList
 	c.list(&all)
@@ -180,7 +177,6 @@ func (c *collector) countState(status *listenersv1alpha1.ListenerStatus, class s
 	c.add(1, listeners, class, strconv.FormatBool(ready), reason)
 }
 
-// known are the reasons that the API declares.
 var known = sync.OnceValue(func() sets.Set[string] {
 	all := sets.New[string]()
 	for _, section := range reasons.Sections() {
@@ -209,7 +205,6 @@ func (c *collector) countUnused(status *listenersv1alpha1.ListenerStatus, class 
 	}
 }
 
-// loadBalancerAddresses returns the addresses of load balancers by the controllers of their Services.
 func (c *collector) loadBalancerAddresses() map[types.UID][]string {
 	var services corev1.ServiceList
 	c.list(&services)
@@ -230,7 +225,6 @@ func (c *collector) loadBalancerAddresses() map[types.UID][]string {
 	return addresses
 }
 
-// countLostVolumes counts the volumes that are pinned to lost nodes.
 func (c *collector) countLostVolumes() {
 	var volumes corev1.PersistentVolumeList
 	c.list(&volumes)
@@ -245,7 +239,6 @@ func (c *collector) countLostVolumes() {
 	}
 }
 
-// countOutdatedPods counts the Pods whose addresses have changed since they started.
 func (c *collector) countOutdatedPods() {
 	restart, rewrite := string(listenersv1alpha1.OnAddressChangeRestart), string(listenersv1alpha1.OnAddressChangeRewrite)
 	c.add(0, outdatedPods, restart) // present at zero
@@ -262,7 +255,6 @@ func (c *collector) countOutdatedPods() {
 	}
 }
 
-// countConditions counts the conditions of the operator that are true.
 func (c *collector) countConditions() {
 	for _, kind := range []string{
 		operatorv1alpha1.ConditionAvailable, operatorv1alpha1.ConditionProgressing, operatorv1alpha1.ConditionDegraded, operatorv1alpha1.ConditionUpgradeable,

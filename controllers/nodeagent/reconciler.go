@@ -50,8 +50,7 @@ type Reconciler struct {
 	Client client.Client
 	// Namespace is the namespace of the operator and of the node agents.
 	Namespace string
-	// Image is that of the node agent.
-	Image string
+	Image     string
 	// OperatorCondition is the name of the OperatorCondition that reports to the Operator Lifecycle Manager whether the
 	// operator may be upgraded. Empty if there is none.
 	OperatorCondition string
@@ -59,12 +58,9 @@ type Reconciler struct {
 	ClusterDomain string
 	// FirstSpec has fields of ListenerOperator/cluster, as JSON, for when the operator creates it. May be empty.
 	FirstSpec string
-	// APIs reports which optional kinds the cluster serves.
-	APIs *platform.APIs
-	// Clock is the time.
-	Clock clock.PassiveClock
+	APIs      *platform.APIs
+	Clock     clock.PassiveClock
 
-	// apiReader reads without the cache.
 	apiReader client.Reader
 	// stackable returns what of Stackable's listener operator runs.
 	stackable func(context.Context) (stackable.Installation, error)
@@ -74,10 +70,8 @@ type Reconciler struct {
 
 	// State of earlier reconciliations, which never run concurrently.
 
-	// operatorPod is the template of the operator's Pods as last read.
 	operatorPod corev1.PodSpec
-	// upgrades reports to the Operator Lifecycle Manager.
-	upgrades olmupgrade.Reporter
+	upgrades    olmupgrade.Reporter
 	// replacements are the last ones, by the kinds and names of the components.
 	replacements map[string]replacement
 	// uncreated is how many Pods of agents are missing, and uncreatedSince when this number has last changed.
@@ -146,7 +140,6 @@ type component struct {
 	object client.Object
 }
 
-// outcome is the outcome of a reconciliation.
 type outcome struct {
 	// stackable is what of Stackable's listener operator runs, because of which nothing was done.
 	stackable stackable.Installation
@@ -158,8 +151,7 @@ type outcome struct {
 	deselected users
 	// moving is the namespaced name of a DaemonSet in another namespace that has to be deleted before.
 	moving string
-	// err is the first error.
-	err error
+	err    error
 }
 
 // beside reports whether nothing was done because Stackable's listener operator runs.
@@ -266,7 +258,6 @@ func (o *observed) needs(c component) bool {
 	return !o.unmonitored || c.Optional.Group != names.KindServiceMonitor.Group
 }
 
-// foreignMessage returns the message about the first object that belongs to another installation, or "".
 func (o *observed) foreignMessage() string {
 	for _, c := range o.components {
 		if c.object != nil {
@@ -317,7 +308,6 @@ func (r *Reconciler) prepare(ctx context.Context, config *operatorv1alpha1.Liste
 	return nil
 }
 
-// missing returns the kinds and names of required components that do not exist.
 func (o *observed) missing() []string {
 	var missing []string
 	for _, c := range o.components {

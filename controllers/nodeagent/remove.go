@@ -80,14 +80,12 @@ func (r *Reconciler) maintain(ctx context.Context, o *observed) error {
 	return r.applyAll(ctx, o, func(c component) bool { return !c.Extra && c.Kind != "StorageClass" && !c.isOrphan(o.config) }).err
 }
 
-// owned returns the components that exist and that the configuration controls.
 func (o *observed) owned() []component {
 	return slices.DeleteFunc(slices.Clone(o.components), func(c component) bool {
 		return c.object == nil || !metav1.IsControlledBy(c.object, o.config)
 	})
 }
 
-// isOrphan reports whether the component exists and has no controller.
 func (c component) isOrphan(config *operatorv1alpha1.ListenerOperator) bool {
 	return c.object != nil && !metav1.IsControlledBy(c.object, config) && c.ForeignMessage(config, c.object) == ""
 }
@@ -201,7 +199,6 @@ func (r *Reconciler) prune(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// managed returns the objects of a component's kind with the label of managed objects, from the cache.
 func (r *Reconciler) managed(ctx context.Context, c installation.Component) ([]runtime.Object, error) {
 	kind, err := apiutil.GVKForObject(c.Empty(), r.Client.Scheme())
 	list, listErr := r.Client.Scheme().New(kind.GroupVersion().WithKind(kind.Kind + "List"))

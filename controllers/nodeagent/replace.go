@@ -3,7 +3,6 @@ package nodeagent
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -84,19 +83,13 @@ func (r *Reconciler) replace(ctx context.Context, c *component, before *unstruct
 	if err != nil {
 		return nil, fmt.Errorf("keeping a field of %s %s: %w", c.Kind, c.Name, err)
 	}
-	operations := []map[string]any{{"op": "replace", "path": "/metadata/resourceVersion", "value": before.GetResourceVersion()}}
-	for field := range contentOf(before) {
-		operations = append(operations, map[string]any{"op": "remove", "path": "/" + field})
-	}
-	for field, value := range kept {
-		operations = append(operations, map[string]any{"op": "add", "path": "/" + field, "value": value})
-	}
-	patch, err := json.Marshal(operations)
-	if err != nil {
-		return nil, fmt.Errorf("encoding %s %s: %w", c.Kind, c.Name, err)
-	}
 	after := before.DeepCopy()
-	if err := r.Client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(names.FieldManagerOperator)); err != nil {
+	for field := range contentOf(before) {
+		delete(after.Object, field)
+	}
+	maps.Copy(after.Object, kept)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, after, patch, client.FieldOwner(names.FieldManagerOperator)); err != nil {
 		return nil, fmt.Errorf("replacing the content of %s %s: %w", c.Kind, c.Name, err)
 	}
 	return after, nil

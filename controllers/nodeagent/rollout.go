@@ -32,7 +32,6 @@ type rollout struct {
 	unsuitable []string
 }
 
-// observeRollout reads the nodes, and the Pods of the agents.
 func (r *Reconciler) observeRollout(ctx context.Context, agents *appsv1.DaemonSet) (found rollout, err error) {
 	var nodes corev1.NodeList
 	var pods corev1.PodList

@@ -16,6 +16,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/message"
+	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/version"
 )
 
@@ -53,7 +54,13 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 		return &c
 	}
 	current := set(progressing(o, done))
-	status.NodeAgent.Version = agentVersion(o, *current)
+	switch { // the operator's, once the agents are rolled out
+	case agents.Name == "":
+	case current.Reason == operatorv1alpha1.ReasonAgentsRolledOut:
+		status.NodeAgent.Version = version.Version
+	default:
+		status.NodeAgent.Version = o.config.Status.NodeAgent.Version
+	}
 	stalled, recheck := stalledAgents(o, *current, now)
 	set(available(o, done, stalled))
 	set(degraded(o, done, stalled))
@@ -64,55 +71,34 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 // stalledAgents returns the reason why the agents need intervention, or "", and the time after which it may change
 // without an event, or 0.
 func stalledAgents(o *observed, progressing metav1.Condition, now time.Time) (reason string, recheck time.Duration) {
-	type deadline struct {
-		since   time.Time
-		timeout time.Duration
-		reason  string
-	}
-	var deadlines []deadline
-	switch progressing.Reason {
-	case operatorv1alpha1.ReasonAgentsRollout, operatorv1alpha1.ReasonAgentsRolledOut:
-	default:
+	if r := progressing.Reason; r != operatorv1alpha1.ReasonAgentsRollout && r != operatorv1alpha1.ReasonAgentsRolledOut {
 		return "", 0
 	}
+	check := func(since time.Time, timeout time.Duration, late string) {
+		if left := since.Add(timeout).Sub(now); left <= 0 {
+			reason = cmp.Or(reason, late)
+		} else {
+			recheck = requests.Earliest(recheck, left)
+		}
+	}
 	if uncreatedPods(o) > 0 {
-		deadlines = append(deadlines, deadline{o.uncreatedSince, creationTimeout, operatorv1alpha1.ReasonAgentsNotCreated})
+		check(o.uncreatedSince, creationTimeout, operatorv1alpha1.ReasonAgentsNotCreated)
 	}
 	if progressing.Status == metav1.ConditionTrue {
-		deadlines = append(deadlines, deadline{progressing.LastTransitionTime.Time, rolloutTimeout, operatorv1alpha1.ReasonAgentsNotReady})
+		check(progressing.LastTransitionTime.Time, rolloutTimeout, operatorv1alpha1.ReasonAgentsNotReady)
 	}
 	for _, since := range o.rollout.unready {
-		deadlines = append(deadlines, deadline{since, rolloutTimeout, operatorv1alpha1.ReasonAgentsNotReady})
-	}
-	for _, d := range deadlines {
-		if wait := d.since.Add(d.timeout).Sub(now); wait <= 0 {
-			reason = cmp.Or(reason, d.reason)
-		} else if recheck == 0 || wait < recheck {
-			recheck = wait
-		}
+		check(since, rolloutTimeout, operatorv1alpha1.ReasonAgentsNotReady)
 	}
 	return reason, recheck
 }
 
-// isTrue and isFalse return a condition.
 func isTrue(condition, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }
 
 func isFalse(condition, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: reason, Message: message}
-}
-
-// agentVersion returns the version of the agents, which is that of the operator once they are rolled out.
-func agentVersion(o *observed, progressing metav1.Condition) string {
-	switch {
-	case o.agents().Name == "":
-		return ""
-	case progressing.Reason == operatorv1alpha1.ReasonAgentsRolledOut:
-		return version.Version
-	default:
-		return o.config.Status.NodeAgent.Version
-	}
 }
 
 // available returns the condition that volumes can be provisioned, and mounted on nodes with an agent that is ready.
@@ -166,7 +152,6 @@ func progressing(o *observed, done outcome) metav1.Condition {
 	}
 }
 
-// removing returns the condition Progressing while components are to be removed.
 func removing(o *observed, done outcome) metav1.Condition {
 	const condition = operatorv1alpha1.ConditionProgressing
 	owned := o.owned()
@@ -209,7 +194,6 @@ func uncreatedPods(o *observed) int32 {
 	return agents.Status.DesiredNumberScheduled - agents.Status.CurrentNumberScheduled
 }
 
-// rolloutMessage returns how far the rollout of the agents is, and which nodes it leaves out.
 func rolloutMessage(o *observed) string {
 	status := o.agents().Status
 	if status.ObservedGeneration < o.rollout.since {
@@ -285,7 +269,6 @@ func (o outcome) meanwhile() string {
 	return "; meanwhile: " + o.err.Error()
 }
 
-// besideMessage names what runs Stackable's listener operator, and what to do before it is uninstalled.
 func besideMessage(config *operatorv1alpha1.ListenerOperator, done outcome) string {
 	message := fmt.Sprintf("Stackable's listener operator is running: %s; until it is uninstalled, this operator writes nothing but this status; "+
 		"then it goes on by itself: see "+version.Link("docs/moving-over.md"), firstOf(done.stackable.Names()))
@@ -295,7 +278,6 @@ func besideMessage(config *operatorv1alpha1.ListenerOperator, done outcome) stri
 	return message
 }
 
-// volumesInUseMessage names what a removal waits for, and what else can be done.
 func volumesInUseMessage(config *operatorv1alpha1.ListenerOperator, done outcome) string {
 	message := "listener volumes are in use; delete what uses them, or set managementState to Managed again: "
 	if !config.DeletionTimestamp.IsZero() {
@@ -318,7 +300,6 @@ func upgradeable(o *observed, progressing metav1.Condition, stalled string) meta
 	}
 }
 
-// writeStatus writes the status if it changed, and emits an event if the condition Degraded did.
 func (r *Reconciler) writeStatus(ctx context.Context, config *operatorv1alpha1.ListenerOperator, status operatorv1alpha1.ListenerOperatorStatus) error {
 	if deleted := !config.DeletionTimestamp.IsZero() && len(config.Finalizers) == 0; deleted || reflect.DeepEqual(config.Status, status) {
 		return nil
@@ -338,7 +319,6 @@ func (r *Reconciler) writeStatus(ctx context.Context, config *operatorv1alpha1.L
 	return nil
 }
 
-// reportUpgradeable reports the condition Upgradeable to the Operator Lifecycle Manager, if there is one.
 func (r *Reconciler) reportUpgradeable(ctx context.Context, status operatorv1alpha1.ListenerOperatorStatus) error {
 	if r.OperatorCondition == "" {
 		return nil

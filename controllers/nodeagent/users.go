@@ -16,7 +16,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 )
 
-// users are the users of listener volumes.
 type users struct {
 	// pods are the namespaced names of Pods that use a volume, each with the name of its node, or "".
 	pods map[string]string
@@ -26,7 +25,6 @@ type users struct {
 
 func (u users) any() bool { return len(u.pods)+len(u.claims) > 0 }
 
-// String returns the names of the first of them.
 func (u users) String() string {
 	var parts []string
 	if len(u.pods) > 0 {
@@ -38,7 +36,6 @@ func (u users) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// firstOf returns the first names, and how many more there are.
 func firstOf(all []string) string {
 	if more := len(all) - maxListed; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(all[:maxListed], ", "), more)

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -47,11 +46,12 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	}
 	always, whileWaiting := handler.EnqueueRequestsFromMapFunc(toListenerOperator), handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator)
 	changed := predicates.Changed(func(c *operatorv1alpha1.ListenerOperator) any { return []any{c.Generation, c.Finalizers} })
+	withClaims := predicate.NewPredicateFuncs(func(o client.Object) bool { return len(claim.NamesOf(o.(*corev1.Pod))) > 0 }) // conditions name them
 	b := requests.Controller(mgr, "nodeagent", 1).
 		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(changed)).
 		Watches(&appsv1.Deployment{}, always, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.PersistentVolume{}, whileWaiting, builder.WithPredicates(volumeUseChanged())).
-		Watches(&corev1.Pod{}, whileWaiting, builder.WithPredicates(podWithClaimsCreatedOrDeleted())).
+		Watches(&corev1.PersistentVolume{}, whileWaiting, builder.WithPredicates(predicates.Changed(func(pv *corev1.PersistentVolume) any { return inUse(pv) }))).
+		Watches(&corev1.Pod{}, whileWaiting, builder.WithPredicates(predicates.ExistenceChanged(), withClaims)).
 		Watches(&corev1.Pod{}, always, builder.WithPredicates(stackable.Pods())).
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, always, builder.WithPredicates(confinement.IsPolicy())).
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, always, builder.WithPredicates(confinement.IsPolicy())).
@@ -97,22 +97,6 @@ func (r *Reconciler) isComponent(c installation.Component) predicate.Predicate {
 
 func toListenerOperator(context.Context, client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}}}
-}
-
-// volumeUseChanged passes volumes that start or stop being in use.
-func volumeUseChanged() predicate.Predicate {
-	p := predicate.NewPredicateFuncs(func(o client.Object) bool { return inUse(o.(*corev1.PersistentVolume)) })
-	p.UpdateFunc = func(e event.UpdateEvent) bool {
-		return inUse(e.ObjectOld.(*corev1.PersistentVolume)) != inUse(e.ObjectNew.(*corev1.PersistentVolume))
-	}
-	return p
-}
-
-// podWithClaimsCreatedOrDeleted passes Pods with claims that are created or deleted, because conditions name them.
-func podWithClaimsCreatedOrDeleted() predicate.Predicate {
-	p := predicate.NewPredicateFuncs(func(o client.Object) bool { return len(claim.NamesOf(o.(*corev1.Pod))) > 0 })
-	p.UpdateFunc = func(event.UpdateEvent) bool { return false }
-	return p
 }
 
 // agentChanged passes Pods of agents that are created or deleted, or become ready or not ready. The status of the

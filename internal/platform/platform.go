@@ -148,7 +148,6 @@ func (a *APIs) set(ctx context.Context, kind schema.GroupVersionKind, resource s
 	}
 }
 
-// follow starts the watches, and returns when all of them have synced.
 func (a *APIs) follow(ctx context.Context, reader dynamic.Interface, optional []OptionalKind) error {
 	var lastErr atomic.Pointer[error] // of the watches
 	var synced []toolscache.InformerSynced

@@ -207,7 +207,6 @@ func (v *View) newCache(ctx context.Context, version string) (cache.Cache, error
 	return objects, err
 }
 
-// schemeOf returns a scheme that has the type of the objects in a version.
 func (v *View) schemeOf(version string) (*runtime.Scheme, error) {
 	if version == v.kind.Version {
 		return v.options.Scheme, nil

@@ -21,6 +21,11 @@ func Changed[T client.Object](value func(T) any) predicate.Predicate {
 	}}
 }
 
+// ExistenceChanged passes objects that are created or deleted.
+func ExistenceChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+}
+
 // NodeAddressesChanged passes Nodes that are created, deleted, or change their addresses or what overrides them.
 func NodeAddressesChanged() predicate.Predicate {
 	return Changed(func(n *corev1.Node) any {

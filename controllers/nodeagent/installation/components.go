@@ -34,15 +34,13 @@ func NodeAgentLabels() map[string]string {
 type Settings struct {
 	// Namespace is the operator's, and that of the node agents.
 	Namespace string
-	// Image is the image of the node agents.
-	Image string
+	Image     string
 	// ServiceAccount is the uid of the agents' ServiceAccount, empty if there is none.
 	ServiceAccount types.UID
 	// GuardsScheduling is whether the cluster has CSIDriver.spec.preventPodSchedulingIfMissing.
 	GuardsScheduling bool
 	// ServiceCA is whether the operator's namespace has the ConfigMap ServiceCA.
-	ServiceCA bool
-	// OperatorPod is the template of the operator's own Pods.
+	ServiceCA   bool
 	OperatorPod corev1.PodSpec
 	// Agents is how many agents there are during a rollout, and AgentsDown how many of them cannot be replaced.
 	Agents, AgentsDown int
@@ -170,7 +168,6 @@ func (c Component) ForeignMessage(config *operatorv1alpha1.ListenerOperator, obs
 	}
 }
 
-// csiDriverValues returns the values in the manifest of the CSIDriver.
 func csiDriverValues(config *operatorv1alpha1.ListenerOperator, s Settings) (map[string]any, error) {
 	values := map[string]any{"preventPodSchedulingIfMissing": nil}
 	if s.GuardsScheduling {

@@ -26,7 +26,6 @@ var manifests embed.FS
 
 var placeholder = regexp.MustCompile(`\$\{\w+\}`)
 
-// render returns the object of the manifest.
 func (c Component) render(config *operatorv1alpha1.ListenerOperator, s Settings) (*unstructured.Unstructured, error) {
 	manifest, err := manifests.ReadFile("manifests/" + strings.ToLower(c.Kind) + "-" + c.Name + ".yaml")
 	if err != nil {
@@ -74,7 +73,6 @@ const ServiceCA = "openshift-service-ca.crt"
 // LabelMonitored is the label of namespaces that the Prometheus of OpenShift itself monitors, if it is "true".
 const LabelMonitored = "openshift.io/cluster-monitoring"
 
-// commonValues are the values in the manifests of all components.
 func commonValues(s Settings) map[string]any {
 	values := map[string]any{
 		"namespace": s.Namespace, "operatorUser": fmt.Sprintf("system:serviceaccount:%s:%s", s.Namespace, names.Operator),

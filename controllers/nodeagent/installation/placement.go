@@ -58,7 +58,6 @@ var requirements = []corev1.NodeSelectorRequirement{
 	{Key: "eks.amazonaws.com/compute-type", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"fargate"}},
 }
 
-// suitable returns the affinity with the requirements.
 func suitable(affinity *corev1.Affinity) *corev1.Affinity {
 	affinity = cmp.Or(affinity, &corev1.Affinity{}).DeepCopy()
 	affinity.NodeAffinity = cmp.Or(affinity.NodeAffinity, &corev1.NodeAffinity{})
