@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 
@@ -40,9 +39,6 @@ var faults = []Fault{Failed, Conflicting, TimedOut, NotAnswered}
 
 // ends reports whether the process ends at the fault.
 func (f Fault) ends() bool { return f == NotAnswered }
-
-// done reports whether the write is done.
-func (f Fault) done() bool { return f == TimedOut || f == NotAnswered }
 
 // errEnded is the error of all requests of a process that has ended.
 var errEnded = errors.New("the process has ended")
@@ -89,15 +85,16 @@ func (w *Writes) wrap(next http.RoundTripper) http.RoundTripper {
 			return nil, err
 		case !faulty:
 			return next.RoundTrip(r)
-		}
-		if w.fault.done() {
+		case w.fault == TimedOut || w.fault == NotAnswered: // the write is done
 			response, err := next.RoundTrip(r)
 			if err != nil {
 				return nil, err
 			}
 			_ = response.Body.Close()
 		}
-		w.record(r) // not before the write is done: the process is stopped then, and the API server would give up the write
+		w.mu.Lock() // not before the write is done: the process is stopped then, and the API server would give up the write
+		w.what = r.Method + " " + r.URL.Path
+		w.mu.Unlock()
 		if w.fault.ends() {
 			return nil, errEnded
 		}
@@ -105,49 +102,30 @@ func (w *Writes) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// observe counts a request, and reports whether it is to have the fault.
-func (w *Writes) observe(r *http.Request) (bool, error) {
-	counts, err := w.counts(r)
-	if err != nil {
-		return false, err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ended {
-		return false, errEnded
-	}
-	if !counts {
-		return false, nil
-	}
-	w.count++
-	if w.count != w.n || w.fault == None {
-		return false, nil
-	}
-	w.ended = w.fault.ends()
-	return true, nil
-}
-
-// record records that a write had the fault.
-func (w *Writes) record(r *http.Request) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.what = r.Method + " " + r.URL.Path
-}
-
-// counts reports whether a request is a write of the scenario. Events and reviews are not part of its state.
-func (w *Writes) counts(r *http.Request) (bool, error) {
-	if r.Method == http.MethodGet || slices.ContainsFunc([]string{"/events", "reviews"}, func(part string) bool { return strings.Contains(r.URL.Path, part) }) {
-		return false, nil
-	}
+// observe counts a write of the scenario, and reports whether it is to have the fault. Events and reviews are not part
+// of its state.
+func (w *Writes) observe(r *http.Request) (faulty bool, _ error) {
+	counts := r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/events") && !strings.Contains(r.URL.Path, "reviews")
 	var body []byte
-	if r.Body != nil {
+	if counts && r.Body != nil {
 		var err error
 		if body, err = io.ReadAll(r.Body); err != nil {
 			return false, fmt.Errorf("reading the body of a request: %w", err)
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	return strings.Contains(r.URL.Path, w.about) || bytes.Contains(body, []byte(w.about)), nil
+	counts = counts && (strings.Contains(r.URL.Path, w.about) || bytes.Contains(body, []byte(w.about)))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return false, errEnded
+	}
+	if counts {
+		w.count++
+		faulty = w.count == w.n && w.fault != None
+		w.ended = faulty && w.fault.ends()
+	}
+	return faulty, nil
 }
 
 // response returns the response of the API server for the fault.

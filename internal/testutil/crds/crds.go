@@ -8,6 +8,7 @@ package crds
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,7 +20,6 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -66,13 +66,8 @@ const (
 	ClusterIssuers             CRD = "clusterissuers.cert-manager.io"
 )
 
-const (
-	// timeout is how long to wait for the API server. It seldom takes more than a moment.
-	timeout = 2 * time.Minute
-
-	// removalInterval is how often Remove makes the API server look at a CRD that is being deleted.
-	removalInterval = time.Second
-)
+// timeout is how long to wait for the API server. It seldom takes more than a moment.
+const timeout = 2 * time.Minute
 
 // source is a directory of a Go module with the CRDs of an API group.
 type source struct {
@@ -129,11 +124,23 @@ func Install(t testing.TB, c client.Client, names ...CRD) {
 		}
 	}
 	for _, name := range names {
-		await(t, c, name, func(crd *unstructured.Unstructured, err error) error {
-			if err != nil {
+		await(t, c, name, func(u *unstructured.Unstructured, err error) error {
+			var crd apiextensionsv1.CustomResourceDefinition
+			if err := errors.Join(err, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &crd)); err != nil {
 				return err
 			}
-			return served(c.RESTMapper(), crd)
+			if !apihelpers.IsCRDConditionTrue(&crd, apiextensionsv1.Established) {
+				return fmt.Errorf("it is not established: %v", crd.Status)
+			}
+			for _, v := range crd.Spec.Versions { // clients may discover the kind a moment later
+				if v.Served {
+					_, err = c.RESTMapper().RESTMapping(schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}, v.Name)
+				}
+				if err != nil {
+					break
+				}
+			}
+			return err
 		})
 	}
 }
@@ -150,14 +157,13 @@ func Remove(t testing.TB, c client.Client, names ...CRD) {
 		}
 		changed := time.Now()
 		await(t, c, name, func(crd *unstructured.Unstructured, err error) error {
+			if err == nil && time.Since(changed) > time.Second {
+				changed = time.Now()
+				patch := fmt.Sprintf(`{"metadata":{"annotations":{"test/touched":%q}}}`, changed.Format(time.RFC3339Nano))
+				err = c.Patch(t.Context(), empty(name), client.RawPatch(types.MergePatchType, []byte(patch)))
+			}
 			if err != nil {
 				return client.IgnoreNotFound(err)
-			}
-			if time.Since(changed) > removalInterval {
-				changed = time.Now()
-				if err := touch(t.Context(), c, name, changed); err != nil {
-					return err
-				}
 			}
 			return fmt.Errorf("it exists: %v", crd.Object["status"])
 		})
@@ -213,16 +219,9 @@ func module(t testing.TB, from source) string {
 	return downloaded.Dir
 }
 
-// touch writes a time into an annotation of a CRD.
-func touch(ctx context.Context, c client.Client, name CRD, at time.Time) error {
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{"test/touched":%q}}}`, at.Format(time.RFC3339Nano))
-	return client.IgnoreNotFound(c.Patch(ctx, empty(name), client.RawPatch(types.MergePatchType, []byte(patch))))
-}
-
 func empty(name CRD) *unstructured.Unstructured {
 	crd := &unstructured.Unstructured{}
-	crd.SetAPIVersion("apiextensions.k8s.io/v1")
-	crd.SetKind("CustomResourceDefinition")
+	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	crd.SetName(string(name))
 	return crd
 }
@@ -242,24 +241,4 @@ func await(t testing.TB, c client.Client, name CRD, done func(*unstructured.Unst
 	}); err != nil {
 		t.Fatalf("waiting for %s (%v): %v", name, err, last)
 	}
-}
-
-// served returns an error unless a CRD is established, and clients discover its kind in each version, which may take a
-// moment longer.
-func served(mapper meta.RESTMapper, u *unstructured.Unstructured) error {
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &crd); err != nil {
-		return err
-	}
-	if !apihelpers.IsCRDConditionTrue(&crd, apiextensionsv1.Established) {
-		return fmt.Errorf("it is not established: %v", crd.Status)
-	}
-	for _, v := range crd.Spec.Versions {
-		if v.Served {
-			if _, err := mapper.RESTMapping(schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}, v.Name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
