@@ -369,7 +369,7 @@ func (s *state) newClient(t *testing.T) client.WithWatch {
 	s.listener.Status = nil
 	fake := fakeclient.NewWithBackends(t, s.backends, interceptor.Funcs{}, s.objects()...)
 	if status != nil { // applied as the controller does, so that it owns the fields
-		if _, err := apply.New(fake, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), s.listener, status); err != nil {
+		if _, err := apply.New(fake, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), s.listener, status, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

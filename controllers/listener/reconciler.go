@@ -175,7 +175,7 @@ func (r *Reconciler) reportDeletion(ctx context.Context, listener *listenersv1al
 	if service, err := lookup.Get(ctx, r.Client, key, &corev1.Service{}); err != nil || service != nil {
 		return err
 	}
-	_, err := r.reporter.statuses.ApplyStatus(ctx, listener, deletedStatus(listener, finalizers))
+	_, err := r.reporter.statuses.ApplyStatus(ctx, listener, deletedStatus(listener, finalizers), "")
 	return err
 }
 

@@ -36,7 +36,7 @@ func (r *reporter) report(ctx context.Context, s *snapshot, p *plan, o *outcome)
 	if s.listener.Status != nil && reflect.DeepEqual(before, after) {
 		return nil
 	}
-	if sent, err := r.statuses.ApplyStatus(ctx, s.listener, after); err != nil || !sent {
+	if sent, err := r.statuses.ApplyStatus(ctx, s.listener, after, ""); err != nil || !sent {
 		return err
 	}
 	log.FromContext(ctx).Info("Updated the status", "addresses", len(after.IngressAddresses))

@@ -85,7 +85,7 @@ func (r *Reconciler) reportCondition(ctx context.Context, o *observed, pv *corev
 	conditions := slices.Clone(o.listener.Status.Conditions)
 	meta.SetStatusCondition(&conditions, *after) // sets the time of the transition
 	after = meta.FindStatusCondition(conditions, after.Type)
-	_, err = r.conditions.ApplyStatusToVersion(ctx, o.listener, &conditionsOnly{[]metav1.Condition{*after}})
+	_, err = r.conditions.ApplyStatus(ctx, o.listener, &conditionsOnly{[]metav1.Condition{*after}}, o.listener.ResourceVersion)
 	return err
 }
 

@@ -673,7 +673,7 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	collected := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":[{"apiVersion":"core.strimzi.io/v1","kind":"StrimziPodSet","name":"web","uid":"set"}]}}`))
 	g.Expect(admin.Patch(t.Context(), kept.DeepCopy(), collected)).To(Succeed())
 	g.Expect(operator.Delete(t.Context(), kept.DeepCopy())).To(MatchError(ContainSubstring("may delete no Listeners")))
-	_, err = apply.New(operator, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), kept, &listenersv1alpha1.ListenerStatus{UnusedSince: &metav1.Time{Time: time.Unix(0, 0)}})
+	_, err = apply.New(operator, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), kept, &listenersv1alpha1.ListenerStatus{UnusedSince: &metav1.Time{Time: time.Unix(0, 0)}}, "")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(operator.Delete(t.Context(), kept)).To(Succeed())
 	// A backup keeps only the annotation.
@@ -778,7 +778,7 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	}
 	g.Expect(operator.Delete(t.Context(), appliedCertificate)).To(Succeed())
 	status := map[string]any{"serviceName": "shop", "ingressAddresses": []any{}}
-	g.Expect(apply.New(operator, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), listener, &status)).To(BeTrue())
+	g.Expect(apply.New(operator, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), listener, &status, "")).To(BeTrue())
 	external, refusal := (&exposure.Backend{}).Service(&listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeNodePort, ServiceOverrides: runtime.RawExtension{Raw: []byte(`{"spec":{"externalIPs":["192.0.2.1"]}}`)},
 	}}, listener)

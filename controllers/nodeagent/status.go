@@ -304,7 +304,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, config *operatorv1alpha1.L
 	if deleted := !config.DeletionTimestamp.IsZero() && len(config.Finalizers) == 0; deleted || reflect.DeepEqual(config.Status, status) {
 		return nil
 	}
-	if sent, err := r.applier.ApplyStatus(ctx, config, &status); err != nil || !sent {
+	if sent, err := r.applier.ApplyStatus(ctx, config, &status, ""); err != nil || !sent {
 		return err
 	}
 	log.FromContext(ctx).Info("Updated status", "nodeAgent", status.NodeAgent)

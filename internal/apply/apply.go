@@ -158,19 +158,9 @@ func has(object, desired any) bool {
 // ApplyStatus makes status the status of the observed object, but never of a namesake that has replaced it.
 // Callers compare the observed status before. It does not send what it has sent last, apart from times, for this
 // version or any earlier one, which a cache that lags behind may still have; sent reports whether it did. An object
-// that no longer exists is no error.
-func (a *Applier) ApplyStatus(ctx context.Context, observed client.Object, status any) (sent bool, _ error) {
-	return a.applyStatus(ctx, observed, status, "")
-}
-
-// ApplyStatusToVersion is ApplyStatus for a status that follows from the observed one. An object that has another
-// version by now is not changed; the error is then a conflict.
-func (a *Applier) ApplyStatusToVersion(ctx context.Context, observed client.Object, status any) (sent bool, _ error) {
-	return a.applyStatus(ctx, observed, status, observed.GetResourceVersion())
-}
-
-// applyStatus applies a status to an object, or only to this version of it.
-func (a *Applier) applyStatus(ctx context.Context, observed client.Object, status any, version string) (sent bool, _ error) {
+// that no longer exists is no error. A status that follows from the observed one is given with the version of that: an
+// object that has another version by now is not changed; the error is then a conflict. Usually the version is "".
+func (a *Applier) ApplyStatus(ctx context.Context, observed client.Object, status any, version string) (sent bool, _ error) {
 	kind, err := a.client.GroupVersionKindFor(observed)
 	if err != nil {
 		return false, fmt.Errorf("looking up the kind of %T: %w", observed, err)

@@ -156,7 +156,7 @@ func TestWritesHaveTheUIDOfTheObservedObject(t *testing.T) {
 	versioned := configMap("ns", "c")
 	versioned.SetResourceVersion("1")
 	mustApply(t, applier, versioned, observed)
-	if _, err := applier.ApplyStatus(t.Context(), observed, &corev1.PodStatus{}); err != nil {
+	if _, err := applier.ApplyStatus(t.Context(), observed, &corev1.PodStatus{}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := applier.Delete(t.Context(), observed); err != nil {
@@ -276,20 +276,20 @@ func TestStatusIsSentOnceForAVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got, err := applier.ApplyStatus(t.Context(), tc.observed, tc.status); err != nil || got != tc.want {
+		if got, err := applier.ApplyStatus(t.Context(), tc.observed, tc.status, ""); err != nil || got != tc.want {
 			t.Errorf("%s: sent is %t, error %v", tc.name, got, err)
 		}
 	}
-	if sent, err := apply.New(c, "tester").ApplyStatus(t.Context(), stale, status("a")); err != nil || !sent {
+	if sent, err := apply.New(c, "tester").ApplyStatus(t.Context(), stale, status("a"), ""); err != nil || !sent {
 		t.Errorf("another process: sent is %t, error %v", sent, err)
 	}
-	if _, err := applier.ApplyStatusToVersion(t.Context(), stale, status("c")); !apierrors.IsConflict(err) {
+	if _, err := applier.ApplyStatus(t.Context(), stale, status("c"), stale.GetResourceVersion()); !apierrors.IsConflict(err) {
 		t.Errorf("for an old version: error %v, want a conflict", err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(listener), listener); err != nil {
 		t.Fatal(err)
 	}
-	if sent, err := applier.ApplyStatusToVersion(t.Context(), listener, status("c")); err != nil || !sent {
+	if sent, err := applier.ApplyStatus(t.Context(), listener, status("c"), listener.GetResourceVersion()); err != nil || !sent {
 		t.Errorf("for the current version: sent is %t, error %v", sent, err)
 	}
 }

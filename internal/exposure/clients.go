@@ -193,7 +193,7 @@ func (b *Backend) restrictedPorts(l *Listener, service *corev1ac.ServiceApplyCon
 	ports := sets.New[port]()
 	if b.Clients.Ports != nil {
 		for _, p := range b.Clients.Ports(l) {
-			ports.Insert(port{protocol: protocolOf(p), number: p.Port})
+			ports.Insert(port{protocol: ProtocolOf(p), number: p.Port})
 		}
 		return ports
 	}

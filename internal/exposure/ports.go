@@ -28,8 +28,8 @@ type port struct {
 	number   int32
 }
 
-// protocolOf returns the protocol of a port of a Listener, which is TCP by default.
-func protocolOf(p listenersv1alpha1.ListenerPort) corev1.Protocol {
+// ProtocolOf returns the protocol of a port of a Listener, which is TCP by default.
+func ProtocolOf(p listenersv1alpha1.ListenerPort) corev1.Protocol {
 	return cmp.Or(ptr.Deref(p.Protocol, ""), corev1.ProtocolTCP)
 }
 
@@ -81,7 +81,7 @@ func noPorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1
 func servicePorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) ([]port, *Refusal) {
 	last, byName, byNumber := map[port]port{}, map[string]port{}, map[port]string{}
 	for _, p := range ExposedPorts(class, listener) {
-		last[port{protocol: protocolOf(p), name: p.Name}] = port{protocolOf(p), p.Name, p.Port}
+		last[port{protocol: ProtocolOf(p), name: p.Name}] = port{ProtocolOf(p), p.Name, p.Port}
 	}
 	ports := sorted(maps.Values(last))
 	for _, p := range ports {
@@ -109,7 +109,7 @@ func servicePorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1a
 func RepeatedPorts(listener *listenersv1alpha1.Listener) []string {
 	seen, repeated := sets.New[port](), sets.New[string]()
 	for _, l := range listener.Spec.Ports {
-		p := port{protocol: protocolOf(l), name: l.Name}
+		p := port{protocol: ProtocolOf(l), name: l.Name}
 		if seen.Has(p) {
 			repeated.Insert(message.Printable(l.Name, validation.DNS1123LabelMaxLength))
 		}

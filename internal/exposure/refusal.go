@@ -9,7 +9,60 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/address"
+	"github.com/listener-operator/listener-operator/internal/message"
 )
+
+// Usable returns those of the addresses that another controller reports which clients outside the cluster can use, and
+// a list of the others with the reasons, or "". A class that advertises other addresses leaves it to administrators
+// what leads clients to these.
+func (l *Listener) Usable(reported ...listenersv1alpha1.IngressAddress) (usable []listenersv1alpha1.IngressAddress, leftOut string) {
+	var others []string
+	for _, a := range reported {
+		if problem := l.unusable(a); problem == "" {
+			usable = append(usable, a)
+		} else if len(others) < maxListed {
+			others = append(others, describeLeftOut(a.Address, problem))
+		}
+	}
+	return usable, strings.Join(others, ", ")
+}
+
+// UnusableMessage describes an object whose addresses are all left out.
+func UnusableMessage(object, leftOut string) string {
+	return object + " has no address that clients outside the cluster can use; its controller reports " + leftOut
+}
+
+// unusable returns why clients outside the cluster cannot use an address that is published as it is, or "".
+func (l *Listener) unusable(a listenersv1alpha1.IngressAddress) string {
+	template := ""
+	if l.Class.Spec.Advertise != nil {
+		template = string(l.Class.Spec.Advertise.AddressTemplate)
+	}
+	isIP := a.AddressType == listenersv1alpha1.AddressTypeIP && address.IsIP(a.Address)
+	isHostname := a.AddressType == listenersv1alpha1.AddressTypeHostname && address.IsHostname(a.Address)
+	switch {
+	case !isIP && !isHostname:
+		return fmt.Sprintf("not a valid address of type %s", a.AddressType)
+	case template != "" && !strings.Contains(template, "{address}"):
+		return ""
+	default:
+		return address.Inside(a.Address, l.ClusterDomain)
+	}
+}
+
+// maxQuote is the number of characters of what another controller says that a message quotes.
+const maxQuote = 500
+
+// Quote returns what another controller says in its reason and its message, as messages quote it.
+func Quote(reason, text string) string {
+	return message.Printable(strings.TrimSuffix(strings.TrimPrefix(reason+": "+text, ": "), ": "), maxQuote)
+}
+
+// describeLeftOut returns an address that is left out, as messages list it, with the reason.
+func describeLeftOut(address, why string) string {
+	return fmt.Sprintf("%s (%s)", message.Printable(address, maxValue), why)
+}
 
 // Refusal is why a Listener cannot be exposed. Its reason is one of those of the condition
 // listenersv1alpha1.ListenerAccepted. Its message names the cause and the remedy, and addresses the author of the

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -91,7 +90,7 @@ func podAddresses(l *exposure.Listener, pod *corev1.Pod, node *corev1.Node) *exp
 	var missing []string
 	for _, p := range exposed {
 		if !found[p.Name] {
-			missing = append(missing, fmt.Sprintf("%q (%d/%s)", p.Name, p.Port, protocol(p)))
+			missing = append(missing, fmt.Sprintf("%q (%d/%s)", p.Name, p.Port, exposure.ProtocolOf(p)))
 		}
 	}
 	if len(missing) > 0 {
@@ -119,7 +118,9 @@ func hostPorts(pod *corev1.Pod, node *corev1.Node, address exposure.NodeAddress)
 			first[key] = p.HostPort
 		}
 	}
-	return func(p listenersv1alpha1.ListenerPort) int32 { return first[containerPort{p.Port, protocol(p)}] }
+	return func(p listenersv1alpha1.ListenerPort) int32 {
+		return first[containerPort{p.Port, exposure.ProtocolOf(p)}]
+	}
 }
 
 // open reports whether a host port with this hostIP, which may be empty, is open to clients outside of the node at one
@@ -134,8 +135,4 @@ func open(hostIP string, node *corev1.Node, address exposure.NodeAddress) bool {
 	default:
 		return ip.IsUnspecified() || slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == hostIP })
 	}
-}
-
-func protocol(port listenersv1alpha1.ListenerPort) corev1.Protocol {
-	return cmp.Or(ptr.Deref(port.Protocol, ""), corev1.ProtocolTCP)
 }

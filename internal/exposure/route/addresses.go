@@ -24,14 +24,14 @@ func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
 	var rejected []exposure.Rejected
 	e := routes.Addresses(l, func(port string, route *routev1.Route) (addresses []listenersv1alpha1.IngressAddress, problems []perport.Problem) {
 		ingresses := ingressesOf(route, routers)
-		if since := rejectedForCertificate(route, ingresses); since != nil {
-			rejected = append(rejected, exposure.Rejected{Object: route, Since: *since})
-		}
 		number := int32(443)
 		if route.Spec.TLS == nil || route.Spec.TLS.Termination == "" {
 			number = 80
 		}
-		hosts, rejections := admittedHosts(l, route, ingresses)
+		hosts, rejections, since := admittedHosts(l, route, ingresses)
+		if since != nil {
+			rejected = append(rejected, exposure.Rejected{Object: route, Since: *since})
+		}
 		for _, host := range hosts {
 			addresses = append(addresses, listenersv1alpha1.IngressAddress{
 				Address: host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{port: number},
@@ -53,8 +53,9 @@ func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
 }
 
 // admittedHosts returns the hosts for which routers have admitted a Route, and why others have not. A router that has
-// not decided counts as neither.
-func admittedHosts(l *exposure.Listener, route *routev1.Route, ingresses []routev1.RouteIngress) (hosts, rejections []string) {
+// not decided counts as neither. since is the time at which one has rejected it because of the Secret that it refers to,
+// or nil. The router looks at the Secret again when the Route changes, or after half an hour.
+func admittedHosts(l *exposure.Listener, route *routev1.Route, ingresses []routev1.RouteIngress) (hosts, rejections []string, since *metav1.Time) {
 	for _, ingress := range ingresses {
 		condition, host := admittedCondition(ingress), ingress.Host
 		_, unusable := l.Usable(listenersv1alpha1.IngressAddress{Address: host, AddressType: listenersv1alpha1.AddressTypeHostname})
@@ -63,6 +64,7 @@ func admittedHosts(l *exposure.Listener, route *routev1.Route, ingresses []route
 			text := fmt.Sprintf("is rejected by router %q: %s", ingress.RouterName, exposure.Quote(condition.Reason, condition.Message))
 			if remedy := certificateRemedy(route, condition.Reason); remedy != "" {
 				text += "; " + remedy
+				since = cmp.Or(since, condition.LastTransitionTime, &route.CreationTimestamp)
 			}
 			rejections = append(rejections, text)
 		case condition.Status != corev1.ConditionTrue, host == "", slices.Contains(hosts, host):
@@ -77,7 +79,7 @@ func admittedHosts(l *exposure.Listener, route *routev1.Route, ingresses []route
 			hosts = append(hosts, host)
 		}
 	}
-	return hosts, rejections
+	return hosts, rejections, since
 }
 
 // warnings returns what routers that have admitted a Route say about it in other conditions, such as that a later
@@ -132,18 +134,6 @@ func certificateRemedy(route *routev1.Route, reason string) string {
 	default:
 		return ""
 	}
-}
-
-// rejectedForCertificate returns since when a router rejects a Route because of the Secret that the Route refers to, or
-// nil. The router looks at the Secret again when the Route changes, or after half an hour.
-func rejectedForCertificate(route *routev1.Route, ingresses []routev1.RouteIngress) *metav1.Time {
-	for _, ingress := range ingresses {
-		condition := admittedCondition(ingress)
-		if condition.Status == corev1.ConditionFalse && certificateRemedy(route, condition.Reason) != "" {
-			return cmp.Or(condition.LastTransitionTime, &route.CreationTimestamp)
-		}
-	}
-	return nil
 }
 
 // ingressesOf returns the entries of the given routers, in their order, or all entries if none is given. Routers append
