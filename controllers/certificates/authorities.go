@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -45,11 +46,15 @@ type Authorities struct {
 	// Clock is the time of the API server.
 	Clock clock.PassiveClock
 
-	mu       sync.RWMutex
+	current atomic.Value // a state
+	// changed has an event for each change of the state, for each controller that depends on it.
+	changed []chan event.GenericEvent
+}
+
+// state is what signs.
+type state struct {
 	roots    certificate.Roots
 	rotation certificate.Rotation
-	// changed has an event for each change of roots or rotation, for each controller that depends on them.
-	changed []chan event.GenericEvent
 }
 
 // errNoAuthority means that the roots have not been read, or are damaged.
@@ -80,14 +85,14 @@ func (a *Authorities) Reconcile(ctx context.Context, _ reconcile.Request) (recon
 		}
 		return reconcile.Result{}, err
 	}
-	a.set(roots, rotation)
+	a.set(state{roots, rotation})
 	return reconcile.Result{RequeueAfter: min(again.Sub(a.Clock.Now()), maxSilence)}, nil
 }
 
 // next returns the roots that are in the Secret now. Roots of a Secret that was deleted or emptied are written again,
 // because all clients trust them.
 func (a *Authorities) next(ctx context.Context, secret *corev1.Secret, rotation certificate.Rotation) (certificate.Roots, time.Time, error) {
-	before, stored := a.current(), secret != nil && len(secret.Data) > 0
+	before, stored := a.state().roots, secret != nil && len(secret.Data) > 0
 	if stored {
 		var err error
 		if before, err = certificate.Decode(secret.Data); err != nil {
@@ -140,29 +145,25 @@ func rotationOf(configuration *operatorv1alpha1.ListenerOperator) certificate.Ro
 		return rotation
 	}
 	spec := configuration.Spec.CertificateAuthorities
-	if spec.NotBefore != nil {
-		rotation.NotBefore = spec.NotBefore.Time
-	}
+	rotation.NotBefore = ptr.Deref(spec.NotBefore, metav1.Time{}).Time
 	if spec.Overlap.Duration > 0 {
 		rotation.Overlap = spec.Overlap.Duration
 	}
 	return rotation
 }
 
-func (a *Authorities) current() certificate.Roots {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	return a.roots
+// state returns what signs, which has no roots before they are read.
+func (a *Authorities) state() state {
+	current, _ := a.current.Load().(state)
+	return current
 }
 
 // set makes the roots those that sign, and notifies the controllers that depend on them if they have changed.
-func (a *Authorities) set(roots certificate.Roots, rotation certificate.Rotation) {
-	a.mu.Lock()
-	same := reflect.DeepEqual(a.roots, roots) && a.rotation == rotation
-	a.roots, a.rotation = roots, rotation
-	a.mu.Unlock()
-	authorityExpiry.Set(float64(roots[len(roots)-1].Since.Add(certificate.AuthorityLifetime).Unix()))
-	if same {
+func (a *Authorities) set(next state) {
+	before := a.state()
+	a.current.Store(next)
+	authorityExpiry.Set(float64(next.roots[len(next.roots)-1].Since.Add(certificate.AuthorityLifetime).Unix()))
+	if reflect.DeepEqual(before, next) {
 		return
 	}
 	for _, c := range a.changed {
@@ -175,18 +176,16 @@ func (a *Authorities) set(roots certificate.Roots, rotation certificate.Rotation
 
 // signing returns the authority that signs for a namespace.
 func (a *Authorities) signing(namespace string, uid types.UID) (*certificate.Authority, error) {
-	a.mu.RLock()
-	roots, rotation := a.roots, a.rotation
-	a.mu.RUnlock()
-	if len(roots) == 0 {
+	current := a.state()
+	if len(current.roots) == 0 {
 		return nil, errNoAuthority
 	}
-	return roots.Signing(rotation, a.Clock.Now()).Authority(namespace, uid)
+	return current.roots.Signing(current.rotation, a.Clock.Now()).Authority(namespace, uid)
 }
 
 // trusted returns the certificates of all authorities of a namespace that clients have to trust.
 func (a *Authorities) trusted(namespace string, uid types.UID) (string, error) {
-	roots := a.current()
+	roots := a.state().roots
 	if len(roots) == 0 {
 		return "", errNoAuthority
 	}

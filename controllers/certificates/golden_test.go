@@ -26,7 +26,8 @@ func TestWrittenObjects(t *testing.T) {
 	crd.SetName("listeneroperators.listener-operator.dev")
 	crd.SetUID("uid")
 	c := fakeclient.New(t, interceptor.Funcs{}, crd)
-	authorities := &Authorities{APIReader: c, Applier: apply.New(c, names.FieldManagerOperator), Namespace: "somewhere", roots: certificate.Roots{{Since: time.Unix(0, 0)}}}
+	authorities := &Authorities{APIReader: c, Applier: apply.New(c, names.FieldManagerOperator), Namespace: "somewhere"}
+	authorities.set(state{roots: certificate.Roots{{Since: time.Unix(0, 0)}}})
 	trust := &Trust{Authorities: authorities}
 	certificates, err := authorities.trusted("default", "uid")
 	if err != nil {
@@ -38,7 +39,7 @@ func TestWrittenObjects(t *testing.T) {
 	if err := trust.applyConfigMap(t.Context(), "default", certificates, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := applied(t.Context(), trust.Applier, authorities.secret(authorities.roots, nil), nil); err != nil {
+	if err := applied(t.Context(), trust.Applier, authorities.secret(authorities.state().roots, nil), nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, o := range map[string]client.Object{

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,7 +51,7 @@ func (p *Profile) Apply(config *tls.Config) {
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		spec := p.spec.Load()
 		current := config.Clone()
-		current.MinVersion = cmp.Or(versions()[spec.MinTLSVersion], tls.VersionTLS13) // the safest if the name is unknown
+		current.MinVersion = cmp.Or(versions[spec.MinTLSVersion], tls.VersionTLS13) // the safest if the name is unknown
 		current.CipherSuites = cipherSuites(spec.Ciphers)
 		return current, nil
 	}
@@ -107,26 +106,21 @@ func (p *Profile) follow(ctx context.Context, reader client.Reader) error {
 
 // profileSpec returns the versions and ciphers of a profile.
 func profileSpec(profile *configv1.TLSSecurityProfile) (*configv1.TLSProfileSpec, error) {
+	selected := ptr.Deref(profile, configv1.TLSSecurityProfile{})
+	spec, known := configv1.TLSProfiles[cmp.Or(selected.Type, configv1.TLSProfileIntermediateType)]
 	switch {
-	case profile == nil || profile.Type == "":
-		return configv1.TLSProfiles[configv1.TLSProfileIntermediateType], nil
-	case profile.Type == configv1.TLSProfileCustomType && profile.Custom == nil:
-		return nil, errors.New("APIServer cluster: spec.tlsSecurityProfile has type Custom but no field custom")
-	case profile.Type == configv1.TLSProfileCustomType:
-		return &profile.Custom.TLSProfileSpec, nil
+	case known:
+		return spec, nil
+	case selected.Type == configv1.TLSProfileCustomType && selected.Custom != nil:
+		return &selected.Custom.TLSProfileSpec, nil
+	default:
+		return nil, fmt.Errorf("APIServer cluster: spec.tlsSecurityProfile has type %q, which is unknown, or has no field for it", selected.Type)
 	}
-	spec, known := configv1.TLSProfiles[profile.Type]
-	if !known {
-		return nil, fmt.Errorf("APIServer cluster: spec.tlsSecurityProfile has the unknown type %q", profile.Type)
-	}
-	return spec, nil
 }
 
-// versions returns the versions of TLS by their names in a profile.
-func versions() map[configv1.TLSProtocolVersion]uint16 {
-	return map[configv1.TLSProtocolVersion]uint16{
-		configv1.VersionTLS10: tls.VersionTLS10, configv1.VersionTLS11: tls.VersionTLS11, configv1.VersionTLS12: tls.VersionTLS12,
-	}
+// versions are the versions of TLS by their names in a profile.
+var versions = map[configv1.TLSProtocolVersion]uint16{
+	configv1.VersionTLS10: tls.VersionTLS10, configv1.VersionTLS11: tls.VersionTLS11, configv1.VersionTLS12: tls.VersionTLS12,
 }
 
 // cipherSuites returns the suites with these names in OpenSSL that Go implements, except those of TLS 1.3, which cannot

@@ -53,15 +53,16 @@ var kinds = map[listenersv1alpha1.GatewayRouteKind]routes{
 // another one changes its backend, so that the former routes stay until the new ones serve.
 func Backend(kind listenersv1alpha1.GatewayRouteKind) *exposure.Backend {
 	b := kinds[kind]
+	protocol := corev1.ProtocolTCP
+	if b.protocols[0] == gatewayv1.UDPProtocolType {
+		protocol = corev1.ProtocolUDP
+	}
 	b.Objects = perport.Objects[exposure.Object]{
-		Kind: string(kind), Plural: string(kind) + "s", Protocol: corev1.ProtocolTCP,
+		Kind: string(kind), Plural: string(kind) + "s", Protocol: protocol,
 		Exposes: func(class *listenersv1alpha1.ListenerClass) bool {
 			return class.Spec.Gateway != nil && class.Spec.Gateway.Kind == kind
 		},
 		Waiting: listenersv1alpha1.ReasonWaitingForGateway,
-	}
-	if kind == listenersv1alpha1.GatewayRouteKindUDP {
-		b.Protocol = corev1.ProtocolUDP
 	}
 	backend := &exposure.Backend{
 		Name:      b.Kind,

@@ -221,12 +221,11 @@ func (b routes) noneFree(l *exposure.Listener, port string, candidates []candida
 	for _, name := range b.references(l.Class, nil) {
 		var problems []string
 		for _, c := range candidates {
-			switch {
-			case c.gateway != name:
-			case chosen[c.section]:
-				problems = append(problems, fmt.Sprintf("%s: another port of this Listener has it", c.name))
-			default:
-				problems = append(problems, fmt.Sprintf("%s: %s", c.name, c.problem))
+			if chosen[c.section] {
+				c.problem = "another port of this Listener has it"
+			}
+			if c.gateway == name {
+				problems = append(problems, c.name+": "+c.problem)
 			}
 		}
 		switch {

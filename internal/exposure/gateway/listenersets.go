@@ -53,10 +53,8 @@ func (b routes) listenerSetName(l *exposure.Listener) types.NamespacedName {
 
 // withListenerSet returns the ListenerSet of a Listener, which has a listener for each port, and the routes to these.
 func (b routes) withListenerSet(l *exposure.Listener, others exposure.Others, ports []string) ([]exposure.Desired, *exposure.Refusal) {
-	desired, refusal := b.Desired(l, host.Template{}, func(port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal) {
-		parent := reference(listenerSetKind, b.listenerSetName(l))
-		parent["sectionName"] = port
-		return b.desiredRoute(l, port, hosts, parent), nil
+	desired, refusal := b.desired(l, host.Template{}, func(port string) []any {
+		return []any{parentRef(listenerSetKind, b.listenerSetName(l), port, 0)}
 	})
 	if refusal != nil {
 		return nil, refusal
@@ -75,7 +73,7 @@ func (b routes) withListenerSet(l *exposure.Listener, others exposure.Others, po
 			},
 		})
 	}
-	spec := map[string]any{"parentRef": reference("Gateway", gateway), "listeners": listeners}
+	spec := map[string]any{"parentRef": parentRef("Gateway", gateway, "", 0), "listeners": listeners}
 	set := exposure.NewObject(l, groupVersion.WithKind(listenerSetKind), b.listenerSetName(l).Name, nil, nil, spec)
 	return slices.Insert(desired, 0, exposure.Desired{Unstructured: set}), nil
 }

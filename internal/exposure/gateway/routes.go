@@ -17,6 +17,7 @@ import (
 
 // objects returns a route for each exposed port, and before them the ListenerSet, if the class has a range of ports.
 func (b routes) objects(l *exposure.Listener, others exposure.Others) ([]exposure.Desired, *exposure.Refusal) {
+	class := l.Class.Spec.Gateway
 	switch ports, _ := b.Ports(l); {
 	case l.Class.GatewayPortRange() != "":
 		return b.withListenerSet(l, others, ports)
@@ -25,23 +26,20 @@ func (b routes) objects(l *exposure.Listener, others exposure.Others) ([]exposur
 		if refusal != nil {
 			return nil, refusal
 		}
-		return b.Desired(l, host.Template{}, func(port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal) {
-			return b.desiredRoute(l, port, hosts, parentRef(chosen[port].gateway, chosen[port].name, 0)), nil
+		return b.desired(l, host.Template{}, func(port string) []any {
+			return []any{parentRef("Gateway", chosen[port].gateway, chosen[port].name, 0)}
 		})
 	}
 	var parents []any
-	for _, parent := range l.Class.Spec.Gateway.ParentRefs {
-		parents = append(parents, parentRef(gatewayName{Namespace: parent.Namespace, Name: parent.Name}, parent.SectionName, parent.Port))
+	for _, parent := range class.ParentRefs {
+		parents = append(parents, parentRef("Gateway", gatewayName{Namespace: parent.Namespace, Name: parent.Name}, parent.SectionName, parent.Port))
 	}
-	template := host.Template{Path: "spec.gateway.hostTemplate", Text: string(l.Class.Spec.Gateway.HostTemplate)}
-	return b.Desired(l, template, func(port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal) {
-		return b.desiredRoute(l, port, hosts, parents...), nil
-	})
+	return b.desired(l, host.Template{Path: "spec.gateway.hostTemplate", Text: string(class.HostTemplate)}, func(string) []any { return parents })
 }
 
-// parentRef returns a parent reference of a route to a Gateway. An empty section and port 0 are none.
-func parentRef(gateway gatewayName, section string, port int32) map[string]any {
-	reference := reference("Gateway", gateway)
+// parentRef returns a reference to a Gateway or a ListenerSet. An empty section and port 0 are none.
+func parentRef(kind string, name types.NamespacedName, section string, port int32) map[string]any {
+	reference := map[string]any{"group": gatewayv1.GroupName, "kind": kind, "namespace": name.Namespace, "name": name.Name}
 	if section != "" {
 		reference["sectionName"] = section
 	}
@@ -51,26 +49,23 @@ func parentRef(gateway gatewayName, section string, port int32) map[string]any {
 	return reference
 }
 
-// reference returns a reference to an object of the Gateway API.
-func reference(kind string, name types.NamespacedName) map[string]any {
-	return map[string]any{"group": gatewayv1.GroupName, "kind": kind, "namespace": name.Namespace, "name": name.Name}
-}
-
-// desiredRoute returns the route of a port. It sets the fields that have defaults, too: an item of a list without them
-// would look as if another writer had changed it.
-func (b routes) desiredRoute(l *exposure.Listener, port string, hosts host.Hosts, parents ...any) exposure.Desired {
-	i := slices.IndexFunc(l.Service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == port })
-	rule := map[string]any{"backendRefs": []any{map[string]any{
-		"group": "", "kind": "Service", "name": l.Service.Name, "port": int64(l.Service.Spec.Ports[i].Port), "weight": int64(1),
-	}}}
-	if b.Kind == "HTTPRoute" {
-		rule["matches"] = []any{map[string]any{"path": map[string]any{"type": string(gatewayv1.PathMatchPathPrefix), "value": "/"}}}
-	}
-	spec := map[string]any{"parentRefs": parents, "rules": []any{rule}}
-	if name := hosts.ByPort[port]; name != "" {
-		spec["hostnames"] = []any{name}
-	}
-	return exposure.Desired{Unstructured: exposure.NewObject(l, b.gvk(), b.Name(l, port), nil, hosts.Annotations(nil), spec)}
+// desired returns the route of each port, which has the parents of the port. It sets the fields that have defaults, too:
+// an item of a list without them would look as if another writer had changed it.
+func (b routes) desired(l *exposure.Listener, template host.Template, parents func(port string) []any) ([]exposure.Desired, *exposure.Refusal) {
+	return b.Desired(l, template, func(l *exposure.Listener, port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal) {
+		i := slices.IndexFunc(l.Service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == port })
+		rule := map[string]any{"backendRefs": []any{map[string]any{
+			"group": "", "kind": "Service", "name": l.Service.Name, "port": int64(l.Service.Spec.Ports[i].Port), "weight": int64(1),
+		}}}
+		if b.Kind == "HTTPRoute" {
+			rule["matches"] = []any{map[string]any{"path": map[string]any{"type": string(gatewayv1.PathMatchPathPrefix), "value": "/"}}}
+		}
+		spec := map[string]any{"parentRefs": parents(port), "rules": []any{rule}}
+		if name := hosts.ByPort[port]; name != "" {
+			spec["hostnames"] = []any{name}
+		}
+		return exposure.Desired{Unstructured: exposure.NewObject(l, b.gvk(), b.Name(l, port), nil, hosts.Annotations(nil), spec)}, nil
+	})
 }
 
 type gatewayName = types.NamespacedName

@@ -47,9 +47,7 @@ func Backend() *exposure.Backend {
 // objects returns an Ingress for each exposed port.
 func objects(l *exposure.Listener, _ exposure.Others) ([]exposure.Desired, *exposure.Refusal) {
 	template := host.Template{Path: "spec.ingress.hostTemplate", Text: string(l.Class.Spec.Ingress.HostTemplate)}
-	return ingresses.Desired(l, template, func(port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal) {
-		return desiredIngress(l, port, hosts)
-	})
+	return ingresses.Desired(l, template, desiredIngress)
 }
 
 // desiredIngress returns the Ingress of a port. An Ingress of another class is created again, because the controller of

@@ -70,7 +70,8 @@ func (o Objects[T]) Ports(l *exposure.Listener) (ports, leftOut []string) {
 }
 
 // Desired returns the object of each port, which may have a host by the template of the class.
-func (o Objects[T]) Desired(l *exposure.Listener, template host.Template, desired func(port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal),
+func (o Objects[T]) Desired(
+	l *exposure.Listener, template host.Template, desired func(l *exposure.Listener, port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal),
 ) ([]exposure.Desired, *exposure.Refusal) {
 	ports, _ := o.Ports(l)
 	if len(ports) == 0 {
@@ -87,7 +88,7 @@ func (o Objects[T]) Desired(l *exposure.Listener, template host.Template, desire
 	}
 	var objects []exposure.Desired
 	for _, port := range ports {
-		object, refusal := desired(port, hosts)
+		object, refusal := desired(l, port, hosts)
 		if refusal != nil {
 			return nil, refusal
 		}

@@ -28,9 +28,7 @@ const (
 
 // objects returns a Route for each routed port.
 func objects(l *exposure.Listener, _ exposure.Others) ([]exposure.Desired, *exposure.Refusal) {
-	return routes.Desired(l, templateOf(l.Class.Spec.Route), func(port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal) {
-		return desiredRoute(l, port, hosts), nil
-	})
+	return routes.Desired(l, templateOf(l.Class.Spec.Route), desiredRoute)
 }
 
 // templateOf returns the template of the class, which may be empty.
@@ -55,7 +53,7 @@ func nameOf(l *exposure.Listener, port string) string {
 }
 
 // desiredRoute returns the Route of a port. It does not set fields that the cluster chooses.
-func desiredRoute(l *exposure.Listener, port string, hosts host.Hosts) exposure.Desired {
+func desiredRoute(l *exposure.Listener, port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal) {
 	class, hostOfPort := l.Class.Spec.Route, hosts.ByPort[port]
 	annotations := hosts.Annotations(class.Annotations)
 	maps.Copy(annotations, clientsOf(l))
@@ -81,7 +79,7 @@ func desiredRoute(l *exposure.Listener, port string, hosts host.Hosts) exposure.
 	return exposure.Desired{
 		Unstructured: exposure.NewObject(l, routeKind, nameOf(l, port), class.Labels, annotations, spec),
 		Recreate:     exists && mustRecreate(existing, class, hostOfPort),
-	}
+	}, nil
 }
 
 // tlsOf returns the spec.tls of the Routes, or nil without TLS.
