@@ -77,7 +77,6 @@ func (s *Signer) volumes(ctx context.Context, pod *corev1.Pod, selected sets.Set
 	return volumes, nil
 }
 
-// isListenerVolume reports whether a volume of a Pod with a claim is a listener volume.
 func (s *Signer) isListenerVolume(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (bool, error) {
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: claim.NameOf(pod, volume)}
 	pvc, err := lookup.Get(ctx, s.Client, key, &corev1.PersistentVolumeClaim{})

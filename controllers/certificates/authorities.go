@@ -111,7 +111,6 @@ func (a *Authorities) next(ctx context.Context, secret *corev1.Secret, rotation 
 	return roots, again, nil
 }
 
-// applied applies an object, which was observed or is nil.
 func applied(ctx context.Context, applier *apply.Applier, o, observed client.Object) error {
 	desired, err := apply.Unstructured(o)
 	if err == nil {
@@ -174,7 +173,6 @@ func (a *Authorities) set(next state) {
 	}
 }
 
-// signing returns the authority that signs for a namespace.
 func (a *Authorities) signing(namespace string, uid types.UID) (*certificate.Authority, error) {
 	current := a.state()
 	if len(current.roots) == 0 {

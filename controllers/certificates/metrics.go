@@ -8,19 +8,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// decisions counts the PodCertificateRequests that were decided.
 var decisions = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "listener_operator_certificate_requests_total",
 	Help: "Number of PodCertificateRequests that were decided, by result: issued or denied.",
 }, []string{"result"})
 
-// waitingRequests is the number of requests that wait for longer than usual.
 var waitingRequests = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "listener_operator_waiting_certificate_requests",
 	Help: "Number of PodCertificateRequests that have waited for more than five seconds, mostly for an address.",
 })
 
-// authorityExpiry is when the newest root expires.
 var authorityExpiry = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "listener_operator_certificate_authority_expiry_timestamp_seconds",
 	Help: "When the newest certificate authorities expire, in seconds since the epoch, or 0 if there are none.",
@@ -42,7 +39,6 @@ func (w *waiting) add(request types.NamespacedName) {
 	}
 }
 
-// remove removes a request, which may not have waited.
 func (w *waiting) remove(request types.NamespacedName) {
 	if _, waits := w.requests.LoadAndDelete(request); waits {
 		waitingRequests.Dec()

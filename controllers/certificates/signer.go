@@ -45,7 +45,6 @@ type Signer struct {
 	waiting  waiting
 }
 
-// action is the action of all events.
 const action = "Sign"
 
 // slow is how long a request may wait until an event says for what. Addresses are usually known sooner.
@@ -175,7 +174,6 @@ func deny(reason, format string, args ...any) error {
 
 func wait(format string, args ...any) error { return deny("", format, args...) }
 
-// order is what a PodCertificateRequest asks for.
 type order struct {
 	publicKey crypto.PublicKey
 	// volumes are the names of the Pod's volumes whose addresses the certificate is for. Nil means all listener

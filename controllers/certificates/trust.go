@@ -63,7 +63,6 @@ func (t *Trust) published(ctx context.Context, namespace string) (*certificatesv
 	return bundle, configMap, err
 }
 
-// publish publishes the certificates of a namespace.
 func (t *Trust) publish(ctx context.Context, namespace *metav1.PartialObjectMetadata) error {
 	certificates, err := t.trusted(namespace.Name, namespace.UID)
 	if err != nil {
@@ -88,7 +87,6 @@ func (t *Trust) metadata(ctx context.Context, namespace, name string) (metav1.Ob
 	}, err
 }
 
-// applyBundle applies the ClusterTrustBundle of a namespace.
 func (t *Trust) applyBundle(ctx context.Context, namespace, certificates string, observed *certificatesv1.ClusterTrustBundle) error {
 	if observed != nil && observed.Spec.TrustBundle == certificates {
 		return nil

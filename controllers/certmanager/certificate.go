@@ -26,7 +26,6 @@ type member struct {
 	settings *listenersv1alpha1.Certificates
 }
 
-// plan is what a Certificate should be.
 type plan struct {
 	// settings are in the class, or nil while no Listener has both an address and a class with settings.
 	settings *listenersv1alpha1.Certificates

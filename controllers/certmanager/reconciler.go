@@ -37,7 +37,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
-// action is the action of all events.
 const action = "RequestCertificate"
 
 // Reconciler writes Certificates.
@@ -123,7 +122,6 @@ func (r *Reconciler) apply(ctx context.Context, key types.NamespacedName, member
 	return p.problems, err
 }
 
-// all returns the same problem for each member.
 func all(members []member, problem string) map[int]string {
 	problems := map[int]string{}
 	for i := range members {
@@ -132,7 +130,6 @@ func all(members []member, problem string) map[int]string {
 	return problems
 }
 
-// members returns the Listeners with the label of a request.
 func (r *Reconciler) members(ctx context.Context, key types.NamespacedName) ([]member, error) {
 	var listeners listenersv1alpha1.ListenerList
 	if err := r.Client.List(ctx, &listeners, client.InNamespace(key.Namespace), client.MatchingLabels{names.LabelCertificate: key.Name}); err != nil {

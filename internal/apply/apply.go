@@ -140,7 +140,6 @@ func (a *Applier) follows(observed client.Object, desired *unstructured.Unstruct
 	return has(content.Object, desired.Object), nil
 }
 
-// has reports whether an object has the desired fields.
 func has(object, desired any) bool {
 	fields, ok := desired.(map[string]any)
 	if !ok {
@@ -209,7 +208,6 @@ func (a *Applier) Delete(ctx context.Context, observed client.Object, options ..
 	return nil
 }
 
-// sum returns a hash of a desired state.
 func sum(desired any) (hash [sha256.Size]byte, _ error) {
 	content, err := Unstructured(desired)
 	if err != nil {

@@ -129,8 +129,8 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType) (conditions []core
 	return conditions
 }
 
-// keepMounts keeps the volumes with claims, which containers mount them, and how often these have restarted. A container
-// that has not started is left out.
+// keepMounts keeps the volumes with claims, which containers mount them, and how often these have restarted, if they
+// have started.
 func keepMounts(kept, pod *corev1.Pod) {
 	claims, restarts := sets.New[string](), map[string]int32{}
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -273,7 +273,6 @@ func trimMetadata(o metav1.Object, owners []metav1.OwnerReference, labels map[st
 	}
 }
 
-// controller returns the owner reference of the controller of an object, or nil.
 func controller(o metav1.Object) []metav1.OwnerReference {
 	if owner := metav1.GetControllerOf(o); owner != nil {
 		return []metav1.OwnerReference{*owner}

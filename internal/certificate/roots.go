@@ -81,7 +81,6 @@ func (r Root) distrusts(rotation Rotation) time.Time {
 	return r.Since.Add(rotation.Overlap).Add(min(max(rotation.Overlap, 4*RefreshAfter), LeafLifetime))
 }
 
-// timeFormat is the format of the keys in a Secret.
 const timeFormat = "20060102T150405Z"
 
 // Encode returns the data of the Secret that keeps the roots: each seed by the time since which it exists.

@@ -71,7 +71,6 @@ const (
 	maxClientLength = 43
 )
 
-// describeClients lists ranges in a message.
 func describeClients(clients []netip.Prefix) string {
 	text := strings.Join(FormatClients(clients[:min(len(clients), maxListedClients)]), ", ")
 	if more := len(clients) - maxListedClients; more > 0 {

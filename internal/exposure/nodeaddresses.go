@@ -203,7 +203,6 @@ func (c NodeChoice) allows(a NodeAddress) bool {
 		(len(c.CIDRs) == 0 || slices.ContainsFunc(c.CIDRs, func(p netip.Prefix) bool { return p.Contains(ip) }))
 }
 
-// isName reports whether addresses of a type are host names.
 func isName(t listenersv1alpha1.NodeAddressType) bool { return t != "ExternalIP" && t != "InternalIP" }
 
 // problem describes what a node without an address does not have.

@@ -18,7 +18,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/message"
 )
 
-// protocols are those of ports.
 var protocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
 
 // port is a port of a Listener, or without a name that of a Pod.
@@ -33,7 +32,6 @@ func ProtocolOf(p listenersv1alpha1.ListenerPort) corev1.Protocol {
 	return cmp.Or(ptr.Deref(p.Protocol, ""), corev1.ProtocolTCP)
 }
 
-// sorted returns ports by protocol, name and number.
 func sorted(ports iter.Seq[port]) []port {
 	return slices.SortedFunc(ports, func(a, b port) int {
 		return cmp.Or(cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.name, b.name), cmp.Compare(a.number, b.number))
@@ -63,7 +61,6 @@ func (l *Listener) OrderedPorts() []corev1.ServicePort {
 	})
 }
 
-// noPorts returns the refusal of a Listener that exposes no port.
 func noPorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) *Refusal {
 	if len(listener.Spec.Ports) == 0 {
 		return Refuse(listenersv1alpha1.ReasonNoPorts, "spec.ports is empty, and overrides add no port; name at least one port to expose")

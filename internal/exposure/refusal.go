@@ -59,7 +59,6 @@ func Quote(reason, text string) string {
 	return message.Printable(strings.TrimSuffix(strings.TrimPrefix(reason+": "+text, ": "), ": "), maxQuote)
 }
 
-// describeLeftOut returns an address that is left out, as messages list it, with the reason.
 func describeLeftOut(address, why string) string {
 	return fmt.Sprintf("%s (%s)", message.Printable(address, maxValue), why)
 }

@@ -69,7 +69,6 @@ func checkSize(listener *listenersv1alpha1.Listener) *Refusal {
 	return nil
 }
 
-// generate returns the Service without overrides.
 func (b *Backend) generate(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener, ports []port) *corev1ac.ServiceApplyConfiguration {
 	spec := corev1ac.ServiceSpec().
 		WithType(corev1.ServiceType(class.Spec.ServiceType)).
@@ -114,7 +113,6 @@ func OnlyReady(class *listenersv1alpha1.ListenerClass, listener *listenersv1alph
 // IsHeadless reports whether a Service has no cluster IP, and leads to its Pods by DNS alone.
 func IsHeadless(service *corev1.Service) bool { return service.Spec.ClusterIP == corev1.ClusterIPNone }
 
-// checkHeadless returns a refusal if overrides keep a Service from being headless.
 func checkHeadless(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alpha1.ListenerClass) *Refusal {
 	field := ""
 	switch {

@@ -191,7 +191,6 @@ func isStackable(ctx context.Context, c client.Client, pod *corev1.Pod) (bool, e
 	return review.Status.Allowed, nil
 }
 
-// workload returns what an administrator has to remove to get rid of the Pod.
 func workload(pod *corev1.Pod) Workload {
 	kind, name := "Pod", pod.Name
 	if owner := metav1.GetControllerOf(pod); owner != nil {

@@ -87,7 +87,6 @@ func (p *Profile) SetupWithManager(mgr manager.Manager, apis *platform.APIs) err
 	return nil
 }
 
-// follow reads the profile of the cluster and replaces the current one.
 func (p *Profile) follow(ctx context.Context, reader client.Reader) error {
 	var server configv1.APIServer
 	err := reader.Get(ctx, types.NamespacedName{Name: clusterAPIServer}, &server)
@@ -104,7 +103,6 @@ func (p *Profile) follow(ctx context.Context, reader client.Reader) error {
 	return nil
 }
 
-// profileSpec returns the versions and ciphers of a profile.
 func profileSpec(profile *configv1.TLSSecurityProfile) (*configv1.TLSProfileSpec, error) {
 	selected := ptr.Deref(profile, configv1.TLSSecurityProfile{})
 	spec, known := configv1.TLSProfiles[cmp.Or(selected.Type, configv1.TLSProfileIntermediateType)]
@@ -118,7 +116,6 @@ func profileSpec(profile *configv1.TLSSecurityProfile) (*configv1.TLSProfileSpec
 	}
 }
 
-// versions are the versions of TLS by their names in a profile.
 var versions = map[configv1.TLSProtocolVersion]uint16{
 	configv1.VersionTLS10: tls.VersionTLS10, configv1.VersionTLS11: tls.VersionTLS11, configv1.VersionTLS12: tls.VersionTLS12,
 }

@@ -121,7 +121,6 @@ func (t templates) ordered(ports map[string]int32) []string {
 	return append(names, others...)
 }
 
-// addressOf returns what is published in place of an address with a port.
 func (t templates) addressOf(a listenersv1alpha1.IngressAddress, node, port string) (string, listenersv1alpha1.AddressType, *exposure.Refusal) {
 	refuse := func(format string, args ...any) (string, listenersv1alpha1.AddressType, *exposure.Refusal) {
 		return "", "", t.refuse("addressTemplate", format, args...)
@@ -155,7 +154,6 @@ func (t templates) addressOf(a listenersv1alpha1.IngressAddress, node, port stri
 // usableIP reports whether s is an IP address that clients outside the cluster can use.
 func usableIP(s string) bool { return address.IsIP(s) && address.Inside(s, "") == "" }
 
-// portOf returns the number that is published for a port at an address.
 func (t templates) portOf(a listenersv1alpha1.IngressAddress, name string) (int32, *exposure.Refusal) {
 	values := map[string]string{"addressPort": strconv.Itoa(int(a.Ports[name])), "podIndex": host.PodIndex(t.pod)}
 	for _, p := range t.Service.Spec.Ports {
@@ -183,7 +181,6 @@ func (t templates) portOf(a listenersv1alpha1.IngressAddress, name string) (int3
 	return int32(sum), nil
 }
 
-// number returns a port number as text, and "" for none.
 func number(port int32) string {
 	if port == 0 {
 		return ""
@@ -257,7 +254,6 @@ func Instead(targets []listenersv1alpha1.Target, addresses []listenersv1alpha1.I
 	return Published(instead)
 }
 
-// contains reports whether ports have all entries of others.
 func contains(ports, others map[string]int32) bool {
 	for name, number := range others {
 		if ports[name] != number {

@@ -218,7 +218,6 @@ var remedies = map[string]string{
 	string(gatewayv1.RouteReasonRefNotPermitted):            "; a ReferenceGrant in the namespace of the object that is referred to is missing",
 }
 
-// sameParent reports whether two parent references of a route are to the same.
 func sameParent(r route, a, b gatewayv1.ParentReference) bool {
 	nameA, isGatewayA := gatewayOf(r.GetNamespace(), a)
 	nameB, isGatewayB := gatewayOf(r.GetNamespace(), b)

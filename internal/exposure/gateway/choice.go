@@ -14,7 +14,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// section is a listener of a Gateway.
 type section struct {
 	gateway gatewayName
 	name    string
@@ -103,7 +102,6 @@ func (b routes) leavePublished(l *exposure.Listener, others exposure.Others, can
 	}
 }
 
-// endpoint is a port of a Gateway.
 type endpoint struct {
 	protocol corev1.Protocol
 	port     int32
@@ -215,7 +213,6 @@ func (b routes) kept(l *exposure.Listener, others exposure.Others, claims claims
 	return s, usable && claims.holder(others, &gateway, &gateway.Spec.Listeners[i], existing) == nil
 }
 
-// noneFree returns the refusal of a Listener for whose port no listener of a Gateway is free.
 func (b routes) noneFree(l *exposure.Listener, port string, candidates []candidate, chosen map[section]bool) *exposure.Refusal {
 	var causes []string
 	for _, name := range b.references(l.Class, nil) {

@@ -218,12 +218,10 @@ func kept(l *exposure.Listener, own *gatewayv1.ListenerSet, port string, from ut
 	return append(inRange, has...)
 }
 
-// hasPort reports whether a ListenerSet, which may be nil, has a listener at a port.
 func hasPort(set *gatewayv1.ListenerSet, port int32) bool {
 	return set != nil && slices.ContainsFunc(set.Spec.Listeners, func(e gatewayv1.ListenerEntry) bool { return int32(e.Port) == port })
 }
 
-// entryOf returns a listener of a ListenerSet, which may be nil, or nil.
 func entryOf(set *gatewayv1.ListenerSet, name string) *gatewayv1.ListenerEntry {
 	if set == nil {
 		return nil
@@ -236,7 +234,6 @@ func entryOf(set *gatewayv1.ListenerSet, name string) *gatewayv1.ListenerEntry {
 	return nil
 }
 
-// existingListenerSet returns the ListenerSet of a Listener, or nil.
 func (b routes) existingListenerSet(l *exposure.Listener) *gatewayv1.ListenerSet {
 	return find[*gatewayv1.ListenerSet](l.Objects, b.listenerSetName(l))
 }
@@ -250,7 +247,6 @@ func (b routes) ownListenerSet(l *exposure.Listener, parent gatewayv1.ParentRefe
 	return b.existingListenerSet(l)
 }
 
-// gatewayOfSet returns the Gateway of a ListenerSet.
 func gatewayOfSet(set *gatewayv1.ListenerSet) gatewayName {
 	parent := set.Spec.ParentRef
 	return gatewayName{Namespace: string(ptr.Deref(parent.Namespace, gatewayv1.Namespace(set.Namespace))), Name: string(parent.Name)}

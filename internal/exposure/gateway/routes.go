@@ -49,8 +49,8 @@ func parentRef(kind string, name types.NamespacedName, section string, port int3
 	return reference
 }
 
-// desired returns the route of each port, which has the parents of the port. It sets the fields that have defaults, too:
-// an item of a list without them would look as if another writer had changed it.
+// desired returns the route of each port, with its parents. It sets the fields that have defaults, too: an item of a
+// list without them would look as if another writer had changed it.
 func (b routes) desired(l *exposure.Listener, template host.Template, parents func(port string) []any) ([]exposure.Desired, *exposure.Refusal) {
 	return b.Desired(l, template, func(l *exposure.Listener, port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal) {
 		i := slices.IndexFunc(l.Service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == port })
@@ -78,7 +78,6 @@ type route struct {
 	statuses []gatewayv1.RouteParentStatus
 }
 
-// host returns the host of a route, or "".
 func (r route) host() string {
 	if len(r.hosts) == 0 {
 		return ""
@@ -101,7 +100,6 @@ func routeOf(o exposure.Object) route {
 	}
 }
 
-// hostsOf returns the hosts of a route.
 func hostsOf(o exposure.Object) []string {
 	var hosts []string
 	for _, host := range routeOf(o).hosts {
@@ -110,7 +108,6 @@ func hostsOf(o exposure.Object) []string {
 	return hosts
 }
 
-// findGateway returns a Gateway, or nil.
 func findGateway(l *exposure.Listener, name gatewayName) *gatewayv1.Gateway {
 	return find[*gatewayv1.Gateway](l.Referenced, name)
 }
@@ -132,7 +129,6 @@ func gatewayOf(namespace string, parent gatewayv1.ParentReference) (name gateway
 	return gatewayName{Namespace: string(ptr.Deref(parent.Namespace, gatewayv1.Namespace(namespace))), Name: string(parent.Name)}, isGateway
 }
 
-// isListenerSet reports whether a parent reference of a route is to a ListenerSet.
 func isListenerSet(parent gatewayv1.ParentReference) bool {
 	return ptr.Deref(parent.Group, gatewayv1.GroupName) == gatewayv1.GroupName && ptr.Deref(parent.Kind, "") == listenerSetKind
 }

@@ -175,7 +175,6 @@ func PodIndex(pod string) string {
 	return ""
 }
 
-// digest returns a hash of 64 bits.
 func digest(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])[:hashDigits]

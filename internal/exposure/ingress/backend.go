@@ -44,7 +44,6 @@ func Backend() *exposure.Backend {
 	}
 }
 
-// objects returns an Ingress for each exposed port.
 func objects(l *exposure.Listener, _ exposure.Others) ([]exposure.Desired, *exposure.Refusal) {
 	template := host.Template{Path: "spec.ingress.hostTemplate", Text: string(l.Class.Spec.Ingress.HostTemplate)}
 	return ingresses.Desired(l, template, desiredIngress)
@@ -97,7 +96,6 @@ func secretOf(l *exposure.Listener, port, pod string) (string, *exposure.Refusal
 	return secret, nil
 }
 
-// hostsOf returns the hosts of an Ingress.
 func hostsOf(o exposure.Object) []string {
 	var hosts []string
 	for _, rule := range o.(*networkingv1.Ingress).Spec.Rules {

@@ -53,8 +53,8 @@ func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
 }
 
 // admittedHosts returns the hosts for which routers have admitted a Route, and why others have not. A router that has
-// not decided counts as neither. since is the time at which one has rejected it because of the Secret that it refers to,
-// or nil. The router looks at the Secret again when the Route changes, or after half an hour.
+// not decided counts as neither. since is when one has rejected it because of the Secret that it refers to, or nil. The
+// router looks at the Secret again when the Route changes, or after half an hour.
 func admittedHosts(l *exposure.Listener, route *routev1.Route, ingresses []routev1.RouteIngress) (hosts, rejections []string, since *metav1.Time) {
 	for _, ingress := range ingresses {
 		condition, host := admittedCondition(ingress), ingress.Host
@@ -95,7 +95,6 @@ func warnings(ingresses []routev1.RouteIngress) (warnings []string) {
 	return warnings
 }
 
-// notes returns texts about a Route that clients reach nevertheless.
 func notes(texts []string) []perport.Problem {
 	if len(texts) == 0 {
 		return nil

@@ -26,12 +26,10 @@ const (
 	hashLength = 8  // of the hash at the end of a shortened name, in characters
 )
 
-// objects returns a Route for each routed port.
 func objects(l *exposure.Listener, _ exposure.Others) ([]exposure.Desired, *exposure.Refusal) {
 	return routes.Desired(l, templateOf(l.Class.Spec.Route), desiredRoute)
 }
 
-// templateOf returns the template of the class, which may be empty.
 func templateOf(class *listenersv1alpha1.RouteExposure) host.Template {
 	whole := class.WildcardPolicy == listenersv1alpha1.RouteWildcardPolicySubdomain
 	if class.SubdomainTemplate != "" {
@@ -82,7 +80,6 @@ func desiredRoute(l *exposure.Listener, port string, hosts host.Hosts) (exposure
 	}, nil
 }
 
-// tlsOf returns the spec.tls of the Routes, or nil without TLS.
 func tlsOf(class *listenersv1alpha1.RouteExposure) map[string]any {
 	if class.Termination == listenersv1alpha1.RouteTerminationNone {
 		return nil
@@ -150,7 +147,6 @@ func clientsOf(l *exposure.Listener) map[string]string {
 	return annotations
 }
 
-// clientsProblem returns why Routes would not restrict clients, or "".
 func clientsProblem(l *exposure.Listener, _ *corev1ac.ServiceApplyConfiguration, _ []netip.Prefix) string {
 	for _, annotation := range clientAnnotations() {
 		if _, ok := l.Class.Spec.Route.Annotations[annotation]; ok {

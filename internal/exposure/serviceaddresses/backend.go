@@ -51,7 +51,6 @@ func exposed(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	return e
 }
 
-// missing returns why there is no address, except those that are left out.
 func missing(l *exposure.Listener, p exposure.Placement, ports map[string]int32, leftOut string) (reason, message string) {
 	service := names.ServiceKey(l).String()
 	switch {
@@ -92,7 +91,6 @@ var clients = exposure.Clients{
 	},
 }
 
-// loadBalancerProblem returns why a load balancer would not restrict clients, or "".
 func loadBalancerProblem(l *exposure.Listener, spec *corev1ac.ServiceSpecApplyConfiguration, ranges []netip.Prefix) string {
 	hasNodePort := func(p corev1ac.ServicePortApplyConfiguration) bool { return ptr.Deref(p.NodePort, 0) != 0 }
 	switch {

@@ -70,7 +70,6 @@ func unmet(service *corev1.Service) string {
 	return said(conditions)
 }
 
-// said joins statements, each once.
 func said(statements []string) string {
 	slices.Sort(statements)
 	statements = slices.Compact(statements)

@@ -48,7 +48,6 @@ import (
 // takes, because the machine may have other work.
 const Timeout = time.Minute
 
-// server is an API server of this test binary.
 type server struct {
 	plugins []string // admission plugins that are not enabled by default
 	ranges  string   // of cluster IPs, or "" for a single IPv4 range
@@ -109,7 +108,6 @@ func DualStackConfig(t testing.TB) *rest.Config {
 	return dualStack.get(t)
 }
 
-// get starts the API server if it does not run yet.
 func (s *server) get(t testing.TB) *rest.Config {
 	t.Helper()
 	if !slices.ContainsFunc(programVariables, func(name string) bool { return os.Getenv(name) != "" }) {
@@ -125,7 +123,6 @@ func (s *server) get(t testing.TB) *rest.Config {
 	return rest.CopyConfig(s.config)
 }
 
-// start starts etcd and the API server.
 func (s *server) start() (*rest.Config, error) {
 	root, err := checkout.Root()
 	if err != nil {

@@ -101,7 +101,6 @@ func (s Scenario) runWith(t *testing.T, n int, fault Fault, want string, reconci
 	r.awaitState("the next process", want)
 }
 
-// run is one run of a scenario.
 type run struct {
 	Scenario
 	t         *testing.T
@@ -149,7 +148,6 @@ func (r *run) idle() bool {
 	return metric.Value(r.t, "controller_runtime_active_workers") == 0 && metric.Value(r.t, "workqueue_depth") <= r.abandoned
 }
 
-// await waits until done returns true.
 func (r *run) await(what string, done func() bool) {
 	r.t.Helper()
 	r.eventually(done).Should(gomega.BeTrue(), func() string {
@@ -230,7 +228,6 @@ func (r *run) objects() (map[string]map[string]any, error) {
 	return objects, nil
 }
 
-// encode returns YAML.
 func encode(content any) string {
 	raw, err := yaml.Marshal(content)
 	if err != nil {
@@ -275,7 +272,6 @@ func assigned(key string, content map[string]any, identities map[string]string) 
 	}
 }
 
-// strip removes volatile fields.
 func strip(content any) {
 	switch content := content.(type) {
 	case map[string]any:

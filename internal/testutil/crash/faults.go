@@ -34,10 +34,8 @@ const (
 	NotAnswered Fault = "is not answered"
 )
 
-// faults are all of them.
 var faults = []Fault{Failed, Conflicting, TimedOut, NotAnswered}
 
-// ends reports whether the process ends at the fault.
 func (f Fault) ends() bool { return f == NotAnswered }
 
 // errEnded is the error of all requests of a process that has ended.

@@ -78,7 +78,6 @@ type source struct {
 	directory string
 }
 
-// sources returns the sources by API group.
 func sources() map[string]source {
 	const (
 		own         = "go.mod"

@@ -77,7 +77,6 @@ func insecure() *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the certificate is self-signed
 }
 
-// heap returns how much memory is in use.
 func heap() int64 {
 	var stats runtime.MemStats
 	runtime.GC()

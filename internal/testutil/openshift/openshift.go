@@ -29,7 +29,6 @@ var policies string
 // AnnotationGenerated marks Routes whose host was chosen by the API server.
 const AnnotationGenerated = "openshift.io/host.generated"
 
-// owner is the field manager of the policies.
 const owner = "openshift-platform"
 
 // Install applies the policies, and returns when they are in effect. The API server must serve Routes, and the client's
