@@ -61,9 +61,9 @@ const (
 	ofGateway      = "internal/exposure/gateway/addresses.go"
 	ofIngress      = "internal/exposure/ingress/addresses.go"
 	ofListenerSet  = "internal/exposure/gateway/addresses.go"
-	ofLoadBalancer = "internal/exposure/serviceaddresses/loadbalancer.go"
+	ofLoadBalancer = "internal/exposure/serviceaddresses/addresses.go"
 	ofNode         = "internal/exposure/nodeaddresses.go"
-	ofReferences   = "internal/exposure/gateway/routes.go"
+	ofReferences   = "internal/exposure/gateway/backend.go"
 	ofRoute        = "internal/exposure/route/addresses.go"
 	ofService      = "internal/exposure/serviceaddresses/addresses.go"
 
