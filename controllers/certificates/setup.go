@@ -42,15 +42,16 @@ func (a *Authorities) SetupWithManager(mgr manager.Manager) error {
 		Complete(requests.Requeue(mgr, "certificate-authorities", a))
 }
 
-// source is a source of events for each change of the authorities.
-func (a *Authorities) source(to handler.EventHandler) source.Source {
+// source is a source of these requests for each change of the authorities.
+func (a *Authorities) source(all func(context.Context) []reconcile.Request) source.Source {
 	changed := make(chan event.GenericEvent, 1)
 	a.changed = append(a.changed, changed)
-	return source.Channel(changed, to)
+	return source.Channel(changed, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return all(ctx) }))
 }
 
 // SetupWithManager registers the controller and its watches. Of a request that is decided, it keeps no more than that.
 func (s *Signer) SetupWithManager(mgr manager.Manager) (err error) {
+	all := func(ctx context.Context) []reconcile.Request { return s.undecided(ctx) }
 	s.requests, err = s.Platform.View(platform.ViewOptions{
 		Scheme: mgr.GetScheme(), Object: &certificatesv1.PodCertificateRequest{},
 		Cache: cache.ByObject{
@@ -69,12 +70,11 @@ func (s *Signer) SetupWithManager(mgr manager.Manager) (err error) {
 			return nil
 		}},
 		Handler: &handler.EnqueueRequestForObject{},
-		Changed: func(ctx context.Context) []reconcile.Request { return s.undecided(ctx) },
+		Changed: all,
 	})
 	if err != nil {
 		return err
 	}
-	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return s.undecided(ctx) })
 	return requests.Controller(mgr, "certificates", workers).
 		WatchesRawSource(s.requests).
 		WatchesRawSource(s.source(all)).
@@ -117,33 +117,33 @@ func (s *Signer) undecided(ctx context.Context, options ...client.ListOption) []
 
 // SetupWithManager registers the controller and its watches.
 func (t *Trust) SetupWithManager(mgr manager.Manager) (err error) {
-	toNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-		return namespaceRequest(o.GetNamespace())
-	})
 	t.bundles, err = t.Platform.View(platform.ViewOptions{
 		Scheme: mgr.GetScheme(), Object: &certificatesv1.ClusterTrustBundle{},
-		Cache: cache.ByObject{Field: fields.OneTermEqualSelector("spec.signerName", names.Signer)},
-		Handler: handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-			return namespaceRequest(strings.TrimPrefix(o.GetName(), names.TrustBundlePrefix))
-		}),
+		Cache:   cache.ByObject{Field: fields.OneTermEqualSelector("spec.signerName", names.Signer)},
+		Handler: toNamespace(namespaceOfBundle),
 		Changed: t.all,
 	})
 	if err != nil {
 		return err
 	}
-	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return t.all(ctx) })
 	return requests.Controller(mgr, "certificate-trust", workers).
 		WatchesRawSource(t.bundles).
-		WatchesRawSource(t.source(all)).
-		Watches(&corev1.ConfigMap{}, toNamespace). // of this name only, see package cache
-		Watches(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-			return namespaceRequest(o.GetName())
-		}), builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
+		WatchesRawSource(t.source(t.all)).
+		Watches(&corev1.ConfigMap{}, toNamespace(client.Object.GetNamespace)). // of this name only, see package cache
+		Watches(tenancy.Namespace(), toNamespace(client.Object.GetName), builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
 		Complete(requests.Requeue(mgr, "certificate-trust", t))
 }
 
 func namespaceRequest(name string) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+}
+
+func toNamespace(namespaceOf func(client.Object) string) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request { return namespaceRequest(namespaceOf(o)) })
+}
+
+func namespaceOfBundle(o client.Object) string {
+	return strings.TrimPrefix(o.GetName(), names.TrustBundlePrefix)
 }
 
 // all returns the namespaces for which something is published.
@@ -154,7 +154,7 @@ func (t *Trust) all(ctx context.Context) []reconcile.Request {
 	_, _ = t.Client.List(ctx, &configMaps), t.bundles.List(ctx, &bundles)
 	var found []reconcile.Request
 	for i := range bundles.Items {
-		found = append(found, namespaceRequest(strings.TrimPrefix(bundles.Items[i].Name, names.TrustBundlePrefix))...)
+		found = append(found, namespaceRequest(namespaceOfBundle(&bundles.Items[i]))...)
 	}
 	for i := range configMaps.Items {
 		found = append(found, namespaceRequest(configMaps.Items[i].Namespace)...)
