@@ -3,13 +3,22 @@
 package route
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/netip"
 	"strings"
 
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/host"
 	"github.com/listener-operator/listener-operator/internal/exposure/perport"
 )
 
@@ -62,4 +71,143 @@ func remedy(rejection string) string {
 	default:
 		return ""
 	}
+}
+
+// annotationGenerated is set by OpenShift's API server on a Route whose host it has chosen.
+const annotationGenerated = "openshift.io/host.generated"
+
+const (
+	minName    = 20 // the minimum length to which the name of a Route is shortened
+	hashLength = 8  // of the hash at the end of a shortened name, in characters
+)
+
+func objects(l *exposure.Listener, _ exposure.Others) ([]exposure.Desired, *exposure.Refusal) {
+	return routes.Desired(l, templateOf(l.Class.Spec.Route), desiredRoute)
+}
+
+func templateOf(class *listenersv1alpha1.RouteExposure) host.Template {
+	whole := class.WildcardPolicy == listenersv1alpha1.RouteWildcardPolicySubdomain
+	if class.SubdomainTemplate != "" {
+		return host.Template{Path: "spec.route.subdomainTemplate", Text: string(class.SubdomainTemplate), WholeDomain: whole}
+	}
+	return host.Template{Path: "spec.route.hostTemplate", Text: string(class.HostTemplate), WholeDomain: whole}
+}
+
+// nameOf returns the name of a port's Route. Without a template, the cluster makes the first DNS label of the host from
+// the name and the namespace of the Route. So a name that is too long for that ends with a hash of the whole name, but
+// is not shortened further beside a very long namespace. Hosts of existing Routes contain these hashes.
+func nameOf(l *exposure.Listener, port string) string {
+	name, limit := l.Name+"-"+port, max(validation.DNS1123LabelMaxLength-len("-")-len(l.Namespace), minName)
+	if len(name) <= limit {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return strings.TrimRight(name[:limit-hashLength-len("-")], "-") + "-" + hex.EncodeToString(sum[:])[:hashLength]
+}
+
+// desiredRoute returns the Route of a port. It does not set fields that the cluster chooses.
+func desiredRoute(l *exposure.Listener, port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal) {
+	class, hostOfPort := l.Class.Spec.Route, hosts.ByPort[port]
+	annotations := hosts.Annotations(class.Annotations)
+	maps.Copy(annotations, clientsOf(l))
+	spec := map[string]any{
+		"to":   map[string]any{"kind": "Service", "name": l.Service.Name},
+		"port": map[string]any{"targetPort": port},
+	}
+	switch {
+	case hostOfPort == "":
+	case class.SubdomainTemplate != "":
+		spec["subdomain"] = hostOfPort
+	default:
+		spec["host"] = hostOfPort
+		annotations[annotationGenerated] = "false" // OpenShift leaves the value of a Route that had a generated host before
+	}
+	if tls := tlsOf(class); tls != nil {
+		spec["tls"] = tls
+	}
+	if class.WildcardPolicy != "" {
+		spec["wildcardPolicy"] = string(class.WildcardPolicy)
+	}
+	existing, exists := routes.Find(l, port)
+	return exposure.Desired{
+		Unstructured: exposure.NewObject(l, routeKind, nameOf(l, port), class.Labels, annotations, spec),
+		Recreate:     exists && mustRecreate(existing, class, hostOfPort),
+	}, nil
+}
+
+func tlsOf(class *listenersv1alpha1.RouteExposure) map[string]any {
+	if class.Termination == listenersv1alpha1.RouteTerminationNone {
+		return nil
+	}
+	tls := map[string]any{"termination": string(cmp.Or(class.Termination, listenersv1alpha1.RouteTerminationPassthrough))}
+	if class.InsecureEdgeTerminationPolicy != "" {
+		tls["insecureEdgeTerminationPolicy"] = string(class.InsecureEdgeTerminationPolicy)
+	}
+	if class.CertificateSecretName != "" {
+		tls["externalCertificate"] = map[string]any{"name": class.CertificateSecretName}
+	}
+	if class.DestinationCACertificate != "" {
+		tls["destinationCACertificate"] = class.DestinationCACertificate
+	}
+	return tls
+}
+
+// mustRecreate reports whether the existing Route cannot be changed to the desired one: OpenShift generates a host only
+// for a new Route, ignores the subdomain of a Route with a host, and does not allow a change of the wildcard policy.
+// When a host is no longer requested, OpenShift ignores that, or leaves the Route without a host.
+func mustRecreate(existing *routev1.Route, class *listenersv1alpha1.RouteExposure, desiredHost string) bool {
+	none := listenersv1alpha1.RouteWildcardPolicyNone
+	switch {
+	case cmp.Or(string(existing.Spec.WildcardPolicy), string(none)) != string(cmp.Or(class.WildcardPolicy, none)):
+		return true
+	case desiredHost == "":
+		generated := existing.Annotations[annotationGenerated] == "true"
+		return existing.Spec.Subdomain != "" || generated != (existing.Spec.Host != "")
+	default:
+		return class.SubdomainTemplate != "" && existing.Spec.Host != ""
+	}
+}
+
+// hostsOf returns the host that a Route requests. For a subdomain, they are the subdomain in any domain of a router,
+// and the hosts that routers have made of it.
+func hostsOf(o exposure.Object) []string {
+	route := o.(*routev1.Route)
+	if route.Spec.Host != "" || route.Spec.Subdomain == "" {
+		return []string{route.Spec.Host}
+	}
+	hosts := []string{route.Spec.Subdomain + ".*"}
+	for _, ingress := range route.Status.Ingress {
+		hosts = append(hosts, ingress.Host)
+	}
+	return hosts
+}
+
+// clientAnnotations are those by which OpenShift's router restricts the clients of a Route: the current one, and the
+// one that earlier routers know.
+func clientAnnotations() []string {
+	return []string{"haproxy.router.openshift.io/ip_allowlist", "haproxy.router.openshift.io/ip_whitelist"}
+}
+
+// clientsOf returns these annotations for a Route of the Listener. A list in which a router finds anything else than
+// ranges, each after a single space, restricts nobody.
+func clientsOf(l *exposure.Listener) map[string]string {
+	clients, _ := exposure.AllowedClients(l.Class, l.Listener) // a refused Listener gets no Routes
+	if len(clients) == 0 {
+		return nil
+	}
+	annotations := map[string]string{}
+	for _, annotation := range clientAnnotations() {
+		annotations[annotation] = strings.Join(exposure.FormatClients(clients), " ")
+	}
+	return annotations
+}
+
+func clientsProblem(l *exposure.Listener, _ *corev1ac.ServiceApplyConfiguration, _ []netip.Prefix) string {
+	for _, annotation := range clientAnnotations() {
+		if _, ok := l.Class.Spec.Route.Annotations[annotation]; ok {
+			return fmt.Sprintf("spec.route.annotations of ListenerClass %s has %s, which is the same for all Listeners; use spec.allowedClients of the class instead",
+				l.Class.Name, annotation)
+		}
+	}
+	return ""
 }
