@@ -148,8 +148,7 @@ func condition(kind, reason, text string, now time.Time) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: text, LastTransitionTime: metav1.NewTime(now)}
 }
 
-// decide writes the status of a request, which is then final. A request that no longer exists is no error. result is
-// how the decision is counted.
+// decide writes the status of a request, which is then final, and counts it. One that no longer exists is no error.
 func (s *Signer) decide(ctx context.Context, request *certificatesv1.PodCertificateRequest, result string, status certificatesv1.PodCertificateRequestStatus) error {
 	changed := request.DeepCopy()
 	changed.Status = status
@@ -183,8 +182,7 @@ type order struct {
 	lifetime time.Duration
 }
 
-// maxAnnotation is the length of an annotation in bytes: enough for as many volumes as a certificate can have names,
-// with the longest names.
+// maxAnnotation is a length in bytes: enough for the longest names of as many volumes as a certificate has names.
 const maxAnnotation = certificate.MaxNames * (validation.DNS1123LabelMaxLength + 1)
 
 // usages of certificates that a Pod may choose.

@@ -78,8 +78,7 @@ func (t *Trust) publish(ctx context.Context, namespace *metav1.PartialObjectMeta
 	return errors.Join(err, t.applyConfigMap(ctx, namespace.Name, certificates, configMap))
 }
 
-// metadata returns the metadata of what is published, which ends with the operator's CRDs. The namespace is empty for
-// what has none.
+// metadata returns the metadata of what is published, which ends with the operator's CRDs.
 func (t *Trust) metadata(ctx context.Context, namespace, name string) (metav1.ObjectMeta, error) {
 	owner, err := lookup.ConfigurationCRD(ctx, t.APIReader)
 	return metav1.ObjectMeta{

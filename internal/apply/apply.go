@@ -37,8 +37,7 @@ type Applier struct {
 	statuses *lru.Cache
 }
 
-// remembered is how many objects an Applier remembers, about 12 MiB of records. An object that is applied again after
-// its record was evicted costs one request, which changes nothing.
+// remembered objects need about 12 MiB. To apply any other one again costs a request, which changes nothing.
 const remembered = 1 << 15
 
 // rememberedStatuses is how many statuses an Applier remembers: those that the cache may not have yet.
@@ -61,8 +60,7 @@ type record struct {
 	resourceVersion string
 }
 
-// sentStatus is the last status that was applied to an object, the version of the object that it was decided from, and
-// the version that the API server answered with.
+// sentStatus is the last status of an object, from which version it was decided, and the version that it led to.
 type sentStatus struct {
 	status   [sha256.Size]byte
 	uid      types.UID

@@ -77,8 +77,7 @@ func AllocatePorts(desired *corev1ac.ServiceApplyConfiguration, has map[string]i
 	return allocated, ""
 }
 
-// presentNodePorts returns the node ports, by port name, that overrides set or that the existing Service, which may be
-// nil, has.
+// presentNodePorts returns the node ports that overrides set, or that the existing Service has, by port name.
 func presentNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1.Service) map[string]int32 {
 	present := NodePortsOf(existing)
 	maps.Copy(present, FixedNodePorts(desired))

@@ -123,8 +123,7 @@ func overrideByListener(
 	return after, nil
 }
 
-// changedFields returns the paths of the fields in which two versions of a Service differ, sorted, in the granularity
-// of listenersv1alpha1.ServiceField.
+// changedFields returns the listenersv1alpha1.ServiceFields in which two versions of a Service differ, sorted.
 func changedFields(before, after *corev1ac.ServiceApplyConfiguration) ([]string, error) {
 	old, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
 	if err != nil {
@@ -265,8 +264,7 @@ func merge(service *corev1ac.ServiceApplyConfiguration, patch []byte) (merged *c
 	return merged, unknown, nil
 }
 
-// isOfAnyService reports whether a field of overrides says only that they are those of a Service, as the default of the
-// overrides of classes does.
+// isOfAnyService reports whether a field is as in the default of the overrides of classes, which changes nothing.
 func isOfAnyService(field string, value any) bool {
 	metadata, isMap := value.(map[string]any)
 	return field == "apiVersion" && value == "v1" || field == "kind" && value == "Service" || field == "metadata" && isMap && len(metadata) == 0
@@ -340,8 +338,6 @@ func mergePorts(existing, overrides []any) ([]any, error) {
 	return slices.DeleteFunc(merged, func(port any) bool { return port == nil }), nil
 }
 
-// checkIdentity returns an error if the Service's apiVersion, kind, or metadata other than labels, annotations and
-// finalizers differ.
 func checkIdentity(before, after *corev1ac.ServiceApplyConfiguration) error {
 	identityOf := func(service *corev1ac.ServiceApplyConfiguration) corev1ac.ServiceApplyConfiguration {
 		meta := ptr.Deref(service.ObjectMetaApplyConfiguration, metav1ac.ObjectMetaApplyConfiguration{})

@@ -225,8 +225,8 @@ func PodMountLabel(listenerUID types.UID) string {
 
 // The kinds that only some clusters serve. Package platform finds out whether the cluster serves them.
 var (
-	// KindPodCertificateRequest is how the kubelet requests certificates for Pods (KEP-4317), and KindClusterTrustBundle
-	// how Pods get certificates to trust (KEP-3257). Kubernetes serves them from version 1.37 on.
+	// KindPodCertificateRequest is how the kubelet requests certificates for Pods (KEP-4317).
+	// KindClusterTrustBundle is how Pods get certificates to trust (KEP-3257). Kubernetes 1.37 serves both.
 	KindPodCertificateRequest = schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1", Kind: "PodCertificateRequest"}
 	KindClusterTrustBundle    = schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1", Kind: "ClusterTrustBundle"}
 

@@ -82,8 +82,7 @@ func (b routes) served(l *exposure.Listener, port string, r route) (addresses []
 	return addresses, problems
 }
 
-// servedBy returns the addresses at which a Gateway serves the route of a port, or why it does not. The parent of the
-// route is the Gateway, which may be nil, or a ListenerSet of it, if that is not nil.
+// servedBy is served for one parent: the Gateway, which may be nil, or a ListenerSet of it, if that is not nil.
 func (b routes) servedBy(l *exposure.Listener, port string, r route, parent gatewayv1.ParentReference, set *gatewayv1.ListenerSet, gateway *gatewayv1.Gateway,
 ) (addresses []listenersv1alpha1.IngressAddress, p perport.Problem) {
 	var numbers []int32
@@ -186,8 +185,7 @@ func programmedEntry(l *exposure.Listener, parent gatewayv1.ParentReference, set
 // before they have the address of the route.
 const reasonNoEndpoints = "EndpointsNotFound"
 
-// undecided returns why the controller of the Gateway does not serve a route, by the conditions of the route for this
-// parent.
+// undecided returns why a controller does not serve a route, by the conditions of the route for this parent.
 func undecided(r route, parent gatewayv1.ParentReference) perport.Problem {
 	waiting := perport.Problem{Text: "its controller has not accepted the route yet; if this lasts, check whether the controller runs, and serves routes of this kind"}
 	i := slices.IndexFunc(r.statuses, func(s gatewayv1.RouteParentStatus) bool { return sameParent(r, s.ParentRef, parent) })

@@ -278,8 +278,7 @@ func find[T exposure.Object](objects []exposure.Object, name types.NamespacedNam
 	return found
 }
 
-// gatewayOf returns the Gateway that a parent reference of a route in a namespace is to. ok is false if it is to
-// something else.
+// gatewayOf returns the Gateway that a parent reference of a route is to. ok is false if it is to something else.
 func gatewayOf(namespace string, parent gatewayv1.ParentReference) (name gatewayName, ok bool) {
 	isGateway := ptr.Deref(parent.Group, gatewayv1.GroupName) == gatewayv1.GroupName && ptr.Deref(parent.Kind, "Gateway") == "Gateway"
 	return gatewayName{Namespace: string(ptr.Deref(parent.Namespace, gatewayv1.Namespace(namespace))), Name: string(parent.Name)}, isGateway

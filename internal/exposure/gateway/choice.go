@@ -58,8 +58,7 @@ func (b routes) choose(l *exposure.Listener, others exposure.Others, ports []str
 	return byPort, nil
 }
 
-// candidates returns the listeners of the class's Gateways that have a protocol of the routes, in the order of the
-// class and of the Gateways.
+// candidates returns the listeners that the routes can attach to, in the order of the class and of its Gateways.
 func (b routes) candidates(l *exposure.Listener, others exposure.Others, claims claims) []candidate {
 	var candidates []candidate
 	for _, parent := range l.Class.Spec.Gateway.ParentRefs {

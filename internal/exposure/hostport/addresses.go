@@ -87,8 +87,7 @@ func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	return e
 }
 
-// lastAddresses returns the addresses of a node in the status of the Listener. Those of another exposure are not among
-// them.
+// lastAddresses returns the addresses of a node in the status, if they are not those of another exposure.
 func lastAddresses(l *exposure.Listener, node *corev1.Node) []listenersv1alpha1.IngressAddress {
 	if l.Status == nil || l.Status.NodePorts != nil {
 		return nil

@@ -52,8 +52,7 @@ func notes(l *exposure.Listener, ingress *networkingv1.Ingress) (problems []perp
 	return problems
 }
 
-// notTaken returns why no controller serves the Ingress, or "". A controller that serves an Ingress reports its own
-// address in the status.
+// notTaken returns why no controller serves the Ingress, or "". One that does reports its own address in the status.
 func notTaken(ingress *networkingv1.Ingress) string {
 	switch {
 	case len(ingress.Spec.Rules) == 0:

@@ -182,8 +182,7 @@ func hostsOf(o exposure.Object) []string {
 	return hosts
 }
 
-// clientAnnotations are those by which OpenShift's router restricts the clients of a Route: the current one, and the
-// one that earlier routers know.
+// clientAnnotations let a router restrict the clients of a Route: the current one, and the one for earlier routers.
 func clientAnnotations() []string {
 	return []string{"haproxy.router.openshift.io/ip_allowlist", "haproxy.router.openshift.io/ip_whitelist"}
 }

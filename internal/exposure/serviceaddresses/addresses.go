@@ -93,8 +93,7 @@ func clusterIPAddresses(l *exposure.Listener, prefer listenersv1alpha1.AddressTy
 	return addresses
 }
 
-// ports returns the port numbers of a Service by name. Ports without a name, which only an override can add, are left
-// out, because ports are published by name.
+// ports returns the port numbers of a Service by name. Ports without a name, which overrides can add, are left out.
 func ports(service *corev1.Service) map[string]int32 {
 	ports := map[string]int32{}
 	for _, p := range service.Spec.Ports {
@@ -105,8 +104,7 @@ func ports(service *corev1.Service) map[string]int32 {
 	return ports
 }
 
-// nodePorts returns the allocated node ports of a Listener's Service by port name, without those that do not lead where
-// the class says yet; it is empty if there are none.
+// nodePorts returns the node ports by port name, without those that do not lead where the class says yet.
 func nodePorts(l *exposure.Listener) map[string]int32 {
 	ports, awaiting := exposure.NodePortsOf(l.Service), l.AwaitingTarget()
 	maps.DeleteFunc(ports, func(name string, _ int32) bool { return name == "" || awaiting.Has(name) })

@@ -94,8 +94,7 @@ func Run(t *testing.T, s Scenario) {
 	}
 }
 
-// runWith runs the scenario with a fault of the n-th write. reconciles is set if the controllers use metrics of
-// reconciliations.
+// runWith runs the scenario with a fault of the n-th write.
 func (s Scenario) runWith(t *testing.T, n int, fault Fault, want string, reconciles bool) {
 	r := s.begin(t)
 	stop := r.start(r.intercepted(n, fault))
