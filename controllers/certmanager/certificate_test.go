@@ -31,7 +31,7 @@ func listener(name string, age int, settings *listenersv1alpha1.Certificates, ad
 	for _, a := range addresses {
 		l.Status.IngressAddresses = append(l.Status.IngressAddresses, listenersv1alpha1.IngressAddress{Address: a})
 	}
-	return member{l, settings}
+	return member{listener: l, settings: settings}
 }
 
 func many(n int) (addresses []string) {
@@ -92,8 +92,10 @@ func TestPlan(t *testing.T) {
 				got = p.settings.IssuerRef.Name
 			}
 			problems := map[string]string{}
-			for i, problem := range p.problems {
-				problems[test.members[i].listener.Name] = problem
+			for _, m := range test.members {
+				if m.problem != "" {
+					problems[m.listener.Name] = m.problem
+				}
 			}
 			if test.problems == nil {
 				test.problems = map[string]string{}

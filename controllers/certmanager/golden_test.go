@@ -23,9 +23,9 @@ func TestWrittenCertificate(t *testing.T) {
 	c := fakeclient.New(t, interceptor.Funcs{}, crd)
 	r := &Reconciler{APIReader: c, Applier: apply.New(c, names.FieldManagerOperator)}
 	key := types.NamespacedName{Namespace: "default", Name: "shop-listener-tls"}
-	problems, err := r.apply(t.Context(), key, []member{listener("a", 1, issuer("x"), "192.0.2.1", "shop.example")}, nil)
-	if err != nil || len(problems) > 0 {
-		t.Fatal(problems, err)
+	members := []member{listener("a", 1, issuer("x"), "192.0.2.1", "shop.example")}
+	if err := r.apply(t.Context(), key, members, nil); err != nil || members[0].problem != "" {
+		t.Fatal(members[0].problem, err)
 	}
 	certificate := apply.Object(names.KindCertificate, key)
 	if err := c.Get(t.Context(), key, certificate); err != nil {

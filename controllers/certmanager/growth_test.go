@@ -23,10 +23,10 @@ func TestCertificatesCostLinearTime(t *testing.T) {
 			for i := range n {
 				address := fmt.Sprintf("web-%d.example.com", i)
 				observedNames = append(observedNames, address)
-				members = append(members, member{&listenersv1alpha1.Listener{
+				members = append(members, member{listener: &listenersv1alpha1.Listener{
 					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i)},
 					Status:     &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: address}}},
-				}, settings})
+				}, settings: settings})
 			}
 			members[n-1].listener.Status = nil
 			observed.SetLabels(map[string]string{names.LabelManagedBy: names.Operator})

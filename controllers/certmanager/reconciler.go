@@ -72,51 +72,50 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	problems, err := r.bringTo(ctx, req, members)
-	if err != nil {
+	if err := r.bringTo(ctx, req, members); err != nil {
 		return reconcile.Result{}, err
 	}
-	r.report(req.NamespacedName, members, problems)
+	r.report(req.NamespacedName, members)
 	return reconcile.Result{RequeueAfter: r.warnings.RepeatAfter(req.NamespacedName)}, nil
 }
 
-// bringTo brings the Certificate of a request to its desired state. problems says why a member is not part of it.
-func (r *Reconciler) bringTo(ctx context.Context, req reconcile.Request, members []member) (problems map[int]string, _ error) {
+// bringTo brings the Certificate of a request to its desired state, or sets the problems of members.
+func (r *Reconciler) bringTo(ctx context.Context, req reconcile.Request, members []member) error {
 	key := types.NamespacedName{Namespace: req.Namespace, Name: req.Name + names.CertificateSuffix}
 	if r.certificates.Version() == "" {
-		return all(members, "the cluster does not serve the Certificates of cert-manager: install cert-manager, or remove the label"), nil
+		return reject(members, "the cluster does not serve the Certificates of cert-manager: install cert-manager, or remove the label")
 	}
 	if problems := validation.IsDNS1123Subdomain(key.Name); len(problems) > 0 {
-		return all(members, fmt.Sprintf("there can be no Certificate named %s: %s; change the value of the label", key.Name, strings.Join(problems, ", "))), nil
+		return reject(members, "there can be no Certificate named %s: %s; change the value of the label", key.Name, strings.Join(problems, ", "))
 	}
 	observed, err := lookup.Get(ctx, r.certificates, key, apply.Object(names.KindCertificate, key))
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case observed != nil && !names.IsOwn(observed):
-		return all(members, fmt.Sprintf("Certificate %s was not created by the listener operator: delete or rename it, or change the value of the label", key.Name)), nil
+		return reject(members, "Certificate %s was not created by the listener operator: delete or rename it, or change the value of the label", key.Name)
 	case len(members) > 0:
 		return r.apply(ctx, key, members, observed)
 	case observed != nil:
-		err = r.Applier.Delete(ctx, observed)
+		return r.Applier.Delete(ctx, observed)
 	}
-	return map[int]string{}, err
+	return nil
 }
 
 // apply applies the Certificate of the members. While none of them has both an address and a class with settings, the
 // Certificate stays as it is, unless it has an address that is not theirs any more: cert-manager would renew it with
 // that. What the API server rejects is a problem of all.
-func (r *Reconciler) apply(ctx context.Context, key types.NamespacedName, members []member, observed *unstructured.Unstructured) (problems map[int]string, _ error) {
+func (r *Reconciler) apply(ctx context.Context, key types.NamespacedName, members []member, observed *unstructured.Unstructured) error {
 	p := newPlan(members)
 	switch {
 	case p.settings == nil && outdated(observed, members):
-		return p.problems, r.Applier.Delete(ctx, observed)
+		return r.Applier.Delete(ctx, observed)
 	case p.settings == nil:
-		return p.problems, nil
+		return nil
 	}
 	owner, err := lookup.ConfigurationCRD(ctx, r.APIReader) // with which the Certificate ends
 	if err != nil {
-		return nil, err
+		return err
 	}
 	desired := apply.Object(names.KindCertificate, key)
 	desired.SetLabels(map[string]string{names.LabelManagedBy: names.Operator})
@@ -124,17 +123,17 @@ func (r *Reconciler) apply(ctx context.Context, key types.NamespacedName, member
 	desired.Object["spec"] = p.spec(key.Name)
 	_, err = r.Applier.Apply(ctx, desired, observed)
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
-		return all(members, fmt.Sprintf("the API server rejects Certificate %s: %v", key.Name, err)), nil
+		return reject(members, "the API server rejects Certificate %s: %v", key.Name, err)
 	}
-	return p.problems, err
+	return err
 }
 
-func all(members []member, problem string) map[int]string {
-	problems := map[int]string{}
+// reject sets the problem of each member.
+func reject(members []member, format string, args ...any) error {
 	for i := range members {
-		problems[i] = problem
+		members[i].problem = fmt.Sprintf(format, args...)
 	}
-	return problems
+	return nil
 }
 
 func (r *Reconciler) members(ctx context.Context, key types.NamespacedName) ([]member, error) {
@@ -161,14 +160,14 @@ func (r *Reconciler) members(ctx context.Context, key types.NamespacedName) ([]m
 }
 
 // report emits events of Listeners that are not part of a Certificate.
-func (r *Reconciler) report(key types.NamespacedName, members []member, problems map[int]string) {
-	if len(problems) == 0 {
+func (r *Reconciler) report(key types.NamespacedName, members []member) {
+	if !slices.ContainsFunc(members, func(m member) bool { return m.problem != "" }) {
 		r.warnings.Forget(key)
 	}
-	for i, m := range members {
-		if r.warnings.Due(key, m.listener.Name, problems[i], r.Clock.Now()) {
+	for _, m := range members {
+		if r.warnings.Due(key, m.listener.Name, m.problem, r.Clock.Now()) {
 			r.Events.Eventf(m.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonNotInCertificate, action,
-				"Listener %s is in no certificate: %s", m.listener.Name, message.Printable(problems[i], message.MaxEvent))
+				"Listener %s is in no certificate: %s", m.listener.Name, message.Printable(m.problem, message.MaxEvent))
 		}
 	}
 }
@@ -242,6 +241,8 @@ type member struct {
 	listener *listenersv1alpha1.Listener
 	// settings are in the Listener's class, or nil if the class does not exist or has none.
 	settings *listenersv1alpha1.Certificates
+	// problem says why it is not part of the Certificate, or is empty.
+	problem string
 }
 
 type plan struct {
@@ -249,30 +250,29 @@ type plan struct {
 	settings *listenersv1alpha1.Certificates
 	// dnsNames and ips are the addresses of the Listeners, in order, each once.
 	dnsNames, ips []string
-	// problems says of a member why it is not part of the Certificate, by its index.
-	problems map[int]string
 }
 
-// newPlan plans a Certificate of the members, which it sorts: the oldest decides about the issuer, and about who is
-// left out. An address counts while a Listener publishes it, and no longer: it may belong to others then.
+// newPlan plans a Certificate of the members, which it sorts: the oldest decides about the issuer, and about who has a
+// problem. An address counts while a Listener publishes it, and no longer: it may belong to others then.
 func newPlan(members []member) plan {
 	slices.SortFunc(members, func(a, b member) int {
 		return cmp.Or(a.listener.CreationTimestamp.Compare(b.listener.CreationTimestamp.Time), cmp.Compare(a.listener.Name, b.listener.Name))
 	})
-	p := plan{problems: map[int]string{}}
+	var p plan
 	all := sets.New[string]()
 	var first *listenersv1alpha1.Listener
-	for i, m := range members {
+	for i := range members {
+		m := &members[i]
 		addresses := addressesOf(m.listener)
 		switch {
 		case m.settings == nil:
-			p.problems[i] = fmt.Sprintf("ListenerClass %s does not exist, or has no certificates: use another class, or remove the label", m.listener.Class())
+			m.problem = fmt.Sprintf("ListenerClass %s does not exist, or has no certificates: use another class, or remove the label", m.listener.Class())
 		case len(addresses) == 0:
 		case p.settings != nil && !reflect.DeepEqual(p.settings, m.settings):
-			p.problems[i] = fmt.Sprintf("Listener %s has the same label, but its ListenerClass %s has other certificates than ListenerClass %s: use labels with different values",
+			m.problem = fmt.Sprintf("Listener %s has the same label, but its ListenerClass %s has other certificates than ListenerClass %s: use labels with different values",
 				first.Name, first.Class(), m.listener.Class())
 		case all.Union(sets.New(addresses...)).Len() > maxNames:
-			p.problems[i] = fmt.Sprintf("the certificate would have more than %d names and addresses: use labels with different values", maxNames)
+			m.problem = fmt.Sprintf("the certificate would have more than %d names and addresses: use labels with different values", maxNames)
 		default:
 			if p.settings == nil {
 				p.settings, first = m.settings, m.listener

@@ -63,8 +63,9 @@ func AllocatePorts(desired *corev1ac.ServiceApplyConfiguration, has map[string]i
 		number, ok := has[name]
 		if !ok {
 			if number, ok = byPort[port]; !ok {
-				number, ok = firstFree(*desired.Namespace+"/"+*desired.Name+"/"+name, uint32(numbers.Size),
-					func(i uint32) int32 { return int32(numbers.Base) + int32(i) }, func(n int32) bool { return taken(n) || used.Has(n) })
+				number, ok = firstFree(*desired.Namespace+"/"+*desired.Name+"/"+name, uint32(numbers.Size), //nolint:gosec // at most 65535
+					func(i uint32) int32 { return int32(numbers.Base + int(i)) }, //nolint:gosec // at most 65535
+					func(n int32) bool { return taken(n) || used.Has(n) })
 			}
 			if !ok {
 				return nil, name

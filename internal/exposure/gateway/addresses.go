@@ -128,7 +128,7 @@ func (b routes) programmedPorts(l *exposure.Listener, r route, parent gatewayv1.
 	var causes []string
 	for i := range gateway.Spec.Listeners {
 		listener := &gateway.Spec.Listeners[i]
-		if !selects(parent, listener) || !b.speaks(listener) || !allows(gateway, listener, l.Namespace, l.NamespaceLabels) || !b.ownPort && !servesHost(listener, r.host()) {
+		if !selects(parent, listener) || !b.speaks(listener) || !allows(gateway, listener, l.Namespace, l.NamespaceLabels) || !b.servesHost(listener, r) {
 			continue
 		}
 		var conditions []metav1.Condition

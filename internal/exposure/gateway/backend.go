@@ -327,8 +327,9 @@ func isFrom(from gatewayv1.FromNamespaces, s *metav1.LabelSelector, gateway *gat
 	}
 }
 
-func servesHost(listener *gatewayv1.Listener, host string) bool {
-	served := string(ptr.Deref(listener.Hostname, ""))
+// servesHost reports whether a listener of a Gateway serves the host of a route, if it has one.
+func (b routes) servesHost(listener *gatewayv1.Listener, r route) bool {
+	host, served := r.host(), string(ptr.Deref(listener.Hostname, ""))
 	domain, wildcard := strings.CutPrefix(served, "*")
-	return served == "" || served == host || wildcard && strings.HasSuffix(host, domain) && host != domain
+	return b.ownPort || served == "" || served == host || wildcard && strings.HasSuffix(host, domain) && host != domain
 }

@@ -145,6 +145,20 @@ func usedBy(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others
 	if own != nil && gatewayOfSet(own) != name {
 		own = nil
 	}
+	used := portsOf(name, gateway, others, own)
+	published := sync.OnceValue(func() map[int32]bool {
+		numbers := map[int32]bool{}
+		for e := range publishedBy(others, gateway) {
+			numbers[e.port] = true
+		}
+		return numbers
+	})
+	return func(number int32) bool { return used[number] || !hasPort(own, number) && published()[number] }
+}
+
+// portsOf returns the ports of a Gateway's own listeners, and of the ListenerSets of others, only of older ones than
+// the Listener's own one, which may be nil.
+func portsOf(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others, own *gatewayv1.ListenerSet) map[int32]bool {
 	used := map[int32]bool{}
 	for i := range gateway.Spec.Listeners {
 		used[int32(gateway.Spec.Listeners[i].Port)] = true
@@ -157,14 +171,7 @@ func usedBy(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others
 			}
 		}
 	}
-	published := sync.OnceValue(func() map[int32]bool {
-		numbers := map[int32]bool{}
-		for e := range publishedBy(others, gateway) {
-			numbers[e.port] = true
-		}
-		return numbers
-	})
-	return func(number int32) bool { return used[number] || !hasPort(own, number) && published()[number] }
+	return used
 }
 
 // allocateNumbers returns a port of a Gateway for each port of a Listener. A port keeps the number that is published,

@@ -39,7 +39,10 @@ func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
 		}
 		switch {
 		case len(hosts) > 0:
-			return addresses, notes(slices.Concat(rejections, warnings(ingresses)))
+			if said := slices.Concat(rejections, warnings(ingresses)); len(said) > 0 { // clients reach the Route nevertheless
+				problems = []perport.Problem{{Text: strings.Join(said, ", ")}}
+			}
+			return addresses, problems
 		case len(rejections) > 0:
 			return nil, []perport.Problem{{Text: strings.Join(rejections, ", "), Reason: listenersv1alpha1.ReasonRouteNotAdmitted}}
 		case len(routers) > 0:
@@ -93,13 +96,6 @@ func warnings(ingresses []routev1.RouteIngress) (warnings []string) {
 		}
 	}
 	return warnings
-}
-
-func notes(texts []string) []perport.Problem {
-	if len(texts) == 0 {
-		return nil
-	}
-	return []perport.Problem{{Text: strings.Join(texts, ", ")}}
 }
 
 // isChosen reports whether a host for which a router has admitted a Route is that of the class or, without a template,
