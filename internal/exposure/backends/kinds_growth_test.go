@@ -13,7 +13,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -235,16 +234,18 @@ func readPolicies(policies []*networkingv1.NetworkPolicy, pods []*corev1.Pod) {
 
 // cached returns an object as the operator's cache keeps it.
 func cached[T client.Object](o T) T {
-	for kind, by := range cache.Options("operators").ByObject {
+	options := cache.Options("operators")
+	transform := options.DefaultTransform
+	for kind, by := range options.ByObject {
 		if reflect.TypeOf(kind) == reflect.TypeOf(o) && by.Transform != nil && kind.GetObjectKind().GroupVersionKind() == o.GetObjectKind().GroupVersionKind() {
-			kept, err := toolscache.TransformFunc(by.Transform)(o)
-			if err != nil {
-				panic(err)
-			}
-			return kept.(T)
+			transform = by.Transform
 		}
 	}
-	panic(fmt.Sprintf("the cache does not keep %T", o))
+	kept, err := transform(o)
+	if err != nil {
+		panic(err)
+	}
+	return kept.(T)
 }
 
 // If the operator reads more objects of a kind than its own, the kind has a row in a test of growth.
