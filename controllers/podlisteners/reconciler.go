@@ -65,8 +65,8 @@ type Reconciler struct {
 type written struct {
 	// created is when its PodListeners were created.
 	created time.Time
-	// labels were added to the Pod last, and version is the one that it had then. To add them again while the cache has an
-	// earlier one would cost a request that changes nothing.
+	// labels were added to the Pod last, and version is the one that it had then. To add them again while the cache has
+	// an earlier one would cost a request that changes nothing.
 	labels   map[string]string
 	version  string
 	restarts restartCounts

@@ -46,7 +46,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 			Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToClaims),
 				builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
 			Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims), builder.WithPredicates(changes)).
-			// A class-based claim waits for nothing else of the Listener of its name, which is usually its own, or from a backup.
+			// A class-based claim waits for nothing else of the Listener of its name: its own, or one from a backup.
 			Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(index.Request), builder.WithPredicates(deletedOrRestored)).
 			Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(index.PodToClaims), builder.WithPredicates(changes, created)).
 			WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToClaims),
