@@ -136,7 +136,14 @@ func (r *reporter) restoredEvent(s *snapshot, o *outcome, before, after *listene
 	if before.ServiceName != nil || o.service == nil || s.class == nil {
 		return
 	}
-	var changes []string
+	if changes := changedNumbers(s, o, after); len(changes) > 0 {
+		r.events.Eventf(s.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonNumbersChanged, "Reconcile", "%s", message.Printable(
+			fmt.Sprintf("Service %s has other numbers than before, because other objects have these, or the class does not allow them: %s", s.key(), strings.Join(changes, "; ")), message.MaxEvent))
+	}
+}
+
+// changedNumbers describes which ports at a shared address and cluster IPs are not the remembered ones.
+func changedNumbers(s *snapshot, o *outcome, after *listenersv1alpha1.ListenerStatus) (changes []string) {
 	for _, name := range slices.Sorted(maps.Keys(after.SharedPorts)) {
 		if was, known := s.remembered.SharedPorts[name]; known && was != after.SharedPorts[name] {
 			changes = append(changes, fmt.Sprintf("port %s at the shared address: %d instead of %d", name, after.SharedPorts[name], was))
@@ -145,8 +152,5 @@ func (r *reporter) restoredEvent(s *snapshot, o *outcome, before, after *listene
 	if now := o.service.Spec.ClusterIPs; s.class.Spec.ClusterIPs != nil && len(s.remembered.ClusterIPs) > 0 && !slices.Equal(now, s.remembered.ClusterIPs) {
 		changes = append(changes, fmt.Sprintf("cluster IP: %s instead of %s", strings.Join(now, ", "), strings.Join(s.remembered.ClusterIPs, ", ")))
 	}
-	if len(changes) > 0 {
-		r.events.Eventf(s.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonNumbersChanged, "Reconcile", "%s", message.Printable(
-			fmt.Sprintf("Service %s has other numbers than before, because other objects have these, or the class does not allow them: %s", s.key(), strings.Join(changes, "; ")), message.MaxEvent))
-	}
+	return changes
 }

@@ -8,6 +8,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -269,10 +270,8 @@ func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVo
 	switch {
 	case err != nil:
 		return err
-	case existing == nil && pvc.Labels[names.LabelRestore] != "" && requests.Left(pvc.CreationTimestamp, restoreWait, r.Clock.Now()) > 0:
-		return pendingf(listenersv1alpha1.ReasonWaitingForRestore, "the claim comes from a backup, and waits up to a minute for its Listener, which may have the previous ports")
 	case existing == nil:
-		return r.checkAllowed(ctx, pvc, class)
+		return cmp.Or(r.awaitRestore(pvc), r.checkAllowed(ctx, pvc, class))
 	case !claim.OwnsListener(existing):
 		return pendingf(listenersv1alpha1.ReasonForeignListener,
 			"Listener %s exists but was not created for this claim, so it is not changed; use the annotation %s, or rename one of the two",
@@ -289,6 +288,14 @@ func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVo
 	}
 	_, err = r.Applier.Apply(ctx, claim.KeptBy(claim.Listener(pvc, nil, class.Name, ports, pod.Labels), claim.Keeper(pod, pvc.Name)), existing)
 	return err
+}
+
+// awaitRestore returns an error while the Listener of a claim may still be restored.
+func (r *Reconciler) awaitRestore(pvc *corev1.PersistentVolumeClaim) error {
+	if pvc.Labels[names.LabelRestore] == "" || requests.Left(pvc.CreationTimestamp, restoreWait, r.Clock.Now()) == 0 {
+		return nil
+	}
+	return pendingf(listenersv1alpha1.ReasonWaitingForRestore, "the claim comes from a backup, and waits up to a minute for its Listener, which may have the previous ports")
 }
 
 // checkAllowed returns an error if a class does not allow the namespace of a claim.
