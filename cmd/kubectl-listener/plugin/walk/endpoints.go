@@ -74,8 +74,8 @@ func publishedFinding(f check.Finding, ready, all int, remedy string) check.Find
 	}
 }
 
-// readyPods returns how many endpoints are Pods that are ready, and whether the user may know that. Kubernetes takes the
-// readiness from the Pods of a node that does not respond.
+// readyPods returns how many endpoints are Pods that are ready, and whether the user may know that. Pods of a node that
+// does not respond are not.
 func (w *Walk) readyPods(ctx context.Context, namespace string, published sets.Set[string]) (ready int, known bool) {
 	var pods corev1.PodList
 	if w.FollowAll(ctx, check.Finding{Kind: "Pod", Namespace: namespace}, &pods, client.InNamespace(namespace)) == check.Forbidden {
