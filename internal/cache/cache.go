@@ -45,6 +45,7 @@ func Options(namespace string) ctrlcache.Options {
 		tenancy.Namespace(): {Transform: transform(func(n *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
 			return &metav1.PartialObjectMetadata{TypeMeta: n.TypeMeta, ObjectMeta: trimMetadata(n, nil, n.Labels)}
 		})},
+		&listenersv1alpha1.PodListeners{}: {}, // whole, because the operator acts on labels and the like that others set
 		&listenersv1alpha1.Listener{}: {Transform: transform(func(l *listenersv1alpha1.Listener) *listenersv1alpha1.Listener {
 			return &listenersv1alpha1.Listener{ObjectMeta: trimMetadata(l, l.OwnerReferences, l.Labels, names.AnnotationClaim, names.AnnotationNumbers), Spec: l.Spec, Status: l.Status}
 		})},
