@@ -447,7 +447,7 @@ func TestVolumeThatCannotBeCreatedAgainIsReported(t *testing.T) {
 		want   []string
 	}{
 		"claim without a selector": {func(w *world) { delete(w.Claim.Annotations, names.AnnotationListenerClass) },
-			[]string{"Warning VolumeNotRestored PersistentVolume pvc-claim-uid does not exist, and cannot be created again, because the claim has neither"}},
+			[]string{"Warning VolumeNotRestored PersistentVolume pvc-claim-uid does not exist, and cannot be created again, because neither listeners.stackable.tech/listener-class nor"}},
 		"claim of a Listener that cannot exist": {func(w *world) {
 			delete(w.Claim.Annotations, names.AnnotationListenerClass)
 			w.Claim.Annotations[names.AnnotationListenerName] = "x%2f"

@@ -1,7 +1,7 @@
 // Package claim interprets claims: which claims a Pod mounts, which Listener a claim requests, which PersistentVolumes
 // are listener volumes and on which nodes, and which Listener a class-based claim gets. The provisioner and the
-// podlisteners controller both apply such Listeners, and agree on them by this package. It is pure: it must never read
-// or write the API.
+// podlisteners controller both apply such Listeners, and agree on them by this package. An inline volume is read as a
+// claim, too: see Inline. The package is pure: it must never read or write the API.
 package claim
 
 import (
@@ -33,12 +33,12 @@ type Selector struct {
 
 var (
 	// ErrNoSelector means that neither annotation is set.
-	ErrNoSelector = fmt.Errorf("the claim has neither the annotation %s nor %s: set the one that names the class or the Listener to use",
+	ErrNoSelector = fmt.Errorf("neither %s nor %s is set: set the one that names the class or the Listener to use",
 		names.AnnotationListenerClass, names.AnnotationListenerName)
 	// ErrBothSelectors means that both annotations are set. ParseSelector returns the class with it: Stackable's
 	// listener operator provisioned volumes with both annotations by their class (contract: provisioning), and these
 	// volumes must still work.
-	ErrBothSelectors = fmt.Errorf("the claim has both the annotations %s and %s: remove one of them",
+	ErrBothSelectors = fmt.Errorf("both %s and %s are set: remove one of them",
 		names.AnnotationListenerClass, names.AnnotationListenerName)
 )
 
@@ -96,8 +96,8 @@ func ListenerNameProblem(name string) string {
 	case len(problems) == 0:
 		return ""
 	case strings.Contains(name, "/"):
-		return fmt.Sprintf("the annotation %s is %q, and must be the name alone: a claim can only use a Listener of its own namespace; remove the namespace "+
-			"and the slash, or create a Listener in the claim's namespace", names.AnnotationListenerName, message.Printable(name, maxName))
+		return fmt.Sprintf("%s is %q, and must be the name alone: a Pod can only use a Listener of its own namespace; remove the namespace "+
+			"and the slash, or create a Listener in the Pod's namespace", names.AnnotationListenerName, message.Printable(name, maxName))
 	}
 	return fmt.Sprintf("the annotation %s is %q, which no Listener can have as its name: %s; write the name of the Listener there",
 		names.AnnotationListenerName, message.Printable(name, maxName), problems[0])
@@ -128,14 +128,17 @@ func isOfClaim(listener *listenersv1alpha1.Listener, o metav1.OwnerReference) bo
 	return o.APIVersion == "v1" && (o.Kind == "PersistentVolume" || o.Kind == "PersistentVolumeClaim" && o.Name == listener.Name)
 }
 
-// Keeper returns the owner that keeps the Listener of an ephemeral claim between two Pods of the same name, or nil: the
-// controller of the Pod. Pods whose names are random have none, nor have Pods that an object of Stackable's operators
-// controls: they delete what has such an owner (contract: labels and the owner reference).
+// Keeper returns the owner that keeps the Listener of an ephemeral claim, or of an inline volume that requests it,
+// between two Pods of the same name, or nil: the controller of the Pod. Pods whose names are random have none, nor have
+// Pods that an object of Stackable's operators controls: they delete what has such an owner (contract: labels and the
+// owner reference).
 func Keeper(pod *corev1.Pod, claimName string) *metav1.OwnerReference {
 	owner := metav1.GetControllerOf(pod)
-	ephemeral := func(v corev1.Volume) bool { return v.Ephemeral != nil && NameOf(pod, &v) == claimName }
+	kept := func(v corev1.Volume) bool {
+		return (v.Ephemeral != nil || IsInline(&v) && v.CSI.VolumeAttributes[names.AttributeKeep] == "true") && NameOf(pod, &v) == claimName
+	}
 	switch {
-	case owner == nil, !slices.ContainsFunc(pod.Spec.Volumes, ephemeral):
+	case owner == nil, !slices.ContainsFunc(pod.Spec.Volumes, kept):
 		return nil
 	case pod.GenerateName != "" && pod.Labels[appsv1.StatefulSetPodNameLabel] != pod.Name, strings.Contains(owner.APIVersion, ".stackable.tech/"):
 		return nil
@@ -145,7 +148,7 @@ func Keeper(pod *corev1.Pod, claimName string) *metav1.OwnerReference {
 
 // KeeperOf returns the owner that Keeper returned for a Listener of an ephemeral claim, or nil.
 func KeeperOf(listener *listenersv1alpha1.Listener) *metav1.OwnerReference {
-	i := slices.IndexFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool { return !isOfClaim(listener, o) })
+	i := slices.IndexFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool { return !isOfClaim(listener, o) && !isPod(o) })
 	if i < 0 || !OwnsListener(listener) {
 		return nil
 	}
@@ -159,6 +162,20 @@ func KeptBy(desired *unstructured.Unstructured, keeper *metav1.OwnerReference) *
 	}
 	return desired
 }
+
+// BelongsToOther reports whether another claim or Pod than this one owns the Listener that was created for a claim of
+// this name. An earlier Pod of the same name is none.
+func BelongsToOther(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolumeClaim) bool {
+	pod := InlinePod(claim)
+	return slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool {
+		if pod == nil {
+			return isPod(o)
+		}
+		return isPod(o) && o.Name != pod.Name || o.APIVersion == "v1" && o.Kind == "PersistentVolumeClaim"
+	})
+}
+
+func isPod(o metav1.OwnerReference) bool { return o.APIVersion == "v1" && o.Kind == "Pod" }
 
 // HasOwner reports whether the object with this uid is an owner of a Listener.
 func HasOwner(listener *listenersv1alpha1.Listener, uid types.UID) bool {
@@ -176,7 +193,7 @@ func WillBeDeleted(listener *listenersv1alpha1.Listener, claim *corev1.Persisten
 // ClassField returns where the class of a Listener is named. The Listener of a claim has the class of the claim.
 func ClassField(listener *listenersv1alpha1.Listener) string {
 	if OwnsListener(listener) {
-		return "the annotation " + names.AnnotationListenerClass + " of its claim"
+		return names.AnnotationListenerClass + " of its claim or volume"
 	}
 	return "spec.className"
 }
@@ -195,7 +212,9 @@ func Listener(
 		return map[string]any{"apiVersion": "v1", "kind": kind, "name": name, "uid": string(uid)}
 	}
 	owners := []any{owner("PersistentVolumeClaim", claim.Name, claim.UID)}
-	if pv != nil {
+	if pod := InlinePod(claim); pod != nil {
+		owners = []any{owner("Pod", pod.Name, pod.UID)}
+	} else if pv != nil {
 		owners = append(owners, owner("PersistentVolume", pv.Name, pv.UID))
 	}
 	list := []any{}
@@ -239,7 +258,7 @@ func DidYouMean(claim *corev1.PersistentVolumeClaim) string {
 	}
 	for _, key := range slices.Sorted(maps.Keys(claim.Annotations)) {
 		if meant := nearest(key); meant != "" {
-			return fmt.Sprintf("; it has the annotation %s: did you mean %s?", key, meant)
+			return fmt.Sprintf("; it has the %s %s: did you mean %s?", Field(claim), key, meant)
 		}
 	}
 	return ""

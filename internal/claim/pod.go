@@ -9,7 +9,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// NamesOf returns the names of the claims that a Pod mounts.
+// NamesOf returns the names of the claims that a Pod mounts, as NameOf returns them.
 func NamesOf(pod *corev1.Pod) []string {
 	var claims []string
 	for i := range pod.Spec.Volumes {
@@ -20,12 +20,13 @@ func NamesOf(pod *corev1.Pod) []string {
 	return claims
 }
 
-// NameOf returns the name of the claim of a Pod's volume, or "" if it has none.
+// NameOf returns the name of the claim of a Pod's volume, or of the claim that an inline volume stands for, or "" if it
+// has none.
 func NameOf(pod *corev1.Pod, volume *corev1.Volume) string {
 	switch {
 	case volume.PersistentVolumeClaim != nil:
 		return volume.PersistentVolumeClaim.ClaimName
-	case volume.Ephemeral != nil:
+	case volume.Ephemeral != nil, IsInline(volume):
 		return pod.Name + "-" + volume.Name
 	default:
 		return ""

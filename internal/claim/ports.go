@@ -44,8 +44,8 @@ func Ports(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) (ports []listen
 		}
 	}
 	if len(missing) > 0 {
-		problem = fmt.Sprintf("the annotation %s lists %s, but the containers of Pod %s have only the ports %s; correct the annotation",
-			names.AnnotationPorts, strings.Join(missing, ", "), pod.Name, strings.Join(existing, ", "))
+		problem = fmt.Sprintf("the %s %s lists %s, but the containers of Pod %s have only the ports %s; correct the %[1]s",
+			Field(claim), names.AnnotationPorts, strings.Join(missing, ", "), pod.Name, strings.Join(existing, ", "))
 	}
 	return ports, problem
 }

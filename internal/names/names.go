@@ -114,8 +114,12 @@ const (
 	// between, the preferred one first.
 	AnnotationPorts = "listener-operator.dev/ports"
 
-	// AnnotationClaim on a Listener is the name of the class-based claim that the operator created the Listener for.
-	// The Listener has the same name. Unlike owners, backups keep it.
+	// AttributeKeep is "true" in the attributes of an inline volume whose Listener is kept for the next Pod of the same
+	// name.
+	AttributeKeep = "listener-operator.dev/keep"
+
+	// AnnotationClaim on a Listener is the name of the class-based claim that the operator created the Listener for, or
+	// that the inline volume stands for. The Listener has the same name. Unlike owners, backups keep it.
 	AnnotationClaim = "listener-operator.dev/claim"
 	// LabelRestore on an object is the name of the restore by which Velero has created it.
 	LabelRestore = "velero.io/restore-name"

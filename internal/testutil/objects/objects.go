@@ -41,6 +41,13 @@ func EphemeralVolume(name string, claim map[string]string) corev1.Volume {
 	}}}
 }
 
+// InlineVolume returns an inline volume of a Pod with these attributes.
+func InlineVolume(name string, attributes map[string]string) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
+		Driver: names.Driver, ReadOnly: ptr.To(true), VolumeAttributes: attributes,
+	}}}
+}
+
 // ClaimSpec returns the spec of the claims that product operators create. The volume's name is empty before the claim
 // is bound.
 func ClaimSpec(volume string) corev1.PersistentVolumeClaimSpec {
