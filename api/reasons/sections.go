@@ -432,14 +432,20 @@ var claims = []Reason{
 		Remedy:  "Correct the annotations of the claim. " + Template,
 	},
 	{
+		Name: listenersv1alpha1.ReasonInvalidVolume, On: []string{pod}, Severity: Error, Actor: User,
+		Meaning: "An inline volume cannot be mounted: its attributes are wrong, or unknown, its class pins volumes to nodes, which needs a claim, or the Pod has no ports. " +
+			"The message contains which.",
+		Remedy: "Correct the volume in what creates the Pod: docs/volumes.md#inline-volumes",
+	},
+	{
 		Name: listenersv1alpha1.ReasonListenerNotFound, On: []string{claim, pod, listener}, Severity: Error, Actor: User,
 		Meaning: "The Listener does not exist, or was deleted while a Pod mounts it. The files keep the last addresses then, which do not work any more.",
 		Remedy:  "Create the Listener, or name another one.",
 	},
 	{
-		Name: listenersv1alpha1.ReasonForeignListener, On: []string{claim}, Severity: Error, Actor: User,
-		Meaning: "A Listener of the claim's name belongs to another owner. The operator does not change it.",
-		Remedy:  "Rename the Listener or the claim, or use the Listener by the annotation that names it. If it comes from a backup, set its annotation listener-operator.dev/claim to its name: docs/backup.md",
+		Name: listenersv1alpha1.ReasonForeignListener, On: []string{claim, pod}, Severity: Error, Actor: User,
+		Meaning: "A Listener of the claim's name, or that of Pod and inline volume, belongs to another owner. The operator does not change it.",
+		Remedy:  "Rename the Listener, the claim or the volume, or use the Listener by the annotation that names it. If it comes from a backup, set its annotation listener-operator.dev/claim to its name: docs/backup.md",
 	},
 	{
 		Name: listenersv1alpha1.ReasonWaitingForRestore, On: []string{claim}, Severity: Waiting, Actor: User,

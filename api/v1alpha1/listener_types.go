@@ -118,6 +118,7 @@ const (
 // ListenerAccepted.
 const (
 	ReasonInvalidClaim         = "InvalidClaim"
+	ReasonInvalidVolume        = "InvalidVolume"
 	ReasonListenerNotFound     = "ListenerNotFound"
 	ReasonForeignListener      = "ForeignListener"
 	ReasonListenerTerminating  = "ListenerTerminating"

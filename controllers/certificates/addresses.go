@@ -78,6 +78,9 @@ func (s *Signer) volumes(ctx context.Context, pod *corev1.Pod, selected sets.Set
 }
 
 func (s *Signer) isListenerVolume(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (bool, error) {
+	if claim.IsInline(volume) {
+		return true, nil
+	}
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: claim.NameOf(pod, volume)}
 	pvc, err := lookup.Get(ctx, s.Client, key, &corev1.PersistentVolumeClaim{})
 	switch {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 func TestListenerOfAFinishedPodIsDeleted(t *testing.T) {
@@ -31,7 +32,12 @@ func TestListenerOfAFinishedPodIsDeleted(t *testing.T) {
 			s.with(newLabelledPod("other", "node-1", key.Name, corev1.PodRunning))
 		}, true},
 		"which a user has created": {func(s *state, _ *corev1.Pod, _ *corev1.PersistentVolumeClaim) { s.listener.OwnerReferences = nil }, true},
-		"of an earlier claim":      {func(_ *state, _ *corev1.Pod, pvc *corev1.PersistentVolumeClaim) { pvc.UID = "another" }, true},
+		"with an inline volume": {func(s *state, pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim) {
+			pvc.OwnerReferences = nil
+			s.listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}
+			s.listener.Annotations = map[string]string{names.AnnotationClaim: key.Name}
+		}, false},
+		"of an earlier claim": {func(_ *state, _ *corev1.Pod, pvc *corev1.PersistentVolumeClaim) { pvc.UID = "another" }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, pvc := newState(listenersv1alpha1.ServiceTypeNodePort), newClaim(key.Name, "job")

@@ -203,15 +203,18 @@ func (r *reader) readPods(ctx context.Context, s *snapshot) error {
 	return nil
 }
 
-// readFinished finds out whether the Pods that mount the ephemeral claim of the Listener have finished. A StatefulSet
-// replaces its Pod by another of the same name, and so does a controller that keeps the Listener of a failed Pod. While
-// a Pod is being deleted, its Listener may be kept for the next one.
+// readFinished finds out whether the Pods have finished that mount the ephemeral claim of the Listener, or have its
+// inline volume. A StatefulSet replaces its Pod by another of the same name, and so does a controller that keeps the
+// Listener of a failed Pod. While a Pod is being deleted, its Listener may be kept for the next one.
 func (r *reader) readFinished(ctx context.Context, s *snapshot, pods []corev1.Pod) error {
 	holds := func(pod corev1.Pod) bool {
 		return !claim.PodFinished(&pod) || pod.DeletionTimestamp != nil || pod.Labels[appsv1.StatefulSetPodNameLabel] == pod.Name ||
 			pod.Status.Phase == corev1.PodFailed && claim.Keeper(&pod, s.listener.Name) != nil
 	}
 	if len(pods) == 0 || slices.ContainsFunc(pods, holds) {
+		return nil
+	}
+	if s.finished = slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return claim.HasOwner(s.listener, pod.UID) }); s.finished {
 		return nil
 	}
 	pvc, err := lookup.Get(ctx, r.client, s.key(), &corev1.PersistentVolumeClaim{})

@@ -111,8 +111,9 @@ func refusal(pod *corev1.Pod, node *corev1.Node, affinities []*corev1.VolumeNode
 // be released as well. The second result is false if the scheduler has to wait for a claim of the Pod.
 func (r *Reconciler) otherAffinities(ctx context.Context, pod *corev1.Pod, except string) ([]*corev1.VolumeNodeAffinity, bool, error) {
 	var affinities []*corev1.VolumeNodeAffinity
-	for _, name := range claim.NamesOf(pod) {
-		if name == except {
+	for i := range pod.Spec.Volumes {
+		name := claim.NameOf(pod, &pod.Spec.Volumes[i])
+		if name == "" || name == except || claim.IsInline(&pod.Spec.Volumes[i]) {
 			continue
 		}
 		affinity, known, err := r.claimAffinity(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name})

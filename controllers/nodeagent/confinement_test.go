@@ -41,6 +41,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // confine creates the policies that confine the operator, with the operator's permissions, and waits until they are in
@@ -258,6 +259,8 @@ func attacks(namespace string) map[string]attack {
 	patch("the labels of a Listener of a user, with its numbers", listener, `{metadata: {annotations: {listener-operator.dev/numbers: "{}"}, labels: {a: b}}}`, "no Listeners but those of class-based claims")
 	remove("a Service", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: web}}`, "may delete only the Service of its metrics")
 	remove("a Listener that no claim has", listener, "may delete no Listeners")
+	create("a Listener for the inline volume of a Pod of another name", `{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: NAMESPACE, name: x-listener,
+  annotations: {listener-operator.dev/claim: x-listener}, ownerReferences: [{apiVersion: v1, kind: Pod, name: web, uid: web}]}, spec: {ports: []}}`, "no Listeners but those of class-based claims")
 	create("a class", `{apiVersion: listeners.stackable.tech/v1alpha1, kind: ListenerClass, metadata: {name: evil}, spec: {serviceType: NodePort}}`, "presets")
 	const preset = `{apiVersion: listeners.stackable.tech/v1alpha1, kind: ListenerClass, metadata: {name: external-stable}, spec: {serviceType: `
 	create("a class of a preset with annotations", preset+`LoadBalancer, serviceAnnotationTemplates: {example.com/name: "{listener}"}}}`, "presets")
@@ -676,6 +679,13 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	_, err = apply.New(operator, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), kept, &listenersv1alpha1.ListenerStatus{UnusedSince: &metav1.Time{Time: time.Unix(0, 0)}}, "")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(operator.Delete(t.Context(), kept)).To(Succeed())
+	// The Listener of an inline volume belongs to its Pod, and is deleted when the Pod has finished.
+	job := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "job", UID: "job"}}
+	volume := objects.InlineVolume("listener", map[string]string{names.LabelCertificate: "web"})
+	inline := claim.Listener(claim.Inline(job, &volume), nil, "web", ports, nil)
+	_, err = volumes.Apply(t.Context(), inline, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(operator.Delete(t.Context(), inline)).To(Succeed())
 	// A backup keeps only the annotation.
 	restored := object(t, `{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: `+namespace+`, name: web-1-listener, annotations: {
   listener-operator.dev/claim: web-1-listener}}, spec: {className: web}}`)

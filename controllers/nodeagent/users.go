@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -67,6 +68,16 @@ func (r *Reconciler) users(ctx context.Context) (users, error) {
 		}
 		if len(pods) == 0 {
 			found.claims = append(found.claims, ref.Namespace+"/"+ref.Name)
+		}
+	}
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		return users{}, fmt.Errorf("listing the pods with inline volumes: %w", err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !claim.PodFinished(pod) && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return claim.IsInline(&v) }) {
+			found.pods[pod.Namespace+"/"+pod.Name] = pod.Spec.NodeName
 		}
 	}
 	slices.Sort(found.claims)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,6 +66,9 @@ func (r *Reconciler) ensureMounts(ctx context.Context, pod *corev1.Pod, mounts [
 // the Pod before the first address is published, so that no Pod is scheduled to another node than that of a published
 // address. Otherwise it records the node at a new mount.
 func (r *Reconciler) ensureVolume(ctx context.Context, m *mount, isNew bool) error {
+	if m.isInline() {
+		return nil
+	}
 	labels := map[string]string{names.LabelListenerNamespace: m.pod.Namespace, names.LabelListenerName: names.ListenerLabel(m.listenerName())}
 	affinity, annotations := m.reservation(isNew)
 	pinning := affinity != m.pv.Spec.NodeAffinity
@@ -149,9 +153,9 @@ func (r *Reconciler) ensureListener(ctx context.Context, m *mount, isNew bool) (
 		return warnings, r.applyListener(ctx, desired(m.selector.Class), m)
 	case m.listener.DeletionTimestamp != nil:
 		return warnings, nil // it is created again when it is deleted
-	case !claim.OwnsListener(m.listener):
+	case !claim.OwnsListener(m.listener), claim.BelongsToOther(m.listener, m.claim):
 		warnings = append(warnings, m.warning(listenersv1alpha1.ReasonForeignListener, actionMount,
-			fmt.Sprintf("Listener %s exists but was not created for claim %s, so it is not changed; rename one of the two", m.listener.Name, m.claim.Name)))
+			fmt.Sprintf("Listener %s exists but was not created for %s, so it is not changed; rename one of the two", m.listener.Name, m.source())))
 		m.listener = nil
 		return warnings, nil
 	}
@@ -190,7 +194,8 @@ func (r *Reconciler) classOfListener(ctx context.Context, m *mount) (class strin
 // another operator, or an earlier version of this one, created it, or if it belongs to an earlier claim. The garbage
 // collector removes a keeper that is being deleted, and the Pod with it.
 func (m *mount) ownsListener(keeper *metav1.OwnerReference) bool {
-	return m.listener.Annotations[names.AnnotationClaim] == m.claim.Name && claim.HasOwner(m.listener, m.claim.UID) && claim.HasOwner(m.listener, m.pv.UID) &&
+	return m.listener.Annotations[names.AnnotationClaim] == m.claim.Name && claim.HasOwner(m.listener, m.claim.UID) &&
+		(m.isInline() || claim.HasOwner(m.listener, m.pv.UID)) &&
 		(keeper == nil || m.pod.DeletionTimestamp != nil || claim.HasOwner(m.listener, keeper.UID))
 }
 
@@ -208,9 +213,12 @@ func (r *Reconciler) applyListener(ctx context.Context, desired *unstructured.Un
 	}
 	if before != nil && before.Class() != m.listener.Class() {
 		const reason = listenersv1alpha1.ReasonClassOfClaim
-		text := fmt.Sprintf("spec.className was %q, and is %q now, as claim %s says; to use another class, change the claim: kubectl annotate pvc %[3]s "+
-			"--namespace %s %s=CLASS --overwrite", before.Class(), m.listener.Class(), m.claim.Name, m.claim.Namespace, names.AnnotationListenerClass)
-		r.Events.Eventf(m.listener, m.claim, reasons.EventType(reason), reason, actionMount, "%s", message.Printable(text, message.MaxEvent))
+		text := fmt.Sprintf("spec.className was %q, and is %q now, as %s says", before.Class(), m.listener.Class(), m.source())
+		if !m.isInline() {
+			text += fmt.Sprintf("; to use another class, change the claim: kubectl annotate pvc %s --namespace %s %s=CLASS --overwrite",
+				m.claim.Name, m.claim.Namespace, names.AnnotationListenerClass)
+		}
+		r.Events.Eventf(m.listener, m.object(), reasons.EventType(reason), reason, actionMount, "%s", message.Printable(text, message.MaxEvent))
 	}
 	return r.observeClass(ctx, m)
 }
@@ -233,6 +241,25 @@ const (
 	unboundClaims = "unbound immediate PersistentVolumeClaims"
 )
 
+// prepare applies the Listeners of the inline volumes of a Pod while it waits for a node, so that they have addresses
+// then. wait is when to look again, or 0.
+func (r *Reconciler) prepare(ctx context.Context, pod *corev1.Pod) (wait time.Duration, _ error) {
+	if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return claim.IsInline(&v) }) {
+		return r.remindScheduler(ctx, pod)
+	}
+	mounts, warnings, err := r.mounts(ctx, pod, nil)
+	if err != nil {
+		return 0, err
+	}
+	inline := slices.DeleteFunc(mounts, func(m *mount) bool { return !m.isInline() })
+	ensured, overQuota, err := r.ensureMounts(ctx, pod, inline)
+	r.report(pod, append(append(warnings, ensured...), rejected(pod, err)))
+	if err := errors.Join(err, overQuota); err != nil {
+		return 0, err
+	}
+	return r.remindScheduler(ctx, pod)
+}
+
 // remindScheduler changes the bound volumes of a Pod that the scheduler leaves alone. The scheduler of Kubernetes 1.33
 // and 1.34 may look at the Pod before its own cache has the bound claim, and then again only after five minutes, or
 // when a PersistentVolume changes (kubernetes/kubernetes#73216). A volume is changed once for all of its Pods. wait is
@@ -243,6 +270,9 @@ func (r *Reconciler) remindScheduler(ctx context.Context, pod *corev1.Pod) (wait
 		return 0, err
 	}
 	for _, m := range volumes {
+		if m.isInline() {
+			continue
+		}
 		if left := requests.Left(m.pv.CreationTimestamp, schedulingTimeout, r.Clock.Now()); left > 0 {
 			wait = max(wait, left)
 		} else if m.pv.Annotations[names.AnnotationReminded] == "" && strings.Contains(claim.Unschedulable(pod), unboundClaims) {

@@ -23,8 +23,9 @@ type mount struct {
 	// node is the Pod's node, or nil if it does not exist.
 	node *corev1.Node
 	// volume is the name of the volume in the Pod.
-	volume   string
-	claim    *corev1.PersistentVolumeClaim
+	volume string
+	claim  *corev1.PersistentVolumeClaim
+	// pv is empty if the volume is inline.
 	pv       *corev1.PersistentVolume
 	selector claim.Selector
 	// selectorIgnored states that the annotations of the claim select another Listener than its volume.
@@ -40,6 +41,8 @@ type mount struct {
 	previous listenersv1alpha1.PodListener
 	known    bool
 }
+
+func (m *mount) isInline() bool { return m.pv.Name == "" }
 
 func (m *mount) listenerName() string { return m.selector.ListenerName(m.claim.Name) }
 

@@ -57,8 +57,16 @@ func (r *Reconciler) mounts(
 		return nil, nil, err
 	}
 	for _, m := range volumes {
-		if problem := claim.ListenerNameProblem(m.listenerName()); problem != "" {
-			warnings = append(warnings, m.warning(listenersv1alpha1.ReasonInvalidName, actionMount, fmt.Sprintf("Volume %q is not mounted: %s", m.volume, problem)))
+		reason, problem := listenersv1alpha1.ReasonInvalidName, claim.ListenerNameProblem(m.listenerName())
+		if m.isInline() {
+			if invalid, err := r.inlineProblem(ctx, m); err != nil {
+				return nil, warnings, err
+			} else if invalid != "" {
+				reason, problem = listenersv1alpha1.ReasonInvalidVolume, invalid
+			}
+		}
+		if problem != "" {
+			warnings = append(warnings, m.warning(reason, actionMount, fmt.Sprintf("Volume %q is not mounted: %s", m.volume, problem)))
 			continue
 		}
 		warnings = append(warnings, m.changedSelector())
@@ -86,14 +94,47 @@ func (r *Reconciler) mounts(
 	return mounts, warnings, nil
 }
 
-// volumes returns the listener volumes of a Pod that are bound. A change of any other volume, or of its claim, is
-// watched. Like the kubelet, it ignores an ephemeral claim that the Pod does not control.
+// inlineProblem returns why an inline volume cannot be mounted, or "".
+func (r *Reconciler) inlineProblem(ctx context.Context, m *mount) (string, error) {
+	if problem := claim.InlineProblem(m.pod, m.claim); problem != "" {
+		return problem, nil
+	}
+	name := m.selector.Class
+	if name == "" {
+		listener, err := lookup.Get(ctx, r.Client, types.NamespacedName{Namespace: m.pod.Namespace, Name: m.selector.Listener}, &listenersv1alpha1.Listener{})
+		if err != nil || listener == nil {
+			return "", err
+		}
+		name = listener.Class()
+	}
+	class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: name}, &listenersv1alpha1.ListenerClass{})
+	if err != nil || class == nil {
+		return "", err
+	}
+	ports, _ := claim.Ports(m.claim, m.pod)
+	switch pinning := class.Pinning(); {
+	case pinning != nil && pinning.Policy == listenersv1alpha1.PinningPolicyRequired:
+		return fmt.Sprintf("ListenerClass %s pins volumes to nodes, which needs a claim; use one in place of the inline volume, or name another class", class.Name), nil
+	case m.selector.Class != "" && len(ports) == 0 && !exposure.AddsPorts(class):
+		return fmt.Sprintf("no container of Pod %s has a port that could be exposed; add ports to its containers", m.pod.Name), nil
+	}
+	return "", nil
+}
+
+// volumes returns the listener volumes of a Pod that are bound or inline. A change of any other volume, or of its
+// claim, is watched. Like the kubelet, it ignores an ephemeral claim that the Pod does not control.
 func (r *Reconciler) volumes(ctx context.Context, pod *corev1.Pod) ([]*mount, error) {
 	var bound []*mount
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
 		key := types.NamespacedName{Namespace: pod.Namespace, Name: claim.NameOf(pod, volume)}
 		if key.Name == "" {
+			continue
+		}
+		if claim.IsInline(volume) {
+			m := &mount{pod: pod, volume: volume.Name, claim: claim.Inline(pod, volume), pv: &corev1.PersistentVolume{}}
+			m.selector, _ = claim.ParseSelector(m.claim.Annotations)
+			bound = append(bound, m)
 			continue
 		}
 		pvc, err := lookup.Get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{})
@@ -131,5 +172,5 @@ func (r *Reconciler) observeClass(ctx context.Context, m *mount) (err error) {
 	return err
 }
 
-// mountsClaims reports whether a Pod may have listener volumes.
+// mountsClaims reports whether a Pod has claims or inline volumes of the driver.
 func mountsClaims(pod *corev1.Pod) bool { return len(claim.NamesOf(pod)) > 0 }

@@ -127,7 +127,7 @@ func (r *Reconciler) reconcile(ctx context.Context, existing *listenersv1alpha1.
 	case pod.DeletionTimestamp != nil:
 		return 0, nil
 	case pod.Spec.NodeName == "":
-		return r.remindScheduler(ctx, pod)
+		return r.prepare(ctx, pod)
 	default:
 		return r.publish(ctx, nil, pod)
 	}

@@ -62,9 +62,25 @@ func (m *mount) warning(reason, action, text string) warning {
 	return w
 }
 
-// claimWarning returns a warning on the claim.
+// claimWarning returns a warning on the claim, or the Pod if the volume is inline.
 func (m *mount) claimWarning(reason, text string, related runtime.Object) warning {
-	return warning{cause{m.claim.UID, m.volume, reason}, actionMount, text, m.claim, related}
+	return warning{cause{m.claim.UID, m.volume, reason}, actionMount, text, m.object(), related}
+}
+
+// object returns what requests the Listener: the claim, or the Pod if the volume is inline.
+func (m *mount) object() runtime.Object {
+	if m.isInline() {
+		return m.pod
+	}
+	return m.claim
+}
+
+// source describes the claim or the inline volume.
+func (m *mount) source() string {
+	if m.isInline() {
+		return fmt.Sprintf("inline volume %s of Pod %s", m.volume, m.pod.Name)
+	}
+	return "claim " + m.claim.Name
 }
 
 // when returns a text if its cause holds, and else "".
@@ -89,8 +105,8 @@ func (m *mount) changedSelector() warning {
 // unusable is why, by the reason.
 func (m *mount) keptClass(unusable map[string]string) (warnings []warning) {
 	for _, reason := range []string{listenersv1alpha1.ReasonClassNotFound, listenersv1alpha1.ReasonNamespaceNotAllowed} {
-		warnings = append(warnings, m.claimWarning(reason, when(unusable[reason] != "", "%s, so Listener %s keeps class %s; name another class in the annotation %s",
-			unusable[reason], m.listener.Name, m.listener.Class(), names.AnnotationListenerClass), m.pod))
+		warnings = append(warnings, m.claimWarning(reason, when(unusable[reason] != "", "%s, so Listener %s keeps class %s; name another class in the %s %s",
+			unusable[reason], m.listener.Name, m.listener.Class(), claim.Field(m.claim), names.AnnotationListenerClass), m.pod))
 	}
 	return warnings
 }
@@ -118,6 +134,9 @@ func (m *mount) quotaExceeded(rejection string) []warning {
 	text := when(rejection != "", "a ResourceQuota does not permit Listener %s/%s, which volume %q needs: %s; delete Listeners of the namespace or the claims that they "+
 		"belong to, or ask an administrator to raise the ResourceQuota", m.pod.Namespace, m.listenerName(), m.volume, rejection)
 	onPod := m.warning(listenersv1alpha1.ReasonQuotaExceeded, actionMount, text)
+	if m.isInline() {
+		return []warning{onPod}
+	}
 	onPod.related = m.claim
 	return []warning{m.claimWarning(listenersv1alpha1.ReasonQuotaExceeded, text, nil), onPod}
 }

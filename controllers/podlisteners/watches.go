@@ -3,6 +3,7 @@ package podlisteners
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,8 +92,13 @@ func (r *Reconciler) volumeToPodListeners(ctx context.Context, o client.Object) 
 	return r.claimToPodListeners(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}})
 }
 
+// listenerToPodListeners maps a Listener also to the Pods with inline volumes: its own, and those that name it.
 func (r *Reconciler) listenerToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, r.volumeToPodListeners, index.VolumesOf(o))
+	return slices.Concat(
+		index.Requests[corev1.PersistentVolumeList](ctx, r.Client, r.volumeToPodListeners, index.VolumesOf(o)),
+		r.claimToPodListeners(ctx, o),
+		index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, index.Request,
+			client.InNamespace(o.GetNamespace()), client.MatchingFields{index.PodListenersByListener: o.GetName()}))
 }
 
 // classToPodListeners maps a class also to the claims that name it, whose Listeners may have kept another one.

@@ -272,7 +272,7 @@ func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVo
 		return err
 	case existing == nil:
 		return cmp.Or(r.awaitRestore(pvc), r.checkAllowed(ctx, pvc, class))
-	case !claim.OwnsListener(existing):
+	case !claim.OwnsListener(existing), claim.BelongsToOther(existing, pvc):
 		return pendingf(listenersv1alpha1.ReasonForeignListener,
 			"Listener %s exists but was not created for this claim, so it is not changed; use the annotation %s, or rename one of the two",
 			key, names.AnnotationListenerName)

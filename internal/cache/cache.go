@@ -78,10 +78,10 @@ func transform[T client.Object](keep func(T) T) toolscache.TransformFunc {
 	}
 }
 
-// trimPod keeps what addresses depend on: volumes with claims, the ports of containers, node, phase and the labels; and
-// what restarts depend on: the controller, and whether the Pod is ready. Before the Pod is bound to a node, it keeps
-// what scheduling depends on, and its verdict. Of a Pod without claims it keeps node and phase, of a node agent what a
-// rollout depends on, and of a Pod of Stackable's operator what it is recognized by.
+// trimPod keeps what addresses depend on: volumes with claims and inline ones, the ports of containers, node, phase and
+// the labels; and what restarts depend on: the controller, and whether the Pod is ready. Before the Pod is bound to a
+// node, it keeps what scheduling depends on, and its verdict. Of a Pod without claims it keeps node and phase, of a
+// node agent what a rollout depends on, and of a Pod of Stackable's operator what it is recognized by.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{
 		ObjectMeta: trimMetadata(pod, nil, nil),
@@ -144,6 +144,9 @@ func keepMounts(kept, pod *corev1.Pod) {
 		}
 		claims.Insert(volume.Name)
 		slim := corev1.Volume{Name: volume.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: volume.PersistentVolumeClaim}}
+		if claim.IsInline(volume) {
+			slim.CSI = &corev1.CSIVolumeSource{Driver: names.Driver, VolumeAttributes: volume.CSI.VolumeAttributes}
+		}
 		if volume.Ephemeral != nil {
 			slim.Ephemeral = &corev1.EphemeralVolumeSource{}
 		}

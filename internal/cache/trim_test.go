@@ -62,6 +62,8 @@ func TestTrimmedPodKeepsClaimsPortsControllerNodePhaseAndReadiness(t *testing.T)
 					VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{},
 				}}},
 				objects.ClaimVolume("named", "named"),
+				objects.InlineVolume("inline", map[string]string{names.AnnotationListenerClass: "public"}),
+				{Name: "secrets", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "secrets-store.csi.k8s.io"}}},
 			},
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{
@@ -84,6 +86,9 @@ func TestTrimmedPodKeepsClaimsPortsControllerNodePhaseAndReadiness(t *testing.T)
 			InitContainers: []corev1.Container{{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 15090}}}},
 			Volumes: []corev1.Volume{
 				{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}, pod.Spec.Volumes[2],
+				{Name: "inline", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
+					Driver: names.Driver, VolumeAttributes: map[string]string{names.AnnotationListenerClass: "public"},
+				}}},
 			},
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
