@@ -677,10 +677,27 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 		"an inline volume": {
 			breakIt: func(t *testing.T, w *world) {
 				pod := w.newPod("inline", "")
-				pod.Spec.Volumes = []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: names.Driver}}}}
+				pod.Spec.Volumes = []corev1.Volume{objects.InlineVolume("listener", map[string]string{"listener-class": w.class.Name})}
 				w.create(t, pod)
 			},
-			from: "inline", kind: "Pod", text: "ephemeral.volumeClaimTemplate",
+			from: "inline", kind: "Pod", reason: listenersv1alpha1.ReasonInvalidVolume, text: "did you mean " + names.AnnotationListenerClass,
+		},
+		"an inline volume of a pinned class": {
+			breakIt: func(t *testing.T, w *world) {
+				pod := w.newPod("inline", "")
+				pod.Spec.Volumes = []corev1.Volume{objects.InlineVolume("listener", map[string]string{names.AnnotationListenerClass: w.class.Name})}
+				w.create(t, pod)
+				w.event(t, pod, listenersv1alpha1.ReasonInvalidVolume, `Volume "listener" is not mounted: ListenerClass x pins volumes to nodes, which needs a claim`)
+			},
+			from: "inline", kind: "Pod", reason: listenersv1alpha1.ReasonInvalidVolume, text: "which needs a claim",
+		},
+		"an inline volume names a Listener that does not exist": {
+			breakIt: func(t *testing.T, w *world) {
+				pod := w.newPod("inline", "")
+				pod.Spec.Volumes = []corev1.Volume{objects.InlineVolume("listener", map[string]string{names.AnnotationListenerName: "elsewhere"})}
+				w.create(t, pod)
+			},
+			from: "inline", kind: "Listener", reason: listenersv1alpha1.ReasonListenerNotFound, text: "does not exist",
 		},
 		"a quota refuses the claim of an ephemeral volume": {
 			breakIt: func(t *testing.T, w *world) {

@@ -128,7 +128,7 @@ func (d *doctor) walks(ctx context.Context) {
 	}
 	for pod := range check.Each(pods.Items) {
 		mounts := func(v corev1.Volume) bool {
-			return walk.IsEphemeral(&v) || byKey[types.NamespacedName{Namespace: pod.Namespace, Name: claim.NameOf(pod, &v)}]
+			return walk.IsEphemeral(&v) || claim.IsInline(&v) || byKey[types.NamespacedName{Namespace: pod.Namespace, Name: claim.NameOf(pod, &v)}]
 		}
 		if (!claim.PodFinished(pod) || pod.DeletionTimestamp != nil) && slices.ContainsFunc(pod.Spec.Volumes, mounts) {
 			mounting = append(mounting, pod)

@@ -165,7 +165,7 @@ func (g *gatherer) pod(o *unstructured.Unstructured) bool {
 		}
 	}
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-		return walk.IsEphemeral(&v) || v.CSI != nil && v.CSI.Driver == names.Driver || g.knows("PersistentVolumeClaim", pod.Namespace, claim.NameOf(pod, &v))
+		return walk.IsEphemeral(&v) || claim.IsInline(&v) || g.knows("PersistentVolumeClaim", pod.Namespace, claim.NameOf(pod, &v))
 	})
 }
 

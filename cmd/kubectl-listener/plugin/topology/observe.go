@@ -162,7 +162,9 @@ func newPod(ctx context.Context, w *walk.Walk, p *corev1.Pod, published *listene
 		name := result.volumes[volume.Name].ListenerName
 		if pvc := (&corev1.PersistentVolumeClaim{}); name == "" {
 			key := types.NamespacedName{Namespace: p.Namespace, Name: claim.NameOf(p, volume)}
-			if key.Name == "" || w.Get(ctx, key, pvc) != check.Present || !walk.RequestsListener(pvc) {
+			if claim.IsInline(volume) {
+				pvc = claim.Inline(p, volume)
+			} else if key.Name == "" || w.Get(ctx, key, pvc) != check.Present || !walk.RequestsListener(pvc) {
 				continue
 			}
 			selector, _ := claim.ParseSelector(pvc.Annotations)

@@ -70,15 +70,26 @@ func (w *Walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 		w.Add(f.Warning("", fmt.Sprintf("its address leads to each of the Pods that mount it, %s; for an address of its own, a Pod needs a claim of its own: docs/run-any-product.md",
 			columns.Names(pods))))
 	}
+	w.selected(ctx, pvc, pod, selector)
+}
+
+// selected follows the Listener that a claim selects, or the claim that an inline volume stands for, and the addresses
+// of the Pod that it was reached from, unless that is nil.
+func (w *Walk) selected(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod, selector claim.Selector) {
 	if selector != (claim.Selector{}) {
 		missing := check.Finding{Kind: "Listener", Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
+		inline := claim.InlinePod(pvc) != nil
 		switch {
-		case selector.Class != "" && !w.bound(ctx, pvc, pod):
+		case selector.Class != "" && !inline && !w.bound(ctx, pvc, pod):
 			missing = missing.Warning("", "does not exist: the operator creates it when a Pod that mounts the claim is bound to a node, and deletes it when the Pod has finished, "+
 				"if the volume is ephemeral")
 		case selector.Class != "":
 			missing = missing.Failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does", check.RemedyOperator)
-			missing = w.said(ctx, pvc, ofOperator, missing)
+			var requests client.Object = pvc
+			if inline {
+				requests = pod
+			}
+			missing = w.said(ctx, requests, ofOperator, missing)
 		default:
 			missing = missing.FailedBy(listenersv1alpha1.ReasonListenerNotFound, "does not exist")
 		}
@@ -87,7 +98,9 @@ func (w *Walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 			others = []client.ObjectList{&listenersv1alpha1.ListenerList{}}
 		}
 		if listener := (&listenersv1alpha1.Listener{}); w.Require(ctx, listener, missing, others...) {
-			w.otherClass(ctx, pvc, selector.Class, listener)
+			if !inline {
+				w.otherClass(ctx, pvc, selector.Class, listener)
+			}
 			w.listener(ctx, listener, pod)
 		}
 	}

@@ -30,10 +30,10 @@ func (w *Walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 	f := check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
 	mounts := false
 	for volume := range check.Each(pod.Spec.Volumes) {
-		if volume.CSI != nil && volume.CSI.Driver == names.Driver {
+		if claim.IsInline(volume) {
 			mounts = true
-			w.Add(f.Failed("", fmt.Sprintf("volume %q is an inline CSI volume, which this driver cannot mount", volume.Name),
-				"Replace csi of the volume with ephemeral.volumeClaimTemplate, or by a claim."))
+			w.inline(ctx, f, pod, volume)
+			continue
 		}
 		name := claim.NameOf(pod, volume)
 		if name == "" {
@@ -57,6 +57,24 @@ func (w *Walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 		w.Add(f.Failed("", "mounts no listener volume", fmt.Sprintf("Give it a volume of a claim with storageClassName %s, and with the annotation %s or %s.",
 			names.Driver, names.AnnotationListenerClass, names.AnnotationListenerName)))
 	}
+}
+
+// inline follows an inline volume of a Pod. f is about the Pod.
+func (w *Walk) inline(ctx context.Context, f check.Finding, pod *corev1.Pod, volume *corev1.Volume) {
+	pvc := claim.Inline(pod, volume)
+	if problem := claim.InlineProblem(pod, pvc); problem != "" {
+		w.Add(f.FailedBy(listenersv1alpha1.ReasonInvalidVolume, fmt.Sprintf("volume %q: %s", volume.Name, problem)))
+		return
+	}
+	refused := w.LastEvent(ctx, pod, func(e *corev1.Event) bool {
+		return e.Reason == listenersv1alpha1.ReasonInvalidVolume || e.Reason == listenersv1alpha1.ReasonInvalidName
+	})
+	if refused != nil && pod.Status.Phase == corev1.PodPending {
+		w.Add(f.FailedBy(refused.Reason, refused.Message))
+		return
+	}
+	selector, _ := claim.ParseSelector(pvc.Annotations)
+	w.selected(ctx, pvc, pod, selector)
 }
 
 // awaitsOtherClaim reports whether a Pod cannot be scheduled before a claim has a volume. Without the words of the
