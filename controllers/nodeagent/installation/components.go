@@ -7,6 +7,7 @@ package installation
 
 import (
 	"fmt"
+	"maps"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -129,6 +130,7 @@ func (c Component) Desired(config *operatorv1alpha1.ListenerOperator, s Settings
 	object.SetNamespace(c.Key(s.Namespace).Namespace)
 	labels := NodeAgentLabels()
 	labels[names.LabelManagedBy] = names.Operator
+	maps.Copy(labels, object.GetLabels())
 	object.SetLabels(labels)
 	// It does not block the configuration's deletion: on OpenShift that takes permission to update the configuration's
 	// finalizers, and delays the first start until the admission plugin has discovered the kind.
