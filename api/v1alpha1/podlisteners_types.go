@@ -34,7 +34,7 @@ type PodListener struct {
 	IngressAddresses []IngressAddress `json:"ingressAddresses,omitempty"`
 
 	// persistentVolumeName is the name of the PersistentVolume of the Pod's volume, by which the node agent identifies
-	// the volume.
+	// the volume. An inline volume has none.
 	// +optional
 	PersistentVolumeName string `json:"persistentVolumeName,omitempty"`
 

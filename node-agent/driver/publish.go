@@ -49,7 +49,7 @@ func (d *Driver) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublish
 
 // mount is a valid request to publish a volume.
 type mount struct {
-	volume string // the name of the PersistentVolume
+	volume string // the name of the PersistentVolume, or podlisteners.Inline of an inline volume
 	pod    podlisteners.Pod
 	target volume.Target
 }
@@ -72,9 +72,6 @@ func (d *Driver) mount(req *csi.NodePublishVolumeRequest) (mount, error) {
 	case req.GetVolumeCapability().GetMount() == nil:
 		return mount{}, fmt.Errorf("%w: a listener volume is a directory and cannot be used as a block device; set volumeMode: Filesystem in the PersistentVolumeClaim",
 			errInvalidRequest)
-	case attributes[names.ContextEphemeral] == "true":
-		return mount{}, fmt.Errorf("%w: inline CSI volumes are not supported; use an ephemeral volume whose volumeClaimTemplate has storageClassName %s",
-			errInvalidRequest, names.Driver)
 	case m.pod.Namespace == "" || m.pod.Name == "" || m.pod.UID == "":
 		return mount{}, fmt.Errorf("%w: the request does not identify the Pod; CSIDriver %s must have podInfoOnMount: true", errInvalidRequest, names.Driver)
 	}
@@ -89,6 +86,9 @@ func (d *Driver) mount(req *csi.NodePublishVolumeRequest) (mount, error) {
 	m.target.Namespace = m.pod.Namespace
 	if m.target.PodUID != m.pod.UID {
 		return mount{}, fmt.Errorf("%w: target path %q does not belong to Pod %s with uid %s", errInvalidRequest, req.GetTargetPath(), m.pod, m.pod.UID)
+	}
+	if attributes[names.ContextEphemeral] == "true" { // other attributes of an inline volume are those of its Pod
+		m.volume = podlisteners.Inline(m.target.Name)
 	}
 	return m, nil
 }

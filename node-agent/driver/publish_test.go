@@ -190,10 +190,6 @@ func TestInvalidPublishRequestsAreRefusedWithAdvice(t *testing.T) {
 		"no Pod namespace": {func(r *csi.NodePublishVolumeRequest) { delete(r.VolumeContext, "csi.storage.k8s.io/pod.namespace") }, "podInfoOnMount"},
 		"no Pod uid":       {func(r *csi.NodePublishVolumeRequest) { delete(r.VolumeContext, "csi.storage.k8s.io/pod.uid") }, "podInfoOnMount"},
 		"no context":       {func(r *csi.NodePublishVolumeRequest) { r.VolumeContext = nil }, "podInfoOnMount"},
-		"inline volume": {
-			func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["csi.storage.k8s.io/ephemeral"] = "true" },
-			"volumeClaimTemplate has storageClassName listeners.stackable.tech",
-		},
 		"block device": {
 			func(r *csi.NodePublishVolumeRequest) {
 				r.VolumeCapability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
@@ -219,6 +215,22 @@ func TestInvalidPublishRequestsAreRefusedWithAdvice(t *testing.T) {
 				t.Errorf("the volume exists: %v", err)
 			}
 		})
+	}
+}
+
+// Neither the id that the kubelet makes up for it counts, nor attributes that its author writes.
+func TestAnInlineVolumeIsKnownByItsName(t *testing.T) {
+	n := newNode(t)
+	n.source.set("inline/listener", address("192.0.2.1"))
+	n.source.set("pvc-1", address("192.0.2.2"))
+	request := n.request("listener")
+	request.VolumeId, request.VolumeContext["csi.storage.k8s.io/ephemeral"] = "pvc-1", "true"
+	request.VolumeContext["listener-operator.dev/volume"] = "pvc-1"
+	if _, err := n.driver.NodePublishVolume(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.read("listener", "default-address/address"); got != "192.0.2.1" {
+		t.Errorf("the volume reads %q", got)
 	}
 }
 

@@ -190,8 +190,14 @@ func (n *node) delete() {
 // publish publishes a volume as the kubelet and the driver do.
 func (n *node) publish(pv, address string) {
 	n.t.Helper()
+	n.publishAs(pv, map[string]string{"driverName": "listeners.stackable.tech", "volumeHandle": pv, "specVolID": pv}, address)
+}
+
+// publishAs publishes a volume of which the kubelet has this record.
+func (n *node) publishAs(pv string, kubelets map[string]string, address string) {
+	n.t.Helper()
 	parent := filepath.Dir(n.mount(pv))
-	record, err := json.Marshal(map[string]string{"driverName": "listeners.stackable.tech", "volumeHandle": pv, "specVolID": pv})
+	record, err := json.Marshal(kubelets)
 	if err = errors.Join(err, os.MkdirAll(parent, 0o750), os.WriteFile(filepath.Join(parent, "vol_data.json"), record, 0o600)); err != nil {
 		n.t.Fatal(err)
 	}
@@ -425,6 +431,22 @@ func TestPublishedVolumesAreUpdated(t *testing.T) {
 	n.eventually(n.file("pvc-2")).Should(Equal("192.0.2.22"))
 	if got := n.file("pvc-1")(); got != "192.0.2.11" {
 		t.Errorf("the volume without an address reads %q", got)
+	}
+}
+
+// It has the entry of its name, unless that is about a PersistentVolume.
+func TestPublishedInlineVolumesAreUpdated(t *testing.T) {
+	n := newNode(t)
+	for _, name := range []string{"a", "b"} {
+		n.publishAs(name, map[string]string{"driverName": "listeners.stackable.tech", "volumeHandle": "csi-" + name, "volumeLifecycleMode": "Ephemeral"}, "192.0.2.1")
+	}
+	n.publish("pvc-1", "192.0.2.1")
+	n.startAgent()
+	n.write(entries{"a": entry("", "192.0.2.11"), "b": entry("pvc-1", "192.0.2.12")})
+	n.eventually(n.file("a")).Should(Equal("192.0.2.11"))
+	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.12"))
+	if got := n.file("b")(); got != "192.0.2.1" {
+		t.Errorf("the volume without an entry reads %q", got)
 	}
 }
 

@@ -115,6 +115,9 @@ func (s *Syncer) sync(ctx context.Context, key cache.ObjectName) error {
 func (s *Syncer) rewrite(ctx context.Context, object *listenersv1alpha1.PodListeners, published []volume.Published) error {
 	var errs []error
 	for _, v := range published {
+		if v.Inline {
+			v.ID = Inline(v.Name)
+		}
 		addresses := addressesOf(object, v.ID)
 		if len(addresses) == 0 {
 			continue

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -161,11 +162,12 @@ func (w *Watch) Ready() error {
 // Metrics returns the metrics of the Watch.
 func (w *Watch) Metrics() prometheus.Collector { return w.relists }
 
-// Addresses waits until the addresses of one of a Pod's volumes, identified by its PersistentVolume's name, are known,
-// and returns them, at least one. It returns an error that wraps ErrNoAddress and says what is missing if ctx is done,
-// in which case the error also wraps that of ctx; if the Pod has no PodListeners object for ten seconds; if four
-// others of its volumes wait; or if the object is deleted: the operator deletes it when the Pod is deleted, to end the
-// wait.
+// Addresses waits until the addresses of one of a Pod's volumes, identified by its PersistentVolume's name or by
+// Inline, are known, and returns them, at least one. It returns an error that wraps ErrNoAddress and says what is
+// missing if ctx is done, in which case the error also wraps that of ctx; if the Pod has no PodListeners object for ten
+// seconds;
+// if four others of its volumes wait; or if the object is deleted: the operator deletes it when the Pod is deleted, to
+// end the wait.
 //
 // After the ten seconds it asks the API server itself for the object. If the watch does not show what exists for
 // another five, the watch is not to be trusted, and all objects are listed again.
@@ -271,14 +273,21 @@ func (w *Watch) ambiguous(key cache.ObjectName) bool {
 	return false
 }
 
-// entryOf returns the name and the entry of a volume, identified by its PersistentVolume's name, if the operator has
-// written the object.
+// inlinePrefix is in no name of a PersistentVolume.
+const inlinePrefix = "inline/"
+
+// Inline identifies an inline volume of a Pod by its name there.
+func Inline(name string) string { return inlinePrefix + name }
+
+// entryOf returns the name and the entry of a volume, identified by its PersistentVolume's name or by Inline, if the
+// operator has written the object.
 func entryOf(o *listenersv1alpha1.PodListeners, volume string) (string, listenersv1alpha1.PodListener, bool) {
 	if o == nil {
 		return "", listenersv1alpha1.PodListener{}, false
 	}
+	inlineName, inline := strings.CutPrefix(volume, inlinePrefix)
 	for name, entry := range o.Spec.Listeners {
-		if entry.PersistentVolumeName == volume {
+		if inline && name == inlineName && entry.PersistentVolumeName == "" || !inline && entry.PersistentVolumeName == volume {
 			return name, entry, true
 		}
 	}

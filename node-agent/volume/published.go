@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -20,8 +21,10 @@ const maxRecord = 64 << 10
 // Published is a published volume.
 type Published struct {
 	Target
-	// ID is the CSI volume id: the name of the PersistentVolume.
+	// ID is the CSI volume id: the name of the PersistentVolume, unless the volume is inline.
 	ID string
+	// Inline states that the volume has no PersistentVolume, but is a part of its Pod.
+	Inline bool
 }
 
 // Published returns a Pod's published volumes of this driver. It reads the kubelet's records, so that the node agent
@@ -44,13 +47,13 @@ func (h *Host) Published(pod types.UID) ([]Published, error) {
 	var volumes []Published
 	for _, entry := range entries {
 		target := Target{PodUID: pod, Name: entry.Name()}
-		id, ours := readRecord(pods, path.Join(target.parent(), recordFile))
-		if !ours {
+		record := readRecord(pods, path.Join(target.parent(), recordFile))
+		if record.Driver != names.Driver || record.Handle == "" {
 			continue
 		}
 		if namespace, exists := h.namespace(target); exists {
 			target.Namespace = namespace
-			volumes = append(volumes, Published{Target: target, ID: id})
+			volumes = append(volumes, Published{Target: target, ID: record.Handle, Inline: record.Mode == string(storagev1.VolumeLifecycleEphemeral)})
 		}
 	}
 	return volumes, nil
@@ -66,20 +69,22 @@ func (h *Host) namespace(target Target) (string, bool) {
 	return namespaceOf(currentGeneration(mount)), true
 }
 
-// readRecord reads the kubelet's record of a volume, and returns the volume's id, and whether the volume belongs to
-// this driver. It does not if the record cannot be read.
-func readRecord(root *os.Root, name string) (string, bool) {
+// record is the kubelet's record of a volume.
+type record struct {
+	Driver string `json:"driverName"`
+	Handle string `json:"volumeHandle"`
+	Mode   string `json:"volumeLifecycleMode"`
+}
+
+// readRecord reads a record, which is empty if it cannot be read.
+func readRecord(root *os.Root, name string) (r record) {
 	f, err := root.Open(name)
 	if err != nil {
-		return "", false
+		return record{}
 	}
 	defer f.Close()
-	var record struct {
-		Driver string `json:"driverName"`
-		Handle string `json:"volumeHandle"`
+	if err := json.NewDecoder(io.LimitReader(f, maxRecord)).Decode(&r); err != nil {
+		return record{}
 	}
-	if err := json.NewDecoder(io.LimitReader(f, maxRecord)).Decode(&record); err != nil {
-		return "", false
-	}
-	return record.Handle, record.Driver == names.Driver && record.Handle != ""
+	return r
 }

@@ -24,6 +24,7 @@ func TestPublishedReadsTheKubeletsRecords(t *testing.T) {
 	}
 	n.write(ip("192.0.2.1", nil))
 	publish(podUID, "pv-two", `{"driverName":"listeners.stackable.tech","volumeHandle":"handle-two","specVolID":"pv-two","nodeName":"n"}`)
+	publish(podUID, "listener", `{"driverName":"listeners.stackable.tech","volumeHandle":"csi-0123456789","specVolID":"listener","volumeLifecycleMode":"Ephemeral"}`)
 	publish(podUID, "pv-foreign", `{"driverName":"nfs.csi.example.com","volumeHandle":"x"}`)
 	publish(podUID, "pv-torn", `{"driverName":"listeners.st`)
 	publish(podUID, "pv-without-record", "")
@@ -39,6 +40,7 @@ func TestPublishedReadsTheKubeletsRecords(t *testing.T) {
 	slices.SortFunc(got, func(a, b volume.Published) int { return len(a.ID) - len(b.ID) })
 	want := []volume.Published{
 		{Target: volume.Target{PodUID: podUID, Name: "pv-two"}, ID: "handle-two"},
+		{Target: volume.Target{PodUID: podUID, Name: "listener"}, ID: "csi-0123456789", Inline: true},
 		{Target: n.target, ID: pvName},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -46,6 +48,7 @@ func TestPublishedReadsTheKubeletsRecords(t *testing.T) {
 	}
 	must(t, n.host.Remove(t.Context(), n.target))
 	must(t, n.host.Remove(t.Context(), volume.Target{PodUID: podUID, Name: "pv-two"}))
+	must(t, n.host.Remove(t.Context(), volume.Target{PodUID: podUID, Name: "listener"}))
 	for _, pod := range []types.UID{podUID, "other-pod", "pod-without-volumes", "unknown"} {
 		if got, err := n.host.Published(pod); err != nil || len(got) != 0 {
 			t.Errorf("Pod %s: %v, error %v", pod, got, err)

@@ -25,7 +25,7 @@ const (
 type Target struct {
 	// PodUID is the uid of the Pod.
 	PodUID types.UID
-	// Name is the name of the PersistentVolume, which the kubelet uses in the path.
+	// Name is the name of the PersistentVolume, or of an inline volume in the Pod, which the kubelet uses in the path.
 	Name string
 	// Namespace is that of the Pod, or "" if it is unknown. It is not part of the path.
 	Namespace string

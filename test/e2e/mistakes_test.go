@@ -8,11 +8,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // What keeps a claim from being provisioned is an event of the Pod, too.
@@ -126,17 +128,23 @@ func TestAnInvalidClaimIsReported(t *testing.T) {
 	}
 }
 
-// The driver declares inline volumes for compatibility (contract: names and constants), but does not support them. The
-// event says what to use instead.
-func TestAnInlineVolumeIsRefused(t *testing.T) {
+// The event on the Pod says what is wrong, and nothing is exposed.
+func TestAnInlineVolumeWithAMistakeIsRefusedWithAdvice(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
-	p := podWith("inline", corev1.Volume{Name: "listener", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
-		Driver: names.Driver, VolumeAttributes: byClass("external-unstable"),
-	}}})
-	// Inline CSI volumes of this driver are not permitted in restricted namespaces.
-	s.allowPrivileged()
-	s.create(p)
-	note := s.awaitEvent("Pod", "inline", "FailedMount", "InvalidArgument", "inline", "volumeClaimTemplate", "storageClassName "+names.Driver)
-	t.Logf("event: %s", note)
+	class := s.createClass(pinned())
+	for name, tc := range map[string]struct {
+		attributes map[string]string
+		want       string
+	}{
+		"unknown": {map[string]string{names.AnnotationListenerClass: "external-unstable", "listener-operator.dev/port": "http"}, names.AnnotationPorts},
+		"pinned":  {byClass(class.Name), "needs a claim"},
+		"random":  {map[string]string{names.AnnotationListenerClass: "external-unstable", names.AttributeKeep: "true"}, "StatefulSet"},
+	} {
+		s.create(podWith(name, objects.InlineVolume("listener", tc.attributes)))
+		t.Logf("%s: %s", name, s.awaitEvent("Pod", name, listenersv1alpha1.ReasonInvalidVolume, tc.want))
+		if err := api.Get(s.ctx, s.key(name+"-listener"), &listenersv1alpha1.Listener{}); !apierrors.IsNotFound(err) {
+			t.Errorf("%s: the Listener exists: %v", name, err)
+		}
+	}
 }

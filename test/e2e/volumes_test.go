@@ -121,6 +121,60 @@ func TestAnEphemeralVolumeIsDeletedWithItsPod(t *testing.T) {
 	s.awaitDirRemoved(staging)
 }
 
+// It needs no claim, and is permitted where the Pod security standard restricted is enforced. A new agent finds it.
+func TestAnInlineVolumeHasTheAddressOfItsPod(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	s.create(podWith("web", objects.InlineVolume("listener", byClass(class.Name))))
+	p, own := s.awaitReachable("web")
+	s.checkFilesAt(own)
+
+	agent := s.agentOn(p.Spec.NodeName)
+	s.must(api.Delete(s.ctx, agent))
+	s.awaitNewAgent(agent)
+	listener := s.awaitListener("web-listener", 1)
+	s.patch(listener, func() {
+		listener.Spec.Ports = append(listener.Spec.Ports, listenersv1alpha1.ListenerPort{Name: "later", Port: 8081})
+	})
+	later := s.awaitEntry(p, "listener", func(entry listenersv1alpha1.PodListener) bool {
+		return len(entry.IngressAddresses) == 1 && len(entry.IngressAddresses[0].Ports) > len(own.Ports)
+	})
+	s.awaitFilesAt(own, later.IngressAddresses...)
+
+	s.remove(p)
+	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+	mustAwaitDeleted(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
+	mustAwaitDeleted(s, &corev1.Service{}, s.key("web-listener"))
+	mustAwaitDeleted(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)))
+	s.awaitPodDirRemoved(p)
+}
+
+// The next Pod of the name has the same address, without a claim that anybody has to delete.
+func TestAKeptListenerOfAnInlineVolumeServesTheNextPod(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	set := statefulSet("web", 1, nil)
+	attributes := byClass(class.Name)
+	attributes[names.AttributeKeep] = "true"
+	set.Spec.VolumeClaimTemplates, set.Spec.Template.Spec.Volumes = nil, []corev1.Volume{objects.InlineVolume("listener", attributes)}
+	set.Spec.Template.Spec.NodeSelector = onNode(testbed.NodeName(1))
+	s.create(set)
+	p, own := s.awaitReachable("web-0")
+	before := s.awaitListener("web-0-listener", 1)
+	s.remove(p)
+	_, after := s.awaitReachable("web-0", p)
+	if diff := cmp.Diff(own, after); diff != "" {
+		t.Errorf("address (-before +after):\n%s", diff)
+	}
+	if listener := s.awaitListener("web-0-listener", 1); listener.UID != before.UID {
+		t.Error("the Listener was replaced")
+	}
+	s.remove(set)
+	mustAwaitDeleted(s, &listenersv1alpha1.Listener{}, s.key("web-0-listener"))
+}
+
 // The PodListeners of a Pod with an ephemeral volume is written once, with the address. The Listener gets its address
 // once and loses it once, and no status is written twice. The number of requests may be higher, because the operator's
 // cache lags behind; what they repeat changes nothing.
