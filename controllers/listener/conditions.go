@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -11,6 +12,12 @@ import (
 	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
+
+// keptPeriod is how long the Listener of an ephemeral claim is kept for the next Pod of the same name.
+const keptPeriod = 10 * time.Minute
+
+// keptNote is what the condition Ready says about a Listener that is kept.
+var keptNote = fmt.Sprintf("; kept for the next Pod of the same name, and deleted if there is none for %d minutes", int(keptPeriod.Minutes()))
 
 func acceptedCondition(s *snapshot, o *outcome) metav1.Condition {
 	if refusal := o.refused(); refusal != nil {

@@ -3,7 +3,6 @@ package listener
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,12 +18,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
-
-// idlePeriod is how long nothing may respond at the addresses of a Listener before that is reported. A Pod that is
-// replaced, or becomes the leader, takes less, and changes no status then.
-const idlePeriod = time.Minute
 
 // idle is why nothing responds at the addresses of a Listener, if that lasts, or empty.
 type idle struct{ idleReason, idleMessage string }
@@ -85,16 +79,6 @@ func undeclaredPorts(service *corev1.Service, pods []*corev1.Pod, targetsNodePor
 		}
 	}
 	return undeclared
-}
-
-// replacesSelector reports whether overrides replace the selector of the Service.
-func replacesSelector(s *snapshot, p *plan) bool {
-	if p.service == nil {
-		return false
-	}
-	selector := map[string]string{names.PodMountLabel(s.listener.UID): names.ListenerLabel(s.listener.Name)}
-	maps.Copy(selector, s.listener.Spec.ExtraPodSelectorLabels)
-	return !maps.Equal(selector, p.service.Spec.Selector)
 }
 
 // idleFor returns why nothing responds at the addresses, if that lasts, and the rest of the period after which it is

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -36,6 +37,9 @@ var leading atomic.Pointer[func(chan<- prometheus.Metric)]
 
 func init() { metrics.Registry.MustRegister(addressChanges, rangeCollector{}) }
 
+// rangeAllocators are the allocators of numbers, each with the range that a class has for them.
+type rangeAllocators map[*portallocator.Allocator]func(*listenersv1alpha1.ListenerClass) portRange
+
 // rangeCollector collects the metrics of ranges. A scrape takes time for each port in use and each class, not for each
 // Listener.
 type rangeCollector struct{}
@@ -54,20 +58,18 @@ func (rangeCollector) Collect(collected chan<- prometheus.Metric) {
 }
 
 // exportRanges exports the metrics of ranges until ctx is done.
-func (r *Reconciler) exportRanges(ctx context.Context) error {
-	collect := func(collected chan<- prometheus.Metric) { r.collectRanges(ctx, collected) }
+func exportRanges(ctx context.Context, reader client.Reader, allocators rangeAllocators) error {
+	collect := func(collected chan<- prometheus.Metric) { collectRanges(ctx, reader, allocators, collected) }
 	leading.Store(&collect)
 	<-ctx.Done()
 	leading.CompareAndSwap(&collect, nil)
 	return nil
 }
 
-func (r *Reconciler) collectRanges(ctx context.Context, collected chan<- prometheus.Metric) {
+func collectRanges(ctx context.Context, reader client.Reader, allocators rangeAllocators, collected chan<- prometheus.Metric) {
 	var classes listenersv1alpha1.ListenerClassList
-	index.List(ctx, r.Client, &classes)
-	for allocator, rangeOf := range map[*portallocator.Allocator]func(*listenersv1alpha1.ListenerClass) portRange{
-		r.nodePorts: nodePortRange, r.ports.Allocator: sharedPortRange,
-	} {
+	index.List(ctx, reader, &classes)
+	for allocator, rangeOf := range allocators {
 		var ranges []portRange
 		var numbers []utilnet.PortRange
 		for i := range classes.Items {

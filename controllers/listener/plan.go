@@ -2,6 +2,7 @@ package listener
 
 import (
 	"cmp"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/host"
 	"github.com/listener-operator/listener-operator/internal/message"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // servicePlan is the Service that has to exist for a Listener. It follows from a snapshot alone.
@@ -195,4 +197,14 @@ func serviceOf(desired *corev1ac.ServiceApplyConfiguration) *corev1.Service {
 		})
 	}
 	return service
+}
+
+// replacesSelector reports whether overrides replace the selector of the Service.
+func replacesSelector(s *snapshot, p *plan) bool {
+	if p.service == nil {
+		return false
+	}
+	selector := map[string]string{names.PodMountLabel(s.listener.UID): names.ListenerLabel(s.listener.Name)}
+	maps.Copy(selector, s.listener.Spec.ExtraPodSelectorLabels)
+	return !maps.Equal(selector, p.service.Spec.Selector)
 }

@@ -316,15 +316,6 @@ func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p 
 	}
 }
 
-// allServices returns the Services of the cluster, which must not be changed.
-func allServices(ctx context.Context, cache client.Reader) ([]corev1.Service, error) {
-	var services corev1.ServiceList
-	if err := cache.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing services: %w", err)
-	}
-	return services.Items, nil
-}
-
 // clusterIPsOf returns the IP addresses that lead to the Pods of a Listener.
 func clusterIPsOf(listener *listenersv1alpha1.Listener) (addresses []string) {
 	for _, a := range listener.Status.TargetAddresses() {

@@ -22,6 +22,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/settling"
 )
 
+// idlePeriod is how long nothing may respond at the addresses of a Listener before that is reported. A Pod that is
+// replaced, or becomes the leader, takes less, and changes no status then.
+const idlePeriod = time.Minute
+
 // settler decides when the status of a Listener follows what is observed: other addresses than the published ones,
 // nodes without Pods, or that nothing responds.
 type settler struct {

@@ -78,7 +78,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	}
 	return errors.Join(
 		controlled.Complete(requests.Requeue(mgr, "listener", reconcile.AsReconciler(r.Client, r))),
-		mgr.Add(manager.RunnableFunc(r.exportRanges)),
+		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return exportRanges(ctx, r.Client, r.rangeAllocators()) })),
 	)
 }
 

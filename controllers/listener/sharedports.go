@@ -2,6 +2,7 @@ package listener
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
 
@@ -67,6 +68,15 @@ func (p *sharedPorts) recover(ctx context.Context) error {
 	}
 	p.recovered = true
 	return nil
+}
+
+// allServices returns the Services of the cluster, which must not be changed.
+func allServices(ctx context.Context, cache client.Reader) ([]corev1.Service, error) {
+	var services corev1.ServiceList
+	if err := cache.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing services: %w", err)
+	}
+	return services.Items, nil
 }
 
 // unrecorded returns the ports of a Service in the range of its class that the status of its Listener lacks.

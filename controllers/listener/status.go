@@ -75,12 +75,6 @@ func deletedStatus(listener *listenersv1alpha1.Listener, finalizers []string) *l
 	return status
 }
 
-// keptPeriod is how long the Listener of an ephemeral claim is kept for the next Pod of the same name.
-const keptPeriod = 10 * time.Minute
-
-// keptNote is what the condition Ready says about a Listener that is kept.
-var keptNote = fmt.Sprintf("; kept for the next Pod of the same name, and deleted if there is none for %d minutes", int(keptPeriod.Minutes()))
-
 // keptFor returns how long a Listener that is kept for the next Pod of a name still is, or 0 if it is not kept.
 // obsolete is why the Listener is to be deleted, or empty. A restart of the operator does not extend the period.
 func (s *snapshot) keptFor(now time.Time) (left time.Duration, obsolete string) {
@@ -195,12 +189,4 @@ func ipFamilies(s *snapshot, o *outcome) []corev1.IPFamily {
 // stay in the status, so that the addresses of Pods do not change in the meantime.
 func restoresNodePorts(s *snapshot) bool {
 	return s.serviceTerminating() && s.backend.PlainService && s.class.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort
-}
-
-// lastNodePorts returns the last node ports of a Listener's Service, by port name.
-func lastNodePorts(status listenersv1alpha1.ListenerStatus) map[string]int32 {
-	if len(status.NodePorts) > 0 {
-		return status.NodePorts
-	}
-	return status.LastNodePorts
 }
