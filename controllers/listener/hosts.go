@@ -112,22 +112,11 @@ func (h *hosts) planned(s *snapshot, service *corev1ac.ServiceApplyConfiguration
 
 // first returns another Listener that had a host before this one, in memory or by the objects in the cache, or none.
 func (h *hosts) first(ctx context.Context, s *snapshot, host string, known *holding) (none types.NamespacedName, _ error) {
-	var candidates []types.NamespacedName
-	if known != nil {
-		candidates = append(candidates, known.listener)
-	}
 	objects := h.objectsWith(ctx, host)
-	for _, object := range objects {
-		if key, ok := listenerOf(object); ok {
-			candidates = append(candidates, key)
-		}
-	}
-	seen := sets.New(s.key())
-	for _, key := range candidates {
-		if seen.Has(key) {
+	for _, key := range candidates(known, objects) {
+		if key == s.key() {
 			continue
 		}
-		seen.Insert(key)
 		other, err := lookup.Get(ctx, h.reader.client, key, &listenersv1alpha1.Listener{})
 		if err != nil {
 			return none, err
@@ -140,6 +129,20 @@ func (h *hosts) first(ctx context.Context, s *snapshot, host string, known *hold
 		}
 	}
 	return none, nil
+}
+
+// candidates returns the Listeners that may have a host: the one that has it in memory first, and those of objects that
+// request it.
+func candidates(known *holding, objects []client.Object) (keys []types.NamespacedName) {
+	if known != nil {
+		keys = append(keys, known.listener)
+	}
+	for _, object := range objects {
+		if key, ok := listenerOf(object); ok && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // objectsWith returns the objects of Listeners that request a host, except kinds that cannot be read: nobody waits for

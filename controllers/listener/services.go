@@ -270,10 +270,7 @@ var errReleasing = errors.New("the cluster IP of the deleted Service is not free
 // Listener publishes. The API server decides who has an address: instead of those that it rejects because another
 // Service has them, others are requested. As with node ports, only this one request contains them.
 func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p *plan) (*corev1.Service, error) {
-	last := clusterIPsOf(s.listener)
-	if len(last) == 0 {
-		last = s.remembered.ClusterIPs
-	}
+	last := lastClusterIPs(s)
 	// What others publish, they keep while their Service is created again.
 	taken := sets.New[string]()
 	others := otherListeners(ctx, w.client, s.listener, func(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.ClusterIPs != nil })
@@ -297,13 +294,9 @@ func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p 
 			return service, failure
 		}
 		// Only now, because that reads all Services of the cluster.
-		services, err := allServices(ctx, w.client)
+		all, err := w.allClusterIPs(ctx)
 		if err != nil {
 			return service, err
-		}
-		all := sets.New[string]()
-		for i := range services {
-			all.Insert(services[i].Spec.ClusterIPs...)
 		}
 		released := func(a string) bool { return slices.Contains(last, a) && !all.Has(a) }
 		if slices.ContainsFunc(allocated, released) && w.age(releasing(s.listener.UID), "") < releaseTimeout {
@@ -314,6 +307,23 @@ func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p 
 			failure = nil // a Service has each of them
 		}
 	}
+}
+
+func (w *serviceWriter) allClusterIPs(ctx context.Context) (sets.Set[string], error) {
+	services, err := allServices(ctx, w.client)
+	all := sets.New[string]()
+	for i := range services {
+		all.Insert(services[i].Spec.ClusterIPs...)
+	}
+	return all, err
+}
+
+// lastClusterIPs returns the cluster IPs that a Listener has or, if it has none, those in its annotation.
+func lastClusterIPs(s *snapshot) []string {
+	if last := clusterIPsOf(s.listener); len(last) > 0 {
+		return last
+	}
+	return s.remembered.ClusterIPs
 }
 
 // clusterIPsOf returns the IP addresses that lead to the Pods of a Listener.

@@ -123,7 +123,7 @@ func (x *settler) settle(s *snapshot, w *written, placement exposure.Placement, 
 	switch {
 	case isReported && endpointSet(published).Equal(endpointSet(a.published.Addresses)):
 		a.published.Addresses = inOrderOf(published, a.published.Addresses)
-	case isReported && !(wasIncomplete && a.desired.Complete) && x.mayReturn(s, placement, published, a):
+	case isReported && (!wasIncomplete || !a.desired.Complete) && x.mayReturn(s, placement, published, a):
 		if left = x.nodes.Period - x.age(unpublished(uid), ""); left > 0 {
 			if a.kept = true; !a.previous { // those of a previous exposure still say what they wait for
 				a.desired.Reason, a.desired.Message, a.published.Reason, a.published.Message = "", "", "", ""

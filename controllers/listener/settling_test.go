@@ -9,6 +9,7 @@ import (
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -304,7 +305,7 @@ func TestOnlyTheSpecOfAGatewayChangesTheClass(t *testing.T) {
 	gateway := newGateway(gatewayv1.TLSProtocolType)
 	gateway.UID, gateway.Generation = "gateway-uid", 1
 	r := newReconciler(s.backends, s.with(gateway).newClient(t), events.NewFakeRecorder(100))
-	toListeners := r.referenceToListeners(gatewayv1.SchemeGroupVersion.WithKind("Gateway"))
+	toListeners := r.referenceToListeners(schema.GroupVersion(gatewayv1.GroupVersion).WithKind("Gateway"))
 	mapped := func(change func()) (isChanged bool) {
 		t.Helper()
 		for _, step := range []func(){func() {}, change} {
