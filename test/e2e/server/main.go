@@ -1,8 +1,8 @@
 // Command server is the program that the end-to-end tests run in Pods. It answers clients with its own name, over TCP
 // and UDP, and returns the address that a client has, and the files that it reads in its listener volumes. If it finds
 // a CA, it also serves TLS, with certificates for the addresses in its volumes, and if it finds a certificate, with
-// that. With the argument "advertised", it listens on the ports that it reads in its volume, and with "probe" it reports
-// whether that server still listens on them. It does not use the Kubernetes API.
+// that. With the argument "advertised", it listens on the ports that it reads in its volume, and with "probe" it
+// reports whether that server still listens on them. It does not use the Kubernetes API.
 package main
 
 import (
@@ -91,7 +91,8 @@ func advertised(port string) string {
 	return string(number)
 }
 
-// probe connects to the port that the server in the same container read at its start, as docs/choosing-a-class.md advises.
+// probe connects to the port that the server in the same container read at its start, as docs/choosing-a-class.md
+// advises.
 func probe() error {
 	web, err := os.ReadFile(startedWith)
 	if err != nil {
