@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 )
 
 var (
-	listenerClaim = regexp.MustCompile(`name: (\S+)\n\s+annotations:\n?\s*\{?\s*listeners\.stackable\.tech/listener-(?:class|name):`)
+	listenerClaim = regexp.MustCompile(`name: (\S+)\n\s+(?:annotations:\n?\s*\{?\s*|csi:\n\s+driver: listeners\.stackable\.tech\n\s+readOnly: true\n\s+volumeAttributes:\n\s+)listeners\.stackable\.tech/listener-(?:class|name):`)
 	volumeMount   = regexp.MustCompile(`name: ([^\s,]+)(?:,|\n)\s*mountPath: \S+?(,? ?\n? *readOnly: true)?[}\n]`)
 )
 
@@ -46,6 +47,18 @@ func TestExamplesMountListenerVolumesReadOnly(t *testing.T) {
 	}
 	if mounts < 4 {
 		t.Errorf("found %d mounts in examples, want those of the sample, the demo and run-any-product.md at least", mounts)
+	}
+}
+
+// Newcomers apply the Pod in README.md.
+func TestTheReadmeShowsASample(t *testing.T) {
+	sample, err := os.ReadFile("../config/samples/pod.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, want, _ := strings.Cut(string(sample), "\n") // without its comment
+	if i := slices.IndexFunc(pages.Blocks(t, "yaml"), func(b pages.Block) bool { return b.Page == "README.md" && b.Text == want }); i < 0 {
+		t.Errorf("README.md has no block of YAML that is config/samples/pod.yaml:\n%s", want)
 	}
 }
 
