@@ -186,10 +186,11 @@ func (h *hostile) cases() map[string]hostileCase {
 		cases["claim of a port named "+kind] = hostileCase{h.listingPorts("ported-"+kind, name), h.hasWarning}
 		cases["mount of a volume that names Listener "+kind] = hostileCase{h.mounted("mounted-"+kind, name), h.hasWarning}
 	}
-	for _, name := range []string{"a.b", "0-claim", strings.Repeat("y", 64), strings.Repeat("z", 253)} {
-		claim := h.claim(name, names.AnnotationListenerClass, h.class)
-		cases["claim named "+name] = hostileCase{claim, h.hasWarning}
-		cases["Listener named "+name] = hostileCase{h.listener(name, h.class), h.isNotAccepted}
+	for _, name := range []string{"a.claim", "0-claim", strings.Repeat("y", 64), strings.Repeat("z", 253)} { // no Service has such a name
+		cases["claim named "+name] = hostileCase{h.claim(name, names.AnnotationListenerClass, h.class), h.isBound}
+	}
+	for _, name := range []string{"a.listener", "0-listener", strings.Repeat("v", 64), strings.Repeat("w", 253)} {
+		cases["Listener named "+name] = hostileCase{h.listener(name, h.class), h.isNotAcceptedOrHasService}
 	}
 	return cases
 }
@@ -322,7 +323,7 @@ func (h *hostile) isNotAccepted(ctx context.Context, o client.Object) string {
 // isNotAcceptedOrHasService: some labels are valid.
 func (h *hostile) isNotAcceptedOrHasService(ctx context.Context, o client.Object) string {
 	problem := h.isNotAccepted(ctx, o)
-	if problem == "" || h.Get(ctx, client.ObjectKeyFromObject(o), &corev1.Service{}) == nil {
+	if problem == "" || h.Get(ctx, names.ServiceKey(o.(*listenersv1alpha1.Listener)), &corev1.Service{}) == nil {
 		return ""
 	}
 	return problem
