@@ -57,13 +57,9 @@ func (r *Reconciler) mounts(
 		return nil, nil, err
 	}
 	for _, m := range volumes {
-		reason, problem := listenersv1alpha1.ReasonInvalidName, claim.ListenerNameProblem(m.listenerName())
-		if m.isInline() {
-			if invalid, err := r.inlineProblem(ctx, m); err != nil {
-				return nil, warnings, err
-			} else if invalid != "" {
-				reason, problem = listenersv1alpha1.ReasonInvalidVolume, invalid
-			}
+		reason, problem, err := r.problem(ctx, m)
+		if err != nil {
+			return nil, warnings, err
 		}
 		if problem != "" {
 			warnings = append(warnings, m.warning(reason, actionMount, fmt.Sprintf("Volume %q is not mounted: %s", m.volume, problem)))
@@ -92,6 +88,16 @@ func (r *Reconciler) mounts(
 		mounts = append(mounts, m)
 	}
 	return mounts, warnings, nil
+}
+
+// problem returns why a volume cannot be mounted, with its reason, or "".
+func (r *Reconciler) problem(ctx context.Context, m *mount) (reason, problem string, err error) {
+	if m.isInline() {
+		if problem, err = r.inlineProblem(ctx, m); problem != "" || err != nil {
+			return listenersv1alpha1.ReasonInvalidVolume, problem, err
+		}
+	}
+	return listenersv1alpha1.ReasonInvalidName, claim.ListenerNameProblem(m.listenerName()), nil
 }
 
 // inlineProblem returns why an inline volume cannot be mounted, or "".
@@ -127,37 +133,44 @@ func (r *Reconciler) volumes(ctx context.Context, pod *corev1.Pod) ([]*mount, er
 	var bound []*mount
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		key := types.NamespacedName{Namespace: pod.Namespace, Name: claim.NameOf(pod, volume)}
-		if key.Name == "" {
-			continue
-		}
 		if claim.IsInline(volume) {
 			m := &mount{pod: pod, volume: volume.Name, claim: claim.Inline(pod, volume), pv: &corev1.PersistentVolume{}}
 			m.selector, _ = claim.ParseSelector(m.claim.Annotations)
 			bound = append(bound, m)
 			continue
 		}
-		pvc, err := lookup.Get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{})
+		m, err := r.boundVolume(ctx, pod, volume)
 		if err != nil {
 			return nil, err
 		}
-		if pvc == nil || pvc.Spec.VolumeName == "" || volume.Ephemeral != nil && !metav1.IsControlledBy(pvc, pod) {
-			continue
-		}
-		pv, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{})
-		if err != nil {
-			return nil, err
-		}
-		if pv == nil || !claim.IsBoundTo(pv, pvc) {
-			continue
-		}
-		if selector, err := claim.VolumeSelector(pv); err == nil {
-			m := &mount{pod: pod, volume: volume.Name, claim: pvc, pv: pv}
-			m.selector, m.selectorIgnored = selector.Follow(pvc.Annotations)
+		if m != nil {
 			bound = append(bound, m)
 		}
 	}
 	return bound, nil
+}
+
+// boundVolume returns the mount of a volume with a claim, or nil if it is not a listener volume, or not bound.
+func (r *Reconciler) boundVolume(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (*mount, error) {
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: claim.NameOf(pod, volume)}
+	if key.Name == "" {
+		return nil, nil //nolint:nilnil // as documented
+	}
+	pvc, err := lookup.Get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{})
+	if err != nil || pvc == nil || pvc.Spec.VolumeName == "" || volume.Ephemeral != nil && !metav1.IsControlledBy(pvc, pod) {
+		return nil, err
+	}
+	pv, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{})
+	if err != nil || pv == nil || !claim.IsBoundTo(pv, pvc) {
+		return nil, err
+	}
+	selector, err := claim.VolumeSelector(pv)
+	if err != nil {
+		return nil, nil //nolint:nilerr,nilnil // it is not one of the operator
+	}
+	m := &mount{pod: pod, volume: volume.Name, claim: pvc, pv: pv}
+	m.selector, m.selectorIgnored = selector.Follow(pvc.Annotations)
+	return m, nil
 }
 
 // observeClass reads the class of the Listener.

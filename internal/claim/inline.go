@@ -65,17 +65,8 @@ func InlineProblem(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) string 
 	} else if err != nil {
 		return err.Error()
 	}
-	for _, key := range slices.Sorted(maps.Keys(attributes)) {
-		domain, _, qualified := strings.Cut(strings.ToLower(key), "/")
-		if !slices.Contains(inlineAttributes, key) && (!qualified || strings.HasPrefix(domain, "listener") || nearest(key) != "") {
-			return fmt.Sprintf("the attribute %s is unknown; the driver knows %s", message.Printable(key, maxName), strings.Join(inlineAttributes, ", "))
-		}
-	}
-	for _, key := range inlineAttributes[2:] {
-		if _, ok := attributes[key]; ok && selector.Listener != "" {
-			return fmt.Sprintf("the attribute %s is for volumes with a Listener of their own, and this one uses Listener %s; remove the attribute",
-				key, message.Printable(selector.Listener, maxName))
-		}
+	if problem := extraAttribute(attributes, selector); problem != "" {
+		return problem
 	}
 	switch keep := attributes[names.AttributeKeep]; {
 	case len(validation.IsValidLabelValue(attributes[names.LabelCertificate])) > 0:
@@ -88,4 +79,22 @@ func InlineProblem(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) string 
 		return fmt.Sprintf("the attribute %s keeps the Listener for the next Pod of the same name, but no controller creates one: the name of the Pod is random, "+
 			"or it has no controller; remove the attribute, or use a StatefulSet", names.AttributeKeep)
 	}
+}
+
+// extraAttribute returns what is wrong with an attribute that the driver does not know, or that volumes of a named
+// Listener cannot have, or "".
+func extraAttribute(attributes map[string]string, selector Selector) string {
+	for _, key := range slices.Sorted(maps.Keys(attributes)) {
+		domain, _, qualified := strings.Cut(strings.ToLower(key), "/")
+		if !slices.Contains(inlineAttributes, key) && (!qualified || strings.HasPrefix(domain, "listener") || nearest(key) != "") {
+			return fmt.Sprintf("the attribute %s is unknown; the driver knows %s", message.Printable(key, maxName), strings.Join(inlineAttributes, ", "))
+		}
+	}
+	for _, key := range inlineAttributes[2:] {
+		if _, ok := attributes[key]; ok && selector.Listener != "" {
+			return fmt.Sprintf("the attribute %s is for volumes with a Listener of their own, and this one uses Listener %s; remove the attribute",
+				key, message.Printable(selector.Listener, maxName))
+		}
+	}
+	return ""
 }
