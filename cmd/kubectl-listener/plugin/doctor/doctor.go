@@ -134,15 +134,21 @@ func (d *doctor) walks(ctx context.Context) {
 			mounting = append(mounting, pod)
 		}
 	}
-	elsewhere := sets.New[string]() // the kinds of the objects whose findings may explain others
-	for i := range d.Findings {
-		if f := &d.Findings[i]; f.State == check.Failed {
-			elsewhere.Insert(f.Kind)
-		}
-	}
+	elsewhere := d.failed()
 	d.each(ctx, elsewhere, claims, "PersistentVolumeClaims", "%d have a volume, or wait for a Pod")
 	d.each(ctx, elsewhere, exposed, "Listeners", "%d are ready, or wait for a Pod")
 	d.each(ctx, elsewhere, mounting, "Pods", "%d have what they need for their listener volumes")
+}
+
+// failed returns the kinds of the objects whose findings may explain others.
+func (d *doctor) failed() sets.Set[string] {
+	kinds := sets.New[string]()
+	for f := range check.Each(d.Findings) {
+		if f.State == check.Failed {
+			kinds.Insert(f.Kind)
+		}
+	}
+	return kinds
 }
 
 // each adds the problems of objects, and counts the others. elsewhere are kinds whose findings may explain them.

@@ -77,28 +77,12 @@ func (w *Walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 // of the Pod that it was reached from, unless that is nil.
 func (w *Walk) selected(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod, selector claim.Selector) {
 	if selector != (claim.Selector{}) {
-		missing := check.Finding{Kind: "Listener", Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
-		inline := claim.InlinePod(pvc) != nil
-		switch {
-		case selector.Class != "" && !inline && !w.bound(ctx, pvc, pod):
-			missing = missing.Warning("", "does not exist: the operator creates it when a Pod that mounts the claim is bound to a node, and deletes it when the Pod has finished, "+
-				"if the volume is ephemeral")
-		case selector.Class != "":
-			missing = missing.Failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does", check.RemedyOperator)
-			var requests client.Object = pvc
-			if inline {
-				requests = pod
-			}
-			missing = w.said(ctx, requests, ofOperator, missing)
-		default:
-			missing = missing.FailedBy(listenersv1alpha1.ReasonListenerNotFound, "does not exist")
-		}
 		var others []client.ObjectList
 		if selector.Class == "" {
 			others = []client.ObjectList{&listenersv1alpha1.ListenerList{}}
 		}
-		if listener := (&listenersv1alpha1.Listener{}); w.Require(ctx, listener, missing, others...) {
-			if !inline {
+		if listener := (&listenersv1alpha1.Listener{}); w.Require(ctx, listener, w.noListener(ctx, pvc, pod, selector), others...) {
+			if claim.InlinePod(pvc) == nil {
 				w.otherClass(ctx, pvc, selector.Class, listener)
 			}
 			w.listener(ctx, listener, pod)
@@ -107,6 +91,23 @@ func (w *Walk) selected(ctx context.Context, pvc *corev1.PersistentVolumeClaim, 
 	if pod != nil {
 		w.podAddresses(ctx, pod, func(claim, _ string) bool { return claim == pvc.Name })
 	}
+}
+
+// noListener returns the finding for the case that the selected Listener does not exist.
+func (w *Walk) noListener(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod, selector claim.Selector) check.Finding {
+	f, inline := check.Finding{Kind: "Listener", Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}, claim.InlinePod(pvc) != nil
+	switch {
+	case selector.Class == "":
+		return f.FailedBy(listenersv1alpha1.ReasonListenerNotFound, "does not exist")
+	case !inline && !w.bound(ctx, pvc, pod):
+		return f.Warning("", "does not exist: the operator creates it when a Pod that mounts the claim is bound to a node, and deletes it when the Pod has finished, "+
+			"if the volume is ephemeral")
+	}
+	var requests client.Object = pvc
+	if inline {
+		requests = pod
+	}
+	return w.said(ctx, requests, ofOperator, f.Failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does", check.RemedyOperator))
 }
 
 // bound reports whether a Pod that mounts a claim is bound to a node, and has not finished. pod is one of them, or nil.
