@@ -444,7 +444,7 @@ var claims = []Reason{
 	},
 	{
 		Name: listenersv1alpha1.ReasonForeignListener, On: []string{claim, pod}, Severity: Error, Actor: User,
-		Meaning: "A Listener of the claim's name, or that of Pod and inline volume, belongs to another owner. The operator does not change it.",
+		Meaning: "The Listener that the claim or the inline volume would get exists, and belongs to another owner. The operator does not change it.",
 		Remedy:  "Rename the Listener, the claim or the volume, or use the Listener by the annotation that names it. If it comes from a backup, set its annotation listener-operator.dev/claim to its name: docs/backup.md",
 	},
 	{

@@ -49,8 +49,8 @@ func (x *advertised) apply(ctx context.Context, s *snapshot, p *plan, w *written
 	return a
 }
 
-// reserve makes what the targets are published as that of the Listener, in place of all that it had, or in addition
-// unless the targets are complete. If another Listener has one of these addresses, nothing changes.
+// reserve gives the Listener the addresses that its targets are published as, in place of all that it had, or in
+// addition unless the targets are complete. If another Listener has one of these addresses, nothing changes.
 func (x *advertised) reserve(ctx context.Context, s *snapshot, targets []listenersv1alpha1.Target, complete bool) *exposure.Refusal {
 	wanted, had := advertise.Endpoints(s.listener, targets), sets.New(index.Advertised(s.listener)...)
 	x.mu.Lock()

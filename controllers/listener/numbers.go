@@ -24,7 +24,7 @@ type numbers struct {
 	ClusterIPs  []string         `json:"clusterIPs,omitempty"`
 }
 
-// rememberedNumbers returns the numbers in the annotation of a Listener, of whom others may have written it: readers
+// rememberedNumbers returns the numbers in the annotation of a Listener. Users may have written it, so readers
 // request none that the class or another Listener excludes.
 func rememberedNumbers(listener *listenersv1alpha1.Listener) (n numbers) {
 	text := listener.Annotations[names.AnnotationNumbers]

@@ -21,7 +21,7 @@ func IsInline(volume *corev1.Volume) bool {
 }
 
 // Inline returns the claim that an inline volume stands for, which does not exist: the one that the volume would get if
-// it were ephemeral. Its annotations are the attributes of the volume, and its uid is that of the Pod.
+// it were ephemeral. Its annotations are the attributes of the volume, and the Pod's uid is its uid.
 func Inline(pod *corev1.Pod, volume *corev1.Volume) *corev1.PersistentVolumeClaim {
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: pod.Namespace, Name: NameOf(pod, volume), UID: pod.UID, Annotations: volume.CSI.VolumeAttributes,

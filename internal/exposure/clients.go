@@ -147,7 +147,7 @@ func PodsProblem(l *Listener, service *corev1ac.ServiceApplyConfiguration, _ []n
 	return ""
 }
 
-// ClientPolicySuffix follows the name of the Listener in that of its NetworkPolicy.
+// ClientPolicySuffix follows the name of the Listener in the name of its NetworkPolicy.
 const ClientPolicySuffix = "-allowed-clients"
 
 // ClientPolicy returns the NetworkPolicy that keeps other clients from the Pods of a Listener, or nil if none has to,
@@ -228,7 +228,7 @@ const (
 	maxComparisons, parsing = 1 << 20, 10
 )
 
-// ReadPolicies reads the NetworkPolicies of a namespace but that of the Listener. pods are the Pods that mount it.
+// ReadPolicies reads the NetworkPolicies of a namespace, except the Listener's own. pods are the Pods that mount it.
 func ReadPolicies(listener *listenersv1alpha1.Listener, pods []*corev1.Pod, others []*networkingv1.NetworkPolicy) OtherPolicies {
 	next := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: listener.Spec.ExtraPodSelectorLabels}} // selected by what selects all Pods
 	pods = append(slices.Clone(pods), next)

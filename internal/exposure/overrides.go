@@ -350,7 +350,7 @@ func checkIdentity(before, after *corev1ac.ServiceApplyConfiguration) error {
 	return nil
 }
 
-// checkLists returns an error if a list in an override has too many entries. path is that of the value.
+// checkLists returns an error if a list in an override has too many entries. path is where the value is.
 func checkLists(path string, value any) error {
 	switch v := value.(type) {
 	case map[string]any:

@@ -20,7 +20,7 @@ import (
 
 var protocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
 
-// port is a port of a Listener, or without a name that of a Pod.
+// port is a port of a Listener, or a port of a Pod, which may have no name.
 type port struct {
 	protocol corev1.Protocol
 	name     string

@@ -190,7 +190,7 @@ func OperatorLabels() map[string]string {
 // serviceHashDigits is the length of the hash at the end of a derived name of a Service.
 const serviceHashDigits = 8
 
-// Service returns the name of the Service of a Listener: that of the Listener, if every version of Kubernetes allows
+// Service returns the name of the Service of a Listener: the same name, if every version of Kubernetes allows
 // that. From a longer name, or one with dots or with a digit at the beginning, it is derived, and ends with a hash of
 // the whole name. A Service must keep its name at an upgrade, so this must never change, nor depend on the version of
 // the cluster. The admission policies of the operator know how a name is derived.

@@ -219,7 +219,7 @@ func (a *Allocator) release(listener types.NamespacedName, numbers sets.Set[int3
 	}
 }
 
-// keyOf returns the key of a Service or, for a Listener, that of its Service.
+// keyOf returns the key of a Service or, for a Listener, the key of its Service.
 func keyOf(o client.Object) types.NamespacedName {
 	if listener, ok := o.(*listenersv1alpha1.Listener); ok {
 		return names.ServiceKey(listener)

@@ -193,7 +193,7 @@ func (n *node) publish(pv, address string) {
 	n.publishAs(pv, map[string]string{"driverName": "listeners.stackable.tech", "volumeHandle": pv, "specVolID": pv}, address)
 }
 
-// publishAs publishes a volume of which the kubelet has this record.
+// publishAs publishes a volume, about which the kubelet has this record.
 func (n *node) publishAs(pv string, kubelets map[string]string, address string) {
 	n.t.Helper()
 	parent := filepath.Dir(n.mount(pv))

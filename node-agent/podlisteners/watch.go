@@ -164,7 +164,7 @@ func (w *Watch) Metrics() prometheus.Collector { return w.relists }
 
 // Addresses waits until the addresses of one of a Pod's volumes, identified by its PersistentVolume's name or by
 // Inline, are known, and returns them, at least one. It returns an error that wraps ErrNoAddress and says what is
-// missing if ctx is done, in which case the error also wraps that of ctx; if the Pod has no PodListeners object for ten
+// missing if ctx is done, in which case the error also wraps ctx.Err(); if the Pod has no PodListeners object for ten
 // seconds;
 // if four others of its volumes wait; or if the object is deleted: the operator deletes it when the Pod is deleted, to
 // end the wait.

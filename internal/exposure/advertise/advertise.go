@@ -276,7 +276,7 @@ type Forward struct {
 	Targets []Destination `json:"targets"`
 }
 
-// Destination is an address in the cluster, with a port, and the node that has the address, if it is that of a node.
+// Destination is an address in the cluster, with a port, and the node that has the address, if a node has it.
 type Destination struct {
 	Address string `json:"address"`
 	Port    int32  `json:"port"`
