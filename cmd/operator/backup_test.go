@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -70,7 +71,7 @@ func TestARestoredNamespaceKeepsItsNodePorts(t *testing.T) {
 			first := m.start("ports")
 			port := fmt.Sprintf("192.0.2.0:%d", m.service().Spec.Ports[0].NodePort)
 			m.eventually(first, port)
-			if !tc.preserved {
+			if !tc.preserved || strings.HasPrefix(tc.order, "L") { // without it, the operator would create a Service with other ports
 				m.Eventually(func() map[string]string { return m.listener().Annotations }).Should(HaveKey(names.AnnotationNumbers))
 			}
 			w, err := observe(t.Context(), m.Client, m.namespace)
