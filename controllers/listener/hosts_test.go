@@ -1,7 +1,6 @@
 package listener
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
@@ -23,16 +21,16 @@ import (
 // contendedHost is the host of Listener shop/web by the class mirrored, and of web/shop by the class plain.
 const contendedHost = "shop.web.example.com"
 
-// newIngressListener returns a Listener of a class with Ingresses, and the Ingress that it has had for some time.
+// newIngressListener returns a Listener of an age, of a class with Ingresses, and its Ingress.
 func newIngressListener(namespace, name, class string, age time.Duration) (*listenersv1alpha1.Listener, *networkingv1.Ingress) {
 	uid := types.UID("uid-of-" + namespace)
 	l := &listenersv1alpha1.Listener{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age))},
 		Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To(class), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
 	}
 	return l, &networkingv1.Ingress{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name + "-http", UID: "ingress-" + uid, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age)),
+			Namespace: namespace, Name: name + "-http", UID: "ingress-" + uid,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(l, listenersv1alpha1.GroupVersion.WithKind("Listener"))},
 		},
 		Spec: networkingv1.IngressSpec{IngressClassName: ptr.To("nginx"), Rules: []networkingv1.IngressRule{{Host: contendedHost}}},
@@ -48,37 +46,36 @@ func newIngressClass(name string, template listenersv1alpha1.HostTemplate) *list
 	}
 }
 
-// A new operator knows who was the first from the objects, whichever Listener it reconciles first. An object that a
-// tenant wrote does not give a Listener a host that its class does not.
+// A new operator knows which Listener has a host, whichever it reconciles first. An object that a tenant wrote does not
+// give a Listener a host that its class does not.
 func TestTheFirstListenerKeepsItsHostAfterARestart(t *testing.T) {
+	const plain = listenersv1alpha1.HostTemplate("{listener}.{namespace}.example.com")
+	accepted := &listenersv1alpha1.ListenerStatus{Conditions: []metav1.Condition{{Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue}}}
+	publishing := &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: contendedHost, AddressType: listenersv1alpha1.AddressTypeHostname}}}
 	for name, tc := range map[string]struct {
-		otherTemplate listenersv1alpha1.HostTemplate
-		otherAge      time.Duration // of its Ingress
-		ownAge        time.Duration // of the Ingress of the Listener, or 0 if there is none
-		otherAccepted bool
-		refused       bool
+		otherTemplate          listenersv1alpha1.HostTemplate
+		ownAge, otherAge       time.Duration
+		ownStatus, otherStatus *listenersv1alpha1.ListenerStatus
+		refused                bool
 	}{
-		"the other has it":                            {otherTemplate: "{listener}.{namespace}.example.com", otherAge: time.Hour, refused: true},
-		"both have it, the other first":               {otherTemplate: "{listener}.{namespace}.example.com", otherAge: 2 * time.Hour, ownAge: time.Hour, refused: true},
-		"both have it, the other later":               {otherTemplate: "{listener}.{namespace}.example.com", otherAge: time.Hour, ownAge: 2 * time.Hour},
-		"an earlier object of one that is refused":    {otherTemplate: "{listener}.{namespace}.example.com", otherAge: time.Hour, ownAge: 2 * time.Hour, otherAccepted: true, refused: true},
-		"a tenant wrote it for a Listener of its own": {otherTemplate: "{listener}.{namespace}.example.org", otherAge: time.Hour},
+		"the other is older":                             {otherTemplate: plain, otherAge: time.Hour, refused: true},
+		"the other is younger":                           {otherTemplate: plain, ownAge: time.Hour},
+		"the other is younger, and was accepted":         {otherTemplate: plain, ownAge: time.Hour, otherStatus: accepted, refused: true},
+		"the other is older, and was refused":            {otherTemplate: plain, otherAge: time.Hour, ownStatus: accepted},
+		"the other is younger, and publishes it":         {otherTemplate: plain, ownAge: time.Hour, ownStatus: accepted, otherStatus: publishing, refused: true},
+		"the other publishes it, but its class does not": {otherTemplate: "{listener}.{namespace}.example.org", otherStatus: publishing, refused: true},
+		"a tenant wrote it for a Listener of its own":    {otherTemplate: "{listener}.{namespace}.example.org", otherAge: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			own, ownIngress := newIngressListener("shop", "web", "mirrored", tc.ownAge)
 			other, otherIngress := newIngressListener("web", "shop", "plain", tc.otherAge)
-			if tc.otherAccepted {
-				other.Status = &listenersv1alpha1.ListenerStatus{Conditions: []metav1.Condition{{Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue}}}
-			}
+			own.Status, other.Status = tc.ownStatus, tc.otherStatus
 			s := &state{backends: backends.All(), listener: own}
-			s.with(other, otherIngress, newIngressClass("mirrored", "{namespace}.{listener}.example.com"), newIngressClass("plain", tc.otherTemplate))
+			s.with(other, ownIngress, otherIngress, newIngressClass("mirrored", "{namespace}.{listener}.example.com"), newIngressClass("plain", tc.otherTemplate))
 			service := newState(listenersv1alpha1.ServiceTypeClusterIP).service.DeepCopy()
 			service.Namespace, service.Name = "web", "shop"
 			service.OwnerReferences = otherIngress.OwnerReferences
 			s.with(service)
-			if tc.ownAge > 0 {
-				s.with(ownIngress)
-			}
 			c := s.newClient(t)
 			r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
 			l := &listenersv1alpha1.Listener{}
@@ -101,41 +98,13 @@ func TestTheFirstListenerKeepsItsHostAfterARestart(t *testing.T) {
 	}
 }
 
-// How long it takes to find out that their Listeners have another host is for tenants to choose.
-func TestObjectsThatTenantsWriteDoNotBlockOtherListeners(t *testing.T) {
-	own, _ := newIngressListener("shop", "web", "mirrored", 0)
-	other, otherIngress := newIngressListener("web", "shop", "plain", time.Hour)
-	s := &state{backends: backends.All(), listener: own}
-	c := s.with(other, otherIngress, newIngressClass("mirrored", "{namespace}.{listener}.example.com"), newIngressClass("plain", "{listener}.{namespace}.example.org")).newClient(t)
-	looks := 0
-	var r *Reconciler
-	r = newReconciler(s.backends, interceptor.NewClient(c, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, name client.ObjectKey, o client.Object, options ...client.GetOption) error {
-			if name == client.ObjectKeyFromObject(other) {
-				looks++
-				if !r.hosts.mu.TryLock() {
-					t.Fatalf("the hosts are locked while %T %s is read", o, name)
-				}
-				r.hosts.mu.Unlock()
-			}
-			return c.Get(ctx, name, o, options...)
-		},
-	}), events.NewFakeRecorder(100))
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(own), own); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Reconcile(t.Context(), own); err != nil || looks == 0 {
-		t.Errorf("error %v after %d looks", err, looks)
-	}
-}
-
 // What is kept in memory does not grow with deleted Listeners.
 func TestHostsOfListenersThatNoLongerHaveThemAreForgotten(t *testing.T) {
 	h := newKeys(listenersv1alpha1.ReasonInvalidHost, newWaiting(nil))
 	first := types.NamespacedName{Namespace: "shop", Name: "web"}
-	h.set(first, sets.New("a", "b"), nil, false)
-	h.set(first, sets.New("b"), nil, false)
-	h.forget(first, nil)
+	h.set(first, sets.New("a", "b"), false)
+	h.set(first, sets.New("b"), false)
+	h.forget(first)
 	if len(h.holders)+len(h.held) > 0 {
 		t.Errorf("left: %+v", h)
 	}

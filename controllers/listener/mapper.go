@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -23,16 +22,14 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// serviceToListeners maps a Service to the Listener whose Service has its name, and to those that wait for its host.
+// serviceToListeners maps a Service to the Listener whose Service has its name.
 func (r *Reconciler) serviceToListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	r.freeHosts(index.ServiceHost(o)...)
 	return index.Named(ctx, r.Client, o.GetNamespace(), o.GetName())
 }
 
-// classToListeners maps a ListenerClass to its Listeners. Others wait for a host, which may be free now.
+// classToListeners maps a ListenerClass to its Listeners.
 func (r *Reconciler) classToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	r.settler.mark(changedClass(o.GetName()))
-	r.waiting.free(listenersv1alpha1.ReasonInvalidHost)
 	return r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()})
 }
 
@@ -43,26 +40,16 @@ func (r *Reconciler) namespaceToListeners(ctx context.Context, o client.Object) 
 	return r.listeners(ctx, client.InNamespace(o.GetName()))
 }
 
-// freeHosts requests Listeners that were refused one of the hosts because another one had it.
-func (r *Reconciler) freeHosts(hosts ...string) {
-	for _, host := range hosts {
-		r.waiting.free(index.Refusal(listenersv1alpha1.ReasonInvalidHost, host))
-	}
-}
-
 func (r *Reconciler) listeners(ctx context.Context, options ...client.ListOption) []reconcile.Request {
 	return index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, index.Request, options...)
 }
 
 // objectToListeners maps an object that backends generate to the Listener that controls it, or else to the Listeners
-// that are not accepted because of a foreign object. Those that were refused exclusive objects or its hosts follow.
+// that are not accepted because of a foreign object. Those that were refused exclusive objects follow.
 func (r *Reconciler) objectToListeners(kind *exposure.Kind) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		if kind.Exclusive {
 			r.waiting.free(r.Backends.TakenReasons()...)
-		}
-		if kind.Hosts != nil {
-			r.freeHosts(index.ObjectHosts(kind.Hosts)(o)...)
 		}
 		if listener, ok := listenerOf(o); ok {
 			return []reconcile.Request{{NamespacedName: listener}}
@@ -114,20 +101,18 @@ func (r *Reconciler) listenerToListeners() handler.EventHandler {
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 			before, after := e.ObjectOld.(*listenersv1alpha1.Listener), e.ObjectNew.(*listenersv1alpha1.Listener)
 			r.waiting.changed(q, before, after)
-			if before.Generation != after.Generation {
-				r.freeHosts(r.hosts.heldBy(client.ObjectKeyFromObject(after))...)
-			}
 			if published := before.Status.TargetAddresses(); len(published) > 0 && !reflect.DeepEqual(published, after.Status.TargetAddresses()) {
 				r.waiting.free(r.Backends.TakenReasons()...)
-				r.freeHosts(sets.List(exposure.AddressSet(published))...)
+				if key := client.ObjectKeyFromObject(after); r.hosts.holds(key) {
+					q.Add(reconcile.Request{NamespacedName: key}) // it gives back the hosts that it no longer publishes
+				}
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-			listener, key := e.Object.(*listenersv1alpha1.Listener), client.ObjectKeyFromObject(e.Object)
-			r.waiting.changed(q, listener, nil)
-			r.freeHosts(r.hosts.heldBy(key)...)
-			r.hosts.forget(key, nil)
-			r.advertised.forget(key, sets.New(index.Advertised(listener)...))
+			key := client.ObjectKeyFromObject(e.Object)
+			r.waiting.changed(q, e.Object.(*listenersv1alpha1.Listener), nil)
+			r.hosts.forget(key)
+			r.advertised.forget(key)
 			r.waiting.free(append(r.Backends.TakenReasons(), listenersv1alpha1.ReasonClusterIPsExhausted)...)
 		},
 	}

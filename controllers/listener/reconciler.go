@@ -99,8 +99,8 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 		r.waiting.free(listenersv1alpha1.ReasonSharedPortsExhausted, listenersv1alpha1.ReasonPortLimitReached)
 	})}
 	r.reader = &reader{client: r.Client, backends: r.Backends, kinds: r.kinds, sharedPorts: r.ports, clusterDomain: r.ClusterDomain}
-	r.hosts = &hosts{keys: newKeys(listenersv1alpha1.ReasonInvalidHost, r.waiting), reader: r.reader}
-	r.advertised = &advertised{keys: newKeys(listenersv1alpha1.ReasonAddressTaken, r.waiting), client: r.Client}
+	r.hosts = newHosts(r.reader, r.waiting)
+	r.advertised = &advertised{newKeys(listenersv1alpha1.ReasonAddressTaken, r.waiting, statusEndpoints)}
 	r.exclusive = &exclusive{
 		reader: r.reader, waiting: r.waiting, known: map[objectKey]exposure.Object{}, before: map[objectKey]exposure.Object{},
 	}

@@ -101,9 +101,6 @@ func (r *Reconciler) view(backend *exposure.Backend, kind *exposure.Kind) (*plat
 		options.Handler = handler.EnqueueRequestsFromMapFunc(r.objectToListeners(kind))
 		options.Predicates = []predicate.Predicate{controlledOrDeleted(kind.Exclusive)}
 		options.Indexes = map[string]client.IndexerFunc{index.ObjectsByController: index.Controller}
-		if kind.Hosts != nil {
-			options.Indexes[index.ObjectsByHost] = index.ObjectHosts(kind.Hosts)
-		}
 	}
 	return r.Platform.View(options)
 }

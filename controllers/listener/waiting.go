@@ -1,13 +1,16 @@
 package listener
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -141,66 +144,82 @@ func (w *waiting) changed(q queue, before, after *listenersv1alpha1.Listener) {
 	}
 }
 
-// keys has the keys, such as hosts, that belong to one Listener each. After a restart, the cache shows what Listeners
-// have until they are reconciled. It is safe for concurrent use, but fields and set need the lock.
+// keys has the keys, such as hosts, that belong to one Listener each. It is safe for concurrent use, but fields and set
+// need the lock.
 type keys struct {
 	// reason is why Listeners are refused that need the key of another one.
 	reason  string
 	waiting *waiting
+	// shown are functions that return the keys that a Listener has by what the cache shows, in the order of their
+	// precedence. They are needed once, after a restart, and then nil.
+	shown []func(context.Context, *listenersv1alpha1.Listener) []string
 
 	mu      sync.Mutex
-	holders map[string]*holding
-	// held is what Listeners have that were reconciled since the start: what the cache shows of them may be older.
-	held map[types.NamespacedName]*holding
+	holders map[string]types.NamespacedName
+	held    map[types.NamespacedName]sets.Set[string]
 }
 
-// holding is what a Listener has. It does not change.
-type holding struct {
-	listener types.NamespacedName
-	keys     sets.Set[string]
+func newKeys(reason string, w *waiting, shown ...func(context.Context, *listenersv1alpha1.Listener) []string) *keys {
+	return &keys{reason: reason, waiting: w, shown: shown, holders: map[string]types.NamespacedName{}, held: map[types.NamespacedName]sets.Set[string]{}}
 }
 
-func newKeys(reason string, w *waiting) *keys {
-	return &keys{reason: reason, waiting: w, holders: map[string]*holding{}, held: map[types.NamespacedName]*holding{}}
+// lock locks the keys, which are then known, and returns the function that unlocks them. Of the Listeners for which the
+// cache shows a key, an accepted one has it, or else the first.
+func (k *keys) lock(ctx context.Context) (unlock func()) {
+	k.mu.Lock()
+	var listeners listenersv1alpha1.ListenerList
+	if k.shown != nil {
+		index.List(ctx, k.waiting.client, &listeners)
+	}
+	isAccepted := func(l *listenersv1alpha1.Listener) bool {
+		return condition(l, listenersv1alpha1.ListenerAccepted).Status == metav1.ConditionTrue
+	}
+	slices.SortFunc(listeners.Items, func(a, b listenersv1alpha1.Listener) int {
+		switch acceptedA, acceptedB := isAccepted(&a), isAccepted(&b); {
+		case acceptedA && !acceptedB:
+			return -1
+		case acceptedB && !acceptedA:
+			return 1
+		}
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for _, shown := range k.shown {
+		for i := range listeners.Items {
+			key := client.ObjectKeyFromObject(&listeners.Items[i])
+			free := slices.DeleteFunc(shown(ctx, &listeners.Items[i]), func(shown string) bool { return k.holders[shown].Name != "" })
+			k.set(key, sets.New(free...), true)
+		}
+	}
+	k.shown = nil
+	return k.mu.Unlock
 }
 
-func (k *keys) heldBy(listener types.NamespacedName) []string {
+func (k *keys) holds(listener types.NamespacedName) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if held := k.held[listener]; held != nil {
-		return held.keys.UnsortedList()
-	}
-	return nil
+	return k.held[listener].Len() > 0
 }
 
-// set makes the wanted keys those of a Listener, in place of what it has by this process or, if that does not know the
-// Listener, of what it had; or in addition.
-func (k *keys) set(listener types.NamespacedName, wanted, had sets.Set[string], add bool) {
+// set makes the wanted keys those of a Listener, in place of what it has, or in addition.
+func (k *keys) set(listener types.NamespacedName, wanted sets.Set[string], add bool) {
 	before := k.held[listener]
-	if before != nil {
-		had = before.keys
-	} else if wanted.Len()+had.Len() == 0 {
-		return
-	}
 	if add {
-		wanted = wanted.Union(had)
+		wanted = wanted.Union(before)
 	}
-	after := &holding{listener, wanted}
-	k.held[listener] = after
-	for key := range had.Difference(wanted) {
-		if k.holders[key] == before {
-			delete(k.holders, key)
-		}
+	for key := range before.Difference(wanted) {
+		delete(k.holders, key)
 		k.waiting.free(index.Refusal(k.reason, key))
 	}
 	for key := range wanted {
-		k.holders[key] = after
+		k.holders[key] = listener
+	}
+	if k.held[listener] = wanted; wanted.Len() == 0 {
+		delete(k.held, listener)
 	}
 }
 
-func (k *keys) forget(listener types.NamespacedName, had sets.Set[string]) {
+func (k *keys) forget(listener types.NamespacedName) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.set(listener, nil, had, false)
-	delete(k.held, listener)
+	k.set(listener, nil, false)
 }

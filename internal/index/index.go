@@ -6,15 +6,12 @@ package index
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -23,7 +20,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/stackable"
 )
@@ -34,8 +30,6 @@ const (
 	ListenersByClass = "listener.class"
 	// ListenersByRefusal finds Listeners by why they are not accepted, as Refusal writes it.
 	ListenersByRefusal = "listener.refusal"
-	// ListenersByAdvertised finds Listeners by an advertised address in their status, as advertise.Endpoints writes it.
-	ListenersByAdvertised = "listener.advertised"
 	// ListenersByDerivedName finds Listeners by the name of their Service, if that is not their own.
 	ListenersByDerivedName = "listener.derived"
 	// VolumesByListener finds PersistentVolumes by their Listener. VolumesOf returns the value.
@@ -52,12 +46,8 @@ const (
 	PodListenersByListener = "podlisteners.listener"
 	// PodListenersByNode finds PodListeners by the name of the Pod's node.
 	PodListenersByNode = "podlisteners.node"
-	// ServicesByHost finds the Services of Listeners by their name for external-dns.
-	ServicesByHost = "service.host"
-	// ObjectsByHost finds objects of a backend's kind that a Listener controls by a host that they request.
-	ObjectsByHost = "object.host"
-	// ObjectsByController finds objects of a backend's kind by the uid of their controller. Register adds neither: both
-	// belong to the caches of these kinds.
+	// ObjectsByController finds objects of a backend's kind by the uid of their controller. Register does not add it:
+	// it belongs to the caches of these kinds.
 	ObjectsByController = "object.controller"
 )
 
@@ -70,14 +60,12 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 	}{
 		{&listenersv1alpha1.Listener{}, ListenersByClass, func(o client.Object) []string { return nonEmpty(o.(*listenersv1alpha1.Listener).Class()) }},
 		{&listenersv1alpha1.Listener{}, ListenersByRefusal, listenerRefusal},
-		{&listenersv1alpha1.Listener{}, ListenersByAdvertised, func(o client.Object) []string { return Advertised(o.(*listenersv1alpha1.Listener)) }},
 		{&listenersv1alpha1.Listener{}, ListenersByDerivedName, derivedName},
 		{&corev1.PersistentVolume{}, VolumesByListener, VolumeListener},
 		{&corev1.PersistentVolume{}, VolumesByNode, func(o client.Object) []string { return claim.VolumeNodes(o.(*corev1.PersistentVolume)) }},
 		{&corev1.PersistentVolumeClaim{}, ClaimsByClass, func(o client.Object) []string { return nonEmpty(o.GetAnnotations()[names.AnnotationListenerClass]) }},
 		{&corev1.PersistentVolumeClaim{}, ClaimsByListener, unboundClaimListener},
 		{&corev1.Pod{}, PodsByClaim, func(o client.Object) []string { return claim.NamesOf(o.(*corev1.Pod)) }},
-		{&corev1.Service{}, ServicesByHost, ServiceHost},
 		{&corev1.Pod{}, stackable.Field, stackable.Index},
 		{&listenersv1alpha1.PodListeners{}, PodListenersByListener, PodListenersListeners},
 		{&listenersv1alpha1.PodListeners{}, PodListenersByNode, func(o client.Object) []string { return nonEmpty(o.(*listenersv1alpha1.PodListeners).Spec.NodeName) }},
@@ -204,34 +192,6 @@ func listenerRefusal(o client.Object) []string {
 		return nonEmpty(reason)
 	}
 	return []string{reason, Refusal(reason, key)}
-}
-
-// Advertised returns the advertised addresses in the status of a Listener.
-func Advertised(listener *listenersv1alpha1.Listener) []string {
-	return advertise.Endpoints(listener, ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Targets)
-}
-
-// ServiceHost returns the name for external-dns of a Service that a Listener controls.
-func ServiceHost(o client.Object) []string {
-	if !ofListener(o) {
-		return nil
-	}
-	return nonEmpty(o.GetAnnotations()[names.AnnotationHostname])
-}
-
-// ObjectHosts returns a function that returns the hosts of an object that a Listener controls.
-func ObjectHosts(hosts func(exposure.Object) []string) client.IndexerFunc {
-	return func(o client.Object) []string {
-		if !ofListener(o) {
-			return nil
-		}
-		return slices.DeleteFunc(hosts(o), func(host string) bool { return host == "" })
-	}
-}
-
-func ofListener(o client.Object) bool {
-	owner := metav1.GetControllerOf(o)
-	return owner != nil && owner.Kind == "Listener" && strings.HasPrefix(owner.APIVersion, listenersv1alpha1.GroupVersion.Group+"/")
 }
 
 // Controller returns the uid of the controller of an object.

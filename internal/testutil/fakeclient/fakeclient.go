@@ -69,9 +69,6 @@ func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Fun
 			t.Fatalf("creating an object of kind %s: %v", kind.Kind, err)
 		}
 		builder.WithIndex(o.(client.Object), index.ObjectsByController, index.Controller)
-		if kind.Hosts != nil {
-			builder.WithIndex(o.(client.Object), index.ObjectsByHost, index.ObjectHosts(kind.Hosts))
-		}
 	}
 	return builder.Build()
 }
