@@ -17,10 +17,8 @@ package listener
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -299,33 +297,6 @@ func (r *Reconciler) removePrevious(ctx context.Context, s *snapshot, p *plan, o
 		errs = append(errs, err)
 	}
 	return 0, errors.Join(errs...)
-}
-
-// remember writes the numbers of a Listener to its annotation if they have changed, and keeps those that it has none of
-// now. It returns the time until it does so, or 0.
-func (r *Reconciler) remember(ctx context.Context, s *snapshot, o *outcome) (time.Duration, error) {
-	now := s.remembered
-	if len(o.published.NodePorts) > 0 {
-		now.NodePorts = o.published.NodePorts
-	}
-	if len(o.sharedPorts) > 0 {
-		now.SharedPorts = o.sharedPorts
-	}
-	if o.service != nil && s.class.Spec.ClusterIPs != nil {
-		now.ClusterIPs = o.service.Spec.ClusterIPs
-	}
-	if reflect.DeepEqual(now, s.remembered) {
-		return 0, nil
-	}
-	if left := requests.Left(s.listener.CreationTimestamp, rememberAfter, o.now.Time); left > 0 {
-		return left, nil
-	}
-	text, err := json.Marshal(now)
-	if err != nil || len(text) > maxNumbers {
-		return 0, err //nolint:wrapcheck // maps and lists can be encoded
-	}
-	annotations := map[string]any{"annotations": map[string]any{names.AnnotationNumbers: string(text)}}
-	return 0, client.IgnoreNotFound(apply.PatchMetadata(ctx, r.Client, s.listener.DeepCopy(), names.FieldManagerDefault, annotations))
 }
 
 func (r *Reconciler) rangeAllocators() rangeAllocators {

@@ -1,13 +1,19 @@
 package listener
 
 import (
+	"context"
+	"encoding/json"
 	"maps"
+	"reflect"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // rememberAfter is from which age on a Listener has its numbers in its annotation. The write does not compete with
@@ -35,6 +41,33 @@ func rememberedNumbers(listener *listenersv1alpha1.Listener) (n numbers) {
 		return numbers{}
 	}
 	return n
+}
+
+// remember writes the numbers of a Listener to its annotation if they have changed, and keeps those that it has none of
+// now. It returns the time until it does so, or 0.
+func (r *Reconciler) remember(ctx context.Context, s *snapshot, o *outcome) (time.Duration, error) {
+	now := s.remembered
+	if len(o.published.NodePorts) > 0 {
+		now.NodePorts = o.published.NodePorts
+	}
+	if len(o.sharedPorts) > 0 {
+		now.SharedPorts = o.sharedPorts
+	}
+	if o.service != nil && s.class.Spec.ClusterIPs != nil {
+		now.ClusterIPs = o.service.Spec.ClusterIPs
+	}
+	if reflect.DeepEqual(now, s.remembered) {
+		return 0, nil
+	}
+	if left := requests.Left(s.listener.CreationTimestamp, rememberAfter, o.now.Time); left > 0 {
+		return left, nil
+	}
+	text, err := json.Marshal(now)
+	if err != nil || len(text) > maxNumbers {
+		return 0, err //nolint:wrapcheck // maps and lists can be encoded
+	}
+	annotations := map[string]any{"annotations": map[string]any{names.AnnotationNumbers: string(text)}}
+	return 0, client.IgnoreNotFound(apply.PatchMetadata(ctx, r.Client, s.listener.DeepCopy(), names.FieldManagerDefault, annotations))
 }
 
 // inRange returns the ports, by name, whose numbers are in a range.
