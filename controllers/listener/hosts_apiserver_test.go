@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,21 +80,48 @@ func TestTwoClassesGiveNoHostTwice(t *testing.T) {
 	}
 }
 
-// A Listener that waits for a host gets it when the class of the first one changes.
+// A Listener that waits for a host gets it when the class of the first one changes, but not while that publishes it.
 func TestAHostThatAClassNoLongerGivesIsFree(t *testing.T) {
-	f := newFixture(t, nil, ingressClass("some"))
-	spec := ingressClass("some")
-	spec.Ingress.HostTemplate = "{namespace}.{listener}.example.com"
-	other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: spec}
-	f.Expect(f.client.Create(t.Context(), other)).To(Succeed())
-	first := client.ObjectKey{Namespace: f.key.Namespace, Name: apiserver.Namespace(t)}
-	second := client.ObjectKey{Namespace: first.Name, Name: first.Namespace}
-	f.key = first
-	f.createListener(func(l *listenersv1alpha1.Listener) { l.Name = first.Name })
-	f.Eventually(f.reason(listenersv1alpha1.ListenerAccepted)).Should(Equal(listenersv1alpha1.ReasonAccepted))
-	f.key = second
-	f.createListener(func(l *listenersv1alpha1.Listener) { l.Name, l.Spec.ClassName = second.Name, &other.Name })
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonInvalidHost)
-	f.change(f.class, func() { f.class.Spec.Ingress.HostTemplate = "{listener}.{namespace}.example.org" })
-	f.Eventually(f.reason(listenersv1alpha1.ListenerAccepted)).Should(Equal(listenersv1alpha1.ReasonAccepted))
+	for name, tc := range map[string]struct{ published, otherHost bool }{
+		"not published": {},
+		"published, until there is another address":    {published: true},
+		"published, until the Ingress has other hosts": {published: true, otherHost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, nil, ingressClass("some"))
+			spec := ingressClass("some")
+			spec.Ingress.HostTemplate = "{namespace}.{listener}.example.com"
+			other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: spec}
+			f.Expect(f.client.Create(t.Context(), other)).To(Succeed())
+			first := client.ObjectKey{Namespace: f.key.Namespace, Name: apiserver.Namespace(t)}
+			second := client.ObjectKey{Namespace: first.Name, Name: first.Namespace}
+			f.key = first
+			f.createListener(func(l *listenersv1alpha1.Listener) { l.Name = first.Name })
+			f.Eventually(f.reason(listenersv1alpha1.ListenerAccepted)).Should(Equal(listenersv1alpha1.ReasonAccepted))
+			if tc.published {
+				f.take(f.ingress(first.Name+"-http", ""), "192.0.2.1")
+				f.eventuallyAddresses(first.Name + "." + first.Namespace + ".example.com")
+			}
+			f.key = second
+			f.createListener(func(l *listenersv1alpha1.Listener) { l.Name, l.Spec.ClassName = second.Name, &other.Name })
+			f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonInvalidHost)
+			f.change(f.class, func() {
+				if f.class.Spec.Ingress.HostTemplate = "{listener}.{namespace}.example.org"; !tc.otherHost {
+					f.class.Spec.Ingress, f.class.Spec.ServiceType = nil, listenersv1alpha1.ServiceTypeNodePort
+				}
+			})
+			if tc.published && !tc.otherHost {
+				f.key = first
+				f.Eventually(func() corev1.ServiceType { return f.service().Spec.Type }).Should(Equal(corev1.ServiceTypeNodePort))
+				f.Eventually(f.idle).Should(BeTrue())
+				f.key = second
+				f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonInvalidHost)
+				f.key = first
+				f.createVolume(f.createNode("192.0.2.2").Name)
+				f.eventuallyAddresses("192.0.2.2")
+				f.key = second
+			}
+			f.Eventually(f.reason(listenersv1alpha1.ListenerAccepted)).Should(Equal(listenersv1alpha1.ReasonAccepted))
+		})
+	}
 }
