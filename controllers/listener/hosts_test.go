@@ -11,8 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
@@ -107,5 +110,20 @@ func TestHostsOfListenersThatNoLongerHaveThemAreForgotten(t *testing.T) {
 	h.forget(first)
 	if len(h.holders)+len(h.held) > 0 {
 		t.Errorf("left: %+v", h)
+	}
+}
+
+// The cache has the status that publishes another one, or none, only after the reconciliation that wrote it.
+func TestAListenerIsReconciledWhenItNoLongerPublishesAHost(t *testing.T) {
+	after, _ := newIngressListener("shop", "web", "mirrored", 0)
+	before := after.DeepCopy()
+	before.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: contendedHost, AddressType: listenersv1alpha1.AddressTypeHostname}}}
+	s := &state{backends: backends.All(), listener: after}
+	r := newReconciler(s.backends, s.newClient(t), events.NewFakeRecorder(1))
+	r.hosts.set(client.ObjectKeyFromObject(after), sets.New(contendedHost), false)
+	requests := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	r.listenerToListeners().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, requests)
+	if requests.Len() != 1 {
+		t.Errorf("%d requests, want one", requests.Len())
 	}
 }
