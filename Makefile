@@ -189,6 +189,10 @@ test-products: ## Run the products of docs/recipes unmodified, and use each repl
 	go -C test run ./cmd/cluster build-tools metallb envoy-gateway cert-manager
 	go -C test test -tags e2e -count 1 -timeout 70m -v -run '^TestProduct|^TestCertManager' ./e2e -products
 
+.PHONY: test-operators
+test-operators: ## Run Pods as operators of others make them, and use them from outside the cluster while they are replaced.
+	go -C test test -tags e2e -count 1 -timeout 40m -v -run '^TestOperatorOf' ./e2e -operators
+
 .PHONY: test-envoy-gateway
 test-envoy-gateway: ## Run the scenarios with Envoy Gateway, as a second implementation of the Gateway API. Builds it first; about ten minutes, once.
 	go -C test run ./cmd/cluster build-tools metallb envoy-gateway

@@ -21,8 +21,7 @@ import (
 // unserved are kinds that the API server of the test does not serve: those of files that programs read, and those of
 // other projects, whose definitions this repository does not have.
 var unserved = map[string]bool{
-	"Application": true, "ImageSetConfiguration": true, "Kustomization": true, "Pooler": true,
-	"RabbitmqCluster": true, "ZookeeperCluster": true,
+	"Application": true, "ImageSetConfiguration": true, "Kustomization": true, "ZookeeperCluster": true,
 }
 
 // wholes are objects that a fragment on a page may be a part of, each with the path of the part. An element of a list
