@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"flag"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,8 +17,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-var withOperators = flag.Bool("operators", false, "run the scenarios with operators of others, as make test-operators does")
-
 // Strimzi's own controller keeps the names of Pods. It is not published as jars, so this test acts as it does: with its
 // definition of a StrimziPodSet, it creates the Pod in the set, and again when that is deleted. The address stays, as
 // the additional volume requests, and is gone with the StrimziPodSet.
@@ -27,6 +24,7 @@ func TestOperatorOfStrimziPodSets(t *testing.T) {
 	if !*withOperators {
 		t.Skip("this scenario needs the flag -operators; make test-operators sets it")
 	}
+	t.Parallel()
 	s := newScenario(t)
 	s.must(testbed.RunKubectl(s.ctx, nil, "apply", "--server-side", "--filename", "testdata/strimzipodset.yaml"))
 	s.must(testbed.RunKubectl(s.ctx, nil, "wait", "--for=condition=Established", "--timeout=60s", "crd/strimzipodsets.core.strimzi.io"))

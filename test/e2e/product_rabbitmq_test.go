@@ -17,21 +17,18 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster"
 )
 
-const (
-	rabbitMQUser     = "admin" // as in the recipe
-	rabbitMQPassword = "e2e"
-)
-
 // A client outside the cluster, which knows the addresses of the shared Listener, learns from RabbitMQ which nodes have
 // a stream, and writes to and reads from each, while nodes restart, are added and removed, and lose the node of the
 // cluster that they run on.
 func TestProductRabbitMQ(t *testing.T) {
 	s := newRecipe(t, "rabbitmq:3", rabbitMQImage)
 	s.provideDisks(recipeUser, claimsOf("data", "rabbitmq", 4)...)
-	s.shell("kubectl create secret generic rabbitmq --from-literal=password=" + rabbitMQPassword + ` --from-literal=cookie="$(openssl rand -hex 16)"`)
+	s.shell(`kubectl create secret generic rabbitmq --from-literal=password=e2e --from-literal=cookie="$(openssl rand -hex 16)"`)
 	s.applyRecipe("rabbitmq")
 	s.awaitReplicas("rabbitmq", 3)
-	r := &rabbitMQ{scenario: s, written: map[string][]string{}}
+	r := &rabbitMQ{
+		scenario: s, user: "admin", password: "e2e", listener: "listener-rabbitmq-%d", bootstrap: "rabbitmq", written: map[string][]string{},
+	}
 	r.use("at first", 3)
 
 	s.restart("rabbitmq-1")
@@ -55,7 +52,7 @@ func TestProductRabbitMQ(t *testing.T) {
 
 // rabbitMQImage has Debian's server, where its scripts find it, and what the published image of this name has besides.
 func rabbitMQImage(ctx context.Context) (image.Spec, error) {
-	spec, err := cluster.DebianImage(ctx, "rabbitmq-server", "dash", "coreutils", "sed", "grep")
+	spec, err := cluster.DebianImage(ctx, "rabbitmq-server", "bash", "dash", "coreutils", "sed", "grep")
 	if err != nil {
 		return image.Spec{}, err
 	}
@@ -64,14 +61,21 @@ func rabbitMQImage(ctx context.Context) (image.Spec, error) {
 		// Before the scripts of Debian's package, which run as its own user only.
 		"PATH=/usr/lib/rabbitmq/lib/rabbitmq_server-3.10.8/sbin:/usr/bin",
 		"LANG=C.UTF-8",
+		"HOME=/var/lib/rabbitmq",
+		"RABBITMQ_LOGS=-", "RABBITMQ_LOG_BASE=/var/lib/rabbitmq",
 		"RUNNING_UNDER_SYSTEMD=true",
 	}
+	spec.Cmd = []string{"rabbitmq-server"}
 	return spec, nil
 }
 
 // rabbitMQ is the RabbitMQ of a scenario.
 type rabbitMQ struct {
 	*scenario
+	user, password string
+	// listener is the name of each node's own Listener, with %d for its number, and bootstrap of the one at which
+	// clients begin.
+	listener, bootstrap string
 	// written has all messages by stream.
 	written map[string][]string
 }
@@ -115,7 +119,7 @@ func (r *rabbitMQ) useStream(stream, message string, nodes []int) {
 	r.eventually(func(ctx context.Context) error {
 		var want []string
 		for _, i := range nodes {
-			endpoint, err := r.endpoints(fmt.Sprintf("listener-rabbitmq-%d", i), "stream")
+			endpoint, err := r.endpoints(fmt.Sprintf(r.listener, i), "stream")
 			if err != nil {
 				return err
 			}
@@ -141,10 +145,10 @@ func (r *rabbitMQ) useStream(stream, message string, nodes []int) {
 	})
 }
 
-// findLeader returns the address of the leader of a stream, which a client that begins at the shared Listener learns.
+// findLeader returns the address of the leader of a stream, which a client that begins at bootstrap learns.
 // It returns an error unless the client learns exactly these addresses.
 func (r *rabbitMQ) findLeader(ctx context.Context, stream string, want []string) (leader string, err error) {
-	bootstrap, err := r.endpoints("rabbitmq", "stream")
+	bootstrap, err := r.endpoints(r.bootstrap, "stream")
 	if err != nil {
 		return "", err
 	}
@@ -187,7 +191,7 @@ func (r *rabbitMQ) at(ctx context.Context, endpoint string, do func(*streamClien
 func (r *rabbitMQ) connect(ctx context.Context, endpoint string, do func(*streamClient) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	c, err := dialStream(ctx, endpoint, rabbitMQUser, rabbitMQPassword)
+	c, err := dialStream(ctx, endpoint, r.user, r.password)
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,12 @@ func newRecipe(t *testing.T, ref string, build func(context.Context) (image.Spec
 	if !*withProducts {
 		t.Skip("this scenario needs the flag -products; make test-products sets it")
 	}
+	return newProduct(t, ref, build)
+}
+
+// newProduct creates the scenario of a product, and loads its image onto all nodes.
+func newProduct(t *testing.T, ref string, build func(context.Context) (image.Spec, error)) *scenario {
+	t.Helper()
 	spec, err := build(t.Context())
 	if err != nil {
 		t.Fatal(err)

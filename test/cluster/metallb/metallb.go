@@ -6,16 +6,12 @@
 package metallb
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"text/template"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -45,8 +41,6 @@ var (
 	kustomization string
 	//go:embed advertisement.yaml
 	advertisement []byte
-
-	kustomizationTemplate = template.Must(template.New("kustomization").Option("missingkey=error").Parse(kustomization))
 )
 
 // Install installs the load balancer, or completes its installation, and returns when it serves its configuration. It
@@ -64,7 +58,13 @@ func Install(ctx context.Context, c *cluster.Cluster, progress io.Writer) error 
 		return err
 	}
 	fmt.Fprintln(progress, "installing the load balancer MetalLB")
-	manifests, err := render(ctx, c, controller, speaker)
+	source, err := tools.ModuleDir(ctx, toolSet, module)
+	if err != nil {
+		return err
+	}
+	manifests, err := c.Kustomize(ctx, kustomization, filepath.Join(source, "config", "native"), map[string]string{
+		"Controller": controller, "Speaker": speaker, "LoadBalancerClass": LoadBalancerClass,
+	})
 	if err != nil {
 		return err
 	}
@@ -132,42 +132,4 @@ func push(ctx context.Context, c *cluster.Cluster, program, user string) (string
 		Entrypoint: []string{"/" + program},
 		User:       user,
 	})
-}
-
-// render returns the manifests as YAML.
-func render(ctx context.Context, c *cluster.Cluster, controller, speaker string) (_ []byte, err error) {
-	source, err := tools.ModuleDir(ctx, toolSet, module)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "metallb-")
-	if err != nil {
-		return nil, fmt.Errorf("creating a directory: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		return nil, fmt.Errorf("resolving a directory: %w", err)
-	}
-	manifests, err := filepath.Rel(dir, filepath.Join(source, "config", "native")) // kustomize takes relative paths only
-	if err != nil {
-		return nil, fmt.Errorf("finding the manifests: %w", err)
-	}
-	var overlay bytes.Buffer
-	err = kustomizationTemplate.Execute(&overlay, map[string]string{
-		"Manifests": manifests, "Controller": controller, "Speaker": speaker, "LoadBalancerClass": LoadBalancerClass,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("rendering the kustomization: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), overlay.Bytes(), 0o600); err != nil {
-		return nil, fmt.Errorf("writing the kustomization: %w", err)
-	}
-	var stderr bytes.Buffer
-	build := exec.CommandContext(ctx, c.Kubectl(), "kustomize", dir)
-	build.Stderr = &stderr
-	output, err := build.Output()
-	if err != nil {
-		return nil, fmt.Errorf("building the manifests: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return output, nil
 }

@@ -113,7 +113,8 @@ var sets = map[string]Set{
 	},
 }
 
-// seldom are sets that `make test` does not need, but `make test-matrix` or `make test-envoy-gateway`.
+// seldom are sets that `make test` does not need, but `make test-matrix`, `make test-envoy-gateway` or `make
+// test-operators`.
 var seldom = map[string]Set{
 	"envoy-gateway": {
 		Module: "github.com/envoyproxy/gateway", Package: "cmd/envoy-gateway",
@@ -125,6 +126,10 @@ var seldom = map[string]Set{
 	"kubernetes-1.34": kubernetes("1.34.4"),
 	"kubernetes-1.35": kubernetes("1.35.4"),
 	"kubernetes-1.36": kubernetes("1.36.3"),
+	"rabbitmq-operator": {
+		Module: "github.com/rabbitmq/cluster-operator/v2", Package: "cmd", Rename: map[string]string{"cmd": "manager"},
+		Hint: "RabbitMQ's cluster operator, about 4 minutes on two cores",
+	},
 }
 
 // newest is the version of Kubernetes that clusters run by default.
