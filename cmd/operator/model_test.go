@@ -567,7 +567,8 @@ func (c *cluster) bindVolumes(ctx context.Context, w *snapshot) {
 	}
 }
 
-// schedule gives nodes an address, and binds the Pods whose claims are bound to a node that their volumes permit.
+// schedule gives nodes an address, and binds the Pods whose claims are bound, or whose volumes are inline, to a node
+// that their volumes permit.
 func (c *cluster) schedule(ctx context.Context, w *snapshot) {
 	var nodes corev1.NodeList
 	_ = c.List(ctx, &nodes)
@@ -578,11 +579,16 @@ func (c *cluster) schedule(ctx context.Context, w *snapshot) {
 		}
 	}
 	for _, pod := range w.pods {
-		pvc := w.claims[claim.NamesOf(pod)[0]]
-		if pod.Spec.NodeName != "" || pvc == nil || pvc.Status.Phase != corev1.ClaimBound || w.volumes[pvc.Spec.VolumeName] == nil {
+		volume := &corev1.PersistentVolume{}
+		if pvc := w.claims[claim.NamesOf(pod)[0]]; pvc != nil && pvc.Status.Phase == corev1.ClaimBound {
+			volume = w.volumes[pvc.Spec.VolumeName]
+		} else if !claim.IsInline(&pod.Spec.Volumes[0]) {
 			continue
 		}
-		pinned := claim.PinnedNodes(w.volumes[pvc.Spec.VolumeName])
+		if pod.Spec.NodeName != "" || volume == nil {
+			continue
+		}
+		pinned := claim.PinnedNodes(volume)
 		for _, node := range slices.Sorted(maps.Keys(w.nodes)) {
 			if strings.HasPrefix(node, c.namespace) && (len(pinned) == 0 || slices.Contains(pinned, node)) {
 				_ = c.SubResource("binding").Create(ctx, pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}})

@@ -22,9 +22,24 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
-// When many Pods start at once, each write delays all of them. Only the number of writes of a status depends on timing:
-// it is one if the Pod has its label before the Service has its node ports, which is usual, and otherwise two.
+// When many Pods start at once, each write delays all of them. Only the number of writes of the status for a claim
+// depends on timing: it is one if the Pod has its label before the Service has its node ports, as usual, or else two.
 func TestAPodWithAFreshVolumeTakesFewWrites(t *testing.T) {
+	for name, tc := range map[string]struct {
+		create            func(t *testing.T, c client.Client, namespace, name string) error
+		statuses          int
+		persistentVolumes int
+	}{
+		"ephemeral claim": {createPodWithFreshClaim, 2, 1},
+		"inline volume":   {createPodWithInlineVolume, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) { testWrites(t, tc.create, tc.statuses, tc.persistentVolumes) })
+	}
+}
+
+// testWrites counts the writes for Pods. statuses is how many of a status each may take at most.
+func testWrites(t *testing.T, create func(t *testing.T, c client.Client, namespace, name string) error, statuses, persistentVolumes int) {
+	t.Helper()
 	const pods = 10
 	g, c, namespace := NewWithT(t), apiserver.Client(t), apiserver.Namespace(t)
 	for _, o := range []client.Object{
@@ -41,7 +56,7 @@ func TestAPodWithAFreshVolumeTakesFewWrites(t *testing.T) {
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { counted.next = next; return counted })
 	startOperator(t, cfg, namespace)
 	for i := range pods {
-		g.Expect(createPodWithFreshClaim(t, c, namespace, fmt.Sprintf("web-%d", i))).To(Succeed())
+		g.Expect(create(t, c, namespace, fmt.Sprintf("web-%d", i))).To(Succeed())
 	}
 	g.Eventually(func() (complete int) {
 		var listeners listenersv1alpha1.ListenerList
@@ -56,14 +71,15 @@ func TestAPodWithAFreshVolumeTakesFewWrites(t *testing.T) {
 		return min(complete, len(published.Items))
 	}).WithTimeout(apiserver.Timeout).Should(Equal(pods))
 	got := counted.all()
-	if statuses := got["PATCH listeners/status"]; statuses < pods || statuses > 2*pods {
-		t.Errorf("%d writes of a status", statuses)
+	if count := got["PATCH listeners/status"]; count < pods || count > statuses*pods {
+		t.Errorf("%d writes of a status", count)
 	}
 	maps.DeleteFunc(got, func(what string, _ int) bool {
 		return what == "PATCH listeners/status" || strings.Contains(what, "admissionpolic") || what == "PATCH secrets" // at the start
 	})
-	want := map[string]int{
-		"POST persistentvolumes": pods, "PATCH listeners": pods, "PATCH services": pods, "PATCH pods": pods, "POST podlisteners": pods,
+	want := map[string]int{"PATCH listeners": pods, "PATCH services": pods, "PATCH pods": pods, "POST podlisteners": pods}
+	if persistentVolumes > 0 {
+		want["POST persistentvolumes"] = persistentVolumes * pods
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
@@ -74,10 +90,7 @@ func TestAPodWithAFreshVolumeTakesFewWrites(t *testing.T) {
 func createPodWithFreshClaim(t *testing.T, c client.Client, namespace, name string) error {
 	t.Helper()
 	annotations := map[string]string{names.AnnotationListenerClass: namespace}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PodSpec{
-		Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}}},
-		Volumes:    []corev1.Volume{objects.EphemeralVolume("listener", annotations)},
-	}}
+	pod := newPod(namespace, name, objects.EphemeralVolume("listener", annotations))
 	if err := c.Create(t.Context(), pod); err != nil {
 		return err
 	}
@@ -85,6 +98,18 @@ func createPodWithFreshClaim(t *testing.T, c client.Client, namespace, name stri
 	return c.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name + "-listener", Annotations: annotations, OwnerReferences: []metav1.OwnerReference{owner},
 	}, Spec: objects.ClaimSpec("")})
+}
+
+func createPodWithInlineVolume(t *testing.T, c client.Client, namespace, name string) error {
+	t.Helper()
+	return c.Create(t.Context(), newPod(namespace, name, objects.InlineVolume("listener", map[string]string{names.AnnotationListenerClass: namespace})))
+}
+
+func newPod(namespace, name string, volume corev1.Volume) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}}},
+		Volumes:    []corev1.Volume{volume},
+	}}
 }
 
 // writeCounter counts the requests of a client that the API server has accepted and that are no reads, apart from those

@@ -34,7 +34,10 @@ func TestAListenerThatIsKeptForAPodIsDeletedIfThatDoesNotCome(t *testing.T) {
 		reason      string
 		kept        bool
 	}{
-		"node ports":       {serviceType: nodePort, reason: listenersv1alpha1.ReasonWaitingForPods},
+		"node ports": {serviceType: nodePort, reason: listenersv1alpha1.ReasonWaitingForPods},
+		"an inline volume": {serviceType: nodePort, change: func(s *state) {
+			s.listener.OwnerReferences = append(s.listener.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "web-0", UID: "gone"})
+		}, reason: listenersv1alpha1.ReasonWaitingForPods},
 		"a load balancer":  {serviceType: loadBalancer, reason: listenersv1alpha1.ReasonReserved},
 		"not accepted":     {serviceType: nodePort, change: func(s *state) { s.listener.Spec.ClassName = nil }, reason: listenersv1alpha1.ReasonNotAccepted},
 		"without a class":  {serviceType: nodePort, change: func(s *state) { s.class = nil }, reason: listenersv1alpha1.ReasonNotAccepted},

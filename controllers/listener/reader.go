@@ -198,6 +198,7 @@ func (r *reader) readPods(ctx context.Context, s *snapshot) error {
 	}
 	for i := range mounting {
 		s.pods = append(s.pods, mounting[i].Name)
+		s.scheduling = s.scheduling || mounting[i].Spec.NodeName == ""
 	}
 	slices.Sort(s.pods)
 	return nil

@@ -149,6 +149,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 		written: w, addresses: r.advertised.apply(ctx, s, p, w, placement, a), placement: placement, idle: idle,
 		now: metav1.NewTime(r.settler.clock.Now()).Rfc3339Copy(),
 	}
+	if left := s.nodeIn(o); left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
 	if err := errors.Join(o.err, r.reporter.report(ctx, s, p, o)); err != nil {
 		return reconcile.Result{}, err
 	}

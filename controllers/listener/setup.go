@@ -148,15 +148,15 @@ func controlledOrDeleted(exclusive bool) predicate.Predicate {
 	}
 }
 
-// podMattersToListener passes Pods with claims that are created or deleted, begin to terminate, have just finished, or
-// whose labels changed, which a Listener may select, except those that name a mounted Listener.
+// podMattersToListener passes Pods with claims that are created or deleted, get a node, begin to terminate, have just
+// finished, or whose labels changed, which a Listener may select, except those that name a mounted Listener.
 func podMattersToListener() predicate.Predicate {
 	return predicate.And(
 		predicate.NewPredicateFuncs(func(o client.Object) bool { return len(claim.NamesOf(o.(*corev1.Pod))) > 0 }),
 		predicates.Changed(func(pod *corev1.Pod) any {
 			labels := maps.Clone(pod.Labels)
 			maps.DeleteFunc(labels, func(label, _ string) bool { return strings.HasPrefix(label, names.PodMountLabelPrefix) })
-			return []any{pod.DeletionTimestamp.IsZero(), claim.PodFinished(pod), labels}
+			return []any{pod.Spec.NodeName, pod.DeletionTimestamp.IsZero(), claim.PodFinished(pod), labels}
 		}),
 	)
 }

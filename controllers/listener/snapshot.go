@@ -47,6 +47,8 @@ type snapshot struct {
 	namespaceLabels map[string]string
 	// pods are the names of the Pods that mount the claim that the Listener was created for, sorted.
 	pods []string
+	// scheduling states that one of them waits for a node.
+	scheduling bool
 	// finished states that the Listener belongs to an ephemeral claim whose Pod has finished, and will not run again.
 	finished bool
 	// awaiting states that the Listener is kept for the next Pod of a name: neither its claim nor a Pod of it exists.

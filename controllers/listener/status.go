@@ -16,6 +16,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/message"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // ownStatus returns the status of a Listener without the conditions of other controllers.
@@ -90,6 +91,18 @@ func (s *snapshot) keptFor(now time.Time) (left time.Duration, obsolete string) 
 		return min(left, keptPeriod), ""
 	}
 	return 0, fmt.Sprintf("there was no Pod of its name for %d minutes", int(keptPeriod.Minutes()))
+}
+
+// schedulingPeriod is how long the first status of a Listener waits for the node of its Pod, so that it need not be
+// written twice.
+const schedulingPeriod = 5 * time.Second
+
+// nodeIn returns how long the Listener of an inline volume still waits for the node of its Pod, or 0.
+func (s *snapshot) nodeIn(o *outcome) time.Duration {
+	if s.listener.Status != nil || !s.scheduling || o.err != nil || o.refused() != nil || o.desired.Reason != listenersv1alpha1.ReasonWaitingForPods {
+		return 0
+	}
+	return requests.Left(s.listener.CreationTimestamp, schedulingPeriod, o.now.Time)
 }
 
 // unusedSince returns since when no Pod has mounted the Listener, or nil. It changes only with the reason of the

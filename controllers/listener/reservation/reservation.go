@@ -84,10 +84,17 @@ func (r reader) reservedNodes(ctx context.Context, mounted map[string][]string) 
 			delete(mounted, volume.Name)
 			continue
 		}
-		nodes, err := r.labelledNodes(ctx, volume)
+		nodes, err := r.nodesOfPods(ctx, volume.Spec.ClaimRef)
 		if err == nil && len(nodes)+len(mounted[volume.Name]) == 0 {
 			nodes, err = r.lastNode(ctx, volume)
 		}
+		if err != nil {
+			return nil, err
+		}
+		reserved.Insert(nodes...)
+	}
+	if len(volumes.Items) == 0 && claim.OwnsListener(r.listener) {
+		nodes, err := r.nodesOfPods(ctx, &corev1.ObjectReference{Namespace: r.listener.Namespace, Name: r.listener.Name})
 		if err != nil {
 			return nil, err
 		}
@@ -161,9 +168,9 @@ func Copies(ctx context.Context, c client.Reader, listener *listenersv1alpha1.Li
 	return func(pod *corev1.Pod) bool { return controlled && metav1.GetControllerOf(pod) == nil }, err
 }
 
-// labelledNodes returns the nodes of the Pods that use the claim of a volume and have the label of the Listener.
-func (r reader) labelledNodes(ctx context.Context, volume *corev1.PersistentVolume) ([]string, error) {
-	ref := volume.Spec.ClaimRef
+// nodesOfPods returns the nodes of the Pods that use a claim and have the label of the Listener, or own the Listener,
+// whose inline volume stands for the claim.
+func (r reader) nodesOfPods(ctx context.Context, ref *corev1.ObjectReference) ([]string, error) {
 	if ref == nil {
 		return nil, nil
 	}
@@ -171,7 +178,8 @@ func (r reader) labelledNodes(ctx context.Context, volume *corev1.PersistentVolu
 	var nodes []string
 	for i := range pods {
 		pod := &pods[i]
-		if _, labelled := pod.Labels[names.PodMountLabel(r.listener.UID)]; labelled && pod.Spec.NodeName != "" && !claim.PodFinished(pod) && !r.isCopy(pod) {
+		_, labelled := pod.Labels[names.PodMountLabel(r.listener.UID)]
+		if (labelled || claim.HasOwner(r.listener, pod.UID)) && pod.Spec.NodeName != "" && !claim.PodFinished(pod) && !r.isCopy(pod) {
 			nodes = append(nodes, pod.Spec.NodeName)
 		}
 	}
