@@ -140,3 +140,62 @@ func TestTheClassThatAClaimNamesIsFollowedWhileItsPodRuns(t *testing.T) {
 	awaitClass(private)
 	g.Expect(listener.UID).To(Equal(uid))
 }
+
+// A Pod whose inline volumes were refused waits, and continues as soon as the class or the Listener permits.
+func TestAnInlineVolumeThatWasRefusedIsMountedWhenItsClassOrListenerIsChanged(t *testing.T) {
+	g := NewWithT(t)
+	b := &boundPod{T: t, client: apiserver.Client(t), namespace: apiserver.Namespace(t)}
+	apiserver.StartManager(t, nil, "operators", setup)
+	class := func(name string, pinned bool) *listenersv1alpha1.ListenerClass {
+		c := &listenersv1alpha1.ListenerClass{
+			ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-" + name},
+			Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, PinnedNodePorts: pinned},
+		}
+		b.create(c)
+		return c
+	}
+	pinned, other, free := class("pinned", true), class("other", true), class("free", false)
+	node := objects.Node(b.namespace)
+	b.create(node)
+	shared := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &other.Name}}
+	b.create(shared)
+	newPod := func(name, attribute, value string) *corev1.Pod {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
+			NodeName:   b.namespace,
+			Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}},
+			Volumes:    []corev1.Volume{objects.InlineVolume("listener", map[string]string{attribute: value})},
+		}}
+		b.create(pod)
+		return pod
+	}
+	own, named := newPod("own", names.AnnotationListenerClass, pinned.Name), newPod("named", names.AnnotationListenerName, shared.Name)
+	g.Eventually(func(g Gomega) (refused int) {
+		var list eventsv1.EventList
+		g.Expect(b.client.List(t.Context(), &list, client.InNamespace(b.namespace))).To(Succeed())
+		for i := range list.Items {
+			if list.Items[i].Reason == listenersv1alpha1.ReasonInvalidVolume {
+				refused++
+			}
+		}
+		return refused
+	}).WithTimeout(apiserver.Timeout).Should(Equal(2))
+
+	unchanged := shared.DeepCopy()
+	shared.Spec.ClassName = &free.Name
+	g.Expect(b.client.Patch(t.Context(), shared, client.MergeFrom(unchanged))).To(Succeed())
+	b.expose(shared, 30081)
+	published := func(pod *corev1.Pod) func(g Gomega) string {
+		return func(g Gomega) string {
+			var object listenersv1alpha1.PodListeners
+			key := types.NamespacedName{Namespace: b.namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
+			g.Expect(client.IgnoreNotFound(b.client.Get(t.Context(), key, &object))).To(Succeed())
+			return object.Spec.Listeners["listener"].ListenerName
+		}
+	}
+	g.Eventually(published(named)).WithTimeout(apiserver.Timeout).Should(Equal(shared.Name))
+
+	before := pinned.DeepCopy()
+	pinned.Spec.PinnedNodePorts = false
+	g.Expect(b.client.Patch(t.Context(), pinned, client.MergeFrom(before))).To(Succeed())
+	g.Eventually(published(own)).WithTimeout(apiserver.Timeout).Should(Equal("own-listener"))
+}

@@ -52,7 +52,7 @@ func newPlan(observed listenersv1alpha1.PodListenersSpec, pod *corev1.Pod, mount
 					m.volume, pod.Namespace, m.listenerName(), previousExposure, text)))
 		} else if missing := m.missingAddress(entry); len(missing) > 0 {
 			p.warnings = append(p.warnings, missing...)
-		} else if m.listener != nil && !m.statusCurrent() && (!m.isInline() || m.selector.Class != "") { // this one is found by its entry
+		} else if m.listener != nil && !m.statusCurrent() {
 			p.wait = max(p.wait, requests.Left(m.listener.CreationTimestamp, newListener, now))
 		}
 		p.spec.Listeners[m.volume] = entry

@@ -97,14 +97,21 @@ func (r *Reconciler) listenerToPodListeners(ctx context.Context, o client.Object
 	return slices.Concat(
 		index.Requests[corev1.PersistentVolumeList](ctx, r.Client, r.volumeToPodListeners, index.VolumesOf(o)),
 		r.claimToPodListeners(ctx, o),
-		index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, index.Request,
-			client.InNamespace(o.GetNamespace()), client.MatchingFields{index.PodListenersByListener: o.GetName()}))
+		r.inlineToPodListeners(ctx, o.GetName(), client.InNamespace(o.GetNamespace())))
 }
 
-// classToPodListeners maps a class also to the claims that name it, whose Listeners may have kept another one.
+// inlineToPodListeners returns the requests for the Pods whose inline volumes name a class or a Listener.
+func (r *Reconciler) inlineToPodListeners(ctx context.Context, name string, options ...client.ListOption) []reconcile.Request {
+	return index.Requests[corev1.PodList](ctx, r.Client, r.podToPodListeners, append(options, client.MatchingFields{index.PodsByInline: name})...)
+}
+
+// classToPodListeners maps a class also to the claims and inline volumes that name it: their Listeners may have kept
+// another one, and the volumes may have been refused.
 func (r *Reconciler) classToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	return append(index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.listenerToPodListeners, client.MatchingFields{index.ListenersByClass: o.GetName()}),
-		index.Requests[corev1.PersistentVolumeClaimList](ctx, r.Client, r.claimToPodListeners, client.MatchingFields{index.ClaimsByClass: o.GetName()})...)
+	return slices.Concat(
+		index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.listenerToPodListeners, client.MatchingFields{index.ListenersByClass: o.GetName()}),
+		index.Requests[corev1.PersistentVolumeClaimList](ctx, r.Client, r.claimToPodListeners, client.MatchingFields{index.ClaimsByClass: o.GetName()}),
+		r.inlineToPodListeners(ctx, o.GetName()))
 }
 
 // namespaceToPodListeners maps a namespace, because classes may select namespaces by labels.

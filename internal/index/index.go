@@ -42,6 +42,8 @@ const (
 	ClaimsByListener = "claim.listener"
 	// PodsByClaim finds Pods by the name of a claim that they mount, including the claims of ephemeral volumes.
 	PodsByClaim = "pod.claim"
+	// PodsByInline finds Pods by the name of a class or Listener in the attributes of an inline volume.
+	PodsByInline = "pod.inline"
 	// PodListenersByListener finds PodListeners by the name of a Listener.
 	PodListenersByListener = "podlisteners.listener"
 	// PodListenersByNode finds PodListeners by the name of the Pod's node.
@@ -66,6 +68,7 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 		{&corev1.PersistentVolumeClaim{}, ClaimsByClass, func(o client.Object) []string { return nonEmpty(o.GetAnnotations()[names.AnnotationListenerClass]) }},
 		{&corev1.PersistentVolumeClaim{}, ClaimsByListener, unboundClaimListener},
 		{&corev1.Pod{}, PodsByClaim, func(o client.Object) []string { return claim.NamesOf(o.(*corev1.Pod)) }},
+		{&corev1.Pod{}, PodsByInline, inlineNames},
 		{&corev1.Pod{}, stackable.Field, stackable.Index},
 		{&listenersv1alpha1.PodListeners{}, PodListenersByListener, PodListenersListeners},
 		{&listenersv1alpha1.PodListeners{}, PodListenersByNode, func(o client.Object) []string { return nonEmpty(o.(*listenersv1alpha1.PodListeners).Spec.NodeName) }},
@@ -167,6 +170,17 @@ func unboundClaimListener(o client.Object) []string {
 		return nil
 	}
 	return nonEmpty(o.GetAnnotations()[names.AnnotationListenerName])
+}
+
+func inlineNames(o client.Object) (named []string) {
+	pod := o.(*corev1.Pod)
+	for i := range pod.Spec.Volumes {
+		if volume := &pod.Spec.Volumes[i]; claim.IsInline(volume) {
+			attributes := volume.CSI.VolumeAttributes
+			named = append(append(named, nonEmpty(attributes[names.AnnotationListenerClass])...), nonEmpty(attributes[names.AnnotationListenerName])...)
+		}
+	}
+	return named
 }
 
 // PodListenersListeners returns the names of the Listeners of a PodListeners.
