@@ -154,10 +154,7 @@ func (r *Reconciler) ensureListener(ctx context.Context, m *mount, isNew bool) (
 	case m.listener.DeletionTimestamp != nil:
 		return warnings, nil // it is created again when it is deleted
 	case !claim.OwnsListener(m.listener), claim.BelongsToOther(m.listener, m.claim):
-		warnings = append(warnings, m.warning(listenersv1alpha1.ReasonForeignListener, actionMount,
-			fmt.Sprintf("Listener %s exists but was not created for %s, so it is not changed; rename one of the two", m.listener.Name, m.source())))
-		m.listener = nil
-		return warnings, nil
+		return r.withoutListener(ctx, m, warnings)
 	}
 	class, unusable, err := r.classOfListener(ctx, m)
 	if warnings = append(warnings, m.keptClass(unusable)...); err != nil {
@@ -167,6 +164,33 @@ func (r *Reconciler) ensureListener(ctx context.Context, m *mount, isNew bool) (
 		return warnings, nil
 	}
 	return warnings, r.applyListener(ctx, desired(class), m)
+}
+
+// withoutListener takes a Listener that was not created for the claim from the mount, and warns about it, unless it is
+// leaving.
+func (r *Reconciler) withoutListener(ctx context.Context, m *mount, warnings []warning) ([]warning, error) {
+	leaving, err := r.isLeaving(ctx, m)
+	if err == nil && !leaving {
+		warnings = append(warnings, m.warning(listenersv1alpha1.ReasonForeignListener, actionMount,
+			fmt.Sprintf("Listener %s exists but was not created for %s, so it is not changed; rename one of the two", m.listener.Name, m.source())))
+	}
+	m.listener = nil
+	return warnings, err
+}
+
+// isLeaving reports whether the Listener of an inline volume is that of an ephemeral claim that an earlier Pod of the
+// same name had, before its template was changed. The garbage collector deletes it, or removes the claim as its owner.
+func (r *Reconciler) isLeaving(ctx context.Context, m *mount) (bool, error) {
+	ofClaim := func(o metav1.OwnerReference) bool { return o.Kind == "PersistentVolumeClaim" }
+	if !m.isInline() || !claim.OwnsListener(m.listener) || !slices.ContainsFunc(m.listener.OwnerReferences, ofClaim) {
+		return false, nil
+	}
+	pvc, err := lookup.Get(ctx, r.Client, client.ObjectKeyFromObject(m.claim), &corev1.PersistentVolumeClaim{})
+	if err != nil || pvc == nil {
+		return err == nil, err
+	}
+	owner := claim.EphemeralPod(pvc)
+	return owner != nil && owner.Name == m.pod.Name && owner.UID != m.pod.UID, nil
 }
 
 // classOfListener returns the class that the existing Listener of a class-based claim should have: the one that the
