@@ -237,6 +237,16 @@ func (w *world) verify(c *x509.Certificate, namespace, address string) error {
 	return err
 }
 
+func TestAPodWithAnInlineVolumeHasACertificate(t *testing.T) {
+	w := newWorld(t)
+	w.start(clock.RealClock{})
+	pod := w.podWith("web-0", objects.InlineVolume("listener", map[string]string{names.AnnotationListenerClass: "public"}))
+	request := w.request(pod, names.Signer, nil)
+	w.Eventually(w.waiting).Should(HaveKeyWithValue("web-0", ContainSubstring(`volume "listener" has no address yet`)))
+	w.publish(pod, map[string]string{"listener": "web-0-listener:203.0.113.7"})
+	w.Expect(w.verify(w.issued(request), w.Namespace, "203.0.113.7")).To(Succeed())
+}
+
 // They are for all addresses of the Pod, those of the Pods that share its Listener, and nothing that the request or a
 // Listener says. They are issued as soon as the last address is known.
 func TestCertificatesAreForPublishedAddresses(t *testing.T) {

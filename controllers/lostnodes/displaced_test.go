@@ -70,6 +70,10 @@ func TestVolumeIsReleasedBecauseOfItsPinOnly(t *testing.T) {
 			taint("node-2", "infra")(w)
 			w.pods[0].Spec.Tolerations = []corev1.Toleration{{Key: "infra", Operator: corev1.TolerationOpExists}}
 		}, "unschedulable"},
+		"beside an inline volume": {noRoom, func(w *world) {
+			cordoned(w)
+			w.pods[0].Spec.Volumes = append(w.pods[0].Spec.Volumes, objects.InlineVolume("inline", nil))
+		}, "unschedulable"},
 		"policy Required":           {noRoom, func(w *world) { cordoned(w); w.Class.Spec.Pinning.Policy = listenersv1alpha1.PinningPolicyRequired }, ""},
 		"class not pinned any more": {noRoom, func(w *world) { cordoned(w); w.Class.Spec.Pinning = nil }, "unschedulable"},
 	} {

@@ -49,10 +49,10 @@ func node(name string, labels map[string]string) *corev1.Node {
 // TestPlacementIsKeptWhileDeselectedNodesHaveUsers checks that a new placement waits for Pods that use volumes on nodes
 // that it does not select, and that all other changes of the configuration take effect.
 func TestPlacementIsKeptWhileDeselectedNodesHaveUsers(t *testing.T) {
-	web := at("worker", podWithClaims("web", "c1", "c2"))
+	web, inline := at("worker", podWithClaims("web", "c1", "c2")), at("worker", podWithInlineVolume("inline", corev1.PodRunning))
 	h := newHarness(t, interceptor.Funcs{}, newConfig(), node("worker", linux()), node("infra", linux("infra")), node("never", nil),
 		volume("v1", "c1", corev1.VolumeBound), volume("v2", "c2", corev1.VolumeBound), volume("v3", "c3", corev1.VolumeBound),
-		volume("idle", "c4", corev1.VolumeBound), web, at("infra", podWithClaims("db", "c3")), at("never", podWithClaims("waiting", "c3")), podWithClaims("pending", "c3"),
+		volume("idle", "c4", corev1.VolumeBound), web, inline, at("infra", podWithClaims("db", "c3")), at("never", podWithClaims("waiting", "c3")), podWithClaims("pending", "c3"),
 		at("worker", podWithClaims("of-nothing", "c9")))
 	h.mustReconcile()
 	h.rollOut(2, 2, 2)
@@ -78,7 +78,7 @@ func TestPlacementIsKeptWhileDeselectedNodesHaveUsers(t *testing.T) {
 		agent.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
 	})
 	want(linux(), "True AgentsInUse")
-	if got := h.message("Degraded"); !strings.HasSuffix(got, ": Pods ns/web") {
+	if got := h.message("Degraded"); !strings.HasSuffix(got, ": Pods ns/inline, ns/web") {
 		t.Errorf("message is %q, which does not name the Pod, or names others", got)
 	}
 	pod := h.agents().Spec.Template.Spec
@@ -96,10 +96,13 @@ func TestPlacementIsKeptWhileDeselectedNodesHaveUsers(t *testing.T) {
 	h.setState(operatorv1alpha1.Managed)
 	h.mustReconcile()
 
-	if err := h.Client.Delete(t.Context(), web); err != nil {
-		t.Fatal(err)
+	for _, pod := range []*corev1.Pod{web, inline} {
+		want(linux(), "True AgentsInUse")
+		if err := h.Client.Delete(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		h.mustReconcile()
 	}
-	h.mustReconcile()
 	want(linux("infra"), "False AsExpected")
 	if h.mustReconcile(); h.waitingForUsers.Load() {
 		t.Error("changes of the users of volumes still trigger reconciliations")
@@ -115,13 +118,20 @@ func TestPlacementIsKeptWhileDeselectedNodesHaveUsers(t *testing.T) {
 
 // TestPlacementChangesWhenNoPodBlocksItAnyMore checks the watches of Pods and Nodes.
 func TestPlacementChangesWhenNoPodBlocksItAnyMore(t *testing.T) {
-	for name, end := range map[string]func(*WithT, client.Client, *corev1.Pod, *corev1.Node){
-		"the Pod is deleted": func(g *WithT, c client.Client, pod *corev1.Pod, _ *corev1.Node) {
+	for name, tc := range map[string]struct {
+		pod *corev1.Pod
+		end func(*WithT, client.Client, *corev1.Pod, *corev1.Node)
+	}{
+		"the Pod is deleted": {podWithClaims("web", "claim"), func(g *WithT, c client.Client, pod *corev1.Pod, _ *corev1.Node) {
 			g.Expect(c.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
-		},
-		"the node is selected again": func(g *WithT, c client.Client, _ *corev1.Pod, node *corev1.Node) {
+		}},
+		"the Pod with an inline volume finishes": {podWithInlineVolume("web", ""), func(g *WithT, c client.Client, pod *corev1.Pod, _ *corev1.Node) {
+			pod.Status.Phase = corev1.PodSucceeded
+			g.Expect(c.Status().Update(t.Context(), pod)).To(Succeed())
+		}},
+		"the node is selected again": {podWithClaims("web", "claim"), func(g *WithT, c client.Client, _ *corev1.Pod, node *corev1.Node) {
 			g.Expect(c.Patch(t.Context(), node, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"infra":""}}}`)))).To(Succeed())
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, namespace := fresh(t)
@@ -131,7 +141,7 @@ func TestPlacementChangesWhenNoPodBlocksItAnyMore(t *testing.T) {
 			pv.Spec.ClaimRef.Namespace = namespace
 			pv.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}
 			pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
-			pod := at(worker.Name, podWithClaims("web", "claim"))
+			pod := at(worker.Name, tc.pod)
 			pod.Namespace = namespace
 			pod.Spec.Containers = []corev1.Container{{Name: "web", Image: "web"}}
 			for _, o := range []client.Object{worker, pv, pod} {
@@ -159,7 +169,7 @@ func TestPlacementChangesWhenNoPodBlocksItAnyMore(t *testing.T) {
 				return conditionMessage(config, operatorv1alpha1.ConditionDegraded)
 			}, apiserver.Timeout, "20ms").Should(HaveSuffix(": Pods " + namespace + "/web"))
 
-			end(g, c, pod, worker)
+			tc.end(g, c, pod, worker)
 			g.Eventually(func() map[string]string {
 				g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(agents), agents)).To(Succeed())
 				return agents.Spec.Template.Spec.NodeSelector

@@ -549,6 +549,12 @@ func podWithClaims(name string, claims ...string) *corev1.Pod {
 	return pod
 }
 
+func podWithInlineVolume(name string, phase corev1.PodPhase) *corev1.Pod {
+	pod := podWithClaims(name)
+	pod.Spec.Volumes, pod.Status.Phase = []corev1.Volume{objects.InlineVolume("listener", nil)}, phase
+	return pod
+}
+
 // removals start a removal.
 var removals = map[string]func(*harness){
 	"by management state": func(h *harness) { h.setState(operatorv1alpha1.Removed) },
@@ -569,12 +575,12 @@ func TestRemovalWaitsForVolumesInUse(t *testing.T) {
 			other.Spec.CSI.Driver = "example.com"
 			used := []client.Object{
 				volume("new", "c0", corev1.VolumePending), volume("v1", "c1", corev1.VolumeBound), volume("v2", "c2", corev1.VolumeBound),
-				podWithClaims("web", "c0", "c1"), podWithClaims("db", "c1", "of-another-driver"),
+				podWithClaims("web", "c0", "c1"), podWithClaims("db", "c1", "of-another-driver"), podWithInlineVolume("inline", corev1.PodRunning),
 			}
 			for i := range 5 {
 				used = append(used, podWithClaims(fmt.Sprintf("z%d", i), "c1"))
 			}
-			objects := []client.Object{newConfig(), other, volume("released", "gone", corev1.VolumeReleased), volume("failed", "gone", corev1.VolumeFailed), podWithClaims("of-nothing", "c9")}
+			objects := []client.Object{newConfig(), other, volume("released", "gone", corev1.VolumeReleased), volume("failed", "gone", corev1.VolumeFailed), podWithClaims("of-nothing", "c9"), podWithInlineVolume("finished", corev1.PodSucceeded)}
 			stranger := podWithClaims("stranger", "c2")
 			stranger.Namespace = "elsewhere"
 			h := newHarness(t, interceptor.Funcs{}, append(append(objects, stranger), used...)...)
@@ -583,7 +589,7 @@ func TestRemovalWaitsForVolumesInUse(t *testing.T) {
 			h.mustReconcile()
 			h.expect(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, allKinds())
 			h.expectUpgradeable(metav1.ConditionFalse, operatorv1alpha1.ReasonVolumesInUse)
-			if got := h.message("Degraded"); !strings.HasSuffix(got, ": Pods ns/db, ns/web, ns/z0, ns/z1, ns/z2 and 2 more; claims without a Pod ns/c2") {
+			if got := h.message("Degraded"); !strings.HasSuffix(got, ": Pods ns/db, ns/inline, ns/web, ns/z0, ns/z1 and 3 more; claims without a Pod ns/c2") {
 				t.Errorf("message is %q, which does not name the users", got)
 			}
 

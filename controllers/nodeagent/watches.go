@@ -51,7 +51,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(changed)).
 		Watches(&appsv1.Deployment{}, always, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.PersistentVolume{}, whileWaiting, builder.WithPredicates(predicates.Changed(func(pv *corev1.PersistentVolume) any { return inUse(pv) }))).
-		Watches(&corev1.Pod{}, whileWaiting, builder.WithPredicates(predicates.ExistenceChanged(), withClaims)).
+		Watches(&corev1.Pod{}, whileWaiting, builder.WithPredicates(predicates.Changed(func(pod *corev1.Pod) any { return claim.PodFinished(pod) }), withClaims)).
 		Watches(&corev1.Pod{}, always, builder.WithPredicates(stackable.Pods())).
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, always, builder.WithPredicates(confinement.IsPolicy())).
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, always, builder.WithPredicates(confinement.IsPolicy())).
