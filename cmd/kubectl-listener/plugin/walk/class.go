@@ -170,7 +170,7 @@ func (w *Walk) Unused(ctx context.Context, days uint16) {
 			findings = append(findings, f.OK("no Listener holds an unused %s", holds))
 		default:
 			findings = append(findings, f.Warning("", fmt.Sprintf("%d Listeners hold a %s, and no Pod has mounted them for %d days: %s; if nobody needs them, delete their "+
-				"claims, or the Listeners that have none", len(all), holds, days, describeUnused(all))))
+				"claims or Pods, or the Listeners that have neither", len(all), holds, days, describeUnused(all))))
 		}
 	}
 	w.AddAll(findings, "Unused addresses", "%d classes have none")
