@@ -88,7 +88,7 @@ func TestVariantsHaveNamespacesOfTheirOwn(t *testing.T) {
 		}
 		seen[v.namespace()] = true
 	}
-	if !seen["bench-emptydir"] || !seen["bench-fresh-claim-waitforfirstconsumer"] {
+	if !seen["bench-emptydir"] || !seen["bench-fresh-claim-of-a-replica"] {
 		t.Errorf("namespaces are %v", seen)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // Starts measures how long single Pods of each variant take to start, in turns, and what happens meanwhile.
 func (b *Bench) Starts(ctx context.Context, rounds int) (*result.Starts, error) {
-	all := selectVariants(EmptyDir, EmptyDirService, HostPath, Bound, Fresh, FreshReplica, FreshWaiting, Certified)
+	all := selectVariants(EmptyDir, EmptyDirService, HostPath, Inline, Bound, Fresh, FreshReplica, Certified)
 	for _, v := range all {
 		if err := b.prepare(ctx, v, 1); err != nil {
 			return nil, err
@@ -114,7 +114,7 @@ func (b *Bench) variantResult(ctx context.Context, v variant, pods []started, re
 // Service is what Kubernetes needs for the same Pods and Services without this operator, and a hostPath of a fresh
 // claim and a Service what it needs for their claims, too.
 func (b *Bench) Bursts(ctx context.Context, rounds, count int) (*result.Bursts, error) {
-	all := selectVariants(EmptyDir, EmptyDirService, HostPath, Bound, Fresh, Certified)
+	all := selectVariants(EmptyDir, EmptyDirService, HostPath, Inline, Bound, Fresh, Certified)
 	for _, v := range all {
 		b.progress.Printf("preparing %d Pods with %s", count, v.name)
 		if err := b.prepare(ctx, v, count); err != nil {

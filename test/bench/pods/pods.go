@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,10 +29,8 @@ const clusterName = "bench"
 
 // Names of what the benchmarks create.
 const (
-	className = "bench"
-	// waitingClass is a StorageClass of the driver that binds a claim when its first Pod is scheduled.
-	waitingClass = "bench-waiting"
-	volumeName   = "listener"
+	className  = "bench"
+	volumeName = "listener"
 	// kept begins the names of the claims that stay bound between Pods.
 	kept = "kept-"
 )
@@ -69,14 +66,9 @@ func Up(ctx context.Context, progress *cluster.Progress) (*Bench, error) {
 	if err := install.Operator(ctx, c, progress); err != nil {
 		return nil, fmt.Errorf("installing the operator: %w", err)
 	}
-	return b, b.create(ctx,
-		&listenersv1alpha1.ListenerClass{
-			ObjectMeta: metav1.ObjectMeta{Name: className}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
-		},
-		&storagev1.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: waitingClass}, Provisioner: names.Driver,
-			VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
-		})
+	return b, b.create(ctx, &listenersv1alpha1.ListenerClass{
+		ObjectMeta: metav1.ObjectMeta{Name: className}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
+	})
 }
 
 // Down deletes the cluster.
@@ -97,10 +89,10 @@ const (
 	EmptyDir        = "emptyDir"
 	EmptyDirService = "emptyDir and a Service"
 	HostPath        = "hostPath of a fresh claim and a Service"
+	Inline          = "inline volume"
 	Bound           = "bound claim"
 	Fresh           = "fresh claim"
 	FreshReplica    = "fresh claim of a replica"
-	FreshWaiting    = "fresh claim, WaitForFirstConsumer"
 	Certified       = "fresh claim and a certificate"
 )
 
@@ -125,16 +117,18 @@ func variants() []variant {
 		{name: HostPath, objects: func(name string, _ int) []client.Object {
 			return []client.Object{newHostPath(name), newStaticClaim(name), newService(name), newPod(name, claimed(name))}
 		}},
+		{name: Inline, objects: func(name string, _ int) []client.Object {
+			return single(newPod(name, objects.InlineVolume(volumeName, annotations()).VolumeSource))
+		}},
 		{name: Bound, bound: true, objects: func(name string, number int) []client.Object {
 			return single(newPod(name, claimed(keptName(number))))
 		}},
-		{name: Fresh, objects: func(name string, _ int) []client.Object { return single(newPod(name, ephemeral(names.Driver))) }},
+		{name: Fresh, objects: func(name string, _ int) []client.Object { return single(newPod(name, ephemeral())) }},
 		{name: FreshReplica, objects: func(name string, _ int) []client.Object {
 			return []client.Object{newClaim(name), newPod(name, claimed(name))}
 		}},
-		{name: FreshWaiting, objects: func(name string, _ int) []client.Object { return single(newPod(name, ephemeral(waitingClass))) }},
 		{name: Certified, objects: func(name string, _ int) []client.Object {
-			return single(withCertificate(newPod(name, ephemeral(names.Driver))))
+			return single(withCertificate(newPod(name, ephemeral())))
 		}},
 	}
 }
@@ -154,7 +148,7 @@ func selectVariants(selected ...string) []variant {
 
 // namespace returns the namespace of a variant.
 func (v variant) namespace() string {
-	return "bench-" + strings.Trim(strings.ToLower(strings.NewReplacer(", ", "-", " ", "-").Replace(v.name)), "-")
+	return "bench-" + strings.ReplaceAll(strings.ToLower(v.name), " ", "-")
 }
 
 func keptName(number int) string { return fmt.Sprintf("%s%d", kept, number) }
@@ -226,8 +220,6 @@ func claimed(name string) corev1.VolumeSource {
 	return objects.ClaimVolume(volumeName, name).VolumeSource
 }
 
-func ephemeral(storageClass string) corev1.VolumeSource {
-	source := objects.EphemeralVolume(volumeName, annotations()).VolumeSource
-	source.Ephemeral.VolumeClaimTemplate.Spec.StorageClassName = &storageClass
-	return source
+func ephemeral() corev1.VolumeSource {
+	return objects.EphemeralVolume(volumeName, annotations()).VolumeSource
 }

@@ -24,7 +24,7 @@ import (
 func (b *Bench) Updates(ctx context.Context, rounds int) (*result.Updates, error) {
 	const balanced = "bench-balanced"
 	v := variant{name: "updates", objects: func(name string, _ int) []client.Object {
-		claim := ephemeral(names.Driver)
+		claim := ephemeral()
 		claim.Ephemeral.VolumeClaimTemplate.Annotations = map[string]string{names.AnnotationListenerClass: balanced}
 		return []client.Object{newPod(name, claim)}
 	}}

@@ -53,12 +53,18 @@ func mebibytes(bytes int64) string {
 func (r results) startTable() table {
 	t := table{
 		title:  "one Pod, from creation to Running",
-		header: []string{"volume", "Pods", "p50", "p90", "p99", "more than emptyDir, p50", "delayed by the node authorizer", "p50 of those", "p99 of the others"},
+		header: []string{"volume", "Pods", "p50", "p90", "p99", "more than emptyDir, p50", "more than " + floor + ", p50 / p99", "delayed by the node authorizer", "p50 of those", "p99 of the others"},
 	}
 	if r.starts == nil {
 		return t
 	}
 	base := result.Quantile(r.starts.Variants[0].Milliseconds, 0.5)
+	var service []float64
+	for _, v := range r.starts.Variants {
+		if v.Name == floor {
+			service = v.Milliseconds
+		}
+	}
 	for _, v := range r.starts.Variants {
 		median := result.Quantile(v.Milliseconds, 0.5)
 		var delayed, others []float64
@@ -71,33 +77,37 @@ func (r results) startTable() table {
 		}
 		row := []string{
 			v.Name, strconv.Itoa(len(v.Milliseconds)), milliseconds(median), milliseconds(result.Quantile(v.Milliseconds, 0.9)),
-			milliseconds(result.Quantile(v.Milliseconds, 0.99)), fmt.Sprintf("%+.0f ms", median-base), strconv.Itoa(len(delayed)), "", "",
+			milliseconds(result.Quantile(v.Milliseconds, 0.99)), fmt.Sprintf("%+.0f ms", median-base), "", strconv.Itoa(len(delayed)), "", "",
+		}
+		if len(service) > 0 {
+			more := func(q float64) float64 { return result.Quantile(v.Milliseconds, q) - result.Quantile(service, q) }
+			row[6] = fmt.Sprintf("%+.0f / %+.0f ms", more(0.5), more(0.99))
 		}
 		if len(delayed) > 0 {
-			row[7] = milliseconds(result.Quantile(delayed, 0.5))
+			row[8] = milliseconds(result.Quantile(delayed, 0.5))
 		}
 		if len(others) > 0 {
-			row[8] = milliseconds(result.Quantile(others, 0.99))
+			row[9] = milliseconds(result.Quantile(others, 0.99))
 		}
 		t.rows = append(t.rows, row)
 	}
 	return t
 }
 
-// burstTable compares how long many Pods take.
-// burstFloor is the variant that the others are compared with: what Kubernetes needs for such Pods and their Services.
-const burstFloor = "emptyDir and a Service"
+// floor is the variant that the others are compared with: what Kubernetes needs for such Pods and their Services.
+const floor = "emptyDir and a Service"
 
+// burstTable compares how long many Pods take.
 func (r results) burstTable() table {
-	t := table{header: []string{"volume", "bursts", "the last Pod runs after (median)", "fastest", "slowest", "of " + burstFloor, "delayed by the node authorizer"}}
+	t := table{header: []string{"volume", "bursts", "the last Pod runs after (median)", "fastest", "slowest", "of " + floor, "delayed by the node authorizer"}}
 	if r.bursts == nil {
 		return t
 	}
 	t.title = fmt.Sprintf("%d Pods at once on one node, from creation to Running", r.bursts.Pods)
-	var floor float64
+	var base float64
 	for _, v := range r.bursts.Variants {
-		if v.Name == burstFloor {
-			floor = result.Quantile(v.Last, 0.5)
+		if v.Name == floor {
+			base = result.Quantile(v.Last, 0.5)
 		}
 	}
 	for _, v := range r.bursts.Variants {
@@ -106,8 +116,8 @@ func (r results) burstTable() table {
 			v.Name, strconv.Itoa(len(v.Last)), seconds(median / 1000), seconds(slices.Min(v.Last) / 1000), seconds(slices.Max(v.Last) / 1000), "",
 			fmt.Sprintf("%d of %d", v.Races, len(v.All)),
 		}
-		if floor > 0 {
-			row[5] = fmt.Sprintf("%.2f", median/floor)
+		if base > 0 {
+			row[5] = fmt.Sprintf("%.2f", median/base)
 		}
 		t.rows = append(t.rows, row)
 	}
