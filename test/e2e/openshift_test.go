@@ -22,6 +22,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 	platform "github.com/listener-operator/listener-operator/internal/testutil/openshift"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
@@ -46,7 +47,7 @@ func (s *scenario) awaitProject() {
 	})
 }
 
-// The operator runs as any Pod, its agents under their own constraints, and a StatefulSet with listener volumes in an
+// The operator runs as any Pod, its agents under their own constraints, and Pods with claims and inline volumes in an
 // ordinary project, whose Pod security standard stays the restricted one.
 func TestPodsRunUnderTheirConstraints(t *testing.T) {
 	requireOpenShift(t)
@@ -63,8 +64,9 @@ func TestPodsRunUnderTheirConstraints(t *testing.T) {
 	}
 	class := s.createClass(unpinned())
 	s.create(statefulSet("web", 2, byClass(class.Name)))
-	for i := range 2 {
-		p, _ := s.awaitReachable(fmt.Sprintf("web-%d", i))
+	s.create(podWith("inline", objects.InlineVolume("listener", byClass(class.Name))))
+	for _, name := range []string{"web-0", "web-1", "inline"} {
+		p, _ := s.awaitReachable(name)
 		if got := p.Annotations[constraintsOf]; got != "restricted-v2" && got != "restricted-v3" {
 			t.Errorf("Pod %s runs under the constraints %q", p.Name, got)
 		}
