@@ -140,7 +140,7 @@ func (x *exclusive) all(ctx context.Context, kind *exposure.Kind) map[objectKey]
 		}
 		delete(x.known, key)
 		objects[key] = object
-		if controllingListener(object) != nil {
+		if exposure.ControllingListener(object) != nil {
 			x.known[key] = object
 		}
 	}
@@ -158,7 +158,7 @@ func (x *exclusive) all(ctx context.Context, kind *exposure.Kind) map[objectKey]
 
 // orphaned reports whether the Listener of an object no longer exists.
 func (x *exclusive) orphaned(ctx context.Context, o exposure.Object) bool {
-	owner := controllingListener(o)
+	owner := exposure.ControllingListener(o)
 	if owner == nil {
 		return true
 	}

@@ -28,6 +28,8 @@ type numbers struct {
 	NodePorts   map[string]int32 `json:"nodePorts,omitempty"`
 	SharedPorts map[string]int32 `json:"sharedPorts,omitempty"`
 	ClusterIPs  []string         `json:"clusterIPs,omitempty"`
+	// Addresses are those of objects that exclude each other.
+	Addresses []listenersv1alpha1.IngressAddress `json:"addresses,omitempty"`
 }
 
 // rememberedNumbers returns the numbers in the annotation of a Listener. Users may have written it, so readers
@@ -55,6 +57,9 @@ func (r *Reconciler) remember(ctx context.Context, s *snapshot, o *outcome) (tim
 	}
 	if o.service != nil && s.class.Spec.ClusterIPs != nil {
 		now.ClusterIPs = o.service.Spec.ClusterIPs
+	}
+	if s.backend.IsExclusive() && o.desired.Complete {
+		now.Addresses = o.desired.Addresses
 	}
 	if reflect.DeepEqual(now, s.remembered) {
 		return 0, nil

@@ -87,6 +87,7 @@ func TestRememberedNumbersAreRequestedIfTheyAreAllowedAndFree(t *testing.T) {
 		s.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer
 		s.class.Spec.LoadBalancer = &listenersv1alpha1.LoadBalancer{Sharing: listenersv1alpha1.LoadBalancerSharing{PortRange: "20000-20000"}}
 	}
+	wide := func(s *state) { s.class.Spec.LoadBalancer.Sharing.PortRange = "20000-20099" }
 	routed := func(s *state) {
 		s.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeClusterIP
 		s.class.Spec.ClusterIPs = &listenersv1alpha1.ClusterIPs{CIDRs: []listenersv1alpha1.CIDR{"10.97.0.8/30"}}
@@ -110,7 +111,7 @@ func TestRememberedNumbersAreRequestedIfTheyAreAllowedAndFree(t *testing.T) {
 		"an unknown field":                {`{"nodePorts":{"http":30042},"more":1}`, nil, "node port 0", []string{restored}},
 		"a field twice":                   {`{"nodePorts":{"http":30042},"nodePorts":{"http":30043}}`, nil, "node port 0", []string{restored}},
 		"too long":                        {`{"nodePorts":{"http":30042}` + strings.Repeat(" ", maxNumbers) + `}`, nil, "node port 0", []string{restored}},
-		"port at a shared address":        {`{"sharedPorts":{"http":20000}}`, []func(*state){sharing}, "port 20000", []string{restored}},
+		"port at a shared address":        {`{"sharedPorts":{"http":20042}}`, []func(*state){sharing, wide}, "port 20042", []string{restored}},
 		"port outside of the range":       {`{"sharedPorts":{"http":25000}}`, []func(*state){sharing}, "port 20000", []string{restored, "Warning NumbersChanged"}},
 		"cluster IP":                      {`{"clusterIPs":["10.97.0.10"]}`, []func(*state){routed}, "cluster IP 10.97.0.10", []string{restored}},
 		"cluster IP outside the range":    {`{"clusterIPs":["10.98.0.10"]}`, []func(*state){routed}, "", []string{restored, "instead of 10.98.0.10"}},

@@ -52,7 +52,7 @@ func (r *Reconciler) objectToListeners(kind *exposure.Kind) handler.MapFunc {
 			r.waiting.free(r.Backends.TakenReasons()...)
 		}
 		if listener, ok := listenerOf(o); ok {
-			return []reconcile.Request{{NamespacedName: listener}}
+			return index.Named(ctx, r.Client, listener.Namespace, listener.Name)
 		}
 		return r.listeners(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.ListenersByRefusal: kind.ForeignReason})
 	}

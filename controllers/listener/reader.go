@@ -26,6 +26,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/lookup"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
@@ -94,7 +95,7 @@ func (r *reader) readService(ctx context.Context, s *snapshot) error {
 	switch service, err := lookup.Get(ctx, r.client, s.serviceKey(), &corev1.Service{}); {
 	case err != nil || service == nil:
 		return err
-	case controls(s.listener, service), isRestored(s.listener, service):
+	case controls(s.listener, service):
 		s.service = service
 	case controlledByNamesake(s.listener, service):
 		s.earlier = true
@@ -127,7 +128,7 @@ func (r *reader) readObjects(ctx context.Context, s *snapshot) error {
 func (r *reader) ownObjects(ctx context.Context, backend *exposure.Backend, listener *listenersv1alpha1.Listener) (map[objectKey]exposure.Object, error) {
 	own := map[objectKey]exposure.Object{}
 	for _, kind := range backend.Generates {
-		objects, err := r.kinds.list(ctx, kind, client.InNamespace(listener.Namespace), client.MatchingFields{index.ObjectsByController: string(listener.UID)})
+		objects, err := r.kinds.list(ctx, kind, client.InNamespace(listener.Namespace), client.MatchingFields{index.ObjectsByListener: names.ListenerLabel(listener.Name)})
 		if err != nil {
 			return nil, err
 		}

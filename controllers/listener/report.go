@@ -131,14 +131,18 @@ func (r *reporter) nodePortEvent(s *snapshot, p *plan, o *outcome, before, after
 func (r *reporter) restoredEvent(s *snapshot, o *outcome, before, after *listenersv1alpha1.ListenerStatus) {
 	if s.listener.Annotations[names.AnnotationNumbers] != "" && s.listener.Status == nil {
 		r.events.Eventf(s.listener, nil, corev1.EventTypeNormal, listenersv1alpha1.ReasonRestored, "Reconcile",
-			"comes from a backup: its Service gets the same ports and cluster IPs if they are free; addresses of nodes and load balancers are those of this cluster")
+			"comes from a backup: it gets the same ports and cluster IPs if they are free; addresses of nodes and load balancers are those of this cluster")
 	}
-	if before.ServiceName != nil || o.service == nil || s.class == nil {
-		return
+	var changes []string
+	if before.ServiceName == nil && o.service != nil && s.class != nil {
+		changes = changedNumbers(s, o, after)
 	}
-	if changes := changedNumbers(s, o, after); len(changes) > 0 {
-		r.events.Eventf(s.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonNumbersChanged, "Reconcile", "%s", message.Printable(
-			fmt.Sprintf("Service %s has other numbers than before, because other objects have these, or the class does not allow them: %s", s.key(), strings.Join(changes, "; ")), message.MaxEvent))
+	if len(before.IngressAddresses) == 0 && len(s.remembered.Addresses) > 0 {
+		changes = append(changes, changedPorts(s.remembered.Addresses[0].Ports, o.desired.Addresses)...)
+	}
+	if len(changes) > 0 {
+		text := "the Listener has other numbers than before, because other objects have these, or the class does not allow them: " + strings.Join(changes, "; ")
+		r.events.Eventf(s.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonNumbersChanged, "Reconcile", "%s", message.Printable(text, message.MaxEvent))
 	}
 }
 
@@ -151,6 +155,18 @@ func changedNumbers(s *snapshot, o *outcome, after *listenersv1alpha1.ListenerSt
 	}
 	if now := o.service.Spec.ClusterIPs; s.class.Spec.ClusterIPs != nil && len(s.remembered.ClusterIPs) > 0 && !slices.Equal(now, s.remembered.ClusterIPs) {
 		changes = append(changes, fmt.Sprintf("cluster IP: %s instead of %s", strings.Join(now, ", "), strings.Join(s.remembered.ClusterIPs, ", ")))
+	}
+	return changes
+}
+
+// changedPorts describes which ports of a Gateway are not the remembered ones.
+func changedPorts(was map[string]int32, addresses []listenersv1alpha1.IngressAddress) (changes []string) {
+	for _, a := range addresses[:min(len(addresses), 1)] {
+		for _, name := range slices.Sorted(maps.Keys(a.Ports)) {
+			if number, known := was[name]; known && number != a.Ports[name] {
+				changes = append(changes, fmt.Sprintf("port %s: %d instead of %d", name, a.Ports[name], number))
+			}
+		}
 	}
 	return changes
 }

@@ -100,7 +100,7 @@ func (r *Reconciler) view(backend *exposure.Backend, kind *exposure.Kind) (*plat
 	} else {
 		options.Handler = handler.EnqueueRequestsFromMapFunc(r.objectToListeners(kind))
 		options.Predicates = []predicate.Predicate{controlledOrDeleted(kind.Exclusive)}
-		options.Indexes = map[string]client.IndexerFunc{index.ObjectsByController: index.Controller}
+		options.Indexes = map[string]client.IndexerFunc{index.ObjectsByListener: index.ObjectListener}
 	}
 	return r.Platform.View(options)
 }
@@ -114,7 +114,7 @@ func trimForeign(kind *exposure.Kind) toolscache.TransformFunc {
 		}
 		object.SetManagedFields(nil)
 		switch {
-		case controllingListener(object) != nil:
+		case exposure.ListenerOf(object) != "":
 			return object, nil
 		case kind.Trim != nil:
 			kind.Trim(object.(exposure.Object))
@@ -141,7 +141,7 @@ func unversioned(o client.Object) any {
 // controlledOrDeleted passes objects that a Listener controls or has controlled, and deletions, which may free a name
 // that a Listener needs. If objects are exclusive, it passes all changes.
 func controlledOrDeleted(exclusive bool) predicate.Predicate {
-	controlled := func(o client.Object) bool { return controllingListener(o) != nil }
+	controlled := func(o client.Object) bool { return exposure.ListenerOf(o) != "" }
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return controlled(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool { return exclusive || controlled(e.ObjectOld) || controlled(e.ObjectNew) },

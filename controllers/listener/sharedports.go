@@ -57,7 +57,7 @@ func (p *sharedPorts) recover(ctx context.Context) error {
 	}
 	for i := range services {
 		service := &services[i]
-		if service.Spec.Type != corev1.ServiceTypeLoadBalancer || controllingListener(service) == nil {
+		if service.Spec.Type != corev1.ServiceTypeLoadBalancer || exposure.ListenerOf(service) == "" {
 			continue
 		}
 		numbers, err := p.unrecorded(ctx, service)

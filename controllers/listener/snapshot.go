@@ -94,7 +94,7 @@ func keyOf(desired exposure.Desired) objectKey {
 // forBackend returns the input of a backend, with what exposes the Listener now, and the Service that has to.
 func (s *snapshot) forBackend(b *exposure.Backend, now present, desired *corev1ac.ServiceApplyConfiguration) *exposure.Listener {
 	l := &exposure.Listener{
-		Listener: s.listener, Class: s.class, Desired: desired, Service: now.service, Pods: s.pods, ClusterDomain: s.clusterDomain,
+		Listener: s.listener, Remembered: s.remembered.Addresses, Class: s.class, Desired: desired, Service: now.service, Pods: s.pods, ClusterDomain: s.clusterDomain,
 		Referenced: s.referenced[b.Name], NamespaceLabels: s.namespaceLabels,
 		Objects: slices.Collect(maps.Values(now.objects[b.Name])),
 	}

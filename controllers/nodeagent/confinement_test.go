@@ -187,12 +187,12 @@ func attacks(namespace string) map[string]attack {
 
 	const kubernetes = `{apiVersion: v1, kind: Service, metadata: {namespace: default, name: kubernetes}}`
 	const owners = `ownerReferences: [{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, name: web, uid: web, controller: true, blockOwnerDeletion: true}]`
-	patch("an external IP of the API server's Service", kubernetes, `{spec: {externalIPs: [192.0.2.1]}}`, "control")
-	patch("a selector of the API server's Service", kubernetes, `{spec: {selector: {app: evil}}}`, "control")
+	patch("an external IP of the API server's Service", kubernetes, `{spec: {externalIPs: [192.0.2.1]}}`, "what belongs to no Listener")
+	patch("a selector of the API server's Service", kubernetes, `{spec: {selector: {app: evil}}}`, "what belongs to no Listener")
 	patch("the Service of a Listener with an external IP", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: web}}`,
 		`{spec: {externalIPs: [192.0.2.1]}}`, "externalIPs")
 	patch("a Service that no Listener controls", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: shop}}`,
-		`{metadata: {`+strings.ReplaceAll(owners, "name: web", "name: shop")+`}}`, "take over")
+		`{metadata: {`+strings.ReplaceAll(owners, "name: web", "name: shop")+`}}`, "what belongs to no Listener")
 	create("a Service that no Listener controls", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: x}, spec: {ports: [{port: 80}]}}`, "a Listener of the same name controls")
 	of7days := strings.ReplaceAll(owners, "name: web", "name: 7days")
 	for what, name := range map[string]string{
@@ -274,8 +274,8 @@ func attacks(namespace string) map[string]attack {
 	create("a Route of a part of a host", `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: x, `+owners+`}, spec: {host: x.example, path: /login, to: {kind: Service, name: web}}}`, "no fields of Routes")
 	create("a Route with headers", `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: x, `+owners+`}, spec: {host: x.example, to: {kind: Service, name: web}, httpHeaders: {actions: {response: [{name: X, action: {type: Set, set: {value: z}}}]}}}}`, "no fields of Routes")
 	create("a Route to another Service", `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: x, `+owners+`}, spec: {host: x.example, to: {kind: Service, name: x}}}`, "no Routes")
-	patch("a Route that no Listener controls", route, `{metadata: {`+owners+`}, spec: {to: {name: web}}}`, "no Routes")
-	remove("a Route that no Listener controls", route, "may delete no Routes")
+	patch("a Route that no Listener controls", route, `{metadata: {`+owners+`}, spec: {to: {name: web}}}`, "what belongs to no Listener")
+	remove("a Route that no Listener controls", route, "what belongs to no Listener")
 
 	const ingress = `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: NAMESPACE, name: shop}}`
 	const toShop = `{host: x.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: shop, port: {number: 80}}}}]}}`
@@ -293,8 +293,8 @@ func attacks(namespace string) map[string]attack {
 	create("an Ingress with a certificate by the name of another Pod", owned("annotations: {listeners.stackable.tech/pod: shop}, ", "x.example", "tls: [{hosts: [x.example], secretName: shop-tls}], "), "no Secrets in Ingresses")
 	create("an Ingress with the certificate for another host", owned("", "x.example", "tls: [{hosts: [shop.example]}], "), "no Secrets in Ingresses")
 	create("an Ingress with a regular expression", strings.Replace(owned("", "x.example", ""), "Prefix", "ImplementationSpecific", 1), "no fields that it does not set itself")
-	patch("an Ingress that no Listener controls", ingress, `{metadata: {`+owners+`}, spec: {rules: [`+strings.ReplaceAll(toShop, "name: shop", "name: web")+`]}}`, "no Ingresses")
-	remove("an Ingress that no Listener controls", ingress, "may delete no Ingresses")
+	patch("an Ingress that no Listener controls", ingress, `{metadata: {`+owners+`}, spec: {rules: [`+strings.ReplaceAll(toShop, "name: shop", "name: web")+`]}}`, "what belongs to no Listener")
+	remove("an Ingress that no Listener controls", ingress, "what belongs to no Listener")
 
 	const tlsRoute = `{apiVersion: gateway.networking.k8s.io/v1alpha2, kind: TLSRoute, metadata: {namespace: NAMESPACE, name: shop}}`
 	gatewayRoute := func(kind, spec string) string {
@@ -308,8 +308,8 @@ func attacks(namespace string) map[string]attack {
 	create("a TLSRoute for a domain", gatewayRoute("TLSRoute", `hostnames: ["*.example"], rules: [{`+toWeb+`}]`), "for all hosts")
 	create("a TCPRoute for all ports of a Gateway", gatewayRoute("TCPRoute", `parentRefs: [{name: edge}], rules: [{`+toWeb+`}]`), "for all hosts")
 	create("an HTTPRoute that redirects", strings.Replace(gatewayRoute("HTTPRoute", `hostnames: [x.example], rules: [{filters: [{type: RequestRedirect, requestRedirect: {hostname: evil.example}}]}]`), "v1alpha2", "v1", 1), "no routes of Gateways but those")
-	patch("a TLSRoute that no Listener controls", tlsRoute, `{metadata: {`+owners+`}, spec: {rules: [{`+toWeb+`}]}}`, "no routes of Gateways but those")
-	remove("a TLSRoute that no Listener controls", tlsRoute, "may delete no routes of Gateways")
+	patch("a TLSRoute that no Listener controls", tlsRoute, `{metadata: {`+owners+`}, spec: {rules: [{`+toWeb+`}]}}`, "what belongs to no Listener")
+	remove("a TLSRoute that no Listener controls", tlsRoute, "what belongs to no Listener")
 
 	const listenerSet = `{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {namespace: NAMESPACE, name: shop}}`
 	listenerSetOf := func(metadata, listener string) string {
@@ -320,8 +320,8 @@ func attacks(namespace string) map[string]attack {
 	create("a ListenerSet for a host", listenerSetOf(`name: web-tcp, `+owners, `protocol: HTTP, hostname: x.example`), "no ListenerSets but those with TCP and UDP ports")
 	create("a ListenerSet with a certificate", listenerSetOf(`name: web-tcp, `+owners, `protocol: TLS, tls: {mode: Terminate, certificateRefs: [{name: shop-tls}]}`), "no ListenerSets but those with TCP and UDP ports")
 	create("a ListenerSet for routes of others", listenerSetOf(`name: web-tcp, `+owners, `protocol: TCP, allowedRoutes: {namespaces: {from: All}}`), "for routes of the same")
-	patch("a ListenerSet that no Listener controls", listenerSet, `{metadata: {`+owners+`}}`, "no ListenerSets but those that a Listener controls")
-	remove("a ListenerSet that no Listener controls", listenerSet, "may delete no ListenerSets")
+	patch("a ListenerSet that no Listener controls", listenerSet, `{metadata: {`+owners+`}}`, "what belongs to no Listener")
+	remove("a ListenerSet that no Listener controls", listenerSet, "what belongs to no Listener")
 
 	const authorities = `{apiVersion: v1, kind: Secret, metadata: {namespace: NAMESPACE, name: listener-operator-certificate-authorities`
 	all["a Secret that gets the token of another account"] = attack{verb: "apply", want: "the listener operator may",
@@ -363,8 +363,8 @@ func attacks(namespace string) map[string]attack {
 	create("a NetworkPolicy for Pods of another Listener", policyOf("web-allowed-clients", "matchLabels: {listener.stackable.tech/mnt.shop: web}", incoming), "no NetworkPolicies but its own")
 	create("a NetworkPolicy with an expression", policyOf("web-allowed-clients", ofWeb+", matchExpressions: [{key: x, operator: DoesNotExist}]", incoming), "no NetworkPolicies but its own")
 	create("a NetworkPolicy for what Pods connect to", policyOf("web-allowed-clients", ofWeb, `, policyTypes: [Ingress, Egress], egress: [{}]`), "may restrict only which clients")
-	patch("a NetworkPolicy that no Listener controls", policy, `{metadata: {`+owners+`}}`, "no NetworkPolicies but its own")
-	remove("a NetworkPolicy that no Listener controls", policy, "may delete no NetworkPolicies")
+	patch("a NetworkPolicy that no Listener controls", policy, `{metadata: {`+owners+`}}`, "what belongs to no Listener")
+	remove("a NetworkPolicy that no Listener controls", policy, "what belongs to no Listener")
 	patch("a ServiceMonitor for other Services", `{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
 		`{spec: {namespaceSelector: {any: true}}}`, "no metrics")
 	patch("a ServiceMonitor that sends the token of Prometheus to the node agents",
@@ -770,7 +770,16 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	}
 	g.Eventually(func() error { return withSecret("wildcard", other) }, apiserver.Timeout, "50ms").Should(Succeed())
 	for _, route := range gatewayRoutes(t, listener) {
-		_, err = services.Apply(t.Context(), route, nil)
+		_, err = services.Apply(t.Context(), route.DeepCopy(), nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(operator.Delete(t.Context(), route.DeepCopy())).To(Succeed())
+		// Those from a backup have no owners.
+		restored := route.DeepCopy()
+		restored.SetOwnerReferences(nil)
+		g.Expect(admin.Create(t.Context(), restored.DeepCopy())).To(Succeed())
+		g.Expect(operator.Delete(t.Context(), restored.DeepCopy())).To(Succeed())
+		g.Expect(admin.Create(t.Context(), restored)).To(Succeed())
+		_, err = services.Apply(t.Context(), route, restored)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(operator.Delete(t.Context(), route)).To(Succeed())
 	}

@@ -204,8 +204,8 @@ func trimService(service *corev1.Service, operator string) *corev1.Service {
 		kept.Annotations = filter(service.Annotations, names.AnnotationHostname, names.AnnotationPod)
 		apply.SummarizeService(service, names.FieldManagerService)
 		kept.ManagedFields = service.ManagedFields
-	} else if len(service.OwnerReferences) == 0 && service.Labels[names.LabelManagedBy] == names.ServiceManagedBy {
-		kept.Labels = service.Labels // of a Listener, from a backup
+	} else if exposure.RestoredFor(service) != "" {
+		kept.Labels = service.Labels
 	}
 	return kept
 }

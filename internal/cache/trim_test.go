@@ -38,7 +38,7 @@ func trimmedMetadata(labels map[string]string, owners ...metav1.OwnerReference) 
 }
 
 func owner(kind string, controls bool) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: "v1", Kind: kind, Name: "owner", UID: types.UID(strings.ToLower(kind)), Controller: &controls}
+	return metav1.OwnerReference{APIVersion: "listeners.stackable.tech/v1alpha1", Kind: kind, Name: "owner", UID: types.UID(strings.ToLower(kind)), Controller: &controls}
 }
 
 func TestTrimmedPodKeepsClaimsPortsControllerNodePhaseAndReadiness(t *testing.T) {

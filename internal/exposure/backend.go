@@ -158,6 +158,8 @@ type Object interface {
 // Listener is a Listener with what its objects and addresses depend on. Backends must not change any of it.
 type Listener struct {
 	*listenersv1alpha1.Listener
+	// Remembered are the addresses that it had in a backup.
+	Remembered []listenersv1alpha1.IngressAddress
 	// Class is the class that applies. It is never nil.
 	Class *listenersv1alpha1.ListenerClass
 	// Desired is the Service by the class and the overrides, or nil if there can be none.
@@ -205,6 +207,15 @@ type Placement struct {
 	Mounting []*corev1.Pod
 	// Outdated are the names of those of these Pods that started with other addresses of the Listener, sorted.
 	Outdated []string
+}
+
+// Last returns the addresses in the status of the Listener, instead of which others may be advertised, or those that it
+// had in a backup.
+func (l *Listener) Last() []listenersv1alpha1.IngressAddress {
+	if published := l.Status.TargetAddresses(); len(published) > 0 {
+		return published
+	}
+	return l.Remembered
 }
 
 // Publishes reports whether an address is in the status of the Listener, or another one is advertised in its place.

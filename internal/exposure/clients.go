@@ -283,8 +283,8 @@ func selectorSize(selector metav1.LabelSelector) int {
 
 // IsClientPolicy reports whether a NetworkPolicy is one that ClientPolicy has returned, for any Listener.
 func IsClientPolicy(policy metav1.Object) bool {
-	owner := metav1.GetControllerOf(policy)
-	return owner != nil && owner.Kind == "Listener" && policy.GetName() == owner.Name+ClientPolicySuffix
+	listener, ok := strings.CutSuffix(policy.GetName(), ClientPolicySuffix)
+	return ok && names.ListenerLabel(listener) == names.ListenerLabel(ListenerOf(policy))
 }
 
 // otherPorts returns all ports but these, of all protocols, as ports of a NetworkPolicy.

@@ -150,7 +150,7 @@ func Labels(listener *listenersv1alpha1.Listener, class map[string]string) map[s
 	maps.Copy(labels, class)
 	labels["app.kubernetes.io/name"] = names.ServiceAppName
 	labels["app.kubernetes.io/instance"] = names.ListenerLabel(listener.Name)
-	labels["app.kubernetes.io/managed-by"] = names.ServiceManagedBy
+	labels[names.LabelManagedBy] = names.ServiceManagedBy
 	return labels
 }
 
@@ -167,6 +167,36 @@ func NewObject(l *Listener, kind schema.GroupVersionKind, name string, labels, a
 	}
 	SetOwner(o, l.Listener)
 	return o
+}
+
+// ControllingListener returns the owner reference to the Listener that controls an object, or nil.
+func ControllingListener(o metav1.Object) *metav1.OwnerReference {
+	owner := metav1.GetControllerOf(o)
+	kind := listenersv1alpha1.GroupVersion.WithKind("Listener").GroupKind()
+	if owner == nil || schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind() != kind {
+		return nil
+	}
+	return owner
+}
+
+// RestoredFor returns the label of the Listener that an object was generated for, if it comes from a backup: it has the
+// labels of such an object and no owners, which backups drop. Otherwise it returns "". An object that people write has
+// no such labels.
+func RestoredFor(o metav1.Object) string {
+	labels := o.GetLabels()
+	if len(o.GetOwnerReferences()) > 0 || labels["app.kubernetes.io/name"] != names.ServiceAppName || labels[names.LabelManagedBy] != names.ServiceManagedBy {
+		return ""
+	}
+	return labels["app.kubernetes.io/instance"]
+}
+
+// ListenerOf returns the name of the Listener that controls an object or, if that comes from a backup, the label of the
+// Listener that it was generated for. It returns "" if there is none.
+func ListenerOf(o metav1.Object) string {
+	if owner := ControllingListener(o); owner != nil {
+		return owner.Name
+	}
+	return RestoredFor(o)
 }
 
 // SetOwner makes the Listener the controller of an object that is generated for it.

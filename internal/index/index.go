@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,9 +47,9 @@ const (
 	PodListenersByListener = "podlisteners.listener"
 	// PodListenersByNode finds PodListeners by the name of the Pod's node.
 	PodListenersByNode = "podlisteners.node"
-	// ObjectsByController finds objects of a backend's kind by the uid of their controller. Register does not add it:
-	// it belongs to the caches of these kinds.
-	ObjectsByController = "object.controller"
+	// ObjectsByListener finds objects of a backend's kind by the label of their Listener. Register does not add it: it
+	// belongs to the caches of these kinds.
+	ObjectsByListener = "object.listener"
 )
 
 // Register adds the indexes to the cache of a manager, or to a fake client.
@@ -208,12 +207,9 @@ func listenerRefusal(o client.Object) []string {
 	return []string{reason, Refusal(reason, key)}
 }
 
-// Controller returns the uid of the controller of an object.
-func Controller(o client.Object) []string {
-	if owner := metav1.GetControllerOf(o); owner != nil {
-		return nonEmpty(string(owner.UID))
-	}
-	return nil
+// ObjectListener returns the label of the Listener that an object belongs to.
+func ObjectListener(o client.Object) []string {
+	return nonEmpty(names.ListenerLabel(exposure.ListenerOf(o)))
 }
 
 func nonEmpty(s string) []string {

@@ -31,7 +31,7 @@ type candidate struct {
 // that it has. If it was deleted, it gets the one whose port is still published.
 func (b routes) choose(l *exposure.Listener, others exposure.Others, ports []string) (map[string]section, *exposure.Refusal) {
 	published := func(port string, number int32) bool {
-		return slices.ContainsFunc(l.Status.TargetAddresses(), func(a listenersv1alpha1.IngressAddress) bool { return a.Ports[port] == number })
+		return slices.ContainsFunc(l.Last(), func(a listenersv1alpha1.IngressAddress) bool { return a.Ports[port] == number })
 	}
 	claims := claimsOf(others)
 	candidates := b.candidates(l, others, claims)

@@ -125,9 +125,10 @@ func (b routes) gatewaysOf(l *exposure.Listener, own *gatewayv1.ListenerSet) []g
 	if own != nil && slices.Contains(gateways, gatewayOfSet(own)) {
 		return []gatewayName{gatewayOfSet(own)}
 	}
+	last := exposure.AddressSet(l.Last()).UnsortedList()
 	rank := func(name gatewayName) int {
 		gateway := findGateway(l, name)
-		if gateway != nil && slices.ContainsFunc(gatewayAddresses(gateway), func(a listenersv1alpha1.IngressAddress) bool { return l.Publishes(a.Address) }) {
+		if gateway != nil && exposure.AddressSet(gatewayAddresses(gateway)).HasAny(last...) {
 			return 0
 		}
 		return 1
@@ -212,7 +213,7 @@ func allocateNumbers(l *exposure.Listener, own *gatewayv1.ListenerSet, ports []s
 // ListenerSet in any case.
 func kept(l *exposure.Listener, own *gatewayv1.ListenerSet, port string, from utilnet.PortRange) []int32 {
 	var published, has []int32
-	for _, a := range l.Status.TargetAddresses() {
+	for _, a := range l.Last() {
 		published = append(published, a.Ports[port])
 	}
 	if entry := entryOf(own, port); entry != nil {

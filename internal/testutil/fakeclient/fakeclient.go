@@ -68,7 +68,7 @@ func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Fun
 		if err != nil {
 			t.Fatalf("creating an object of kind %s: %v", kind.Kind, err)
 		}
-		builder.WithIndex(o.(client.Object), index.ObjectsByController, index.Controller)
+		builder.WithIndex(o.(client.Object), index.ObjectsByListener, index.ObjectListener)
 	}
 	return builder.Build()
 }
