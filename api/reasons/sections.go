@@ -229,7 +229,7 @@ var services = []Reason{
 	},
 	{
 		Name: listenersv1alpha1.ReasonNumbersChanged, Severity: Warning, Actor: User,
-		Meaning: "The Service of a Listener from a backup has another port at a shared address, or another cluster IP, than before. Another object has the previous one, or the class does not allow it: docs/backup.md",
+		Meaning: "A Listener from a backup has another port at a shared address or a Gateway, or another cluster IP, than before. Another object has the previous one, or the class does not allow it: docs/backup.md",
 		Remedy:  "Update clients and firewalls that know the previous one.",
 	},
 	{
@@ -429,7 +429,7 @@ var claims = []Reason{
 	{
 		Name: listenersv1alpha1.ReasonInvalidClaim, On: []string{claim, pod}, Severity: Error, Actor: User,
 		Meaning: "The claim has neither or both of the annotations, or lists ports that the Pod does not have. The message names an annotation that nearly fits.",
-		Remedy:  "Correct the annotations of the claim. " + Template,
+		Remedy:  "Correct the annotations of the claim.",
 	},
 	{
 		Name: listenersv1alpha1.ReasonInvalidVolume, On: []string{pod}, Severity: Error, Actor: User,

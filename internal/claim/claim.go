@@ -276,6 +276,8 @@ func nearest(key string) string {
 		return ""
 	case strings.Contains(name, "class"):
 		return names.AnnotationListenerClass
+	case strings.Contains(name, "cl") && !strings.Contains(name, "name"): // cut off
+		return names.AnnotationListenerClass
 	case strings.Contains(name, "name"), strings.Contains(name, "listener"):
 		return names.AnnotationListenerName
 	default:

@@ -256,6 +256,7 @@ func TestAnAnnotationThatNearlyFitsIsNamed(t *testing.T) {
 		"listeners.stackable.tech/listener":       names.AnnotationListenerName,
 		"listener.stackable.tech/name":            names.AnnotationListenerName,
 		"listeners.stackable.tech/listner-name":   names.AnnotationListenerName,
+		"listeners.stackable.tech/listener-clas":  names.AnnotationListenerClass,
 		"Listeners.Stackable.Tech/Listener-Class": names.AnnotationListenerClass,
 		names.AnnotationListenerClass:             "",
 		names.AnnotationListenerName:              "",

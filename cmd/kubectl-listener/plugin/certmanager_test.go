@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,18 +18,29 @@ import (
 
 // cert-manager issues it.
 func TestWhyFollowsTheCertificateOfAListener(t *testing.T) {
-	crds.Install(t, apiserver.Client(t), crds.Certificates, crds.Issuers)
-	defer crds.Remove(t, apiserver.Client(t), crds.Certificates, crds.Issuers)
+	kinds := []crds.CRD{crds.Certificates, crds.CertificateRequests, crds.Issuers}
+	crds.Install(t, apiserver.Client(t), kinds...)
+	defer crds.Remove(t, apiserver.Client(t), kinds...)
 	for name, tc := range map[string]struct {
 		// address of the Certificate, or none if it does not exist; ready is the status of its condition.
 		// failure is what its condition Issuing says, if that is false.
 		address, ready, failure, event string
-		state                          string
-		texts                          []string
+		// request are the conditions of its CertificateRequest.
+		request []any
+		state   string
+		texts   []string
 	}{
-		"issued":                 {address: "203.0.113.7", ready: "True", state: "OK", texts: []string{"Pods mount the Secret web-listener-tls"}},
-		"not issued":             {address: "203.0.113.7", ready: "False", state: "Failed", texts: []string{"has not issued it: the issuer is not ready", "describe certificate web-listener-tls"}},
-		"not issued, and why":    {address: "203.0.113.7", ready: "False", failure: "Denied: by a policy", state: "Failed", texts: []string{"the issuer is not ready; Failed: Denied: by a policy"}},
+		"issued":              {address: "203.0.113.7", ready: "True", state: "OK", texts: []string{"Pods mount the Secret web-listener-tls"}},
+		"not issued":          {address: "203.0.113.7", ready: "False", state: "Failed", texts: []string{"has not issued it: the issuer is not ready", "describe certificate web-listener-tls"}},
+		"not issued, and why": {address: "203.0.113.7", ready: "False", failure: "Denied: by a policy", state: "Failed", texts: []string{"the issuer is not ready; Failed: Denied: by a policy"}},
+		"not approved":        {address: "203.0.113.7", ready: "False", request: []any{}, state: "Failed", texts: []string{"the issuer is not ready; CertificateRequest web-1 is not approved"}},
+		"waiting for an issuer": {
+			address: "203.0.113.7", ready: "False", state: "Failed", texts: []string{"the issuer is not ready; Pending: Referenced ClusterIssuer not found"},
+			request: []any{
+				map[string]any{"type": "Approved", "status": "True", "reason": "cert-manager.io", "message": "approved"},
+				map[string]any{"type": "Ready", "status": "False", "reason": "Pending", "message": "Referenced ClusterIssuer not found"},
+			},
+		},
 		"not issued again":       {address: "203.0.113.7", ready: "True", failure: "the issuer is gone", state: "Warning", texts: []string{"issued, but cert-manager cannot issue it again: Failed: the issuer is gone"}},
 		"not looked at":          {address: "203.0.113.7", state: "Failed", texts: []string{"has not issued it: it has not looked at it"}},
 		"for an earlier address": {address: "203.0.113.6", ready: "True", state: "Failed", texts: []string{"is not for the address 203.0.113.7"}},
@@ -48,6 +60,9 @@ func TestWhyFollowsTheCertificateOfAListener(t *testing.T) {
 					conditions, _, _ := unstructured.NestedSlice(c.Object, "status", "conditions")
 					c.Object["status"] = map[string]any{"conditions": append(conditions, issuing)}
 					w.updateStatus(t, c)
+				}
+				if tc.request != nil {
+					w.request(t, c, tc.request)
 				}
 			}
 			if tc.event != "" {
@@ -97,6 +112,19 @@ func (w *world) certificate(t *testing.T, address, ready string) *unstructured.U
 	}}
 	w.updateStatus(t, c)
 	return c
+}
+
+// request creates the CertificateRequest of a Certificate.
+func (w *world) request(t *testing.T, certificate *unstructured.Unstructured, conditions []any) {
+	t.Helper()
+	r := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"request": "eA==", "issuerRef": map[string]any{"name": "x"}}}}
+	r.SetGroupVersionKind(names.KindCertificate.GroupVersion().WithKind("CertificateRequest"))
+	r.SetNamespace(w.namespace)
+	r.SetName("web-1")
+	r.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(certificate, names.KindCertificate)})
+	NewWithT(t).Eventually(func() error { return w.Create(t.Context(), r) }, apiserver.Timeout, "20ms").Should(Succeed()) // served a moment later
+	r.Object["status"] = map[string]any{"conditions": conditions}
+	w.updateStatus(t, r)
 }
 
 // TestWhyQuotesAVolumeThatHasFailed: Kubernetes may say why it could not delete it.

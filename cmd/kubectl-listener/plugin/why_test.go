@@ -80,6 +80,21 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			},
 			from: "claim/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonInvalidClaim, text: "did you mean " + names.AnnotationListenerClass,
 		},
+		"an annotation of a claim template is misspelled": {
+			breakIt: func(t *testing.T, w *world) {
+				w.create(t, w.newClaim("other", map[string]string{"listeners.stackable.tech/listener-clas": "x"}))
+			},
+			from: "claim/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonInvalidClaim, text: "of the claim. You cannot change the claim template of a StatefulSet",
+		},
+		"an annotation of an ephemeral volume is misspelled": {
+			breakIt: func(t *testing.T, w *world) {
+				pvc := w.newClaim("other", map[string]string{"listeners.stackable.tech/listener-clas": "x"})
+				pvc.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(w.pod, corev1.SchemeGroupVersion.WithKind("Pod"))}
+				w.create(t, pvc)
+			},
+			from: "claim/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonInvalidClaim,
+			text: "of the claim. Correct volumeClaimTemplate of the volume in what creates the Pod, and delete the Pod.",
+		},
 		"the StorageClass does not exist": {
 			breakIt: func(t *testing.T, w *world) {
 				pvc := w.newClaim("other", map[string]string{names.AnnotationListenerClass: w.class.Name})

@@ -81,7 +81,6 @@ const (
 	noSize       = "a listener volume has no size"
 	inUID        = "the UID identifies the Pod"
 	inCert       = "the certificate has it"
-	inRequest    = "cert-manager copies why a request has failed or was denied to the condition Issuing of its Certificate"
 	inConditions = "the conditions Ready and Issuing say what follows from it"
 )
 
@@ -208,7 +207,11 @@ func verdictsOfCRDs() map[crds.CRD]map[string]verdict {
 			"acme": not("when to renew, as the ACME server suggests; the condition Issuing says that it failed"), "failedIssuanceAttempts": not(inConditions), "lastFailureTime": not(inConditions), "nextPrivateKeySecretName": not(fact), "notAfter": not(inConditions),
 			"notBefore": not(inConditions), "renewalTime": not(inConditions), "revision": not(fact),
 		},
-		crds.CertificateRequests: {"ca": not(fact), "certificate": not(fact), "conditions": not(inRequest), "failureTime": not(inRequest)},
+		crds.CertificateRequests: {
+			"ca": not(fact), "certificate": not(fact), "failureTime": not(inConditions),
+			"conditions": by(walkCertificate), "conditions[].type": by(walkCertificate), "conditions[].status": by(walkCertificate), "conditions[].reason": by(walkCertificate),
+			"conditions[].message": by(walkCertificate), "conditions[].lastTransitionTime": not(since),
+		},
 	}
 }
 

@@ -178,7 +178,7 @@ func (w *Walk) certManager(ctx context.Context, listener *listenersv1alpha1.List
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonNotInCertificate, text))
 	case !ready:
 		w.issuer(ctx, certificate)
-		w.Add(f.Failed("", strings.TrimSuffix("cert-manager has not issued it: "+message+"; "+failure, "; "),
+		w.Add(f.Failed("", strings.TrimSuffix("cert-manager has not issued it: "+message+"; "+cmp.Or(failure, w.awaits(ctx, certificate)), "; "),
 			fmt.Sprintf("See kubectl describe certificate %s --namespace %s, and its CertificateRequests", f.Name, f.Namespace)).Because())
 	case failure != "":
 		w.Add(f.Warning("", "issued, but cert-manager cannot issue it again: "+failure))
@@ -218,19 +218,46 @@ func absent(listener *listenersv1alpha1.Listener, certificate *unstructured.Unst
 // certificateReady reports whether cert-manager says that a Certificate is issued, and for what it is now. failure is
 // why it could not be issued the last time, as its CertificateRequest says, or "".
 func certificateReady(certificate *unstructured.Unstructured) (ready bool, message, failure string) {
-	message = "it has not looked at it"
-	conditions, _, _ := unstructured.NestedSlice(certificate.Object, "status", "conditions")
+	status, _, message := conditionOf(certificate, "Ready")
+	if issuing, reason, text := conditionOf(certificate, "Issuing"); issuing == "False" {
+		failure = exposure.Quote(reason, text)
+	}
+	return status == "True", cmp.Or(message, "it has not looked at it"), failure
+}
+
+// awaits returns what the last CertificateRequest of a Certificate waits for, or "". cert-manager copies to the
+// Certificate only why one has failed.
+func (w *Walk) awaits(ctx context.Context, certificate *unstructured.Unstructured) string {
+	all := &unstructured.UnstructuredList{}
+	all.SetGroupVersionKind(names.KindCertificate.GroupVersion().WithKind("CertificateRequestList"))
+	if w.List(ctx, all, client.InNamespace(certificate.GetNamespace())) != check.Present {
+		return ""
+	}
+	requests := slices.DeleteFunc(slices.Clone(all.Items), func(r unstructured.Unstructured) bool { return !metav1.IsControlledBy(&r, certificate) })
+	if len(requests) == 0 {
+		return ""
+	}
+	last := slices.MaxFunc(requests, func(a, b unstructured.Unstructured) int {
+		return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
+	})
+	if approved, _, _ := conditionOf(&last, "Approved"); approved == "" {
+		return fmt.Sprintf("CertificateRequest %s is not approved", last.GetName())
+	}
+	_, reason, text := conditionOf(&last, "Ready")
+	return exposure.Quote(reason, text)
+}
+
+// conditionOf returns the fields of a condition, or nothing if there is none.
+func conditionOf(o *unstructured.Unstructured, conditionType string) (status, reason, message string) {
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, c := range conditions {
-		c, _ := c.(map[string]any)
-		reason, _ := c["reason"].(string)
-		switch text, _ := c["message"].(string); {
-		case c["type"] == "Ready":
-			ready, message = c["status"] == "True", text
-		case c["type"] == "Issuing" && c["status"] == "False":
-			failure = exposure.Quote(reason, text)
+		if c, _ := c.(map[string]any); c["type"] == conditionType {
+			status, _ = c["status"].(string)
+			reason, _ = c["reason"].(string)
+			message, _ = c["message"].(string)
 		}
 	}
-	return ready, message, failure
+	return status, reason, message
 }
 
 // Authorities follows whether the operator can sign certificates, from what it says and what it has issued. It reads no

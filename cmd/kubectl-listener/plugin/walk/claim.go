@@ -158,7 +158,9 @@ func (w *Walk) Claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) che
 		if errors.Is(err, claim.ErrNoSelector) {
 			problem += claim.DidYouMean(pvc)
 		}
-		return f.FailedBy(listenersv1alpha1.ReasonInvalidClaim, problem)
+		f = f.FailedBy(listenersv1alpha1.ReasonInvalidClaim, problem)
+		f.Remedy += " " + correction(pvc)
+		return f
 	}
 	if problem := claim.ListenerNameProblem(selector.ListenerName(pvc.Name)); problem != "" {
 		return f.FailedBy(listenersv1alpha1.ReasonInvalidName, problem)
@@ -174,12 +176,7 @@ func (w *Walk) storageProblem(ctx context.Context, f check.Finding, pvc *corev1.
 	if pvc.Annotations[names.AnnotationProvisioner] == names.Driver {
 		return check.Finding{}
 	}
-	remedy := "Create the claim again with storageClassName: " + names.Driver + ". "
-	if metav1.GetControllerOf(pvc) != nil { // of an ephemeral volume, the Pod
-		remedy = "Create the Pod again with storageClassName: " + names.Driver + " in volumeClaimTemplate of the volume."
-	} else {
-		remedy += reasons.Template
-	}
+	remedy := "The claim needs storageClassName: " + names.Driver + ". " + correction(pvc)
 	name := ptr.Deref(pvc.Spec.StorageClassName, "")
 	if name == "" {
 		return f.Failed("", "names no StorageClass", remedy)
@@ -223,9 +220,17 @@ func (w *Walk) selectorProblem(ctx context.Context, f check.Finding, pvc *corev1
 	problem := f.FailedBy(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", class))
 	problem = w.DidYouMean(ctx, problem, key, &listenersv1alpha1.ListenerClassList{})
 	if selector.Class != "" {
-		problem.Remedy += " " + reasons.Template
+		problem.Remedy += " " + correction(pvc)
 	}
 	return problem
+}
+
+// correction returns how to correct what creates a claim.
+func correction(pvc *corev1.PersistentVolumeClaim) string {
+	if metav1.GetControllerOf(pvc) != nil { // of an ephemeral volume, the Pod
+		return "Correct volumeClaimTemplate of the volume in what creates the Pod, and delete the Pod."
+	}
+	return reasons.Template
 }
 
 func ofOperator(e *corev1.Event) bool { return e.ReportingController == names.EventReporter }
