@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
@@ -136,4 +138,51 @@ func (s *scenario) kubectl(args ...string) []string {
 	}
 	s.Logf("kubectl %s:\n%s", strings.Join(args, " "), output)
 	return strings.Split(strings.TrimSpace(output), "\n")
+}
+
+// The commands of a remedy are those that the users of kubectl have, whatever the object is called. What would change
+// something is only tried.
+func TestTheCommandsOfRemediesRun(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	run := s.plugin()
+	class := s.createClass(unpinned())
+	s.create(pod("web", byClass(class.Name)))
+	s.awaitReachable("web")
+	node := s.awaitReady("web").Spec.NodeName
+	commands, arguments := regexp.MustCompile(`kubectl (?:'[^']*'|[^'),.:;]|[,.:;][^\s)])+`), regexp.MustCompile(`'[^']*'|\S+`)
+	ran := map[string]bool{}
+	for _, section := range reasons.Sections() {
+		for _, reason := range section.Reasons {
+			namespace := s.namespace
+			if section.Title == "The operator" {
+				namespace = operatorNamespace
+			}
+			remedy := strings.NewReplacer("POD", "web", "CLASS", class.Name).Replace(reason.For(namespace, "web-listener", "{node}", node))
+			for _, command := range commands.FindAllString(remedy, -1) {
+				var args []string
+				for _, argument := range arguments.FindAllString(command, -1)[1:] {
+					args = append(args, strings.Trim(argument, "'"))
+				}
+				switch {
+				case ran[command]:
+					continue
+				case slices.Contains([]string{"annotate", "patch", "delete"}, args[0]):
+					args = append(args, "--dry-run=server")
+				case args[0] == "listener" && !slices.Contains(args, "--namespace"):
+					args = append(args, "--namespace", namespace)
+				}
+				ran[command] = true
+				out, status := run(args...)
+				// These report what is wrong elsewhere in the cluster by their status, and release refuses what is in use.
+				reports := slices.Contains([]string{"doctor", "migrate", "release"}, args[1]) && args[0] == "listener"
+				if status != 0 && !(reports && status == 1) || strings.Contains(out, "unknown") || strings.Contains(out, "Usage:") {
+					t.Errorf("%s: %s: status %d\n%s", reason.Name, command, status, out)
+				}
+			}
+		}
+	}
+	if len(ran) < 10 {
+		t.Errorf("only these were found: %v", ran)
+	}
 }
