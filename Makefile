@@ -105,7 +105,7 @@ verify: generate bundle lint ## Check that generated files are current, and that
 	@git ls-files '*.go' '*.md' | LC_ALL=C xargs awk -f hack/width.awk || { echo "error: wrap these comments and pages at 120 columns" >&2; exit 1; }
 	@git diff --exit-code -- api config bundle bundle.Dockerfile docs/api.md docs/reasons.md || { echo "error: generated files are not current; run 'make generate bundle' and commit" >&2; exit 1; }
 	@$(call each,$(MODULES),go mod tidy -diff)
-	@for dir in default samples dashboard; do $(KUSTOMIZE) build config/$$dir >/dev/null; done
+	@for dir in default samples dashboard injection; do $(KUSTOMIZE) build config/$$dir >/dev/null; done
 	@# Another architecture, of the program that makes system calls; make release builds both for all.
 	CGO_ENABLED=0 GOARCH=s390x go vet -trimpath -tags $(TAGS) ./cmd/node-agent
 

@@ -44,5 +44,7 @@ if serves listeneroperators.listener-operator.dev; then
     exit 1
   fi
 fi
+# Without the CRD of its parameter, the policy would stop all Pods of namespaces that have opted in.
+$kubectl delete --ignore-not-found -f config/injection/policy.yaml 2>/dev/null || true
 go tool -modfile=hack/tools/dev/go.mod kustomize build config/default |
   $kubectl delete --ignore-not-found --timeout=120s -f -

@@ -543,6 +543,22 @@ func TestOperatorCannotLiftItsConfinement(t *testing.T) {
 			}
 		}
 	}
+	// No policy applies to policies, so those that change objects are the administrator's alone.
+	for _, kind := range []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} {
+		mutating := &unstructured.Unstructured{}
+		mutating.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind))
+		mutating.SetName(names.InjectionPolicy)
+		for verb, err := range map[string]error{
+			"create": operator.Create(t.Context(), mutating.DeepCopy()),
+			"patch":  operator.Patch(t.Context(), mutating.DeepCopy(), client.RawPatch(types.MergePatchType, []byte("{}"))),
+			"update": operator.Update(t.Context(), mutating.DeepCopy()),
+			"delete": operator.Delete(t.Context(), mutating.DeepCopy()),
+		} {
+			if !apierrors.IsForbidden(err) {
+				t.Errorf("%s of a %s returns %v, want forbidden", verb, kind, err)
+			}
+		}
+	}
 	crd := &metav1.PartialObjectMetadata{}
 	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	crd.SetName("listeneroperators.listener-operator.dev")

@@ -207,7 +207,7 @@ func ofTheOperator(t *testing.T, namespace string) []written {
 		{
 			Unstructured: untyped(t, config), fields: fieldsOf[operatorv1alpha1.ListenerOperator](), // by an administrator who installs it
 			initial: []string{
-				"spec.certificateAuthorities", "spec.clusterDomain", "spec.nodeAgent.affinity", "spec.nodeAgent.logLevel", "spec.nodeAgent.nodeSelector",
+				"spec.certificateAuthorities", "spec.clusterDomain", "spec.injection", "spec.nodeAgent.affinity", "spec.nodeAgent.logLevel", "spec.nodeAgent.nodeSelector",
 				"spec.nodeAgent.placement", "spec.nodeAgent.preventPodSchedulingIfMissing", "spec.nodeAgent.priorityClassName", "spec.nodeAgent.resources",
 				"spec.nodeAgent.tolerations", "spec.preset",
 			},

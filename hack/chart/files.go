@@ -22,6 +22,7 @@ import (
 const (
 	source    = "config/chart"
 	dashboard = "config/dashboard/grafana-dashboard.json"
+	injection = "config/injection/policy.yaml"
 	license   = "LICENSE"
 )
 
@@ -34,12 +35,12 @@ func static(o Options) ([]archive.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{dashboard, license} {
-		content, err := os.ReadFile(name)
+	for name, original := range map[string]string{path.Base(dashboard): dashboard, license: license, "injection.yaml": injection} {
+		content, err := os.ReadFile(original)
 		if err != nil {
 			return nil, fmt.Errorf("reading a file of the chart: %w", err)
 		}
-		files = append(files, archive.File{Name: path.Base(name), Content: content})
+		files = append(files, archive.File{Name: name, Content: content})
 	}
 	for i, f := range files {
 		switch f.Name {

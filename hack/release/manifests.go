@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -20,13 +21,17 @@ import (
 // kustomize is the command that runs kustomize.
 var kustomize = []string{"go", "tool", "-modfile=hack/tools/dev/go.mod", "kustomize"}
 
-// writeManifests writes the plain manifests, with the digest of the image.
+// writeManifests writes the plain manifests, with the digest of the image, and those that administrators may add.
 func (r *release) writeManifests(ctx context.Context) error {
 	manifests, err := command.Run(ctx, "hack/manifests.sh", r.images["operator"].Pinned())
 	if err != nil {
 		return err
 	}
-	return r.write("install.yaml", manifests)
+	policy, err := os.ReadFile("config/injection/policy.yaml")
+	if err != nil {
+		return fmt.Errorf("reading the policy for annotated Pods: %w", err)
+	}
+	return errors.Join(r.write("install.yaml", manifests), r.write("injection.yaml", policy))
 }
 
 // generateChart generates the Helm chart, with the digest of the image.

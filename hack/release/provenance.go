@@ -28,7 +28,7 @@ const (
 const predicateType = "https://slsa.dev/provenance/v1"
 
 // attested are the files of a release that users run or apply.
-var attested = []string{"images/", "programs/", "install.yaml", "chart/", "plugin/"}
+var attested = []string{"images/", "programs/", "install.yaml", "injection.yaml", "chart/", "plugin/"}
 
 // attest writes the SLSA provenance of images, programs, plugin, chart and manifests as an in-toto statement. The
 // publisher of the release signs it.

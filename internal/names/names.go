@@ -118,6 +118,16 @@ const (
 	// name.
 	AttributeKeep = "listener-operator.dev/keep"
 
+	// AnnotationInject on a Pod is the class of an inline volume that the policy InjectionPolicy adds to the Pod, in
+	// namespaces where LabelInjection is "enabled". AnnotationInjectVolume is the name of the volume, or else
+	// InjectedVolume; the others are the path of its mounts, and the containers that get one.
+	AnnotationInject           = "listener-operator.dev/inject"
+	AnnotationInjectVolume     = "listener-operator.dev/inject-volume"
+	AnnotationInjectPath       = "listener-operator.dev/inject-path"
+	AnnotationInjectContainers = "listener-operator.dev/inject-containers"
+	InjectedVolume             = "listener"
+	LabelInjection             = "listener-operator.dev/injection"
+
 	// AnnotationClaim on a Listener is the name of the class-based claim that the operator created the Listener for, or
 	// that the inline volume stands for. The Listener has the same name. Unlike owners, backups keep it.
 	AnnotationClaim = "listener-operator.dev/claim"
@@ -157,6 +167,8 @@ const (
 	Operator = "listener-operator"
 	// NodeAgent is the name of the node agent's DaemonSet and ServiceAccount.
 	NodeAgent = "listener-node-agent"
+	// InjectionPolicy is the name of the admission policy by which Pods get a volume by AnnotationInject.
+	InjectionPolicy = "listener-operator-injection"
 	// PodListenersPolicy is the name of the admission policy that lets only the operator write PodListeners.
 	PodListenersPolicy = "listener-operator-podlisteners"
 )

@@ -264,6 +264,22 @@ func TestTheDashboardIsInAConfigMapForTheSidecar(t *testing.T) {
 	}
 }
 
+func TestThePolicyForAnnotatedPodsIsTheReleasedOne(t *testing.T) {
+	raw, err := os.ReadFile("../../config/injection/policy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := parse(t, string(raw)), newHelm(t).template("elsewhere", "--set", "injection.enabled=true")
+	if len(want) != 2 {
+		t.Errorf("the file has %d objects", len(want))
+	}
+	for name, u := range want {
+		if diff := cmp.Diff(u, got[name]); diff != "" {
+			t.Errorf("%s (-file +chart):\n%s", name, diff)
+		}
+	}
+}
+
 // With --help, helm only parses a command and its flags.
 func TestHelmKnowsTheCommandsOfPages(t *testing.T) {
 	h := newHelm(t)

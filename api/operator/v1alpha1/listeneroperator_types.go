@@ -104,6 +104,18 @@ const (
 	PlacementLikeOperator Placement = "LikeOperator"
 )
 
+// Injection states whether Pods get a listener volume by an annotation.
+//
+// +kubebuilder:validation:Enum=Enabled;Disabled
+type Injection string
+
+const (
+	// InjectionEnabled is for annotated Pods in namespaces that opt in.
+	InjectionEnabled Injection = "Enabled"
+	// InjectionDisabled leaves all Pods as they are.
+	InjectionDisabled Injection = "Disabled"
+)
+
 // NodeAgentSpec configures the DaemonSet listener-node-agent.
 type NodeAgentSpec struct {
 	// placement is the default for nodeSelector, tolerations and affinity where they are not set. Everywhere: all
@@ -191,6 +203,13 @@ type ListenerOperatorSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	NodeAgent NodeAgentSpec `json:"nodeAgent,omitzero"`
+
+	// injection states whether new Pods with the annotation listener-operator.dev/inject get a listener volume, in
+	// namespaces with the label listener-operator.dev/injection=enabled. It has no effect before an administrator has
+	// applied the admission policy listener-operator-injection of the release. Defaults to Disabled.
+	// +optional
+	// +kubebuilder:default=Disabled
+	Injection Injection `json:"injection,omitempty"`
 
 	// certificateAuthorities states how the certificate authorities are replaced that issue the certificates for
 	// addresses of Pods. There is one for each namespace.
