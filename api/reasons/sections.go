@@ -15,6 +15,8 @@ const (
 	NoNodeAgent   = "NoNodeAgent"
 	// NodeLabelMissing is the reason of a Node that is not labelled as the registration of its agent has left it.
 	NodeLabelMissing = "NodeLabelMissing"
+	// NotInjected is the reason of a Pod that has no volume in spite of the annotation that asks for it.
+	NotInjected = "NotInjected"
 )
 
 // Remedies that several reasons share.
@@ -436,6 +438,11 @@ var claims = []Reason{
 		Meaning: "An inline volume cannot be mounted: its attributes are wrong, or unknown, its class pins volumes to nodes, which needs a claim, or the Pod has no ports. " +
 			"The message contains which.",
 		Remedy: "Correct the volume in what creates the Pod: docs/volumes.md#inline-volumes",
+	},
+	{
+		Name: NotInjected, On: []string{pod}, Severity: Error, Actor: Either,
+		Meaning: "The Pod has no volume in spite of its annotation `listener-operator.dev/inject`. Only `kubectl listener` knows this reason.",
+		Remedy:  "Do what the message says, and have the Pod created again: docs/volumes.md#by-an-annotation",
 	},
 	{
 		Name: listenersv1alpha1.ReasonListenerNotFound, On: []string{claim, pod, listener}, Severity: Error, Actor: User,

@@ -34,6 +34,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	doctors "github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/doctor"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
+	"github.com/listener-operator/listener-operator/config/injection"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
@@ -76,6 +77,9 @@ func install(t *testing.T) *installed {
 	deployment.Status = appsv1.DeploymentStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
 	i.updateStatus(t, deployment)
 	i.configure(t)
+	policy, binding := injectionPolicy(t)
+	i.create(t, policy)
+	i.create(t, binding)
 	for _, component := range installation.Components() {
 		if component.Optional.Empty() {
 			i.component(t, component)
@@ -117,7 +121,7 @@ func (i *installed) apply(t *testing.T, file string) {
 // configure creates ListenerOperator/cluster with the status of an operator that has nothing to do.
 func (i *installed) configure(t *testing.T) {
 	i.config = &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
-	i.config.Spec.NodeAgent.NodeSelector = map[string]string{pool: "apps"}
+	i.config.Spec.NodeAgent.NodeSelector, i.config.Spec.Injection = map[string]string{pool: "apps"}, operatorv1alpha1.InjectionEnabled
 	i.create(t, i.config)
 	i.config.Status = operatorv1alpha1.ListenerOperatorStatus{
 		ObservedGeneration: i.config.Generation, Version: "1.2.3",
@@ -288,8 +292,48 @@ type fault struct {
 	kind, name, text string
 }
 
+// injectionPolicy returns the policy for annotated Pods and its binding.
+func injectionPolicy(t *testing.T) (*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
+	t.Helper()
+	policy, binding, err := injection.Policy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy, binding
+}
+
 func faults() map[string]fault {
 	return map[string]fault{
+		"the policy for annotated Pods is not bound": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				_, binding := injectionPolicy(t)
+				i.remove(t, binding.DeepCopy())
+				return func() { i.create(t, binding) }
+			},
+			kind: "MutatingAdmissionPolicyBinding", name: names.InjectionPolicy, text: "does not exist, so annotations of Pods are not acted on",
+		},
+		"the policy for annotated Pods was changed": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				policy, _ := injectionPolicy(t)
+				changed := policy.DeepCopy()
+				i.read(t, changed)
+				changed.Spec.MatchConstraints.NamespaceSelector = nil
+				i.update(t, changed)
+				return func() {
+					changed.Spec = policy.Spec
+					i.update(t, changed)
+				}
+			},
+			kind: "MutatingAdmissionPolicy", name: names.InjectionPolicy, text: "differs from the one of this version",
+		},
+		"an annotated Pod has no volume": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				pod := annotatedPod(i.world)
+				i.create(t, pod)
+				return func() { i.remove(t, pod) }
+			},
+			kind: "Pod", name: "annotated", text: "the namespace does not opt in",
+		},
 		"a claim is being deleted while a Pod mounts it": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				pvc, pod := i.newClaim("leaving", map[string]string{names.AnnotationListenerClass: i.class.Name}), i.newPod("leaving", "leaving")

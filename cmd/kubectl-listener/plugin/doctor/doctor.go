@@ -130,7 +130,7 @@ func (d *doctor) walks(ctx context.Context) {
 		mounts := func(v corev1.Volume) bool {
 			return walk.IsEphemeral(&v) || claim.IsInline(&v) || byKey[types.NamespacedName{Namespace: pod.Namespace, Name: claim.NameOf(pod, &v)}]
 		}
-		if (!claim.PodFinished(pod) || pod.DeletionTimestamp != nil) && slices.ContainsFunc(pod.Spec.Volumes, mounts) {
+		if (!claim.PodFinished(pod) || pod.DeletionTimestamp != nil) && (walk.AwaitsInjection(pod) || slices.ContainsFunc(pod.Spec.Volumes, mounts)) {
 			mounting = append(mounting, pod)
 		}
 	}

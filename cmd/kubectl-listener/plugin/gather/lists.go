@@ -74,7 +74,9 @@ func (g *gatherer) lists() (lists []list) {
 		{olm, []string{"InstallPlan"}, g.isOwned, nil},
 		{schema.GroupVersion{Group: olm.Group, Version: "v1"}, []string{"OperatorGroup"}, g.operatorGroup, nil},
 		{schema.GroupVersion{Group: "olm.operatorframework.io", Version: "v1"}, []string{"ClusterExtension"}, g.clusterExtension, nil},
-		{admissionregistrationv1.SchemeGroupVersion, []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}, isNamedLikeOperator, nil},
+		{admissionregistrationv1.SchemeGroupVersion, []string{
+			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+		}, isNamedLikeOperator, nil},
 		{rbacv1.SchemeGroupVersion, []string{"ClusterRoleBinding", "RoleBinding"}, g.binding, nil},
 		{rbacv1.SchemeGroupVersion, []string{"ClusterRole", "Role"}, g.role, nil},
 	} {
@@ -164,7 +166,7 @@ func (g *gatherer) pod(o *unstructured.Unstructured) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+	return walk.AwaitsInjection(pod) || slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 		return walk.IsEphemeral(&v) || claim.IsInline(&v) || g.knows("PersistentVolumeClaim", pod.Namespace, claim.NameOf(pod, &v))
 	})
 }

@@ -68,6 +68,7 @@ func (w *Walk) Installation(ctx context.Context) *Installation {
 	}
 	if i.Served {
 		w.configuration(ctx, i)
+		w.injection(ctx, i)
 	}
 	if i.namespace == "" {
 		return i

@@ -53,7 +53,9 @@ func (w *Walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 		}
 	}
 	w.certificates(ctx, pod)
-	if !mounts {
+	if AwaitsInjection(pod) {
+		w.withoutInjection(ctx, f, pod)
+	} else if !mounts {
 		w.Add(f.Failed("", "mounts no listener volume", fmt.Sprintf("Give it a volume of a claim with storageClassName %s, and with the annotation %s or %s.",
 			names.Driver, names.AnnotationListenerClass, names.AnnotationListenerName)))
 	}
