@@ -22,15 +22,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
@@ -148,6 +151,58 @@ func TestAnInlineVolumeHasTheAddressOfItsPod(t *testing.T) {
 	mustAwaitDeleted(s, &corev1.Service{}, s.key("web-listener"))
 	mustAwaitDeleted(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)))
 	s.awaitPodDirRemoved(p)
+}
+
+// The template of the Pods has nothing but annotations. Pods of a namespace that does not opt in stay as they are.
+func TestAnAnnotationGivesPodsTheirAddresses(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	config := &operatorv1alpha1.ListenerOperator{}
+	s.get(config, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	s.patch(config, func() { config.Spec.Injection = operatorv1alpha1.InjectionEnabled })
+	s.kubectl("apply", "-k", "../../config/injection")
+	s.Cleanup(func() {
+		_, err := kubectl(context.WithoutCancel(s.ctx), "delete", "-k", "../../config/injection")
+		s.must(errors.Join(err, api.Patch(context.WithoutCancel(s.ctx), config, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"injection":"Disabled"}}`)))))
+	})
+	class := s.createClass(unpinned())
+	annotated := func(name string) *appsv1.StatefulSet {
+		set := statefulSet(name, 2, nil)
+		set.Spec.VolumeClaimTemplates = nil
+		set.Spec.Template.Annotations = map[string]string{
+			names.AnnotationInject: class.Name, names.AnnotationInjectPath: "/listeners/listener", names.AttributeKeep: "true",
+		}
+		for i := range set.Spec.Template.Spec.Containers {
+			set.Spec.Template.Spec.Containers[i].VolumeMounts = nil
+		}
+		return set
+	}
+	s.create(annotated("before"))
+	s.awaitReady("before-0")
+	out, status := s.plugin()("listener", "why", "before-0", "--namespace", s.namespace)
+	if want := "kubectl label namespace " + s.namespace + " " + names.LabelInjection + "=enabled"; status != 1 || !strings.Contains(out, want) {
+		t.Errorf("kubectl listener why: status %d, want %q in\n%s", status, want, out)
+	}
+	s.kubectl("label", "namespace", s.namespace, names.LabelInjection+"=enabled")
+	// API servers follow labels of namespaces, and new policies, within a moment.
+	probe := podWith("probe")
+	probe.Namespace, probe.Annotations = s.namespace, annotated("probe").Spec.Template.Annotations
+	delete(probe.Annotations, names.AttributeKeep)
+	s.eventually(func(ctx context.Context) error {
+		created := probe.DeepCopy()
+		if err := api.Create(ctx, created, client.DryRunAll); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(created.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "listener" }) {
+			return errors.New("the Pod has no listener volume")
+		}
+		return nil
+	})
+	s.create(annotated("web"))
+	for _, name := range []string{"web-0", "web-1"} {
+		_, own := s.awaitReachable(name)
+		s.checkFilesAt(own)
+	}
 }
 
 // The next Pod of the name has the same address, without a claim that anybody has to delete.
