@@ -35,8 +35,8 @@ func beingDeleted(listener *listenersv1alpha1.Listener, o metav1.Object) bool {
 	return controlledByNamesake(listener, o) || controls(listener, o) && !o.GetDeletionTimestamp().IsZero()
 }
 
-// listenerOf returns the namespace and the name of the Listener that an object belongs to, as exposure.ListenerOf. ok is
-// false if there is none.
+// listenerOf returns the key of the Listener that an object belongs to by exposure.ListenerOf. ok is false if there is
+// none.
 func listenerOf(o metav1.Object) (listener types.NamespacedName, ok bool) {
 	name := exposure.ListenerOf(o)
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: name}, name != ""
