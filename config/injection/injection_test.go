@@ -2,7 +2,9 @@ package injection_test
 
 import (
 	"context"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,8 +72,8 @@ func annotated(class string, pairs ...string) *corev1.Pod {
 			Containers: []corev1.Container{{Name: "web", Image: "web:1"}, {Name: "proxy", Image: "proxy:1"}},
 		},
 	}
-	for i := 0; i < len(pairs); i += 2 {
-		pod.Annotations["listener-operator.dev/"+pairs[i]] = pairs[i+1]
+	for pair := range slices.Chunk(pairs, 2) {
+		pod.Annotations["listener-operator.dev/"+pair[0]] = pair[1]
 	}
 	return pod
 }
@@ -164,9 +166,7 @@ func TestAnAnnotatedPodGetsTheVolumeAndItsMounts(t *testing.T) {
 				want = mounts(tc.pod)
 			} else {
 				attributes := map[string]string{names.AnnotationListenerClass: "external"}
-				for key, value := range tc.more {
-					attributes[key] = value
-				}
+				maps.Copy(attributes, tc.more)
 				if tc.volume == "" {
 					tc.volume = "listener"
 				}

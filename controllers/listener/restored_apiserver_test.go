@@ -2,6 +2,7 @@ package listener_test
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -102,9 +103,7 @@ func TestObjectsFromABackupAreAdopted(t *testing.T) {
 				g.Expect(g.client.Delete(t.Context(), class)).To(Succeed())
 				labels := map[string]string{"velero.io/restore-name": "monday"}
 				if !tc.written {
-					for name, value := range backup.GetLabels() {
-						labels[name] = value
-					}
+					maps.Copy(labels, backup.GetLabels())
 				}
 				restored := &unstructured.Unstructured{Object: map[string]any{"spec": backup.Object["spec"]}}
 				restored.SetGroupVersionKind(kinds[kind])
