@@ -142,12 +142,12 @@ test-unit: cc ## Run unit and CSI conformance tests of all modules. Without KUBE
 .PHONY: test-operator
 test-operator:
 	@# What controllers read from the cache, they must not change.
-	KUBE_CACHE_MUTATION_DETECTOR=true go test $(RACE) -vet=off -timeout 20m ./...
+	KUBE_CACHE_MUTATION_DETECTOR=true go test $(RACE) -vet=off -timeout 30m ./...
 
 .PHONY: test-modules
 test-modules:
 	@# The test cache ignores changes of files outside a module, which these tests read.
-	@$(call each,$(filter-out . test/scc,$(MODULES)),go test $(RACE) -vet=off -timeout 20m -count 1 ./...)
+	@$(call each,$(filter-out . test/scc,$(MODULES)),go test $(RACE) -vet=off -timeout 30m -count 1 ./...)
 	go -C test/scc test -vet=off ./... # not with $(RACE), which would compile Kubernetes again
 
 # The page of kubectl listener map is tested in a browser.

@@ -59,6 +59,9 @@ func TestObjectsFromABackupAreAdopted(t *testing.T) {
 	optional := append(gatewayKinds(), crds.Routes, crds.ListenerSets)
 	for kind := range classes {
 		for order, tc := range map[string]struct{ listenerFirst, written bool }{"objects first": {}, "Listener first": {listenerFirst: true}, "written by people": {written: true}} {
+			if kind != "Ingress" && kind != "NetworkPolicy" && order != "objects first" {
+				continue // as of an Ingress
+			}
 			t.Run(kind+", "+order, func(t *testing.T) {
 				g := newGateways(t, listenersv1alpha1.GatewayRouteKindTCP)
 				crds.Install(t, g.client, optional...)

@@ -187,8 +187,9 @@ func attacks(namespace string) map[string]attack {
 
 	const kubernetes = `{apiVersion: v1, kind: Service, metadata: {namespace: default, name: kubernetes}}`
 	const owners = `ownerReferences: [{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, name: web, uid: web, controller: true, blockOwnerDeletion: true}]`
-	patch("an external IP of the API server's Service", kubernetes, `{spec: {externalIPs: [192.0.2.1]}}`, "what belongs to no Listener")
-	patch("a selector of the API server's Service", kubernetes, `{spec: {selector: {app: evil}}}`, "what belongs to no Listener")
+	// Two policies refuse these.
+	patch("an external IP of the API server's Service", kubernetes, `{spec: {externalIPs: [192.0.2.1]}}`, "the listener operator may")
+	patch("a selector of the API server's Service", kubernetes, `{spec: {selector: {app: evil}}}`, "the listener operator may")
 	patch("the Service of a Listener with an external IP", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: web}}`,
 		`{spec: {externalIPs: [192.0.2.1]}}`, "externalIPs")
 	patch("a Service that no Listener controls", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: shop}}`,

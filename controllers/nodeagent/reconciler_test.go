@@ -44,6 +44,7 @@ func newConfig() *operatorv1alpha1.ListenerOperator {
 		ObjectMeta: metav1.ObjectMeta{Name: "cluster", UID: "c0f1c0f1-0000-4000-8000-000000000001", Generation: 1},
 		Spec: operatorv1alpha1.ListenerOperatorSpec{
 			ManagementState: operatorv1alpha1.Managed, Preset: operatorv1alpha1.PresetEphemeralNodes, ClusterDomain: "cluster.local",
+			Injection: operatorv1alpha1.InjectionDisabled,
 			NodeAgent: operatorv1alpha1.NodeAgentSpec{
 				Placement: operatorv1alpha1.PlacementEverywhere, PriorityClassName: "system-node-critical", KubeletDir: "/var/lib/kubelet", LogLevel: "info",
 				PreventPodSchedulingIfMissing: ptr.To(true),

@@ -36,6 +36,7 @@ func TestListenerOperatorIsASingletonWithDefaults(t *testing.T) {
 			PreventPodSchedulingIfMissing: ptr.To(true),
 			LogLevel:                      "info",
 		},
+		Injection: operatorv1alpha1.InjectionDisabled,
 	}
 	if diff := cmp.Diff(want, only.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
