@@ -45,6 +45,8 @@ if serves listeneroperators.listener-operator.dev; then
   fi
 fi
 # Without the CRD of its parameter, the policy would stop all Pods of namespaces that have opted in.
-$kubectl delete --ignore-not-found -f config/injection/policy.yaml 2>/dev/null || true
+if $kubectl api-resources --api-group=admissionregistration.k8s.io -o name | grep -q ^mutatingadmissionpolicies; then
+  $kubectl delete --ignore-not-found mutatingadmissionpolicy,mutatingadmissionpolicybinding listener-operator-injection
+fi
 go tool -modfile=hack/tools/dev/go.mod kustomize build config/default |
   $kubectl delete --ignore-not-found --timeout=120s -f -
