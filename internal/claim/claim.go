@@ -274,9 +274,7 @@ func nearest(key string) string {
 		return ""
 	case !strings.HasPrefix(lower, "listener") && !strings.Contains(name, "listener"):
 		return ""
-	case strings.Contains(name, "class"):
-		return names.AnnotationListenerClass
-	case strings.Contains(name, "cl") && !strings.Contains(name, "name"): // cut off
+	case strings.Contains(name, "class"), strings.Contains(name, "cl") && !strings.Contains(name, "name"): // which may be cut off
 		return names.AnnotationListenerClass
 	case strings.Contains(name, "name"), strings.Contains(name, "listener"):
 		return names.AnnotationListenerName
