@@ -45,7 +45,7 @@ if serves listeneroperators.listener-operator.dev; then
   fi
 fi
 # Without the CRD of its parameter, the policy would stop all Pods of namespaces that have opted in.
-if $kubectl api-resources --api-group=admissionregistration.k8s.io -o name | grep -q ^mutatingadmissionpolicies; then
+if $kubectl api-resources --api-group=admissionregistration.k8s.io -o name | grep ^mutatingadmissionpolicies >/dev/null; then
   $kubectl delete --ignore-not-found mutatingadmissionpolicy,mutatingadmissionpolicybinding listener-operator-injection
 fi
 go tool -modfile=hack/tools/dev/go.mod kustomize build config/default |
