@@ -307,8 +307,7 @@ func faults() map[string]fault {
 		"the policy for annotated Pods is not bound": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				_, binding := injectionPolicy(t)
-				i.remove(t, binding.DeepCopy())
-				return func() { i.create(t, binding) }
+				return i.recreate(t, binding)
 			},
 			kind: "MutatingAdmissionPolicyBinding", name: names.InjectionPolicy, text: "does not exist, so annotations of Pods are not acted on",
 		},
