@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
@@ -97,6 +98,7 @@ var injectedFaults = []fault{
 		}},
 	{name: "100 Pods created and deleted at once", inject: manyPods},
 	{name: "namespace deleted while the volumes of 30 Pods are mounted", inject: deletedNamespace},
+	{name: "namespace of 10 replicas deleted, and restored from a backup", inject: restoredNamespace},
 	{name: "a dead node during an update of the node agents", downtime: true, inject: updateWithoutNode},
 	{name: "rollback to the version before, and update", inject: rollback},
 	{name: "operators of two versions at once, for 30 s", hold: 30 * time.Second, inject: twoVersions},
@@ -274,6 +276,61 @@ func deletedNamespace(s *scenario, l *steadyLoad, _ int) (func(context.Context) 
 		for _, p := range pods {
 			if err := awaitDeleted(ctx, &corev1.Pod{}, client.ObjectKeyFromObject(p)); err != nil {
 				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
+// restoredNamespace deletes the namespace of a StatefulSet, and heals by restoring claims, the StatefulSet and Listeners
+// as Velero does it, in its order. Clients reach each replica at the node ports that it had.
+func restoredNamespace(s *scenario, _ *steadyLoad, _ int) (func(context.Context) error, error) {
+	shop := newScenario(s.TB)
+	class := shop.createClass(listenersv1alpha1.ListenerClassSpec{
+		ServiceType: listenersv1alpha1.ServiceTypeNodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: "30000-30085"}, // none that Kubernetes prefers
+	})
+	set := statefulSet("web", 10, byClass(class.Name))
+	shop.create(set)
+	ports := map[string]map[string]int32{}
+	for i := range *set.Spec.Replicas {
+		name := fmt.Sprintf("web-%d", i)
+		_, own := shop.awaitReachable(name)
+		ports[name] = own.Ports
+		mustAwait(shop, &listenersv1alpha1.Listener{}, shop.key("listener-"+name), func(l *listenersv1alpha1.Listener) bool {
+			return l.Annotations[names.AnnotationNumbers] != ""
+		})
+	}
+	var claims corev1.PersistentVolumeClaimList
+	var listeners listenersv1alpha1.ListenerList
+	for _, list := range []client.ObjectList{&claims, &listeners} {
+		if err := api.List(s.ctx, list, client.InNamespace(shop.namespace)); err != nil {
+			return nil, err
+		}
+	}
+	namespace := &corev1.Namespace{}
+	shop.get(namespace, client.ObjectKey{Name: shop.namespace})
+	shop.remove(namespace)
+	mustAwaitDeleted(shop, namespace, client.ObjectKeyFromObject(namespace))
+
+	restored := func(o metav1.ObjectMeta) metav1.ObjectMeta {
+		maps.DeleteFunc(o.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, "pv.kubernetes.io/") })
+		labels := map[string]string{"velero.io/restore-name": "monday"}
+		maps.Copy(labels, o.Labels)
+		return metav1.ObjectMeta{Name: o.Name, Labels: labels, Annotations: o.Annotations}
+	}
+	return func(context.Context) error {
+		shop.create(&corev1.Namespace{ObjectMeta: restored(namespace.ObjectMeta)})
+		for _, c := range claims.Items {
+			c.Spec.VolumeName = ""
+			shop.create(&corev1.PersistentVolumeClaim{ObjectMeta: restored(c.ObjectMeta), Spec: c.Spec})
+		}
+		shop.create(&appsv1.StatefulSet{ObjectMeta: restored(set.ObjectMeta), Spec: set.Spec})
+		for _, l := range listeners.Items {
+			shop.create(&listenersv1alpha1.Listener{ObjectMeta: restored(l.ObjectMeta), Spec: l.Spec})
+		}
+		for name, had := range ports {
+			if _, own := shop.awaitReachable(name); !maps.Equal(own.Ports, had) {
+				return fmt.Errorf("%s has the ports %v, and had %v", name, own.Ports, had)
 			}
 		}
 		return nil

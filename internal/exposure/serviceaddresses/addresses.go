@@ -130,7 +130,7 @@ func missingLoadBalancer(l *exposure.Listener, leftOut string) (reason, message 
 		controller = fmt.Sprintf("the controller of loadBalancerClass %q, which ListenerClass %s sets,", name, l.Class.Name)
 	}
 	return listenersv1alpha1.ReasonWaitingForLoadBalancer, service + " has no load balancer address yet; " + controller +
-		" has to assign one; if the cluster has no such controller, its administrator has to install one, or the Listener needs a class with serviceType NodePort"
+		" has to assign one; without such a controller, use a class with serviceType NodePort"
 }
 
 // portErrors returns what the controller of a load balancer says about ports that it cannot serve, or "": in the

@@ -56,7 +56,7 @@ func (w *Walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 	if AwaitsInjection(pod) {
 		w.withoutInjection(ctx, f, pod)
 	} else if !mounts {
-		w.Add(f.Failed("", "mounts no listener volume", fmt.Sprintf("Give it a volume of a claim with storageClassName %s, and with the annotation %s or %s.",
+		w.Add(f.Failed("", "mounts no listener volume", fmt.Sprintf("Give it a csi volume with driver %s, and with the volume attribute %s or %s: docs/volumes.md",
 			names.Driver, names.AnnotationListenerClass, names.AnnotationListenerName)))
 	}
 }
