@@ -14,9 +14,9 @@ import (
 // which nodes have a stream, and uses each at its own address, which stays when the operator replaces the Pods.
 func TestOperatorOfRabbitMQ(t *testing.T) {
 	const set = "rabbit-server"
-	s := newOperatorScenario(t, operators.RabbitMQ, "rabbitmq:4.1.3-management", rabbitMQImage, "rabbitmq", func(s *scenario) {
-		s.provideDisks(999, claimsOf("persistence", set, 3)...)
-	})
+	s := newOperatorScenario(t, operators.RabbitMQ, "rabbitmq:4.1.3-management", rabbitMQImage)
+	s.provideDisks(999, claimsOf("persistence", set, 3)...)
+	s.applyOperatorRecipe("rabbitmq")
 	s.awaitReplicas(set, 3)
 	login := s.secretOf("rabbit-default-user")
 	r := &rabbitMQ{

@@ -18,11 +18,8 @@ import (
 
 var withOperators = flag.Bool("operators", false, "run the scenarios with operators of others, as make test-operators does")
 
-// newOperatorScenario installs an operator, and applies what config/samples/recipes/operators has for it. ref is the
-// name of the product's image there, or the operator's default.
-func newOperatorScenario(
-	t *testing.T, operator operators.Operator, ref string, build func(context.Context) (image.Spec, error), sample string, prepare func(*scenario),
-) *scenario {
+// newOperatorScenario installs an operator. ref is the name of the product's image that it will use.
+func newOperatorScenario(t *testing.T, operator operators.Operator, ref string, build func(context.Context) (image.Spec, error)) *scenario {
 	t.Helper()
 	if !*withOperators {
 		t.Skip("this scenario needs the flag -operators; make test-operators sets it")
@@ -30,12 +27,16 @@ func newOperatorScenario(
 	t.Parallel()
 	s := newProduct(t, ref, build)
 	s.must(operators.Install(t.Context(), testbed, operator))
-	prepare(s)
-	manifest := s.recipe(filepath.Join("operators", sample+".yaml"))
+	return s
+}
+
+// applyOperatorRecipe creates what config/samples/recipes/operators has for an operator.
+func (s *scenario) applyOperatorRecipe(name string) {
+	s.Helper()
+	manifest := s.recipe(filepath.Join("operators", name+".yaml"))
 	s.eventually(func(ctx context.Context) error { // API servers serve new kinds with a delay that no object shows
 		return testbed.RunKubectl(ctx, []byte(manifest), "apply", "--server-side", "--namespace", s.namespace, "--filename", "-")
 	})
-	return s
 }
 
 // secretOf returns the data of a Secret, when it exists.

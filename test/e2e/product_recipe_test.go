@@ -211,7 +211,7 @@ func (s *scenario) awaitReplicas(name string, replicas int32) {
 	})
 }
 
-// restart deletes a Pod of a StatefulSet, and waits until its successor is ready.
+// restart deletes a Pod whose controller keeps its name, and waits until its successor is ready.
 func (s *scenario) restart(name string) {
 	s.Helper()
 	p := &corev1.Pod{}

@@ -157,14 +157,7 @@ func TestAnInlineVolumeHasTheAddressOfItsPod(t *testing.T) {
 func TestAnAnnotationGivesPodsTheirAddresses(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
-	config := &operatorv1alpha1.ListenerOperator{}
-	s.get(config, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
-	s.patch(config, func() { config.Spec.Injection = operatorv1alpha1.InjectionEnabled })
-	s.kubectl("apply", "-k", "../../config/injection")
-	s.Cleanup(func() {
-		_, err := kubectl(context.WithoutCancel(s.ctx), "delete", "-k", "../../config/injection")
-		s.must(errors.Join(err, api.Patch(context.WithoutCancel(s.ctx), config, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"injection":"Disabled"}}`)))))
-	})
+	s.enableInjection()
 	class := s.createClass(unpinned())
 	annotated := func(name string) *appsv1.StatefulSet {
 		set := statefulSet(name, 2, nil)
@@ -183,26 +176,43 @@ func TestAnAnnotationGivesPodsTheirAddresses(t *testing.T) {
 	if want := "kubectl label namespace " + s.namespace + " " + names.LabelInjection + "=enabled"; status != 1 || !strings.Contains(out, want) {
 		t.Errorf("kubectl listener why: status %d, want %q in\n%s", status, want, out)
 	}
-	s.kubectl("label", "namespace", s.namespace, names.LabelInjection+"=enabled")
-	// API servers follow labels of namespaces, and new policies, within a moment.
-	probe := podWith("probe")
-	probe.Namespace, probe.Annotations = s.namespace, annotated("probe").Spec.Template.Annotations
-	delete(probe.Annotations, names.AttributeKeep)
-	s.eventually(func(ctx context.Context) error {
-		created := probe.DeepCopy()
-		if err := api.Create(ctx, created, client.DryRunAll); err != nil {
-			return err
-		}
-		if !slices.ContainsFunc(created.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "listener" }) {
-			return errors.New("the Pod has no listener volume")
-		}
-		return nil
-	})
+	s.optIn()
 	s.create(annotated("web"))
 	for _, name := range []string{"web-0", "web-1"} {
 		_, own := s.awaitReachable(name)
 		s.checkFilesAt(own)
 	}
+}
+
+// enableInjection applies the policy by which annotated Pods get a volume, and enables it until the test ends.
+func (s *scenario) enableInjection() {
+	s.Helper()
+	config := &operatorv1alpha1.ListenerOperator{}
+	s.get(config, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	s.patch(config, func() { config.Spec.Injection = operatorv1alpha1.InjectionEnabled })
+	s.kubectl("apply", "-k", "../../config/injection")
+	s.Cleanup(func() {
+		_, err := kubectl(context.WithoutCancel(s.ctx), "delete", "-k", "../../config/injection")
+		s.must(errors.Join(err, api.Patch(context.WithoutCancel(s.ctx), config, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"injection":"Disabled"}}`)))))
+	})
+}
+
+// optIn lets the namespace opt in to annotations for volumes, and waits until its Pods get these: API servers follow
+// labels of namespaces, and new policies, within a moment.
+func (s *scenario) optIn() {
+	s.Helper()
+	s.kubectl("label", "namespace", s.namespace, names.LabelInjection+"=enabled")
+	s.eventually(func(ctx context.Context) error {
+		probe := podWith("probe")
+		probe.Namespace, probe.Annotations = s.namespace, map[string]string{names.AnnotationInject: "any"}
+		if err := api.Create(ctx, probe, client.DryRunAll); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(probe.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == names.InjectedVolume }) {
+			return errors.New("the Pod has no listener volume")
+		}
+		return nil
+	})
 }
 
 // The next Pod of the name has the same address, without a claim that anybody has to delete.
