@@ -41,7 +41,11 @@ func TestProductPostgreSQL(t *testing.T) {
 	s.applyRecipe("postgresql", class, pinned)
 	s.awaitReplicas("postgresql", 3)
 	before := s.endpointsOf("postgresql", "postgresql")
-	p := &postgreSQL{scenario: s, sslMode: "disable"}
+	p := &postgreSQL{
+		scenario: s, login: "postgres:" + postgreSQLPassword, database: "postgres", sslMode: "disable",
+		endpoints: func() map[string]string { return s.endpointsOf("postgresql", "postgresql") },
+		primary:   func() string { return "postgresql-0" },
+	}
 	p.use("at first", 3)
 
 	s.shell("kubectl rollout restart statefulset/postgresql && kubectl rollout status statefulset/postgresql")
@@ -74,6 +78,11 @@ func TestProductPostgreSQL(t *testing.T) {
 // postgreSQL is the PostgreSQL of a scenario.
 type postgreSQL struct {
 	*scenario
+	// endpoints returns the address of each server by the name of its Pod, and primary the name of the primary server.
+	endpoints func() map[string]string
+	primary   func() string
+	// login is a user and the password, and database what it uses.
+	login, database string
 	// sslMode is the value of sslmode in connection strings, with the parameters that belong to it.
 	sslMode string
 }
@@ -103,7 +112,7 @@ func postgreSQLImage(ctx context.Context) (image.Spec, error) {
 	if err != nil {
 		return image.Spec{}, err
 	}
-	spec.Files["/etc/passwd"] = image.File{Content: fmt.Appendf(nil, "postgres:x:%d:%[1]d::/:/bin/sh\n", postgreSQLUser)}
+	spec.Files["/etc/passwd"] = image.File{Content: fmt.Appendf(nil, "postgres:x:%d:%[1]d::/:/bin/sh\npostgres:x:%d:%[2]d::/:/bin/sh\n", postgreSQLUser, cloudNativePGUser)}
 	spec.Env = []string{"PATH=/usr/bin:/usr/lib/postgresql/15/bin"}
 	return spec, nil
 }
@@ -113,7 +122,7 @@ func postgreSQLImage(ctx context.Context) (image.Spec, error) {
 func (p *postgreSQL) use(when string, servers int) {
 	p.Helper()
 	start := time.Now()
-	endpoints := p.endpointsOf("postgresql", "postgresql")
+	endpoints := p.endpoints()
 	if len(endpoints) != servers {
 		p.Fatalf("%s, the Listeners have the addresses %v, want %d", when, endpoints, servers)
 	}
@@ -127,7 +136,7 @@ func (p *postgreSQL) use(when string, servers int) {
 			return fmt.Errorf("writing to the primary server: %w", err)
 		}
 		for name, endpoint := range endpoints {
-			if err := p.checkServer(ctx, endpoint, name != "postgresql-0", value); err != nil {
+			if err := p.checkServer(ctx, endpoint, name != p.primary(), value); err != nil {
 				return fmt.Errorf("reading from %s at %s: %w", name, endpoint, err)
 			}
 		}
@@ -155,8 +164,8 @@ func (p *postgreSQL) checkServer(ctx context.Context, endpoint string, replica b
 // query connects from outside the cluster to the first of some addresses whose server has the attributes, as
 // PostgreSQL's own library does.
 func (p *postgreSQL) query(ctx context.Context, endpoints, attributes string, do func(*pgx.Conn) error) error {
-	config, err := pgx.ParseConfig(fmt.Sprintf("postgresql://postgres:%s@%s/postgres?target_session_attrs=%s&connect_timeout=3&sslmode=%s",
-		postgreSQLPassword, endpoints, attributes, p.sslMode))
+	config, err := pgx.ParseConfig(fmt.Sprintf("postgresql://%s@%s/%s?target_session_attrs=%s&connect_timeout=3&sslmode=%s",
+		p.login, endpoints, p.database, attributes, p.sslMode))
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"runtime"
 
 	"github.com/listener-operator/listener-operator/hack/image"
 	"github.com/listener-operator/listener-operator/test/cluster"
@@ -27,12 +28,17 @@ type Operator struct {
 	namespace, deployment string
 }
 
-// RabbitMQ is RabbitMQ's cluster operator.
+// The operators that the tests run.
 var (
 	RabbitMQ = Operator{
 		set: "rabbitmq-operator", module: "github.com/rabbitmq/cluster-operator/v2",
 		manifests: "config/installation", image: "ghcr.io/rabbitmq/cluster-operator:latest",
 		namespace: "rabbitmq-system", deployment: "rabbitmq-cluster-operator",
+	}
+	CloudNativePG = Operator{
+		set: "cloudnative-pg", module: "github.com/cloudnative-pg/cloudnative-pg",
+		manifests: "config/default", image: "controller:latest",
+		namespace: "cnpg-system", deployment: "cnpg-controller-manager",
 	}
 )
 
@@ -45,8 +51,10 @@ func Install(ctx context.Context, c *cluster.Cluster, o Operator) error {
 	if err != nil {
 		return err
 	}
+	program := "/operator/manager_" + runtime.GOARCH // where CloudNativePG looks for itself
 	ref, err := c.PushImage(ctx, o.set, image.Spec{
-		Files:      map[string]image.File{"/manager": {Source: filepath.Join(programs, "manager"), Mode: 0o755}},
+		Files:      map[string]image.File{program: {Source: filepath.Join(programs, "manager"), Mode: 0o755}},
+		Links:      map[string]string{"/manager": program},
 		Entrypoint: []string{"/manager"},
 		User:       "65532",
 	})

@@ -116,6 +116,10 @@ var sets = map[string]Set{
 // seldom are sets that `make test` does not need, but `make test-matrix`, `make test-envoy-gateway` or `make
 // test-operators`.
 var seldom = map[string]Set{
+	"cloudnative-pg": {
+		Module: "github.com/cloudnative-pg/cloudnative-pg", Package: "cmd/manager",
+		Hint: "the PostgreSQL operator CloudNativePG, about 4 minutes on two cores",
+	},
 	"envoy-gateway": {
 		Module: "github.com/envoyproxy/gateway", Package: "cmd/envoy-gateway",
 		LDFlags: "-X github.com/envoyproxy/gateway/internal/cmd/version.envoyGatewayVersion=v1.9.1",
