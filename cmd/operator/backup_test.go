@@ -92,6 +92,13 @@ func TestARestoredNamespaceKeepsItsNodePorts(t *testing.T) {
 				if kind == 'L' && !tc.away && !tc.preserved {
 					m.service() // one kind comes long after the other
 				}
+				if kind == 'P' && !tc.away && strings.HasSuffix(tc.order, "LS") { // the operator would have created the Listener by now
+					var events corev1.EventList
+					m.Eventually(func() []corev1.Event {
+						m.Expect(m.List(t.Context(), &events, client.InNamespace(m.namespace))).To(Succeed())
+						return events.Items
+					}).Should(ContainElement(HaveField("Reason", listenersv1alpha1.ReasonWaitingForRestore)))
+				}
 			}
 			if tc.away {
 				m.model.stop = startOperator(t, apiserver.Config(t), m.namespace)
