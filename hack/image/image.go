@@ -42,6 +42,8 @@ type Spec struct {
 	Entrypoint, Cmd []string
 	// User is a name or "uid" or "uid:gid"; empty means root.
 	User string
+	// WorkingDir is where programs start. Empty means the root.
+	WorkingDir string
 	// Env is a list of NAME=value. PATH has a default.
 	Env []string
 	// Labels are the image's labels.
@@ -93,6 +95,7 @@ func (s Spec) complete(img v1.Image, layer v1.Layer) (v1.Image, error) {
 		Entrypoint: s.Entrypoint,
 		Cmd:        s.Cmd,
 		User:       s.User,
+		WorkingDir: s.WorkingDir,
 		Env:        slices.Clone(s.Env),
 		Labels:     s.Labels,
 	}

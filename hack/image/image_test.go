@@ -44,6 +44,7 @@ func example(program string) Spec {
 		Entrypoint: []string{"/bin/program"},
 		Cmd:        []string{"--flag"},
 		User:       "65532",
+		WorkingDir: "/tmp",
 		Env:        []string{"A=b"},
 		Labels:     map[string]string{"k": "v"},
 		Created:    time.Unix(1, 0).UTC(),
@@ -184,6 +185,7 @@ func TestConfigurationIsThatOfTheSpec(t *testing.T) {
 		Entrypoint: []string{"/bin/program"},
 		Cmd:        []string{"--flag"},
 		User:       "65532",
+		WorkingDir: "/tmp",
 		Env:        []string{"A=b", defaultPath},
 		Labels:     map[string]string{"k": "v"},
 	}
