@@ -190,8 +190,8 @@ test-products: ## Run the products of docs/recipes unmodified, and use each repl
 	go -C test test -tags e2e -count 1 -timeout 70m -v -run '^TestProduct|^TestCertManager' ./e2e -products
 
 .PHONY: test-operators
-test-operators: ## Run RabbitMQ and PostgreSQL by operators of others, and a Pod as Strimzi makes it, and use them from outside the cluster while they are replaced.
-	go -C test run ./cmd/cluster build-tools rabbitmq-operator cloudnative-pg
+test-operators: ## Run RabbitMQ, Redis and PostgreSQL by operators of others, and a Pod as Strimzi makes it, and use them from outside the cluster while they are replaced.
+	go -C test run ./cmd/cluster build-tools rabbitmq-operator redis-operator cloudnative-pg
 	go -C test test -tags e2e -count 1 -timeout 40m -v -run '^TestOperatorOf' ./e2e -operators
 
 .PHONY: test-envoy-gateway

@@ -40,6 +40,11 @@ var (
 		manifests: "config/default", image: "controller:latest",
 		namespace: "cnpg-system", deployment: "cnpg-controller-manager",
 	}
+	Redis = Operator{
+		set: "redis-operator", module: "github.com/spotahome/redis-operator",
+		manifests: "manifests/kustomize/overlays/minimal", image: "quay.io/spotahome/redis-operator:v1.2.4",
+		namespace: "redis-operator", deployment: "redis-operator",
+	}
 )
 
 //go:embed kustomization.yaml

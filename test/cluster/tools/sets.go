@@ -134,6 +134,10 @@ var seldom = map[string]Set{
 		Module: "github.com/rabbitmq/cluster-operator/v2", Package: "cmd", Rename: map[string]string{"cmd": "manager"},
 		Hint: "RabbitMQ's cluster operator, about 4 minutes on two cores",
 	},
+	"redis-operator": {
+		Module: "github.com/spotahome/redis-operator", Package: "cmd/redisoperator", Rename: map[string]string{"redisoperator": "manager"},
+		Hint: "Spotahome's Redis operator, about 3 minutes on two cores",
+	},
 }
 
 // newest is the version of Kubernetes that clusters run by default.
