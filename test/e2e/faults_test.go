@@ -282,8 +282,8 @@ func deletedNamespace(s *scenario, l *steadyLoad, _ int) (func(context.Context) 
 	}, nil
 }
 
-// restoredNamespace deletes the namespace of a StatefulSet, and heals by restoring claims, the StatefulSet and Listeners
-// as Velero does it, in its order. Clients reach each replica at the node ports that it had.
+// restoredNamespace deletes the namespace of a StatefulSet, and heals by restoring claims, the StatefulSet and
+// Listeners as Velero does it, in its order. Clients reach each replica at the node ports that it had.
 func restoredNamespace(s *scenario, _ *steadyLoad, _ int) (func(context.Context) error, error) {
 	shop := newScenario(s.TB)
 	class := shop.createClass(listenersv1alpha1.ListenerClassSpec{
