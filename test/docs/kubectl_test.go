@@ -29,9 +29,9 @@ import (
 // changing are the commands of kubectl that change objects.
 var changing = strings.Fields("annotate apply cordon create delete drain label patch scale taint uncordon")
 
-// absent is what kubectl prints if everything is right, but the API server of the test does not have the object, or the
-// directory has no file of this name, which earlier commands would have created.
-var absent = regexp.MustCompile(`\(NotFound\)|not found|No resources found|timed out waiting|no matching resources|the path "[\w.-]+" does not exist|does not exist on the cluster`)
+// absent is what kubectl prints if everything is right, but the API server of the test does not have the object, or its
+// kind, CloudNativePG's Cluster, or the directory has no file of this name, which earlier commands would have created.
+var absent = regexp.MustCompile(`\(NotFound\)|not found|No resources found|timed out waiting|no matching resources|the path "[\w.-]+" does not exist|does not exist on the cluster|doesn't have a resource type "cluster"`)
 
 // TestKubectlAndTheAPIServerAcceptTheCommandsOfPages runs each command that has arguments, but lets none change
 // anything: verbs, flags, kinds, files, JSONPath expressions and patches are right. Expressions find what they look
