@@ -197,7 +197,7 @@ var services = []Reason{
 	{
 		Name: listenersv1alpha1.ReasonWaitingForLoadBalancer, Severity: Waiting, Actor: Administrator, Causes: []string{service},
 		Meaning: "No load balancer has assigned an address. The controller for load balancers does that.",
-		Remedy: "Ask an administrator why no controller assigns an address: kubectl describe service {name} --namespace {namespace}. " + nameAnotherClass,
+		Remedy:  "Ask an administrator why no controller assigns an address: kubectl describe service {name} --namespace {namespace}. " + nameAnotherClass,
 	},
 	{
 		Name: listenersv1alpha1.ReasonLoadBalancerPortsError, Severity: Error, Actor: Either, Causes: []string{service},
