@@ -31,12 +31,9 @@ import (
 
 // cluster is an API server with a cache of its objects. The tests call Reconcile by themselves.
 type cluster struct {
-	*WithT
-	t         *testing.T
-	api       client.Client
-	cached    client.Client
-	namespace string
-	replaced  replacement
+	*apiserver.World
+	cached   client.Client
+	replaced replacement
 }
 
 // replacement is a claim whose volume is to be replaced, as Stackable's listener operator left it.
@@ -47,7 +44,7 @@ type replacement struct {
 }
 
 func newCluster(t *testing.T) *cluster {
-	return &cluster{WithT: NewWithT(t), t: t, api: apiserver.Client(t), cached: startCache(t)}
+	return &cluster{World: apiserver.NewWorld(t), cached: startCache(t)}
 }
 
 // startCache returns a client that reads from a cache like the operator's.
@@ -68,33 +65,32 @@ func startCache(t *testing.T) client.Client {
 
 // create creates a claim that is bound to a volume, which is pinned to a node that is lost for an hour.
 func (c *cluster) create() {
-	c.t.Helper()
-	c.namespace = apiserver.Namespace(c.t)
+	c.Helper()
 	w := newWorld()
-	w.Class.Name, w.Class.ResourceVersion = c.namespace, ""
-	w.Claim.Namespace, w.Claim.UID = c.namespace, ""
-	w.Claim.Annotations[names.AnnotationListenerClass] = c.namespace
+	w.Class.Name, w.Class.ResourceVersion = c.Namespace, ""
+	w.Claim.Namespace, w.Claim.UID = c.Namespace, ""
+	w.Claim.Annotations[names.AnnotationListenerClass] = c.Namespace
 	w.Claim.Spec.VolumeName = ""
-	c.Expect(c.api.Create(c.t.Context(), w.Class)).To(Succeed())
-	c.Expect(c.api.Create(c.t.Context(), w.Claim)).To(Succeed())
+	c.Expect(c.Create(c.Context(), w.Class)).To(Succeed())
+	c.Expect(c.Create(c.Context(), w.Claim)).To(Succeed())
 	w.Claim.Spec.VolumeName = claim.VolumeName(w.Claim)
-	c.Expect(c.api.Update(c.t.Context(), w.Claim)).To(Succeed())
+	c.Expect(c.Update(c.Context(), w.Claim)).To(Succeed())
 
 	w.Volume.Name, w.Volume.UID, w.Volume.Finalizers = w.Claim.Spec.VolumeName, "", nil // the API server adds its own
-	w.Volume.Labels[names.LabelListenerNamespace] = c.namespace
+	w.Volume.Labels[names.LabelListenerNamespace] = c.Namespace
 	w.Volume.Annotations[names.AnnotationLostSince] = "2026-01-01T00:00:00Z"
-	w.Volume.Spec.ClaimRef.Namespace, w.Volume.Spec.ClaimRef.UID = c.namespace, w.Claim.UID
-	w.Volume.Spec.CSI.VolumeHandle, w.Volume.Spec.CSI.VolumeAttributes = w.Volume.Name, map[string]string{names.AnnotationListenerClass: c.namespace}
-	w.Volume.Spec.NodeAffinity = claim.NodeAffinity("lost-" + c.namespace)
-	c.Expect(c.api.Create(c.t.Context(), w.Volume)).To(Succeed())
+	w.Volume.Spec.ClaimRef.Namespace, w.Volume.Spec.ClaimRef.UID = c.Namespace, w.Claim.UID
+	w.Volume.Spec.CSI.VolumeHandle, w.Volume.Spec.CSI.VolumeAttributes = w.Volume.Name, map[string]string{names.AnnotationListenerClass: c.Namespace}
+	w.Volume.Spec.NodeAffinity = claim.NodeAffinity("lost-" + c.Namespace)
+	c.Expect(c.Create(c.Context(), w.Volume)).To(Succeed())
 	c.Expect(w.Volume.Finalizers).To(ConsistOf(finalizerProtection))
 
-	w.Listener.Namespace, w.Listener.UID, w.Listener.Spec.ClassName = c.namespace, "", &c.namespace
+	w.Listener.Namespace, w.Listener.UID, w.Listener.Spec.ClassName = c.Namespace, "", &c.Namespace
 	w.ownedBy("PersistentVolume", w.Volume.Name, w.Volume.UID)
 	status := w.Listener.Status
-	c.Expect(c.api.Create(c.t.Context(), w.Listener)).To(Succeed())
+	c.Expect(c.Create(c.Context(), w.Listener)).To(Succeed())
 	w.Listener.Status = status
-	c.Expect(c.api.Status().Update(c.t.Context(), w.Listener)).To(Succeed())
+	c.Expect(c.Status().Update(c.Context(), w.Listener)).To(Succeed())
 	c.replaced = replacement{w.Claim, w.Volume, w.Listener}
 	c.Eventually(func(ctx context.Context) error {
 		return errors.Join(
@@ -103,7 +99,7 @@ func (c *cluster) create() {
 			c.cached.Get(ctx, client.ObjectKeyFromObject(w.Class), &listenersv1alpha1.ListenerClass{}),
 			c.cached.Get(ctx, client.ObjectKeyFromObject(w.Listener), &listenersv1alpha1.Listener{}),
 		)
-	}).WithContext(c.t.Context()).WithTimeout(apiserver.Timeout).Should(Succeed())
+	}).WithContext(c.Context()).Should(Succeed())
 }
 
 // withWatch makes a client one that interceptors take.
@@ -117,7 +113,7 @@ func (withWatch) Watch(context.Context, client.ObjectList, ...client.ListOption)
 func (c *cluster) process(intercept interceptor.Funcs) *Reconciler {
 	writer := interceptor.NewClient(withWatch{c.cached}, intercept)
 	return &Reconciler{
-		Client: writer, APIReader: interceptor.NewClient(withWatch{c.api}, interceptor.Funcs{Get: intercept.Get, List: intercept.List}),
+		Client: writer, APIReader: interceptor.NewClient(withWatch{c.Client}, interceptor.Funcs{Get: intercept.Get, List: intercept.List}),
 		Events: events.NewFakeRecorder(1000), Clock: clock.RealClock{},
 		Applier: apply.New(writer, names.FieldManagerVolume), conditions: apply.New(writer, names.FieldManagerLostNodes),
 	}
@@ -130,19 +126,19 @@ func (c *cluster) request() reconcile.Request {
 // awaitReplaced reconciles until the volume is replaced and the condition of the Listener describes that, and checks
 // the result.
 func (c *cluster) awaitReplaced(r *Reconciler) {
-	c.t.Helper()
+	c.Helper()
 	c.Eventually(func(g Gomega, ctx context.Context) {
 		_, err := r.Reconcile(ctx, c.request())
 		g.Expect(err).NotTo(HaveOccurred())
 		var pv corev1.PersistentVolume
-		g.Expect(c.api.Get(ctx, client.ObjectKeyFromObject(c.replaced.pv), &pv)).To(Succeed())
+		g.Expect(c.Get(ctx, client.ObjectKeyFromObject(c.replaced.pv), &pv)).To(Succeed())
 		g.Expect(pv.UID).NotTo(Equal(c.replaced.pv.UID))
 		g.Expect(pv.DeletionTimestamp).To(BeNil())
 		g.Expect(pv.Spec.NodeAffinity).To(BeNil())
 		g.Expect(pv.Spec.ClaimRef.UID).To(Equal(c.replaced.claim.UID))
-		g.Expect(claim.VolumeSelector(&pv)).To(Equal(claim.Selector{Class: c.namespace}))
+		g.Expect(claim.VolumeSelector(&pv)).To(Equal(claim.Selector{Class: c.Namespace}))
 		var l listenersv1alpha1.Listener
-		g.Expect(c.api.Get(ctx, client.ObjectKeyFromObject(c.replaced.listener), &l)).To(Succeed())
+		g.Expect(c.Get(ctx, client.ObjectKeyFromObject(c.replaced.listener), &l)).To(Succeed())
 		g.Expect(l.UID).To(Equal(c.replaced.listener.UID))
 		g.Expect(claim.HasOwner(&l, c.replaced.claim.UID)).To(BeTrue())
 		g.Expect(l.Status.IngressAddresses).To(BeEmpty())
@@ -151,21 +147,21 @@ func (c *cluster) awaitReplaced(r *Reconciler) {
 			condition := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerNodesAvailable)
 			g.Expect(condition).To(HaveField("Reason", listenersv1alpha1.ReasonVolumeReleased))
 		}
-	}).WithContext(c.t.Context()).WithTimeout(apiserver.Timeout).Should(Succeed())
+	}).WithContext(c.Context()).Should(Succeed())
 }
 
 // disturbed returns a cluster whose clients have a fault at the n-th write.
 func (c *cluster) disturbed(n int, fault crash.Fault) (*cluster, *crash.Writes) {
-	cfg := apiserver.Config(c.t)
+	cfg := apiserver.Config(c.T)
 	writes := crash.Intercept(cfg, n, fault, "")
 	newClient := func(cache *client.CacheOptions) client.Client {
 		faulty, err := client.New(cfg, client.Options{Scheme: apiserver.Scheme(), Cache: cache})
 		c.Expect(err).NotTo(HaveOccurred())
 		return faulty
 	}
-	faulty := *c
-	faulty.api, faulty.cached = newClient(nil), newClient(&client.CacheOptions{Reader: c.cached})
-	return &faulty, writes
+	world := *c.World
+	world.Client = newClient(nil)
+	return &cluster{World: &world, cached: newClient(&client.CacheOptions{Reader: c.cached}), replaced: c.replaced}, writes
 }
 
 // Whichever write was the last one of a process, or was the first one that failed, the next process completes the
@@ -180,14 +176,14 @@ func TestReleaseIsCompletedAfterACrashAtEachWrite(t *testing.T) {
 	for _, fault := range []crash.Fault{crash.Failed, crash.TimedOut, crash.NotAnswered} {
 		for n := 1; n <= writes.Seen(); n++ {
 			t.Run(fmt.Sprintf("write %d %s", n, fault), func(t *testing.T) {
-				c := &cluster{WithT: NewWithT(t), t: t, api: shared.api, cached: shared.cached}
+				c := &cluster{World: apiserver.NewWorld(t), cached: shared.cached}
 				c.create()
 				faulty, writes := c.disturbed(n, fault)
 				first := faulty.process(interceptor.Funcs{Delete: c.deleteOwned})
 				c.Eventually(func(ctx context.Context) string {
 					_, _ = first.Reconcile(ctx, c.request())
 					return writes.Happened()
-				}).WithContext(t.Context()).WithTimeout(apiserver.Timeout).ShouldNot(BeEmpty())
+				}).WithContext(t.Context()).ShouldNot(BeEmpty())
 				_, _ = first.Reconcile(t.Context(), c.request()) // it may try again, before it ends
 				c.awaitReplaced(c.process(interceptor.Funcs{Delete: c.deleteOwned}))
 			})
@@ -198,9 +194,9 @@ func TestReleaseIsCompletedAfterACrashAtEachWrite(t *testing.T) {
 // deleteOwned deletes a volume, and checks before that the Listener is safe from the garbage collector.
 func (c *cluster) deleteOwned(ctx context.Context, writer client.WithWatch, o client.Object, options ...client.DeleteOption) error {
 	var l listenersv1alpha1.Listener
-	c.Expect(c.api.Get(ctx, client.ObjectKeyFromObject(c.replaced.listener), &l)).To(Succeed())
+	c.Expect(c.Get(ctx, client.ObjectKeyFromObject(c.replaced.listener), &l)).To(Succeed())
 	if !claim.HasOwner(&l, c.replaced.claim.UID) {
-		c.t.Error("the volume is deleted while it is the only owner of its Listener")
+		c.Error("the volume is deleted while it is the only owner of its Listener")
 	}
 	return writer.Delete(ctx, o, options...)
 }
@@ -211,7 +207,7 @@ func TestTwoReplicasReleaseAVolumeOnce(t *testing.T) {
 	c := newCluster(t)
 	other := startCache(t)
 	for range 5 {
-		c := &cluster{WithT: NewWithT(t), t: t, api: c.api, cached: c.cached}
+		c := &cluster{World: apiserver.NewWorld(t), cached: c.cached}
 		c.create()
 		var created, deleted atomic.Int32
 		count := func(counter *atomic.Int32, err error) error {
@@ -236,7 +232,7 @@ func TestTwoReplicasReleaseAVolumeOnce(t *testing.T) {
 		}
 		var running sync.WaitGroup
 		for _, cached := range []client.Client{c.cached, other} {
-			replica := (&cluster{WithT: c.WithT, t: t, api: c.api, cached: cached}).process(intercept)
+			replica := (&cluster{World: c.World, cached: cached}).process(intercept)
 			running.Go(func() {
 				for range 50 {
 					_, _ = replica.Reconcile(t.Context(), c.request()) // conflicts with the other one
@@ -253,7 +249,7 @@ func TestTwoReplicasReleaseAVolumeOnce(t *testing.T) {
 
 // A claim becomes Lost because its volume was deleted by hand, and a node is lost and returns, without any other event.
 func TestControllerFollowsItsWatches(t *testing.T) {
-	c := &cluster{WithT: NewWithT(t), t: t, api: apiserver.Client(t)}
+	c := &cluster{World: apiserver.NewWorld(t)}
 	mgr := apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error {
 		return (&Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(names.EventReporter), Clock: clock.RealClock{},
@@ -266,9 +262,9 @@ func TestControllerFollowsItsWatches(t *testing.T) {
 	awaitVolume := func(condition func(g Gomega)) {
 		t.Helper()
 		c.Eventually(func(g Gomega, ctx context.Context) {
-			g.Expect(c.api.Get(ctx, client.ObjectKeyFromObject(c.replaced.pv), volume)).To(Succeed())
+			g.Expect(c.Get(ctx, client.ObjectKeyFromObject(c.replaced.pv), volume)).To(Succeed())
 			condition(g)
-		}).WithContext(t.Context()).WithTimeout(apiserver.Timeout).Should(Succeed())
+		}).WithContext(t.Context()).Should(Succeed())
 	}
 	awaitNew := func(old types.UID) {
 		t.Helper()
@@ -277,24 +273,24 @@ func TestControllerFollowsItsWatches(t *testing.T) {
 	awaitNew(c.replaced.pv.UID) // released, because it was lost for long
 
 	old := volume.UID
-	c.Expect(c.api.Delete(t.Context(), volume)).To(Succeed())
-	c.Expect(c.api.Patch(t.Context(), volume, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+	c.Expect(c.Delete(t.Context(), volume)).To(Succeed())
+	c.Expect(c.Patch(t.Context(), volume, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 	awaitNew(old)
 
-	lost := node("later-" + c.namespace)
-	c.Expect(c.api.Create(t.Context(), lost)).To(Succeed())
+	lost := node("later-" + c.Namespace)
+	c.Expect(c.Create(t.Context(), lost)).To(Succeed())
 	before := volume.DeepCopy()
 	volume.Spec.NodeAffinity = claim.NodeAffinity(lost.Name)
-	c.Expect(c.api.Patch(t.Context(), volume, client.MergeFrom(before))).To(Succeed())
+	c.Expect(c.Patch(t.Context(), volume, client.MergeFrom(before))).To(Succeed())
 	old = volume.UID
 	c.Eventually(func(ctx context.Context) (string, error) { // the watch of Nodes finds volumes in the cache
 		var pv corev1.PersistentVolume
 		err := c.cached.Get(ctx, client.ObjectKeyFromObject(volume), &pv)
 		return fmt.Sprint(claim.PinnedNodes(&pv)), err
-	}).WithContext(t.Context()).WithTimeout(apiserver.Timeout).Should(ContainSubstring(lost.Name))
-	c.Expect(c.api.Delete(t.Context(), lost)).To(Succeed())
+	}).WithContext(t.Context()).Should(ContainSubstring(lost.Name))
+	c.Expect(c.Delete(t.Context(), lost)).To(Succeed())
 	awaitVolume(func(g Gomega) { g.Expect(volume.Annotations).To(HaveKey(names.AnnotationLostSince)) })
-	c.Expect(c.api.Create(t.Context(), node(lost.Name))).To(Succeed())
+	c.Expect(c.Create(t.Context(), node(lost.Name))).To(Succeed())
 	awaitVolume(func(g Gomega) { g.Expect(volume.Annotations).NotTo(HaveKey(names.AnnotationLostSince)) })
 	c.Expect(volume.UID).To(Equal(old))
 }

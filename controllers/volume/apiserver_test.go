@@ -30,11 +30,8 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 // cluster is an API server on which the provisioner runs. There is no scheduler: the tests set the selected node of a
 // claim.
 type cluster struct {
-	*WithT
-	t         *testing.T
-	api       client.Client
-	namespace string
-	events    *recordedEvents
+	*apiserver.World
+	events *recordedEvents
 }
 
 // recordedEvents has the reasons of the events of claims, by name. Tests do not wait for events in the API: client-go
@@ -47,7 +44,7 @@ func (r *recordedEvents) Eventf(regarding, _ runtime.Object, _, reason, _, _ str
 }
 
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{WithT: NewWithT(t), t: t, api: apiserver.Client(t), namespace: apiserver.Namespace(t), events: &recordedEvents{}}
+	c := &cluster{World: apiserver.NewWorld(t), events: &recordedEvents{}}
 	for _, o := range []client.Object{
 		&storagev1.StorageClass{
 			ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver,
@@ -55,7 +52,7 @@ func newCluster(t *testing.T) *cluster {
 		},
 		objects.Node("node-1"),
 	} {
-		c.Expect(client.IgnoreAlreadyExists(c.api.Create(t.Context(), o))).To(Succeed())
+		c.Expect(client.IgnoreAlreadyExists(c.Create(t.Context(), o))).To(Succeed())
 	}
 	apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error {
 		return (&Reconciler{Client: mgr.GetClient(), Events: c.events, Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume), Clock: clock.RealClock{}}).SetupWithManager(mgr)
@@ -64,16 +61,16 @@ func newCluster(t *testing.T) *cluster {
 }
 
 func (c *cluster) create(o client.Object) {
-	c.t.Helper()
+	c.Helper()
 	if _, ok := o.(*listenersv1alpha1.ListenerClass); !ok {
-		o.SetNamespace(c.namespace)
+		o.SetNamespace(c.Namespace)
 	}
-	c.Expect(c.api.Create(c.t.Context(), o)).To(Succeed())
+	c.Expect(c.Create(c.Context(), o)).To(Succeed())
 }
 
 // claim creates a claim with the selected node node-1.
 func (c *cluster) claim(name, annotation, value string) *corev1.PersistentVolumeClaim {
-	c.t.Helper()
+	c.Helper()
 	claim := newClaim(name, annotation, value)
 	c.create(claim)
 	return claim
@@ -92,30 +89,30 @@ func newClaim(name, annotation, value string) *corev1.PersistentVolumeClaim {
 
 // waitForEvent waits for an event of the claim.
 func (c *cluster) waitForEvent(claim *corev1.PersistentVolumeClaim, reason string) {
-	c.t.Helper()
+	c.Helper()
 	c.Eventually(func() bool {
 		_, ok := c.events.reasons.Load([2]string{claim.Name, reason})
 		return ok
-	}).WithTimeout(apiserver.Timeout).Should(BeTrue(), "no event %s", reason)
+	}).Should(BeTrue(), "no event %s", reason)
 }
 
 // waitForVolume waits for the volume of the claim.
 func (c *cluster) waitForVolume(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
-	c.t.Helper()
+	c.Helper()
 	pv := &corev1.PersistentVolume{}
 	c.Eventually(func(ctx context.Context) error {
-		return c.api.Get(ctx, client.ObjectKey{Name: "pvc-" + string(claim.UID)}, pv)
-	}).WithContext(c.t.Context()).WithTimeout(apiserver.Timeout).Should(Succeed())
+		return c.Get(ctx, client.ObjectKey{Name: "pvc-" + string(claim.UID)}, pv)
+	}).WithContext(c.Context()).Should(Succeed())
 	return pv
 }
 
 // The provisioner does not retry by time: after each event the claim is handled again when it is requeued.
 func TestClassBasedClaimIsProvisionedWhenClassAndPodAppear(t *testing.T) {
 	c := newCluster(t)
-	claim := c.claim("listener-web-0", "listeners.stackable.tech/listener-class", c.namespace)
+	claim := c.claim("listener-web-0", "listeners.stackable.tech/listener-class", c.Namespace)
 	c.waitForEvent(claim, "ClassNotFound")
 	c.create(&listenersv1alpha1.ListenerClass{
-		ObjectMeta: metav1.ObjectMeta{Name: c.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: c.Namespace},
 		Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, PinnedNodePorts: true},
 	})
 	c.waitForEvent(claim, "WaitForFirstConsumer")
@@ -136,13 +133,13 @@ func TestClassBasedClaimIsProvisionedWhenClassAndPodAppear(t *testing.T) {
 func TestClassBasedClaimIsProvisionedWhenItsNamespaceIsLabelled(t *testing.T) {
 	c := newCluster(t)
 	c.create(&listenersv1alpha1.ListenerClass{
-		ObjectMeta: metav1.ObjectMeta{Name: c.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: c.Namespace},
 		Spec: listenersv1alpha1.ListenerClassSpec{
 			ServiceType:       listenersv1alpha1.ServiceTypeNodePort,
 			AllowedNamespaces: &listenersv1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"exposure": "public"}}},
 		},
 	})
-	claim := c.claim("listener-web-0", "listeners.stackable.tech/listener-class", c.namespace)
+	claim := c.claim("listener-web-0", "listeners.stackable.tech/listener-class", c.Namespace)
 	c.create(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web-0"},
 		Spec: corev1.PodSpec{
@@ -151,11 +148,11 @@ func TestClassBasedClaimIsProvisionedWhenItsNamespaceIsLabelled(t *testing.T) {
 		},
 	})
 	c.waitForEvent(claim, "NamespaceNotAllowed")
-	c.Expect(apierrors.IsNotFound(c.api.Get(t.Context(), client.ObjectKeyFromObject(claim), &listenersv1alpha1.Listener{}))).To(BeTrue())
+	c.Expect(apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(claim), &listenersv1alpha1.Listener{}))).To(BeTrue())
 	namespace := &corev1.Namespace{}
-	c.Expect(c.api.Get(t.Context(), client.ObjectKey{Name: c.namespace}, namespace)).To(Succeed())
+	c.Expect(c.Get(t.Context(), client.ObjectKey{Name: c.Namespace}, namespace)).To(Succeed())
 	namespace.Labels["exposure"] = "public"
-	c.Expect(c.api.Update(t.Context(), namespace)).To(Succeed())
+	c.Expect(c.Update(t.Context(), namespace)).To(Succeed())
 	c.waitForVolume(claim)
 }
 
@@ -180,32 +177,32 @@ func TestAVolumeThatWasDeletedBeforeItWasBoundIsProvisionedAgain(t *testing.T) {
 	c.createStorageClass()
 	claim := c.claimWithoutProvisioner()
 	first := c.waitForVolume(claim)
-	c.Expect(c.api.Delete(t.Context(), first.DeepCopy())).To(Succeed())
-	c.Expect(client.IgnoreNotFound(c.api.Patch(t.Context(), first.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
-	c.Eventually(func() types.UID { return c.waitForVolume(claim).UID }).WithTimeout(apiserver.Timeout).ShouldNot(Equal(first.UID))
+	c.Expect(c.Delete(t.Context(), first.DeepCopy())).To(Succeed())
+	c.Expect(client.IgnoreNotFound(c.Patch(t.Context(), first.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
+	c.Eventually(func() types.UID { return c.waitForVolume(claim).UID }).ShouldNot(Equal(first.UID))
 }
 
 // createStorageClass creates a StorageClass of the test with the binding mode Immediate.
 func (c *cluster) createStorageClass() {
-	c.t.Helper()
-	immediate := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}, Provisioner: names.Driver}
-	c.Expect(c.api.Create(c.t.Context(), immediate)).To(Succeed())
+	c.Helper()
+	immediate := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace}, Provisioner: names.Driver}
+	c.Expect(c.Create(c.Context(), immediate)).To(Succeed())
 }
 
 // claimWithoutProvisioner creates a claim of the StorageClass of the test, as Kubernetes' PersistentVolume controller
 // finds it, and its Listener.
 func (c *cluster) claimWithoutProvisioner() *corev1.PersistentVolumeClaim {
-	c.t.Helper()
+	c.Helper()
 	c.create(&listenersv1alpha1.ListenerClass{
-		ObjectMeta: metav1.ObjectMeta{Name: c.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: c.Namespace},
 		Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP},
 	})
 	c.create(&listenersv1alpha1.Listener{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &c.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &c.Namespace},
 	})
 	claim := newClaim("listener", names.AnnotationListenerName, "web")
 	delete(claim.Annotations, names.AnnotationProvisioner)
-	claim.Spec.StorageClassName = &c.namespace
+	claim.Spec.StorageClassName = &c.Namespace
 	c.create(claim)
 	return claim
 }
@@ -218,11 +215,11 @@ func TestNamedClaimIsProvisionedWhenListenerAndClassAppear(t *testing.T) {
 	c.create(late)
 	c.waitForEvent(claim, "ClassNotSet")
 	before := late.DeepCopy()
-	late.Spec.ClassName = &c.namespace
-	c.Expect(c.api.Patch(t.Context(), late, client.MergeFrom(before))).To(Succeed())
+	late.Spec.ClassName = &c.Namespace
+	c.Expect(c.Patch(t.Context(), late, client.MergeFrom(before))).To(Succeed())
 	c.waitForEvent(claim, "ClassNotFound")
 	c.create(&listenersv1alpha1.ListenerClass{
-		ObjectMeta: metav1.ObjectMeta{Name: c.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: c.Namespace},
 		Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP},
 	})
 	pv := c.waitForVolume(claim)

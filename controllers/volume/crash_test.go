@@ -15,6 +15,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crash"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -27,7 +28,7 @@ func TestAClaimIsProvisionedWhateverHappensToAWrite(t *testing.T) {
 			}).SetupWithManager(mgr)
 		},
 		Begin: func(t *testing.T, c client.Client, namespace string) {
-			cluster := &cluster{WithT: NewWithT(t), t: t, api: c, namespace: namespace}
+			cluster := &cluster{World: &apiserver.World{T: t, Gomega: NewWithT(t), Client: c, Namespace: namespace}}
 			class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver}
 			cluster.Expect(client.IgnoreAlreadyExists(c.Create(t.Context(), class))).To(Succeed())
 			cluster.create(&listenersv1alpha1.ListenerClass{
