@@ -12,12 +12,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -38,6 +39,18 @@ import (
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
+var evictions = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "listener_operator_evictions_total",
+	Help: "Number of evictions of Pods whose addresses changed, by result: evicted, or refused, for example by a PodDisruptionBudget.",
+}, []string{"result"})
+
+func init() {
+	metrics.Registry.MustRegister(evictions)
+	for _, result := range []string{"evicted", "refused"} {
+		evictions.WithLabelValues(result) // present at zero
+	}
+}
+
 // Reconciler evicts Pods. Its requests are controllers of Pods: the name of a request is the uid of the controller, or
 // of a Pod that has none.
 type Reconciler struct {
@@ -48,7 +61,9 @@ type Reconciler struct {
 	Events    events.EventRecorder
 	Clock     clock.PassiveClock
 
-	waiting waiting
+	// outdated has the requests for the controllers of outdated Pods, by the names of the PodListeners. For these, events
+	// of their other Pods matter. After a restart of the operator, the watch of PodListeners fills it again.
+	outdated sync.Map
 	// restarts has the last restart of each controller, by request.
 	restarts sync.Map
 	// refusedSince has the time since which evictions of a controller's Pods are refused, by request.
@@ -64,7 +79,6 @@ const (
 	// retryWaiting is when a controller whose Pods are not complete is looked at again. Its Pods are watched, but the
 	// number of replicas that it should have is not.
 	retryWaiting = time.Minute
-	action       = "Evict"
 )
 
 // SetupWithManager registers the controller and its watches. Of the two workers, a namespace has one.
@@ -82,7 +96,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 // Reconcile implements reconcile.Reconciler. A request has one worker at a time, which reads from the API server before
 // each eviction: so no two Pods of a controller are evicted at a time.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	outdated, err := r.outdated(ctx, req)
+	outdated, err := r.outdatedPods(ctx, req)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -133,10 +147,10 @@ type outdatedPod struct {
 	changes string
 }
 
-// outdated returns the outdated Pods of a controller, or the one Pod, and forgets the others.
-func (r *Reconciler) outdated(ctx context.Context, req reconcile.Request) ([]outdatedPod, error) {
+// outdatedPods returns the outdated Pods of a controller, or the one Pod, and forgets the others.
+func (r *Reconciler) outdatedPods(ctx context.Context, req reconcile.Request) ([]outdatedPod, error) {
 	var outdated []outdatedPod
-	for _, name := range r.waiting.podListeners(req) {
+	for _, name := range r.podListeners(req) {
 		object, key := &listenersv1alpha1.PodListeners{}, types.NamespacedName{Namespace: req.Namespace, Name: name}
 		if err := r.Client.Get(ctx, key, object); client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading PodListeners %s: %w", key, err)
@@ -146,12 +160,22 @@ func (r *Reconciler) outdated(ctx context.Context, req reconcile.Request) ([]out
 		case err != nil:
 			return nil, err
 		case changes == "" || pod == nil || request(pod) != req:
-			r.waiting.remove(req, name)
+			r.outdated.CompareAndDelete(name, req)
 		default:
 			outdated = append(outdated, outdatedPod{pod, changes})
 		}
 	}
 	return outdated, nil
+}
+
+// podListeners returns the names of the PodListeners of a controller's outdated Pods.
+func (r *Reconciler) podListeners(req reconcile.Request) (names []string) {
+	for name, controller := range r.outdated.Range {
+		if controller == req {
+			names = append(names, name.(string))
+		}
+	}
+	return names
 }
 
 // podOf returns the Pod of a PodListeners, or nil if it does not exist.
@@ -191,7 +215,7 @@ func (r *Reconciler) evict(ctx context.Context, next *outdatedPod) (evicted bool
 }
 
 func (r *Reconciler) event(outdated *outdatedPod, reason, text string) {
-	r.Events.Eventf(outdated.pod, nil, reasons.EventType(reason), reason, action, "%s", message.Printable(text, message.MaxEvent))
+	r.Events.Eventf(outdated.pod, nil, reasons.EventType(reason), reason, "Evict", "%s", message.Printable(text, message.MaxEvent))
 }
 
 // changesOf returns which addresses of a Pod have changed since it started, or "".
@@ -212,14 +236,14 @@ func (r *Reconciler) podListenersToController(ctx context.Context, o client.Obje
 	if pod == nil {
 		return nil // there is nothing to restart
 	}
-	r.waiting.add(request(pod), o.GetName())
+	r.outdated.Store(o.GetName(), request(pod))
 	return []reconcile.Request{request(pod)}
 }
 
 // podToController maps a Pod to its controller, if that has outdated Pods.
 func (r *Reconciler) podToController(_ context.Context, o client.Object) []reconcile.Request {
 	req := request(o.(*corev1.Pod))
-	if len(r.waiting.podListeners(req)) == 0 {
+	if len(r.podListeners(req)) == 0 {
 		return nil
 	}
 	return []reconcile.Request{req}
@@ -232,38 +256,4 @@ func request(pod *corev1.Pod) reconcile.Request {
 		uid = owner.UID
 	}
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: string(uid)}}
-}
-
-// waiting has the names of the PodListeners of outdated Pods, by their controllers. For these, events of their other
-// Pods matter. After a restart of the operator, the watch of PodListeners fills it again.
-type waiting struct {
-	mu          sync.Mutex
-	controllers map[reconcile.Request]sets.Set[string]
-}
-
-func (w *waiting) add(req reconcile.Request, podListeners string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.controllers == nil {
-		w.controllers = map[reconcile.Request]sets.Set[string]{}
-	}
-	if w.controllers[req] == nil {
-		w.controllers[req] = sets.New[string]()
-	}
-	w.controllers[req].Insert(podListeners)
-}
-
-func (w *waiting) remove(req reconcile.Request, podListeners string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.controllers[req].Delete(podListeners); len(w.controllers[req]) == 0 {
-		delete(w.controllers, req)
-	}
-}
-
-// podListeners returns the names of the PodListeners of a controller's outdated Pods, sorted.
-func (w *waiting) podListeners(req reconcile.Request) []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return sets.List(w.controllers[req])
 }
