@@ -593,7 +593,7 @@ func TestWaitingClaimsAreRequeued(t *testing.T) {
 		"class":                    {&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "public"}}, r.classToClaims, []string{"by-class", "by-name"}},
 		"Listener":                 {listener, r.listenerToClaims, []string{"by-name"}},
 		"namespace":                {&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, r.namespaceToClaims, []string{"by-class", "by-name", "of-storage-class", "other"}},
-		"StorageClass":             {&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "listeners"}, Provisioner: names.Driver}, r.storageClassToClaims, []string{"of-storage-class"}},
+		"StorageClass":             {&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "listeners"}, Provisioner: names.Driver}, r.storageClassToClaims, []string{"by-class", "by-name", "of-storage-class", "other"}},
 		"volume":                   {volumeOf("by-class"), index.VolumeToClaim, []string{"by-class"}},
 		"volume of another driver": {&corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Name: "by-class"}}}, index.VolumeToClaim, nil},
 	} {

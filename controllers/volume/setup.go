@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
-	volumehelpers "k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -78,14 +77,9 @@ func (r *Reconciler) namespaceToClaims(ctx context.Context, o client.Object) []r
 	return r.claims(ctx, client.InNamespace(o.GetName()))
 }
 
-// storageClassToClaims maps a StorageClass, for example one that was created again, to its claims without a volume.
-func (r *Reconciler) storageClassToClaims(ctx context.Context, o client.Object) []reconcile.Request {
-	return index.Requests[corev1.PersistentVolumeClaimList](ctx, r.Client, func(ctx context.Context, pvc client.Object) []reconcile.Request {
-		if volumehelpers.GetPersistentVolumeClaimClass(pvc.(*corev1.PersistentVolumeClaim)) != o.GetName() {
-			return nil
-		}
-		return unboundToItself(ctx, pvc)
-	})
+// storageClassToClaims maps a StorageClass, for example one that was created again, to all claims without a volume.
+func (r *Reconciler) storageClassToClaims(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.claims(ctx)
 }
 
 func (r *Reconciler) claims(ctx context.Context, options ...client.ListOption) []reconcile.Request {
