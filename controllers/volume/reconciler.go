@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/listener-operator/listener-operator/api/reasons"
@@ -42,6 +44,24 @@ import (
 	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
+
+var waitingClaims = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "listener_operator_waiting_claims",
+	Help: "Number of claims that cannot be provisioned until a user or administrator acts, by the reason of their event.",
+}, []string{"reason"})
+
+func init() { metrics.Registry.MustRegister(waitingClaims) }
+
+// showFrequentReasons makes the most frequent reasons present at zero, in the leader alone: only there claims wait.
+func showFrequentReasons(context.Context) error {
+	for _, reason := range []string{
+		listenersv1alpha1.ReasonInvalidClaim, listenersv1alpha1.ReasonClassNotFound, listenersv1alpha1.ReasonListenerNotFound,
+		listenersv1alpha1.ReasonNamespaceNotAllowed, listenersv1alpha1.ReasonNoPorts,
+	} {
+		waitingClaims.WithLabelValues(reason)
+	}
+	return nil
+}
 
 // Reconciler provisions claims. SetupWithManager makes it usable.
 type Reconciler struct {
@@ -158,15 +178,14 @@ func (r *Reconciler) provision(ctx context.Context, pvc *corev1.PersistentVolume
 // reason for a warning, and for no event at all if it lasts only a moment, nor is the deletion of an earlier Listener.
 func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pending *pendingError) (reconcile.Result, error) {
 	key, kind := client.ObjectKeyFromObject(pvc), reasons.EventType(pending.reason)
-	left := requests.Left(pvc.CreationTimestamp, shortWait, r.Clock.Now())
-	switch first := pending.reason == listenersv1alpha1.ReasonWaitForFirstConsumer; {
-	case left > 0 && (first || pending.reason == listenersv1alpha1.ReasonListenerTerminating):
-		r.setWaiting(key, "")
+	left, waiting := requests.Left(pvc.CreationTimestamp, shortWait, r.Clock.Now()), pending.reason
+	first := pending.reason == listenersv1alpha1.ReasonWaitForFirstConsumer
+	brief := left > 0 && (first || pending.reason == listenersv1alpha1.ReasonListenerTerminating)
+	if first || brief {
+		waiting = ""
+	}
+	if r.setWaiting(key, waiting); brief {
 		return reconcile.Result{RequeueAfter: left}, nil
-	case first:
-		r.setWaiting(key, "")
-	default:
-		r.setWaiting(key, pending.reason)
 	}
 	pods, err := r.consumers(ctx, pvc)
 	if err != nil {
@@ -190,15 +209,22 @@ func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeCla
 	return reconcile.Result{RequeueAfter: r.warnings.RepeatAfter(key)}, nil
 }
 
+// setWaiting sets why a claim waits. An empty reason means that it does not.
+func (r *Reconciler) setWaiting(key types.NamespacedName, reason string) {
+	if before, ok := r.waiting.LoadAndDelete(key); ok {
+		waitingClaims.WithLabelValues(before.(string)).Dec()
+	}
+	if reason != "" {
+		r.waiting.Store(key, reason)
+		waitingClaims.WithLabelValues(reason).Inc()
+	}
+}
+
 // resolve returns the key of the Listener of a claim, which exists or can be created, and whose class exists.
 func (r *Reconciler) resolve(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (types.NamespacedName, error) {
-	selector, err := claim.ParseSelector(pvc.Annotations)
+	selector, err := claim.Requested(pvc)
 	if err != nil {
-		problem := err.Error()
-		if errors.Is(err, claim.ErrNoSelector) {
-			problem += claim.DidYouMean(pvc)
-		}
-		return types.NamespacedName{}, pendingf(listenersv1alpha1.ReasonInvalidClaim, "%s", problem)
+		return types.NamespacedName{}, pendingf(listenersv1alpha1.ReasonInvalidClaim, "%s", err)
 	}
 	key := types.NamespacedName{Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
 	if mode := ptr.Deref(pvc.Spec.VolumeMode, corev1.PersistentVolumeFilesystem); mode != corev1.PersistentVolumeFilesystem {

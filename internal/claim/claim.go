@@ -55,6 +55,15 @@ func ParseSelector(annotations map[string]string) (Selector, error) {
 	}
 }
 
+// Requested returns the selector of a claim, or an error that also says what its author may have meant instead.
+func Requested(claim *corev1.PersistentVolumeClaim) (Selector, error) {
+	selector, err := ParseSelector(claim.Annotations)
+	if errors.Is(err, ErrNoSelector) {
+		err = fmt.Errorf("%w%s", err, DidYouMean(claim))
+	}
+	return selector, err
+}
+
 // Follow returns the selector of a volume that was provisioned with s, and whose claim has these annotations now. Of a
 // change, only the class is followed, so that the Listener stays; ignored reports any other change. Without a selector
 // in the annotations, s holds.

@@ -1,7 +1,6 @@
 package claim
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,10 +58,8 @@ var inlineAttributes = []string{
 // the volume stands for. Unlike annotations, which others may add, attributes without a domain are the driver's.
 func InlineProblem(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) string {
 	attributes := claim.Annotations
-	selector, err := ParseSelector(attributes)
-	if errors.Is(err, ErrNoSelector) {
-		return err.Error() + DidYouMean(claim)
-	} else if err != nil {
+	selector, err := Requested(claim)
+	if err != nil {
 		return err.Error()
 	}
 	if problem := extraAttribute(attributes, selector); problem != "" {

@@ -2,7 +2,6 @@ package walk
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -152,13 +151,9 @@ func (w *Walk) Claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) che
 	if problem := w.storageProblem(ctx, f, pvc); problem.State != "" {
 		return problem
 	}
-	selector, err := claim.ParseSelector(pvc.Annotations)
+	selector, err := claim.Requested(pvc)
 	if err != nil {
-		problem := err.Error()
-		if errors.Is(err, claim.ErrNoSelector) {
-			problem += claim.DidYouMean(pvc)
-		}
-		f = f.FailedBy(listenersv1alpha1.ReasonInvalidClaim, problem)
+		f = f.FailedBy(listenersv1alpha1.ReasonInvalidClaim, err.Error())
 		f.Remedy += " " + correction(pvc)
 		return f
 	}
