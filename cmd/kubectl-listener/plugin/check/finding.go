@@ -2,6 +2,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,8 +69,8 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 	// Problem is the first finding that is wrong, and not the consequence of another one, or null.
 	Problem *Finding `json:"problem"`
-	// Unseen is what the command cannot see even if nothing is wrong, and what shows it, or empty.
-	Unseen string `json:"-"`
+	// Right is what is known if everything was seen and is right. Empty means that nothing is wrong.
+	Right string `json:"-"`
 }
 
 // Now returns the time of what is reported.
@@ -97,9 +98,9 @@ func (r *Report) AddAll(findings []Finding, kind, format string) {
 	for _, f := range findings {
 		if f.State == OK {
 			others++
-			continue
+		} else {
+			r.Add(f)
 		}
-		r.Add(f)
 	}
 	if others > 0 {
 		r.Add(Finding{Kind: kind}.OK(format, others))
@@ -107,13 +108,14 @@ func (r *Report) AddAll(findings []Finding, kind, format string) {
 }
 
 // Conclude sets Problem.
-func (r *Report) Conclude() { r.Problem = r.cause(func(*Finding) bool { return true }) }
+func (r *Report) Conclude() { r.Problem = r.cause(true) }
 
-// cause returns the first finding that is wrong, and not the consequence of another one, among those that match.
-func (r *Report) cause(matches func(*Finding) bool) *Finding {
+// cause returns the first finding that is wrong, and not the consequence of another one. aside includes what concerns
+// Pods beside their listener volumes.
+func (r *Report) cause(aside bool) *Finding {
 	for _, symptoms := range []bool{false, true} {
-		for i := range r.Findings {
-			if f := &r.Findings[i]; f.State == Failed && f.symptom == symptoms && matches(f) {
+		for f := range Each(r.Findings) {
+			if f.State == Failed && f.symptom == symptoms && (aside || !f.aside) {
 				return f
 			}
 		}
@@ -127,11 +129,10 @@ const settled = 30 * time.Second
 // Lasting returns the problem, without what concerns Pods beside their listener volumes. It is nil if the problem may
 // still end by itself, because it began a moment ago.
 func (r *Report) Lasting() *Finding {
-	f := r.cause(func(f *Finding) bool { return !f.aside })
-	if f != nil && r.Young(f.since) {
-		return nil
+	if f := r.cause(false); f != nil && !r.Young(f.since) {
+		return f
 	}
-	return f
+	return nil
 }
 
 // Young reports whether something began a moment ago.
@@ -143,32 +144,23 @@ func (r *Report) AllClear() string {
 	for f := range Each(r.Findings) {
 		objects[f.State] = append(objects[f.State], f.Object())
 	}
+	warnings, unknown := strings.Join(slices.Compact(objects[Warning]), ", "), strings.Join(slices.Compact(objects[Unknown]), ", ")
 	var text []string
-	if names := objects[Warning]; len(names) > 0 {
-		text = append(text, "No step has failed. See what is marked with ! at "+strings.Join(slices.Compact(names), ", ")+".")
-	}
-	if names := strings.Join(slices.Compact(objects[Unknown]), ", "); names != "" && r.Gathered.IsZero() {
-		text = append(text, "You may not read "+names+", so the cause of a problem may be there. Ask an administrator to run the command.")
-	} else if names != "" {
-		text = append(text, "The result of kubectl listener gather lacks "+names+", so the cause of a problem may be there. Ask an administrator to gather it.")
+	if warnings != "" {
+		text = append(text, "No step has failed. See what is marked with ! at "+warnings+".")
 	}
 	switch {
-	case len(text) > 0:
-		return strings.Join(text, " ")
-	case r.Unseen != "":
-		return "No step is wrong. " + r.Unseen
+	case unknown == "":
+	case r.Gathered.IsZero():
+		text = append(text, "You may not read "+unknown+", so the cause of a problem may be there. Ask an administrator to run the command.")
 	default:
-		return "Nothing is wrong."
+		text = append(text, "The result of kubectl listener gather lacks "+unknown+", so the cause of a problem may be there. Ask an administrator to gather it.")
 	}
+	return cmp.Or(strings.Join(text, " "), r.Right, "Nothing is wrong.")
 }
 
 // Text returns the reason and the message.
-func (f *Finding) Text() string {
-	if f.Reason == "" {
-		return f.Message
-	}
-	return f.Reason + ": " + f.Message
-}
+func (f *Finding) Text() string { return strings.TrimPrefix(f.Reason+": "+f.Message, ": ") }
 
 // OK returns the finding that an object is as it should be.
 func (f Finding) OK(format string, args ...any) Finding {

@@ -117,12 +117,17 @@ func (x *Examination) Request(doing string, request func() error) Presence {
 func (x *Examination) LastEvent(ctx context.Context, o client.Object, matches func(*corev1.Event) bool) (last *corev1.Event) {
 	var list corev1.EventList
 	x.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{"involvedObject.uid": string(o.GetUID())})
-	for i := range list.Items {
-		if e := &list.Items[i]; matches(e) && (last == nil || EventTime(e).After(EventTime(last))) {
+	for e := range Each(list.Items) {
+		if matches(e) && (last == nil || EventTime(e).After(EventTime(last))) {
 			last = e
 		}
 	}
 	return last
+}
+
+// HasReason returns what matches events with one of these reasons.
+func HasReason(reasons ...string) func(*corev1.Event) bool {
+	return func(e *corev1.Event) bool { return slices.Contains(reasons, e.Reason) }
 }
 
 // EventTime returns when an event last happened.
@@ -139,14 +144,14 @@ func Condition(conditions []metav1.Condition, kind string) metav1.Condition {
 	return ptr.Deref(meta.FindStatusCondition(conditions, kind), metav1.Condition{})
 }
 
-// PodCondition returns a condition of a Pod, or nil.
-func PodCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == kind {
-			return &pod.Status.Conditions[i]
+// PodCondition returns a condition of a Pod, or an empty one.
+func PodCondition(pod *corev1.Pod, kind corev1.PodConditionType) corev1.PodCondition {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == kind {
+			return c
 		}
 	}
-	return nil
+	return corev1.PodCondition{}
 }
 
 // Each returns pointers to the items of a list.

@@ -5,7 +5,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"io"
 	"slices"
 	"strings"
 
@@ -54,7 +53,7 @@ reads what kubectl listener gather wrote, as of then; what was not gathered is m
   kubectl listener doctor --from listener-gather.tar.gz`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: e.Examine(Write, func(ctx context.Context, x *check.Examination, _ []string) error {
+		RunE: e.Examine(command.WriteChecks, func(ctx context.Context, x *check.Examination, _ []string) error {
 			Examine(ctx, x, unusedDays)
 			return nil
 		}),
@@ -74,7 +73,8 @@ func Examine(ctx context.Context, x *check.Examination, unusedDays uint16) {
 	if _, ok := x.Client.(*source.Source); !ok {
 		x.Client = source.List(x.Client)
 	}
-	d := &doctor{Walk: walk.New(x)}
+	x.Right = allClear
+	d := &doctor{Walk: walk.New(x), elsewhere: sets.New[string]()}
 	d.installation = d.Installation(ctx)
 	d.Nodes(ctx, d.installation)
 	if d.installation.Served {
@@ -90,20 +90,12 @@ func Examine(ctx context.Context, x *check.Examination, unusedDays uint16) {
 	d.ForAdministrators(d.installation)
 }
 
-// Write writes a report as text.
-func Write(out io.Writer, r *check.Report) {
-	open := func(f check.Finding) bool { return f.State == check.Warning || f.State == check.Unknown }
-	if slices.ContainsFunc(r.Findings, open) {
-		command.WriteChecks(out, r)
-		return
-	}
-	command.WriteChecksOr(out, r, allClear)
-}
-
 // doctor examines an installation.
 type doctor struct {
 	*walk.Walk
 	installation *walk.Installation
+	// elsewhere are kinds whose findings may explain the problems of claims, Listeners and Pods.
+	elsewhere sets.Set[string]
 }
 
 // walks adds the problem of each claim, Listener and Pod with a listener volume, unless it began a moment ago.
@@ -117,14 +109,14 @@ func (d *doctor) walks(ctx context.Context) {
 	d.All(ctx, &corev1.EventList{}) // without them, walks say less
 	var claims, exposed, mounting []client.Object
 	byKey := map[types.NamespacedName]bool{}
-	for i := range all.Items {
-		if pvc := &all.Items[i]; walk.RequestsListener(pvc) {
+	for pvc := range check.Each(all.Items) {
+		if walk.RequestsListener(pvc) {
 			claims = append(claims, pvc)
 			byKey[client.ObjectKeyFromObject(pvc)] = true
 		}
 	}
-	for i := range listeners.Items {
-		exposed = append(exposed, &listeners.Items[i])
+	for l := range check.Each(listeners.Items) {
+		exposed = append(exposed, l)
 	}
 	for pod := range check.Each(pods.Items) {
 		mounts := func(v corev1.Volume) bool {
@@ -134,25 +126,18 @@ func (d *doctor) walks(ctx context.Context) {
 			mounting = append(mounting, pod)
 		}
 	}
-	elsewhere := d.failed()
-	d.each(ctx, elsewhere, claims, "PersistentVolumeClaims", "%d have a volume, or wait for a Pod")
-	d.each(ctx, elsewhere, exposed, "Listeners", "%d are ready, or wait for a Pod")
-	d.each(ctx, elsewhere, mounting, "Pods", "%d have what they need for their listener volumes")
-}
-
-// failed returns the kinds of the objects whose findings may explain others.
-func (d *doctor) failed() sets.Set[string] {
-	kinds := sets.New[string]()
 	for f := range check.Each(d.Findings) {
 		if f.State == check.Failed {
-			kinds.Insert(f.Kind)
+			d.elsewhere.Insert(f.Kind)
 		}
 	}
-	return kinds
+	d.each(ctx, claims, "PersistentVolumeClaims", "%d have a volume, or wait for a Pod")
+	d.each(ctx, exposed, "Listeners", "%d are ready, or wait for a Pod")
+	d.each(ctx, mounting, "Pods", "%d have what they need for their listener volumes")
 }
 
-// each adds the problems of objects, and counts the others. elsewhere are kinds whose findings may explain them.
-func (d *doctor) each(ctx context.Context, elsewhere sets.Set[string], objects []client.Object, kind, format string) {
+// each adds the problems of objects, and counts the others.
+func (d *doctor) each(ctx context.Context, objects []client.Object, kind, format string) {
 	fine := 0
 	for _, o := range objects {
 		w := d.Apart()
@@ -162,14 +147,13 @@ func (d *doctor) each(ctx context.Context, elsewhere sets.Set[string], objects [
 		}
 		d.addWarnings(w.Findings)
 		problem := w.Lasting()
-		if problem == nil || d.explained(problem, elsewhere) {
+		if problem == nil || d.explained(problem) {
 			fine++
 			continue
 		}
-		f := *problem
-		f.ForUsers = reasons.Of(f.Reason).Actor != reasons.Administrator && f.Remedy != check.RemedyOperator
-		f.Remedy = d.more(f.Remedy, o)
-		d.Add(f)
+		problem.ForUsers = reasons.Of(problem.Reason).Actor != reasons.Administrator && problem.Remedy != check.RemedyOperator
+		problem.Remedy = d.more(problem.Remedy, o)
+		d.Add(*problem)
 	}
 	if fine > 0 {
 		d.Add(check.Finding{Kind: kind}.OK(format, fine))
@@ -190,18 +174,17 @@ func (d *doctor) addWarnings(findings []check.Finding) {
 }
 
 // explained reports whether nobody has to act on a problem, or another finding says why it exists.
-func (d *doctor) explained(f *check.Finding, elsewhere sets.Set[string]) bool {
+func (d *doctor) explained(f *check.Finding) bool {
 	why := reasons.Of(f.Reason)
-	return why.Actor == reasons.Nobody || d.installation.Stopped && f.Remedy == check.RemedyOperator || elsewhere.HasAny(why.Causes...) ||
+	return why.Actor == reasons.Nobody || d.installation.Stopped && f.Remedy == check.RemedyOperator || d.elsewhere.HasAny(why.Causes...) ||
 		slices.ContainsFunc(d.Findings, func(other check.Finding) bool { return other.State == check.Failed && other.Object() == f.Object() })
 }
 
 // more returns a remedy with the command that follows the path from an object.
 func (d *doctor) more(remedy string, o client.Object) string {
-	sentence, ended := strings.CutSuffix(remedy, ".")
 	separator := "; more: "
-	if ended {
-		separator = ". More: "
+	if strings.HasSuffix(remedy, ".") {
+		separator = " More: "
 	}
-	return sentence + separator + d.Command("why", o)
+	return remedy + separator + d.Command("why", o)
 }

@@ -25,6 +25,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/doctor"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
@@ -264,7 +265,7 @@ func (g *gatherer) examine(ctx context.Context, s *source.Source) {
 	}
 	x.Conclude()
 	var report strings.Builder
-	doctor.Write(&report, &x.Report)
+	command.WriteChecks(&report, &x.Report)
 	if err := g.write("doctor.txt", []byte(report.String())); err != nil {
 		g.miss("doctor.txt", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,8 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -43,25 +44,20 @@ func (w *Walk) certificates(ctx context.Context, pod *corev1.Pod) {
 	if w.FollowAll(ctx, f, &all, client.InNamespace(pod.Namespace)) != check.Present {
 		return
 	}
-	var requests []certificatesv1.PodCertificateRequest
-	for i := range all.Items { // which is shared
-		if r := &all.Items[i]; r.Spec.PodUID == pod.UID && r.Spec.SignerName == names.Signer {
-			requests = append(requests, *r)
-		}
-	}
-	// The last first.
-	slices.SortFunc(requests, func(a, b certificatesv1.PodCertificateRequest) int {
-		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	requests := slices.DeleteFunc(slices.Clone(all.Items), func(r certificatesv1.PodCertificateRequest) bool {
+		return r.Spec.PodUID != pod.UID || r.Spec.SignerName != names.Signer
 	})
-	describe := Describe("pod", pod)
 	switch {
 	case len(requests) == 0 && pod.Status.Phase != corev1.PodRunning:
 		w.Add(f.Failed("", fmt.Sprintf("the kubelet of node %s has requested no certificate for Pod %s", pod.Spec.NodeName, pod.Name),
-			"See the events of the Pod: "+describe).Because().Since(waitsSince(pod)))
+			"See the events of the Pod: "+describe("pod", pod)).Because().Since(waitsSince(pod)))
 	case len(requests) == 0:
 		w.Add(f.OK("none is left of Pod %s: Kubernetes deletes them after a while; see the certificate with kubectl listener connect --tls", pod.Name))
 	default:
-		w.Add(w.requestFinding(ctx, pod, &requests[0], describe))
+		last := slices.MaxFunc(requests, func(a, b certificatesv1.PodCertificateRequest) int {
+			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(b.Name, a.Name))
+		})
+		w.Add(w.requestFinding(ctx, pod, &last))
 	}
 }
 
@@ -96,40 +92,32 @@ func MountsCertificate(pod *corev1.Pod) bool {
 	})
 }
 
-func (w *Walk) requestFinding(ctx context.Context, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest, describe string) check.Finding {
+func (w *Walk) requestFinding(ctx context.Context, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest) check.Finding {
 	f := check.Finding{Kind: "PodCertificateRequest", Namespace: request.Namespace, Name: request.Name}
-	if len(request.Status.Conditions) == 0 {
-		message := fmt.Sprintf("no certificate is issued yet for Pod %s", pod.Name)
-		event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonCertificateWaiting })
-		if event != nil {
-			message = event.Message
-		}
-		return f.FailedBy(listenersv1alpha1.ReasonCertificateWaiting, message).Because().Since(request.CreationTimestamp)
+	if waiting := listenersv1alpha1.ReasonCertificateWaiting; len(request.Status.Conditions) == 0 {
+		f = f.FailedBy(waiting, fmt.Sprintf("no certificate is issued yet for Pod %s", pod.Name)).Because().Since(request.CreationTimestamp)
+		return w.said(ctx, pod, check.HasReason(waiting), f)
 	}
 	condition := request.Status.Conditions[0]
 	if condition.Type != certificatesv1.PodCertificateRequestConditionTypeIssued {
 		return f.Failed(condition.Reason, fmt.Sprintf("%s: %s", strings.ToLower(condition.Type), condition.Message),
 			"Do what the message says, and then delete the Pod: the kubelet does not ask again for this one")
 	}
-	return w.issuedFinding(ctx, f, pod, request, describe)
+	return w.issuedFinding(ctx, f, pod, request)
 }
 
 // issuedFinding returns whether a certificate that was issued is valid now, and for all addresses that it is meant for.
-func (w *Walk) issuedFinding(ctx context.Context, f check.Finding, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest, describe string) check.Finding {
-	block, _ := pem.Decode([]byte(request.Status.CertificateChain))
-	if block == nil {
-		return f.Failed("", "has no certificate", check.RemedyOperator)
-	}
-	certificate, err := x509.ParseCertificate(block.Bytes)
+func (w *Walk) issuedFinding(ctx context.Context, f check.Finding, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest) check.Finding {
+	chain, err := cert.ParseCertsPEM([]byte(request.Status.CertificateChain))
 	if err != nil {
 		return f.Failed("", fmt.Sprintf("has no valid certificate: %v", err), check.RemedyOperator)
 	}
-	until := certificate.NotAfter.UTC().Format(time.RFC3339)
-	if w.Now().After(certificate.NotAfter) {
+	until := chain[0].NotAfter.UTC().Format(time.RFC3339)
+	if w.Now().After(chain[0].NotAfter) {
 		return f.Failed("", fmt.Sprintf("the certificate of Pod %s expired at %s", pod.Name, until),
-			"The kubelet requests a new one in time. See in the events of the Pod why it does not: "+describe)
+			"The kubelet requests a new one in time. See in the events of the Pod why it does not: "+describe("pod", pod))
 	}
-	if missing := w.missing(ctx, pod, request, certificate); missing != "" {
+	if missing := w.missing(ctx, pod, request, chain[0]); missing != "" {
 		renewed := ptr.Deref(request.Status.BeginRefreshAt, metav1.Time{}).UTC().Format(time.RFC3339)
 		return f.Warning("", fmt.Sprintf("the certificate of Pod %s is not for its address %s, which is newer; the kubelet renews it within minutes of %s", pod.Name, missing, renewed))
 	}
@@ -166,20 +154,20 @@ func (w *Walk) certManager(ctx context.Context, listener *listenersv1alpha1.List
 		return
 	}
 	missing := absent(listener, certificate)
-	ready, message, failure := certificateReady(certificate)
+	ready, failure := conditionOf(certificate, "Ready"), ""
+	if issuing := conditionOf(certificate, "Issuing"); issuing.Status == metav1.ConditionFalse { // why it could not be issued the last time
+		failure = exposure.Quote(issuing.Reason, issuing.Message)
+	}
 	switch {
 	case len(missing) == 0 && certificate.GetUID() == "":
 		w.Add(f.Failed("", "does not exist, because the Listener has no address", "Find out why, above").Because())
 	case len(missing) > 0:
-		text := "is not for the address " + strings.Join(missing, ", ")
-		if event := w.LastEvent(ctx, listener, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonNotInCertificate }); event != nil {
-			text = event.Message
-		}
-		w.Add(f.FailedBy(listenersv1alpha1.ReasonNotInCertificate, text))
-	case !ready:
+		f = f.FailedBy(listenersv1alpha1.ReasonNotInCertificate, "is not for the address "+strings.Join(missing, ", "))
+		w.Add(w.said(ctx, listener, check.HasReason(f.Reason), f))
+	case ready.Status != metav1.ConditionTrue:
 		w.issuer(ctx, certificate)
-		w.Add(f.Failed("", strings.TrimSuffix("cert-manager has not issued it: "+message+"; "+cmp.Or(failure, w.awaits(ctx, certificate)), "; "),
-			fmt.Sprintf("See kubectl describe certificate %s --namespace %s, and its CertificateRequests", f.Name, f.Namespace)).Because())
+		message := "cert-manager has not issued it: " + cmp.Or(ready.Message, "it has not looked at it") + "; " + cmp.Or(failure, w.awaits(ctx, certificate))
+		w.Add(f.Failed("", strings.TrimSuffix(message, "; "), "See "+describe("certificate", certificate)+", and its CertificateRequests").Because())
 	case failure != "":
 		w.Add(f.Warning("", "issued, but cert-manager cannot issue it again: "+failure))
 	default:
@@ -201,28 +189,14 @@ func (w *Walk) issuer(ctx context.Context, certificate *unstructured.Unstructure
 	w.Require(ctx, lookup.Metadata(served.GroupVersionKind), missing, lookup.MetadataList(served.GroupVersionKind))
 }
 
-func absent(listener *listenersv1alpha1.Listener, certificate *unstructured.Unstructured) []string {
-	if listener.Status == nil {
-		return nil
-	}
+func absent(listener *listenersv1alpha1.Listener, certificate *unstructured.Unstructured) (missing []string) {
 	subjects := certificatenames.SubjectNames(certificate)
-	var missing []string
-	for _, a := range listener.Status.IngressAddresses {
+	for _, a := range ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).IngressAddresses {
 		if !slices.Contains(subjects, strings.ToLower(a.Address)) {
 			missing = append(missing, a.Address)
 		}
 	}
 	return missing
-}
-
-// certificateReady reports whether cert-manager says that a Certificate is issued, and for what it is now. failure is
-// why it could not be issued the last time, as its CertificateRequest says, or "".
-func certificateReady(certificate *unstructured.Unstructured) (ready bool, message, failure string) {
-	status, _, message := conditionOf(certificate, "Ready")
-	if issuing, reason, text := conditionOf(certificate, "Issuing"); issuing == "False" {
-		failure = exposure.Quote(reason, text)
-	}
-	return status == "True", cmp.Or(message, "it has not looked at it"), failure
 }
 
 // awaits returns what the last CertificateRequest of a Certificate waits for, or "". cert-manager copies to the
@@ -240,24 +214,22 @@ func (w *Walk) awaits(ctx context.Context, certificate *unstructured.Unstructure
 	last := slices.MaxFunc(requests, func(a, b unstructured.Unstructured) int {
 		return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
 	})
-	if approved, _, _ := conditionOf(&last, "Approved"); approved == "" {
+	if conditionOf(&last, "Approved").Status == "" {
 		return fmt.Sprintf("CertificateRequest %s is not approved", last.GetName())
 	}
-	_, reason, text := conditionOf(&last, "Ready")
-	return exposure.Quote(reason, text)
+	ready := conditionOf(&last, "Ready")
+	return exposure.Quote(ready.Reason, ready.Message)
 }
 
-// conditionOf returns the fields of a condition, or nothing if there is none.
-func conditionOf(o *unstructured.Unstructured, conditionType string) (status, reason, message string) {
-	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-	for _, c := range conditions {
-		if c, _ := c.(map[string]any); c["type"] == conditionType {
-			status, _ = c["status"].(string)
-			reason, _ = c["reason"].(string)
-			message, _ = c["message"].(string)
-		}
+// conditionOf returns a condition of an object of cert-manager, or an empty one.
+func conditionOf(o *unstructured.Unstructured, conditionType string) metav1.Condition {
+	var typed struct {
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
 	}
-	return status, reason, message
+	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &typed) // which cert-manager's definitions make valid
+	return check.Condition(typed.Status.Conditions, conditionType)
 }
 
 // Authorities follows whether the operator can sign certificates, from what it says and what it has issued. It reads no

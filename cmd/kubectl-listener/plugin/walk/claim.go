@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -60,8 +61,7 @@ func IsEphemeral(v *corev1.Volume) bool {
 // claim follows a claim. pod is the Pod that it was reached from, or nil.
 func (w *Walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod) {
 	f := w.Claim(ctx, pvc)
-	w.Add(f)
-	if pvc.Spec.VolumeName == "" || f.State == check.Failed {
+	if w.Add(f); pvc.Spec.VolumeName == "" || f.State == check.Failed {
 		return
 	}
 	selector := w.volume(ctx, pvc)
@@ -76,14 +76,13 @@ func (w *Walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 // of the Pod that it was reached from, unless that is nil.
 func (w *Walk) selected(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod, selector claim.Selector) {
 	if selector != (claim.Selector{}) {
-		var others []client.ObjectList
-		if selector.Class == "" {
-			others = []client.ObjectList{&listenersv1alpha1.ListenerList{}}
-		}
-		if listener := (&listenersv1alpha1.Listener{}); w.Require(ctx, listener, w.noListener(ctx, pvc, pod, selector), others...) {
-			if claim.InlinePod(pvc) == nil {
-				w.otherClass(ctx, pvc, selector.Class, listener)
-			}
+		listener := &listenersv1alpha1.Listener{}
+		f := check.Finding{Kind: "Listener", Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
+		switch w.Follow(ctx, f, listener) {
+		case check.Missing:
+			w.Add(w.noListener(ctx, f, pvc, pod, selector))
+		case check.Present:
+			w.otherClass(ctx, pvc, selector.Class, listener)
 			w.listener(ctx, listener, pod)
 		}
 	}
@@ -92,21 +91,18 @@ func (w *Walk) selected(ctx context.Context, pvc *corev1.PersistentVolumeClaim, 
 	}
 }
 
-// noListener returns the finding for the case that the selected Listener does not exist.
-func (w *Walk) noListener(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod, selector claim.Selector) check.Finding {
-	f, inline := check.Finding{Kind: "Listener", Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}, claim.InlinePod(pvc) != nil
+// noListener returns why the Listener that a claim selects does not exist.
+func (w *Walk) noListener(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod, selector claim.Selector) check.Finding {
 	switch {
 	case selector.Class == "":
-		return f.FailedBy(listenersv1alpha1.ReasonListenerNotFound, "does not exist")
-	case !inline && !w.bound(ctx, pvc, pod):
+		f = f.FailedBy(listenersv1alpha1.ReasonListenerNotFound, "does not exist")
+		return w.DidYouMean(ctx, f, types.NamespacedName{Namespace: f.Namespace, Name: f.Name}, &listenersv1alpha1.ListenerList{})
+	case claim.InlinePod(pvc) == nil && !w.bound(ctx, pvc, pod):
 		return f.Warning("", "does not exist: the operator creates it when a Pod that mounts the claim is bound to a node, and deletes it when the Pod has finished, "+
 			"if the volume is ephemeral")
+	default: // an inline volume's claim has the uid of the Pod, and so its events
+		return w.said(ctx, pvc, ofOperator, f.Failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does", check.RemedyOperator))
 	}
-	var requests client.Object = pvc
-	if inline {
-		requests = pod
-	}
-	return w.said(ctx, requests, ofOperator, f.Failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does", check.RemedyOperator))
 }
 
 // bound reports whether a Pod that mounts a claim is bound to a node, and has not finished. pod is one of them, or nil.
@@ -129,10 +125,8 @@ func (w *Walk) addAbsentClaim(ctx context.Context, pod *corev1.Pod, volume *core
 	case volume.Ephemeral == nil:
 		w.Add(w.DidYouMean(ctx, missing, types.NamespacedName{Namespace: f.Namespace, Name: f.Name}, &corev1.PersistentVolumeClaimList{}))
 	default:
-		missing.Remedy = "Kubernetes creates the claim of an ephemeral volume. If it does not, look at the events: " + Describe("pod", pod)
-		w.Add(w.said(ctx, pod, func(e *corev1.Event) bool {
-			return e.Reason == reasons.FailedBinding || e.Reason == reasons.FailedCreate
-		}, missing))
+		missing.Remedy = "Kubernetes creates the claim of an ephemeral volume. If it does not, look at the events: " + describe("pod", pod)
+		w.Add(w.said(ctx, pod, check.HasReason(reasons.FailedBinding, reasons.FailedCreate), missing))
 	}
 }
 
@@ -143,27 +137,14 @@ func (w *Walk) Claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) che
 	case pvc.DeletionTimestamp != nil:
 		return w.deletedClaim(ctx, f, pvc)
 	case pvc.Status.Phase == corev1.ClaimLost:
-		return w.said(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonVolumeNotRestored },
+		return w.said(ctx, pvc, check.HasReason(listenersv1alpha1.ReasonVolumeNotRestored),
 			f.FailedBy(reasons.ClaimLost, fmt.Sprintf("PersistentVolume %s was deleted", pvc.Spec.VolumeName)))
 	case pvc.Spec.VolumeName != "":
 		return f.OK("has PersistentVolume %s", pvc.Spec.VolumeName)
+	default:
+		return cmp.Or(w.storageProblem(ctx, f, pvc), w.selectorProblem(ctx, f, pvc),
+			w.said(ctx, pvc, ofOperator, f.Failed("", "has no volume, and the operator says nothing about it", check.RemedyOperator)))
 	}
-	if problem := w.storageProblem(ctx, f, pvc); problem.State != "" {
-		return problem
-	}
-	selector, err := claim.Requested(pvc)
-	if err != nil {
-		f = f.FailedBy(listenersv1alpha1.ReasonInvalidClaim, err.Error())
-		f.Remedy += " " + correction(pvc)
-		return f
-	}
-	if problem := claim.ListenerNameProblem(selector.ListenerName(pvc.Name)); problem != "" {
-		return f.FailedBy(listenersv1alpha1.ReasonInvalidName, problem)
-	}
-	if problem := w.selectorProblem(ctx, f, pvc, selector); problem.State != "" {
-		return problem
-	}
-	return w.said(ctx, pvc, ofOperator, f.Failed("", "has no volume, and the operator says nothing about it", check.RemedyOperator))
 }
 
 // storageProblem returns what keeps the operator from provisioning a claim at all, or an empty finding.
@@ -189,35 +170,48 @@ func (w *Walk) storageProblem(ctx context.Context, f check.Finding, pvc *corev1.
 	return w.DidYouMean(ctx, f, types.NamespacedName{Name: name}, &storagev1.StorageClassList{})
 }
 
-// selectorProblem returns what is wrong with the Listener or the class that a claim names, or an empty finding.
-func (w *Walk) selectorProblem(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, selector claim.Selector) check.Finding {
-	class := selector.Class
-	if selector.Listener != "" {
-		var listener listenersv1alpha1.Listener
-		key := types.NamespacedName{Namespace: pvc.Namespace, Name: selector.Listener}
-		switch found := w.Get(ctx, key, &listener); {
-		case found == check.Forbidden:
-			return check.Finding{}
-		case found == check.Missing:
-			f = f.FailedBy(listenersv1alpha1.ReasonListenerNotFound, fmt.Sprintf("Listener %s does not exist", key))
-			return w.DidYouMean(ctx, f, key, &listenersv1alpha1.ListenerList{})
-		case listener.Class() == "":
-			return f.FailedBy(listenersv1alpha1.ReasonClassNotSet, fmt.Sprintf("Listener %s has no spec.className", key))
-		case listener.Status != nil && len(listener.Status.IngressAddresses) > 0:
-			return check.Finding{} // its addresses work without the class
-		}
-		class = listener.Class()
+// selectorProblem returns what is wrong with the annotations of a claim, or with what they name, or an empty finding.
+func (w *Walk) selectorProblem(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim) check.Finding {
+	selector, err := claim.Requested(pvc)
+	invalidName := claim.ListenerNameProblem(selector.ListenerName(pvc.Name))
+	switch {
+	case err != nil:
+		f = f.FailedBy(listenersv1alpha1.ReasonInvalidClaim, err.Error())
+	case invalidName != "":
+		return f.FailedBy(listenersv1alpha1.ReasonInvalidName, invalidName)
+	case selector.Listener != "":
+		return w.listenerProblem(ctx, f, types.NamespacedName{Namespace: pvc.Namespace, Name: selector.Listener})
+	default:
+		f = w.classProblem(ctx, f, selector.Class)
 	}
+	if f.State != "" {
+		f.Remedy += " " + correction(pvc)
+	}
+	return f
+}
+
+func (w *Walk) listenerProblem(ctx context.Context, f check.Finding, key types.NamespacedName) check.Finding {
+	var listener listenersv1alpha1.Listener
+	switch found := w.Get(ctx, key, &listener); {
+	case found == check.Missing:
+		f = f.FailedBy(listenersv1alpha1.ReasonListenerNotFound, fmt.Sprintf("Listener %s does not exist", key))
+		return w.DidYouMean(ctx, f, key, &listenersv1alpha1.ListenerList{})
+	case found == check.Present && listener.Class() == "":
+		return f.FailedBy(listenersv1alpha1.ReasonClassNotSet, fmt.Sprintf("Listener %s has no spec.className", key))
+	case found == check.Present && (listener.Status == nil || len(listener.Status.IngressAddresses) == 0): // which work without the class
+		return w.classProblem(ctx, f, listener.Class())
+	default:
+		return check.Finding{}
+	}
+}
+
+func (w *Walk) classProblem(ctx context.Context, f check.Finding, class string) check.Finding {
 	key := types.NamespacedName{Name: class}
 	if w.Get(ctx, key, &listenersv1alpha1.ListenerClass{}) != check.Missing {
 		return check.Finding{}
 	}
-	problem := f.FailedBy(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", class))
-	problem = w.DidYouMean(ctx, problem, key, &listenersv1alpha1.ListenerClassList{})
-	if selector.Class != "" {
-		problem.Remedy += " " + correction(pvc)
-	}
-	return problem
+	f = f.FailedBy(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", class))
+	return w.DidYouMean(ctx, f, key, &listenersv1alpha1.ListenerClassList{})
 }
 
 // correction returns how to correct what creates a claim.
@@ -276,7 +270,7 @@ func deletion(o client.Object) string {
 func (w *Walk) deletedClaim(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim) check.Finding {
 	text, pods := deletion(pvc), columns.Names(w.mountedBy(ctx, pvc))
 	if pods == "" {
-		return f.Failed("", text, "Kubernetes deletes it within a moment. If it does not, find out why those who have set the finalizers do not remove them: "+Describe("pvc", pvc)).
+		return f.Failed("", text, "Kubernetes deletes it within a moment. If it does not, find out why those who have set the finalizers do not remove them: "+describe("pvc", pvc)).
 			Since(*pvc.DeletionTimestamp)
 	}
 	remedy := "A deletion cannot be undone. Its Pods need another claim when they start again. A StatefulSet creates it; otherwise, create it after Kubernetes has deleted this one."

@@ -84,7 +84,7 @@ func (w *Walk) readyPods(ctx context.Context, namespace string, published sets.S
 	ready = len(published)
 	for pod := range check.Each(pods.Items) {
 		condition := check.PodCondition(pod, corev1.PodReady)
-		if published.Has(string(pod.UID)) && condition != nil && condition.Status != corev1.ConditionTrue {
+		if published.Has(string(pod.UID)) && condition.Type != "" && condition.Status != corev1.ConditionTrue {
 			ready--
 		}
 	}
@@ -103,7 +103,7 @@ func (w *Walk) noEndpoints(ctx context.Context, f check.Finding, listener *liste
 		return f.Warning("", fmt.Sprintf("no Pod belongs to the Service, because Pod %s is being deleted", pod.Name))
 	case pod.Status.PodIP == "" || claim.PodFinished(pod):
 		return f.Failed("", fmt.Sprintf("no Pod belongs to the Service, because Pod %s does not run", pod.Name),
-			"See why: "+Describe("pod", pod)).Because()
+			"See why: "+describe("pod", pod)).Because()
 	default:
 		return w.noEndpoint(f, listener, pod).Because()
 	}

@@ -53,7 +53,9 @@ func (w *Walk) notInjected(ctx context.Context, pod *corev1.Pod) string {
 	if name := injectedName(pod); slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name }) {
 		return fmt.Sprintf("the Pod has another volume %q; name one that it does not have by the annotation %s", name, names.AnnotationInjectVolume)
 	}
-	namespace, config, read := tenancy.Namespace(), &operatorv1alpha1.ListenerOperator{}, true
+	namespace, config := tenancy.Namespace(), &operatorv1alpha1.ListenerOperator{}
+	because := "the Pod is older than what permits that, or each of its containers mounts something else at the path; name another one by the annotation " +
+		names.AnnotationInjectPath
 	for _, c := range []struct {
 		kind, name string
 		object     client.Object
@@ -71,18 +73,14 @@ func (w *Walk) notInjected(ctx context.Context, pod *corev1.Pod) string {
 		case check.Missing:
 			return c.because
 		case check.Forbidden:
-			read = false
+			because = "you may not read why; ask an administrator to run this command"
 		case check.Present:
 			if c.fits != nil && !c.fits() {
 				return c.because
 			}
 		}
 	}
-	if !read {
-		return "you may not read why; ask an administrator to run this command"
-	}
-	return "the Pod is older than what permits that, or each of its containers mounts something else at the path; name another one by the annotation " +
-		names.AnnotationInjectPath
+	return because
 }
 
 // withoutPolicy returns what it means that the policy does not exist.

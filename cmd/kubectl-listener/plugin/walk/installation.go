@@ -128,7 +128,7 @@ const renewalOverdue = time.Minute
 // idle returns why an operator does nothing, and what to do, or "".
 func (w *Walk) idle(ctx context.Context, deployment *appsv1.Deployment) (why, remedy string) {
 	namespace := deployment.Namespace
-	logs := fmt.Sprintf("See why: %s, and if its Pod was started, kubectl logs --namespace %s deployment/%s", Describe("deployment", deployment), namespace, deployment.Name)
+	logs := fmt.Sprintf("See why: %s, and if its Pod was started, kubectl logs --namespace %s deployment/%s", describe("deployment", deployment), namespace, deployment.Name)
 	switch {
 	case ptr.Deref(deployment.Spec.Replicas, 1) == 0:
 		return "is scaled to 0 replicas", fmt.Sprintf("Scale it up: kubectl scale --namespace %s deployment/%s --replicas 1", namespace, deployment.Name)
@@ -156,7 +156,7 @@ func (w *Walk) update(ctx context.Context, f check.Finding, deployment *appsv1.D
 	if recent || status.UnavailableReplicas == 0 || w.List(ctx, &pods, client.InNamespace(deployment.Namespace), client.MatchingLabels(deployment.Spec.Selector.MatchLabels)) != check.Present {
 		return f.OK("%d Pod is available", status.AvailableReplicas)
 	}
-	other, remedy := "another one is not created", "See why: "+Describe("deployment", deployment)
+	other, remedy := "another one is not created", "See why: "+describe("deployment", deployment)
 	for i := range pods.Items {
 		if pod := &pods.Items[i]; !claim.PodReady(pod) && pod.DeletionTimestamp == nil {
 			why := w.podWithEvents(ctx, pod)

@@ -45,15 +45,13 @@ func (w *Walk) node(ctx context.Context, name string) nodeState {
 	case found == check.Missing:
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonNodesMissing, "does not exist").Because()) // a volume may be pinned to it
 		return notResponding
-	case found != check.Present:
-		return w.agent(ctx, name)
-	case !claim.NodeReady(node):
+	case found == check.Present:
 		w.Add(nodeFinding(node))
-		return notResponding
-	default:
-		w.Add(nodeFinding(node))
-		return w.agent(ctx, name)
 	}
+	if !claim.NodeReady(node) {
+		return notResponding
+	}
+	return w.agent(ctx, name)
 }
 
 func nodeFinding(node *corev1.Node) check.Finding {
@@ -112,25 +110,23 @@ func (w *Walk) Nodes(ctx context.Context, i *Installation) {
 	}
 	var findings []check.Finding
 	others := map[string][]string{} // by what excludes them
-	count := 0
+	suitable := 0
 	for node := range check.Each(nodes.Items) {
-		f := w.agentOf(ctx, a, node)
-		switch {
-		case f.State != "":
+		if f := w.agentOf(ctx, a, node); f.State != "" {
 			findings = append(findings, f)
-		default:
+		} else {
 			by := excludedBy(node, a.placement)
 			others[by] = append(others[by], node.Name)
 		}
 		if components.Unsuitable(node) == "" {
-			count++
+			suitable++
 		}
 	}
-	text := []string{fmt.Sprintf("%%d of %d have a node agent that is ready", count)}
+	text := fmt.Sprintf("%%d of %d have a node agent that is ready", suitable)
 	for _, by := range slices.Sorted(maps.Keys(others)) {
-		text = append(text, fmt.Sprintf("%s excludes %s", by, columns.Names(others[by])))
+		text += fmt.Sprintf("; %s excludes %s", by, columns.Names(others[by]))
 	}
-	w.AddAll(findings, "Nodes", strings.Join(text, "; "))
+	w.AddAll(findings, "Nodes", text)
 }
 
 // observeAgents reads what is known about node agents. It returns whether the user may read their Pods.
@@ -141,8 +137,8 @@ func (w *Walk) observeAgents(ctx context.Context, a *agents) bool {
 		return false
 	}
 	a.byNode, a.published = map[string]*corev1.Pod{}, map[string][]*listenersv1alpha1.PodListeners{}
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; pod.DeletionTimestamp == nil {
+	for pod := range check.Each(pods.Items) {
+		if pod.DeletionTimestamp == nil {
 			a.byNode[nodeOf(pod)] = pod
 		}
 	}
@@ -150,9 +146,9 @@ func (w *Walk) observeAgents(ctx context.Context, a *agents) bool {
 	if w.All(ctx, &csiNodes) {
 		a.registered = sets.New[string]()
 	}
-	for i := range csiNodes.Items {
-		if isRegistered(&csiNodes.Items[i]) {
-			a.registered.Insert(csiNodes.Items[i].Name)
+	for node := range check.Each(csiNodes.Items) {
+		if isRegistered(node) {
+			a.registered.Insert(node.Name)
 		}
 	}
 	var published listenersv1alpha1.PodListenersList
@@ -226,7 +222,7 @@ func (w *Walk) agentFinding(ctx context.Context, f check.Finding, a *agents, age
 	again := reasons.Of(reasons.NodeLabelMissing)
 	switch {
 	case agent == nil:
-		return f.Failed(reasons.NoNodeAgent, "has no node agent, so no Pod with a listener volume starts there", "See the events: "+Describe("daemonset", a.daemonSet))
+		return f.Failed(reasons.NoNodeAgent, "has no node agent, so no Pod with a listener volume starts there", "See the events: "+describe("daemonset", a.daemonSet))
 	case !claim.PodReady(agent):
 		why := w.podWithEvents(ctx, agent)
 		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("the node agent %s is not ready, so no Pod with a listener volume starts there: %s", agent.Name, why.Text()), why.Remedy)

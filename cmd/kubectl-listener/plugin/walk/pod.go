@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -47,9 +48,9 @@ func (w *Walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 		case RequestsListener(pvc):
 			mounts = true
 			w.claim(ctx, pvc, pod)
-		case awaitsOtherClaim(pod, pvc):
+		case pvc.Spec.VolumeName == "" && awaitsClaims(check.PodCondition(pod, corev1.PodScheduled).Message): // it does not wait for the Pod
 			w.Add(check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}.Failed("",
-				"has no volume, and is no claim for a listener volume", "See why: "+Describe("pvc", pvc)))
+				"has no volume, and is no claim for a listener volume", "See why: "+describe("pvc", pvc)))
 		}
 	}
 	w.certificates(ctx, pod)
@@ -68,22 +69,13 @@ func (w *Walk) inline(ctx context.Context, f check.Finding, pod *corev1.Pod, vol
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonInvalidVolume, fmt.Sprintf("volume %q: %s", volume.Name, problem)))
 		return
 	}
-	refused := w.LastEvent(ctx, pod, func(e *corev1.Event) bool {
-		return e.Reason == listenersv1alpha1.ReasonInvalidVolume || e.Reason == listenersv1alpha1.ReasonInvalidName
-	})
+	refused := w.LastEvent(ctx, pod, check.HasReason(listenersv1alpha1.ReasonInvalidVolume, listenersv1alpha1.ReasonInvalidName))
 	if refused != nil && pod.Status.Phase == corev1.PodPending {
 		w.Add(f.FailedBy(refused.Reason, refused.Message))
 		return
 	}
 	selector, _ := claim.ParseSelector(pvc.Annotations)
 	w.selected(ctx, pvc, pod, selector)
-}
-
-// awaitsOtherClaim reports whether a Pod cannot be scheduled before a claim has a volume. Without the words of the
-// scheduler, the claim may wait for the Pod instead.
-func awaitsOtherClaim(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim) bool {
-	scheduled := check.PodCondition(pod, corev1.PodScheduled)
-	return scheduled != nil && pvc.Spec.VolumeName == "" && awaitsClaims(scheduled)
 }
 
 func (w *Walk) pod(ctx context.Context, pod *corev1.Pod) nodeState {
@@ -106,7 +98,7 @@ func (w *Walk) podWithEvents(ctx context.Context, pod *corev1.Pod) check.Finding
 	}
 	if event := w.LastEvent(ctx, pod, said); event != nil {
 		if f.Message += ": " + event.Message; unhealthy(event) {
-			return f.Failed(f.Reason, f.Message, remedyProbe+Describe("pod", pod))
+			return f.Failed(f.Reason, f.Message, remedyProbe+describe("pod", pod))
 		}
 	}
 	return f
@@ -123,9 +115,8 @@ func (w *Walk) causes(f check.Finding, pod *corev1.Pod) func(*corev1.Event) bool
 		}
 	case f.State == check.Failed && f.Reason == "" && pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "":
 		return func(e *corev1.Event) bool { return e.Type == corev1.EventTypeWarning } // such as a ConfigMap that does not exist
-	default:
-		return nil
 	}
+	return nil
 }
 
 func unhealthy(e *corev1.Event) bool { return e.Reason == "Unhealthy" }
@@ -143,45 +134,43 @@ const containersNotReady = "ContainersNotReady"
 // podFinding returns the state of a Pod. If it does not run yet, the cause may be one of its volumes.
 func podFinding(pod *corev1.Pod, now time.Time) check.Finding {
 	f := check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
-	describe := Describe("pod", pod)
 	switch {
 	case pod.DeletionTimestamp != nil && len(pod.Finalizers) > 0 && claim.PodFinished(pod):
-		return f.Failed("", "has ended, and is kept by its finalizers: "+strings.Join(pod.Finalizers, ", "), "See why their owners do not remove them: "+describe).Aside()
+		return f.Failed("", "has ended, and is kept by its finalizers: "+strings.Join(pod.Finalizers, ", "), "See why their owners do not remove them: "+describe("pod", pod)).Aside()
 	case pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) > overdue:
 		since := duration.HumanDuration(now.Sub(pod.DeletionTimestamp.Time))
 		return f.Failed("", fmt.Sprintf("should have ended %s ago, and its node has not confirmed that", since),
-			"See which finalizers and events the Pod has: "+describe+". What the node may still do: docs/volumes.md#a-pod-that-stays-in-terminating. "+
+			"See which finalizers and events the Pod has: "+describe("pod", pod)+". What the node may still do: docs/volumes.md#a-pod-that-stays-in-terminating. "+
 				"If the machine is really gone: docs/lost-nodes.md").Because().Aside()
 	case pod.DeletionTimestamp != nil:
 		return f.Warning("", deletion(pod))
 	case pod.Status.Phase == corev1.PodFailed:
 		message := strings.TrimSuffix("has failed, and mounts nothing any more: "+pod.Status.Message, ": ")
-		return f.Failed(pod.Status.Reason, message, "Kubernetes does not start it again; start another Pod. See why: "+describe).Aside()
+		return f.Failed(pod.Status.Reason, message, "Kubernetes does not start it again; start another Pod. See why: "+describe("pod", pod)).Aside()
 	case claim.PodFinished(pod):
 		return f.Warning("", "has succeeded, and mounts nothing any more")
 	case pod.Spec.NodeName == "":
-		return unboundFinding(f, pod, describe)
+		return unboundFinding(f, pod)
 	default:
-		return containersFinding(f, pod, describe, now).Aside()
+		return containersFinding(f, pod, now).Aside()
 	}
 }
 
-func unboundFinding(f check.Finding, pod *corev1.Pod, describe string) check.Finding {
+func describePod(pod *corev1.Pod) string { return describe("pod", pod) }
+
+func unboundFinding(f check.Finding, pod *corev1.Pod) check.Finding {
 	scheduled := check.PodCondition(pod, corev1.PodScheduled)
+	unscheduled := f.Failed(scheduled.Reason, scheduled.Message, "Do what the scheduler says; more: "+describe("pod", pod)).Since(waitsSince(pod))
 	switch scheduler := pod.Spec.SchedulerName; {
-	case scheduled != nil && scheduled.Status == corev1.ConditionFalse:
-	case scheduler != corev1.DefaultSchedulerName && scheduler != "":
+	case scheduled.Status != corev1.ConditionFalse && scheduler != corev1.DefaultSchedulerName && scheduler != "":
 		return f.Failed("", fmt.Sprintf("is not bound to a node yet by its own scheduler, %q", scheduler),
-			"Wait for this scheduler. If it lasts, see whether it runs, or remove spec.schedulerName: "+describe).Because().Aside()
-	default:
-		return f.Failed("", "is not bound to a node yet", "Wait for the scheduler. If it lasts: "+describe).Because().Aside()
-	}
-	unscheduled := f.Failed(scheduled.Reason, scheduled.Message, "Do what the scheduler says; more: "+describe).Since(waitsSince(pod))
-	if scheduled.Reason == corev1.PodReasonSchedulingGated {
+			"Wait for this scheduler. If it lasts, see whether it runs, or remove spec.schedulerName: "+describe("pod", pod)).Because().Aside()
+	case scheduled.Status != corev1.ConditionFalse:
+		return f.Failed("", "is not bound to a node yet", "Wait for the scheduler. If it lasts: "+describe("pod", pod)).Because().Aside()
+	case scheduled.Reason == corev1.PodReasonSchedulingGated:
 		return unscheduled.Aside()
-	}
-	if noAgent := reasons.Of(reasons.NoNodeAgent); claim.AwaitsAgent(scheduled.Message) {
-		unscheduled.Remedy = noAgent.Remedy
+	case claim.AwaitsAgent(scheduled.Message):
+		unscheduled.Remedy = reasons.Of(reasons.NoNodeAgent).Remedy
 	}
 	if concernsVolumes.MatchString(scheduled.Message) {
 		return unscheduled.Because()
@@ -195,64 +184,51 @@ var concernsVolumes = regexp.MustCompile(`(?i)persistent ?volume|volume node aff
 
 // waitsSince returns since when a Pod waits for the scheduler, or for its node.
 func waitsSince(pod *corev1.Pod) metav1.Time {
-	if scheduled := check.PodCondition(pod, corev1.PodScheduled); scheduled != nil && !scheduled.LastTransitionTime.IsZero() {
-		return scheduled.LastTransitionTime
-	}
-	return pod.CreationTimestamp
+	return cmp.Or(check.PodCondition(pod, corev1.PodScheduled).LastTransitionTime, pod.CreationTimestamp)
 }
 
-func containersFinding(f check.Finding, pod *corev1.Pod, describe string, now time.Time) check.Finding {
-	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
-	for i := range statuses {
-		if broken := brokenFinding(f, pod, &statuses[i], describe); broken.State != "" {
-			return broken
-		}
-	}
-	if unready := unreadyFinding(f, pod, describe); unready.State != "" {
-		return unready
-	}
-	for status := range check.Each(statuses) {
+func containersFinding(f check.Finding, pod *corev1.Pod, now time.Time) check.Finding {
+	var broken, restarted check.Finding // the first of each
+	for status := range check.Each(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)) {
+		broken = cmp.Or(broken, brokenFinding(f, pod, status))
 		ended := status.LastTerminationState.Terminated
 		if ended != nil && status.RestartCount > 0 && failed(pod, status.Name, ended) && now.Sub(ended.FinishedAt.Time) < recently {
-			return f.Warning(ended.Reason, fmt.Sprintf("runs on node %s, but container %s ended with exit code %d at %s (restarts: %d); see why: %s --previous", pod.Spec.NodeName,
-				status.Name, ended.ExitCode, ended.FinishedAt.UTC().Format(time.RFC3339), status.RestartCount, logs(pod, status.Name)))
+			restarted = cmp.Or(restarted, f.Warning(ended.Reason, fmt.Sprintf("runs on node %s, but container %s ended with exit code %d at %s (restarts: %d); see why: %s --previous",
+				pod.Spec.NodeName, status.Name, ended.ExitCode, ended.FinishedAt.UTC().Format(time.RFC3339), status.RestartCount, logs(pod, status.Name))))
 		}
 	}
-	return f.OK("runs on node %s", pod.Spec.NodeName)
+	return cmp.Or(broken, unreadyFinding(f, pod), restarted, f.OK("runs on node %s", pod.Spec.NodeName))
 }
 
 // unreadyFinding returns why a Pod without broken containers does not run, or is not ready, or an empty finding.
-func unreadyFinding(f check.Finding, pod *corev1.Pod, describe string) check.Finding {
+func unreadyFinding(f check.Finding, pod *corev1.Pod) check.Finding {
 	ready := check.PodCondition(pod, corev1.PodReady)
 	switch init := runningInit(pod); {
 	case pod.Status.Phase != corev1.PodRunning && init != nil:
 		return f.Failed("", fmt.Sprintf("waits on node %s for its init container %s, which has run since %s", pod.Spec.NodeName, init.Name,
 			init.State.Running.StartedAt.UTC().Format(time.RFC3339)), "See what it does: "+logs(pod, init.Name)).Because()
 	case pod.Status.Phase != corev1.PodRunning:
-		return f.Failed("", fmt.Sprintf("is %s on node %s", pod.Status.Phase, pod.Spec.NodeName), "Look at its containers and events: "+describe).Because()
-	case ready != nil && ready.Status != corev1.ConditionTrue:
+		return f.Failed("", fmt.Sprintf("is %s on node %s", pod.Status.Phase, pod.Spec.NodeName), "Look at its containers and events: "+describe("pod", pod)).Because()
+	case ready.Type != "" && ready.Status != corev1.ConditionTrue:
 		message := fmt.Sprintf("runs on node %s, and is not ready", pod.Spec.NodeName)
 		if ready.Reason != containersNotReady && ready.Message != "" { // such as a readiness gate
 			message += ": " + ready.Message
 		}
-		return f.Failed(ready.Reason, message, "See why: "+describe).Because()
-	default:
-		return check.Finding{}
+		return f.Failed(ready.Reason, message, "See why: "+describe("pod", pod)).Because()
 	}
+	return check.Finding{}
 }
 
 // brokenFinding returns why a container that should run does not, or an empty finding.
-func brokenFinding(f check.Finding, pod *corev1.Pod, status *corev1.ContainerStatus, describe string) check.Finding {
+func brokenFinding(f check.Finding, pod *corev1.Pod, status *corev1.ContainerStatus) check.Finding {
 	switch waiting, ended := status.State.Waiting, status.State.Terminated; {
 	case waiting != nil && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating":
-		return f.Failed(waiting.Reason, fmt.Sprintf("container %s does not run on node %s: %s", status.Name, pod.Spec.NodeName, waiting.Message),
-			remedyForWaiting(pod, status, describe))
+		return f.Failed(waiting.Reason, fmt.Sprintf("container %s does not run on node %s: %s", status.Name, pod.Spec.NodeName, waiting.Message), remedyForWaiting(pod, status))
 	case ended != nil && failed(pod, status.Name, ended):
-		return f.Failed(ended.Reason, fmt.Sprintf("container %s on node %s ended with exit code %d (restarts: %d)%s", status.Name, pod.Spec.NodeName,
-			ended.ExitCode, status.RestartCount, strings.TrimSuffix(": "+exposure.Quote("", ended.Message), ": ")), "See why: "+logs(pod, status.Name)+", and "+describe)
-	default:
-		return check.Finding{}
+		return f.Failed(ended.Reason, fmt.Sprintf("container %s on node %s ended with exit code %d (restarts: %d)%s", status.Name, pod.Spec.NodeName, ended.ExitCode,
+			status.RestartCount, strings.TrimSuffix(": "+exposure.Quote("", ended.Message), ": ")), "See why: "+logs(pod, status.Name)+", and "+describe("pod", pod))
 	}
+	return check.Finding{}
 }
 
 // runningInit returns the init container that has to end before the next container of a Pod starts, or nil.
@@ -267,8 +243,8 @@ func runningInit(pod *corev1.Pod) *corev1.ContainerStatus {
 
 // restartPolicy returns when the kubelet starts a container again. Init containers may be sidecars.
 func restartPolicy(pod *corev1.Pod, name string) corev1.RestartPolicy {
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.Name == name {
+	for c := range check.Each(pod.Spec.InitContainers) {
+		if c.Name == name {
 			return corev1.RestartPolicy(ptr.Deref(c.RestartPolicy, corev1.ContainerRestartPolicyOnFailure))
 		}
 	}
@@ -284,18 +260,18 @@ func failed(pod *corev1.Pod, name string, ended *corev1.ContainerStateTerminated
 }
 
 // remedyForWaiting returns what to do about a container that waits. Only one that has run has a log.
-func remedyForWaiting(pod *corev1.Pod, status *corev1.ContainerStatus, describe string) string {
-	switch {
-	case status.State.Waiting.Reason == "InvalidImageName":
+func remedyForWaiting(pod *corev1.Pod, status *corev1.ContainerStatus) string {
+	switch reason := status.State.Waiting.Reason; {
+	case reason == "InvalidImageName":
 		return fmt.Sprintf("Correct the name of image %q", status.Image)
-	case status.State.Waiting.Reason == "ErrImageNeverPull":
+	case reason == "ErrImageNeverPull":
 		return fmt.Sprintf("Load image %s on the node, or change imagePullPolicy of the container", status.Image)
-	case strings.Contains(status.State.Waiting.Reason, "Image"):
-		return fmt.Sprintf("Check the name of image %s, and that the imagePullSecrets of the Pod permit to pull it; more: %s", status.Image, describe)
-	case status.State.Waiting.Reason == "CrashLoopBackOff":
-		return "See why: " + logs(pod, status.Name) + " --previous, and " + describe
+	case strings.Contains(reason, "Image"):
+		return fmt.Sprintf("Check the name of image %s, and that the imagePullSecrets of the Pod permit to pull it; more: %s", status.Image, describe("pod", pod))
+	case reason == "CrashLoopBackOff":
+		return "See why: " + logs(pod, status.Name) + " --previous, and " + describe("pod", pod)
 	default:
-		return "See why: " + describe
+		return "See why: " + describe("pod", pod)
 	}
 }
 

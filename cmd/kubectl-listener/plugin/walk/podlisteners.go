@@ -24,12 +24,9 @@ func (w *Walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 		return // it has no addresses of its own
 	}
 	addresses := &listenersv1alpha1.PodListeners{}
-	f := check.Finding{Kind: "PodListeners", Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
-	f = f.Since(waitsSince(pod))
+	f := check.Finding{Kind: "PodListeners", Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}.Since(waitsSince(pod))
 	missing := f.Failed("", fmt.Sprintf("does not exist, although Pod %s is bound to node %s", pod.Name, pod.Spec.NodeName), check.RemedyOperator)
-	missing = w.said(ctx, pod, func(e *corev1.Event) bool {
-		return e.Reason == listenersv1alpha1.ReasonQuotaExceeded || e.Reason == listenersv1alpha1.ReasonRequestRejected
-	}, missing)
+	missing = w.said(ctx, pod, check.HasReason(listenersv1alpha1.ReasonQuotaExceeded, listenersv1alpha1.ReasonRequestRejected), missing)
 	if !w.Require(ctx, addresses, missing) {
 		return
 	}
@@ -41,7 +38,7 @@ func (w *Walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 			w.Add(f.Failed("", fmt.Sprintf("has no entry for volume %q", volume.Name), check.RemedyOperator))
 		case len(entry.IngressAddresses) == 0:
 			waiting := f.FailedBy(listenersv1alpha1.ReasonWaitingForAddress, fmt.Sprintf("volume %q has no address yet", volume.Name)).Because()
-			w.Add(w.said(ctx, pod, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonWaitingForAddress }, waiting))
+			w.Add(w.said(ctx, pod, check.HasReason(waiting.Reason), waiting))
 		default:
 			w.Add(w.notRestarted(ctx, pod, addressFinding(f, &addresses.Spec, volume.Name, pod)))
 			w.policies(ctx, pod, entry.ListenerName)
@@ -70,16 +67,11 @@ func addressFinding(f check.Finding, spec *listenersv1alpha1.PodListenersSpec, v
 
 // notRestarted adds to the finding of a Pod that its class restarts what the operator says about that.
 func (w *Walk) notRestarted(ctx context.Context, pod *corev1.Pod, f check.Finding) check.Finding {
-	if f.State != check.Failed {
-		return f
+	restarts := check.HasReason(listenersv1alpha1.ReasonEvictionRefused, listenersv1alpha1.ReasonEvictionDelayed, listenersv1alpha1.ReasonNotEvicted)
+	if event := w.LastEvent(ctx, pod, restarts); event != nil && f.State == check.Failed {
+		return f.FailedBy(event.Reason, f.Message+"; the operator says: "+event.Message)
 	}
-	event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool {
-		return slices.Contains([]string{listenersv1alpha1.ReasonEvictionRefused, listenersv1alpha1.ReasonEvictionDelayed, listenersv1alpha1.ReasonNotEvicted}, e.Reason)
-	})
-	if event == nil {
-		return f
-	}
-	return f.FailedBy(event.Reason, f.Message+"; the operator says: "+event.Message)
+	return f
 }
 
 // targetSame is where the page about target: Same of a class says which port a program listens on.

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,23 +22,18 @@ import (
 func (w *Walk) policies(ctx context.Context, pod *corev1.Pod, listener string) {
 	var list networkingv1.NetworkPolicyList
 	w.FollowAll(ctx, check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace}, &list, client.InNamespace(pod.Namespace))
-	var policies []networkingv1.NetworkPolicy
-	for i := range list.Items {
-		if exposure.SelectsForIngress(&list.Items[i])(pod) {
-			policies = append(policies, list.Items[i])
-		}
-	}
+	policies := slices.DeleteFunc(slices.Clone(list.Items), func(p networkingv1.NetworkPolicy) bool { return !exposure.SelectsForIngress(&p)(pod) })
 	if len(policies) == 0 {
 		return
 	}
 	admitted := admitAll(policies, pod, w.Service(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: names.Service(listener)}))
-	for i := range policies {
-		f := check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace, Name: policies[i].Name}
-		switch restricts := exposure.IsClientPolicy(&policies[i]); {
+	for policy := range check.Each(policies) {
+		f := check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace, Name: policy.Name}
+		switch restricts := exposure.IsClientPolicy(policy); {
 		case restricts && admitted:
 			w.Add(f.Warning("", "has no effect, because other policies admit every client: docs/network-policies.md"))
 		case restricts:
-			w.Add(f.OK("selects Pod %s; of the clients outside, it admits only %s, by allowedClients", pod.Name, strings.Join(admittedRanges(&policies[i]), ", ")))
+			w.Add(f.OK("selects Pod %s; of the clients outside, it admits only %s, by allowedClients", pod.Name, strings.Join(admittedRanges(policy), ", ")))
 		case admitted:
 			w.Add(f.OK("selects Pod %s; every client is admitted to the ports of Listener %s", pod.Name, listener))
 		default:
@@ -51,36 +45,31 @@ func (w *Walk) policies(ctx context.Context, pod *corev1.Pod, listener string) {
 // admitAll reports whether it is plain that the NetworkPolicies that select a Pod admit every source at each port of a
 // Service: what one of them admits, the others cannot deny. service is nil if it is not known.
 func admitAll(policies []networkingv1.NetworkPolicy, pod *corev1.Pod, service *corev1.Service) bool {
-	var open []networkingv1.NetworkPolicyIngressRule
-	for i := range policies {
-		for _, rule := range policies[i].Spec.Ingress {
-			if len(rule.From) == 0 {
-				open = append(open, rule)
+	var open []networkingv1.NetworkPolicyPort
+	for policy := range check.Each(policies) {
+		for _, rule := range policy.Spec.Ingress {
+			switch {
+			case len(rule.From) > 0:
+			case len(rule.Ports) == 0:
+				return true
+			default:
+				open = append(open, rule.Ports...)
 			}
 		}
 	}
-	if slices.ContainsFunc(open, func(r networkingv1.NetworkPolicyIngressRule) bool { return len(r.Ports) == 0 }) {
-		return true
+	denied := func(port corev1.ServicePort) bool {
+		return !slices.ContainsFunc(open, func(p networkingv1.NetworkPolicyPort) bool { return coversTarget(&p, pod, &port) })
 	}
-	if service == nil || len(service.Spec.Ports) == 0 {
-		return false
-	}
-	for i := range service.Spec.Ports {
-		target, protocol := service.Spec.Ports[i].TargetPort, cmp.Or(service.Spec.Ports[i].Protocol, corev1.ProtocolTCP)
-		covers := func(p networkingv1.NetworkPolicyPort) bool {
-			return ptr.Deref(p.Protocol, corev1.ProtocolTCP) == protocol && coversTarget(&p, pod, target, protocol)
-		}
-		if !slices.ContainsFunc(open, func(r networkingv1.NetworkPolicyIngressRule) bool { return slices.ContainsFunc(r.Ports, covers) }) {
-			return false
-		}
-	}
-	return true
+	return service != nil && len(service.Spec.Ports) > 0 && !slices.ContainsFunc(service.Spec.Ports, denied)
 }
 
 // coversTarget reports whether a port of a NetworkPolicy is the target port of a Service, which a Pod has.
-func coversTarget(p *networkingv1.NetworkPolicyPort, pod *corev1.Pod, target intstr.IntOrString, protocol corev1.Protocol) bool {
-	number := exposure.ContainerPort(pod, target, protocol)
+func coversTarget(p *networkingv1.NetworkPolicyPort, pod *corev1.Pod, port *corev1.ServicePort) bool {
+	protocol := cmp.Or(port.Protocol, corev1.ProtocolTCP)
+	number := exposure.ContainerPort(pod, port.TargetPort, protocol)
 	switch {
+	case ptr.Deref(p.Protocol, corev1.ProtocolTCP) != protocol:
+		return false
 	case p.Port == nil:
 		return true
 	case number == 0:

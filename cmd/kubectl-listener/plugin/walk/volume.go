@@ -45,15 +45,15 @@ func (w *Walk) volume(ctx context.Context, pvc *corev1.PersistentVolumeClaim) cl
 	selector, ignored := provisioned.Follow(pvc.Annotations)
 	if ignored {
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonSelectorChanged, fmt.Sprintf(
-			"was provisioned for %s, and the annotation of the claim now names %s, which has no effect", describe(provisioned), describe(requested))))
+			"was provisioned for %s, and the annotation of the claim now names %s, which has no effect", selectedBy(provisioned), selectedBy(requested))))
 	}
 	w.pin(ctx, pv)
 	return selector
 }
 
-// otherClass follows the class that a claim names, if its Listener has another one.
+// otherClass follows the class that a claim names, if its Listener has another one. Inline volumes cannot change it.
 func (w *Walk) otherClass(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class string, listener *listenersv1alpha1.Listener) {
-	if class == "" || class == listener.Class() || !claim.OwnsListener(listener) {
+	if class == "" || class == listener.Class() || !claim.OwnsListener(listener) || claim.InlinePod(pvc) != nil {
 		return
 	}
 	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
@@ -65,11 +65,11 @@ func (w *Walk) otherClass(ctx context.Context, pvc *corev1.PersistentVolumeClaim
 	case !w.bound(ctx, pvc, nil):
 		w.Add(f.Warning("", text+" until a Pod that mounts the claim is bound to a node"))
 	default:
-		w.Add(w.said(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonNamespaceNotAllowed }, f.Failed("", text, check.RemedyOperator)))
+		w.Add(w.said(ctx, pvc, check.HasReason(listenersv1alpha1.ReasonNamespaceNotAllowed), f.Failed("", text, check.RemedyOperator)))
 	}
 }
 
-func describe(s claim.Selector) string {
+func selectedBy(s claim.Selector) string {
 	if s.Class != "" {
 		return "class " + s.Class
 	}
@@ -84,101 +84,94 @@ func (w *Walk) pin(ctx context.Context, pv *corev1.PersistentVolume) {
 		w.Add(f.OK("is not pinned to a node"))
 		return
 	}
-	node := &corev1.Node{}
+	owner, node := pv.Spec.ClaimRef, &corev1.Node{}
+	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name, UID: owner.UID}}
 	switch found := w.Get(ctx, types.NamespacedName{Name: pinned[0]}, node); {
 	case found == check.Forbidden:
 		w.Add(f.OK("is pinned to node %s", pinned[0]))
-	case found == check.Missing:
-		w.Add(w.lost(ctx, f, pv, pinned[0], nil))
-	case claim.NodeLost(node):
-		w.Add(w.lost(ctx, f, pv, pinned[0], node))
+	case found == check.Missing, claim.NodeLost(node):
+		w.Add(w.lost(ctx, f, pv, pvc, pinned[0], node))
 	default:
-		w.Add(w.stuck(ctx, f.OK("is pinned to node %s", strings.Join(pinned, ", ")), pv.Spec.ClaimRef, node))
+		w.Add(w.stuck(ctx, f.OK("is pinned to node %s", strings.Join(pinned, ", ")), pvc, node))
 	}
 }
 
 // lost returns that the volume of a claim is pinned to a lost node, with what the operator says about it, such as when
-// the operator is going to release the volume. node is nil if it does not exist.
-func (w *Walk) lost(ctx context.Context, f check.Finding, pv *corev1.PersistentVolume, name string, node *corev1.Node) check.Finding {
-	what := "does not exist"
-	if node != nil {
+// the operator is going to release the volume. node is empty if it does not exist.
+func (w *Walk) lost(ctx context.Context, f check.Finding, pv *corev1.PersistentVolume, pvc *corev1.PersistentVolumeClaim, name string, node *corev1.Node) check.Finding {
+	what, exists := "does not exist", node.Name != ""
+	if exists {
 		what = "is out of service"
 	}
-	message := fmt.Sprintf("of claim %s/%s is pinned to node %s, which %s", pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name, name, what)
+	message := fmt.Sprintf("of claim %s/%s is pinned to node %s, which %s", pvc.Namespace, pvc.Name, name, what)
 	if since := pv.Annotations[names.AnnotationLostSince]; since != "" {
 		message += ", since " + since
 	}
-	f = f.FailedBy(listenersv1alpha1.ReasonNodeLost, message, ofClaim(pv.Spec.ClaimRef)...)
-	if node != nil && claim.NodeReady(node) {
+	f = f.FailedBy(listenersv1alpha1.ReasonNodeLost, message, ofClaim(pvc)...)
+	if exists && claim.NodeReady(node) {
 		f.Message += ", although it is ready"
 		f.Remedy = fmt.Sprintf("If the machine works again, remove the taint, or no Pod starts there: kubectl taint node %s %s-", name, corev1.TaintNodeOutOfService)
 	}
-	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: pv.Spec.ClaimRef.Namespace, UID: pv.Spec.ClaimRef.UID}}
-	if event := w.LastEvent(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonNodeLost }); event != nil {
+	if event := w.LastEvent(ctx, pvc, check.HasReason(listenersv1alpha1.ReasonNodeLost)); event != nil {
 		f.Message += "; the operator says: " + event.Message
 	}
 	return f
 }
 
-func ofClaim(claim *corev1.ObjectReference) []string {
-	return []string{"{claim}", claim.Name, "{namespace}", claim.Namespace}
+func ofClaim(pvc *corev1.PersistentVolumeClaim) []string {
+	return []string{"{claim}", pvc.Name, "{namespace}", pvc.Namespace}
 }
 
 // stuck follows the Pods that wait for the node of a pinned volume. f is the finding if none does.
-func (w *Walk) stuck(ctx context.Context, f check.Finding, owner *corev1.ObjectReference, node *corev1.Node) check.Finding {
-	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name, UID: owner.UID}}
+func (w *Walk) stuck(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, node *corev1.Node) check.Finding {
 	for _, pod := range w.Pods(ctx, pvc) {
-		scheduled := check.PodCondition(&pod, corev1.PodScheduled)
-		if scheduled == nil || scheduled.Status != corev1.ConditionFalse || scheduled.Reason != corev1.PodReasonUnschedulable || awaitsClaims(scheduled) ||
-			!concernsVolumes.MatchString(scheduled.Message) {
+		verdict := claim.Unschedulable(&pod)
+		if awaitsClaims(verdict) || !concernsVolumes.MatchString(verdict) {
 			continue
 		}
-		message := fmt.Sprintf("%s, and Pod %s cannot be scheduled: %s", f.Message, pod.Name, scheduled.Message)
-		if event := w.LastEvent(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonPinnedToNode }); event != nil {
+		message := fmt.Sprintf("%s, and Pod %s cannot be scheduled: %s", f.Message, pod.Name, verdict)
+		if event := w.LastEvent(ctx, pvc, check.HasReason(listenersv1alpha1.ReasonPinnedToNode)); event != nil {
 			message = event.Message
 		}
-		f = f.FailedBy(listenersv1alpha1.ReasonPinnedToNode, message, ofClaim(owner)...).Since(waitsSince(&pod))
-		if !claim.NodeReady(node) {
+		f = f.FailedBy(listenersv1alpha1.ReasonPinnedToNode, message, ofClaim(pvc)...).Since(waitsSince(&pod))
+		switch {
+		case !claim.NodeReady(node):
 			w.Add(nodeFinding(node))
 			return f.Because()
+		case isLabelled(node):
+			return f
+		case w.agent(ctx, node.Name) == inOrder:
+			w.Add(unlabelled(check.Finding{Kind: "Node", Name: node.Name}))
 		}
-		if !isLabelled(node) {
-			if w.agent(ctx, node.Name) == inOrder {
-				w.Add(unlabelled(check.Finding{Kind: "Node", Name: node.Name}))
-			}
-			return f.Because()
-		}
-		return f
+		return f.Because()
 	}
 	return f
 }
 
-// awaitsClaims reports whether a Pod cannot be scheduled, whatever the nodes are, before its claims have volumes.
-func awaitsClaims(scheduled *corev1.PodCondition) bool {
-	return strings.Contains(scheduled.Message, "unbound immediate PersistentVolumeClaims")
+// awaitsClaims reports whether the scheduler finds no node, whatever they are, before the claims of a Pod have volumes.
+func awaitsClaims(verdict string) bool {
+	return strings.Contains(verdict, "unbound immediate PersistentVolumeClaims")
 }
 
 // files follows the addresses of a volume into the Pod. No container starts before the volume has its files.
 func (w *Walk) files(ctx context.Context, pod *corev1.Pod, volume string, node nodeState) {
 	f := check.Finding{Kind: "Volume", Name: volume}
+	ofVolume := func(e *corev1.Event) bool {
+		return e.Reason == reasons.FailedMount && strings.Contains(e.Message, fmt.Sprintf("%q", volume))
+	}
 	switch {
 	case node == notResponding:
-		return
 	case pod.Status.Phase == corev1.PodRunning && node == withoutAgent:
 		w.Add(f.Warning("", fmt.Sprintf("the files in Pod %s stay as they are until a node agent runs on its node", pod.Name)))
-		return
 	case pod.Status.Phase == corev1.PodRunning:
 		w.Add(mountFinding(f, pod, volume))
-		return
+	default:
+		f = f.Warning("", fmt.Sprintf("Pod %s does not run yet, so the files may not be there", pod.Name))
+		if event := w.LastEvent(ctx, pod, ofVolume); event != nil {
+			f = f.FailedBy(reasons.FailedMount, event.Message, "{node}", pod.Spec.NodeName).Since(waitsSince(pod))
+		}
+		w.Add(f)
 	}
-	event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool {
-		return e.Reason == reasons.FailedMount && strings.Contains(e.Message, fmt.Sprintf("%q", volume))
-	})
-	if event == nil {
-		w.Add(f.Warning("", fmt.Sprintf("Pod %s does not run yet, so the files may not be there", pod.Name)))
-		return
-	}
-	w.Add(f.FailedBy(reasons.FailedMount, event.Message, "{node}", pod.Spec.NodeName).Since(waitsSince(pod)))
 }
 
 // mountFinding returns whether the containers of a Pod that runs see the files of a volume. Kubernetes mounts it for

@@ -56,7 +56,7 @@ func (w *Walk) Examine(ctx context.Context, o client.Object) {
 	if _, isClaim := o.(*corev1.PersistentVolumeClaim); isClaim {
 		connect = "kubectl listener connect POD --namespace " + o.GetNamespace()
 	}
-	w.Unseen = "This command does not test whether the program responds. Run, from where the clients are: " + connect
+	w.Right = "No step is wrong. This command does not test whether the program responds. Run, from where the clients are: " + connect
 }
 
 // Step follows the part of the path that no other object of its kind is on: of a claim, without its Pods and its
@@ -67,8 +67,7 @@ func (w *Walk) Step(ctx context.Context, o client.Object) {
 		w.fromPod(ctx, o)
 	case *corev1.PersistentVolumeClaim:
 		f := w.Claim(ctx, o)
-		w.Add(f)
-		if o.Spec.VolumeName != "" && f.State != check.Failed {
+		if w.Add(f); o.Spec.VolumeName != "" && f.State != check.Failed {
 			w.volume(ctx, o)
 		}
 	case *listenersv1alpha1.Listener:
@@ -99,30 +98,30 @@ func (w *Walk) PodListeners(ctx context.Context, pod client.Object) (*listenersv
 	return addresses, w.Get(ctx, types.NamespacedName{Namespace: pod.GetNamespace(), Name: listenersv1alpha1.PodListenersName(pod.GetUID())}, addresses)
 }
 
-// Describe returns the command that shows an object of a namespace, and its events.
-func Describe(kind string, o client.Object) string {
+// describe returns the command that shows an object of a namespace, and its events.
+func describe(kind string, o client.Object) string {
 	return fmt.Sprintf("kubectl describe %s %s --namespace %s", kind, o.GetName(), o.GetNamespace())
 }
 
 // fromWorkload follows each Pod of a workload. If there is none, what Kubernetes says last about it may be the cause.
 func (w *Walk) fromWorkload(ctx context.Context, workload client.Object) {
 	pods, owners := w.PodsOfWorkload(ctx, workload)
-	for i := range pods {
-		w.fromPod(ctx, &pods[i])
+	for pod := range check.Each(pods) {
+		w.fromPod(ctx, pod)
 	}
-	found := len(pods) > 0
-	f := w.About(workload)
+	f, missing := w.About(workload), missingReplicas(workload)
 	for _, o := range owners {
-		event := w.LastEvent(ctx, o, func(e *corev1.Event) bool {
-			return e.Type == corev1.EventTypeWarning && e.Reason == reasons.FailedCreate
-		})
-		if event != nil && (!found || missingReplicas(workload)) {
+		if event := w.LastEvent(ctx, o, check.HasReason(reasons.FailedCreate)); event != nil && (len(pods) == 0 || missing) {
 			w.Add(f.FailedBy(reasons.FailedCreate, event.Message))
 			return
 		}
 	}
-	if !found {
-		w.Add(withoutPods(f, workload))
+	switch {
+	case len(pods) > 0:
+	case missing:
+		w.Add(f.Failed("", "has no Pod", "See why: "+describe(strings.ToLower(f.Kind), workload)))
+	default:
+		w.Add(f.Warning("", "has no Pod, and is to have none"))
 	}
 }
 
@@ -134,25 +133,18 @@ func (w *Walk) PodsOfWorkload(ctx context.Context, workload client.Object) (pods
 	owners = []client.Object{workload}
 	if _, ok := workload.(*appsv1.Deployment); ok {
 		w.List(ctx, &replicaSets, client.InNamespace(workload.GetNamespace()))
-		for i := range replicaSets.Items {
-			if metav1.IsControlledBy(&replicaSets.Items[i], workload) {
-				owners = append(owners, &replicaSets.Items[i])
+		for rs := range check.Each(replicaSets.Items) {
+			if metav1.IsControlledBy(rs, workload) {
+				owners = append(owners, rs)
 			}
 		}
 	}
-	for i := range all.Items { // which is shared
-		if slices.ContainsFunc(owners, func(o client.Object) bool { return metav1.IsControlledBy(&all.Items[i], o) }) {
-			pods = append(pods, all.Items[i])
+	for pod := range check.Each(all.Items) { // which is shared
+		if slices.ContainsFunc(owners, func(o client.Object) bool { return metav1.IsControlledBy(pod, o) }) {
+			pods = append(pods, *pod)
 		}
 	}
 	return pods, owners
-}
-
-func withoutPods(f check.Finding, workload client.Object) check.Finding {
-	if !missingReplicas(workload) {
-		return f.Warning("", "has no Pod, and is to have none")
-	}
-	return f.Failed("", "has no Pod", "See why: "+Describe(strings.ToLower(f.Kind), workload))
 }
 
 func missingReplicas(workload client.Object) bool {
