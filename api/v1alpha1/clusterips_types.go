@@ -20,11 +20,16 @@ func (c *ListenerClass) ClusterIPRanges() []netip.Prefix {
 	if c.Spec.ClusterIPs == nil {
 		return nil
 	}
-	var ranges []netip.Prefix
-	for _, cidr := range c.Spec.ClusterIPs.CIDRs {
-		if prefix, err := netip.ParsePrefix(string(cidr)); err == nil { // the API server validates it
-			ranges = append(ranges, prefix.Masked())
+	return Prefixes(c.Spec.ClusterIPs.CIDRs)
+}
+
+// Prefixes returns ranges without the bits of single addresses in them. The API server validates them.
+func Prefixes(ranges []CIDR) []netip.Prefix {
+	var prefixes []netip.Prefix
+	for _, cidr := range ranges {
+		if prefix, err := netip.ParsePrefix(string(cidr)); err == nil {
+			prefixes = append(prefixes, prefix.Masked())
 		}
 	}
-	return ranges
+	return prefixes
 }

@@ -152,10 +152,9 @@ func (m *mount) nodeAddresses() []listenersv1alpha1.IngressAddress {
 			return known
 		}
 	}
-	ofNode, _ := exposure.NodeAddresses(m.node, m.nodeChoice())
-	addresses := make([]listenersv1alpha1.IngressAddress, 0, len(ofNode))
-	for _, a := range ofNode {
-		addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: a.Address, AddressType: a.Type, Ports: m.listener.Status.NodePorts})
+	addresses, _ := exposure.NodeAddresses(m.node, m.nodeChoice())
+	for i := range addresses {
+		addresses[i].Ports = m.listener.Status.NodePorts
 	}
 	return addresses
 }
@@ -212,7 +211,7 @@ func (m *mount) ownAddresses() *exposure.Exposed {
 	if m.listener == nil || m.class == nil || m.node == nil || m.backend.PodAddresses == nil {
 		return nil
 	}
-	return m.backend.PodAddresses(m.listener, m.class, m.pod, m.node)
+	return m.backend.PodAddresses(&exposure.Listener{Listener: m.listener, Class: m.class}, m.pod, m.node)
 }
 
 // statusCurrent reports whether the status of the Listener is that of its current generation.

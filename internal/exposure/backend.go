@@ -54,7 +54,7 @@ type Backend struct {
 	NodeScoped func(class *listenersv1alpha1.ListenerClass) bool
 	// PodAddresses returns the addresses that lead to a Pod of the Listener, which is bound to the node. If nil, they
 	// follow from the status of the Listener: its addresses or, with node ports, that of the node.
-	PodAddresses func(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass, pod *corev1.Pod, node *corev1.Node) *Exposed
+	PodAddresses func(l *Listener, pod *corev1.Pod, node *corev1.Node) *Exposed
 	// Clients is how the backend restricts clients to the allowed ones.
 	Clients Clients
 	// Scarce is what each Listener takes from others in addition to what its Service does, or "".

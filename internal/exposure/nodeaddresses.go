@@ -1,6 +1,7 @@
 package exposure
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -36,12 +37,7 @@ type NodeChoice struct {
 func (l *Listener) NodeChoice() NodeChoice {
 	choice := NodeChoice{Prefer: l.Class.AddressPreference(listenersv1alpha1.ServiceTypeNodePort), Families: l.IPFamilies()}
 	if nodes := l.Class.Spec.NodeAddresses; nodes != nil {
-		choice.Types = nodes.Types
-		for _, cidr := range nodes.CIDRs {
-			if prefix, err := netip.ParsePrefix(string(cidr)); err == nil { // the API server validates them
-				choice.CIDRs = append(choice.CIDRs, prefix.Masked())
-			}
-		}
+		choice.Types, choice.CIDRs = nodes.Types, listenersv1alpha1.Prefixes(nodes.CIDRs)
 	}
 	return choice
 }
@@ -61,13 +57,7 @@ func (l *Listener) IPFamilies() []corev1.IPFamily {
 	}
 }
 
-// NodeAddress is an address of a node to publish.
-type NodeAddress struct {
-	Address string
-	Type    listenersv1alpha1.AddressType
-}
-
-// NodeAddresses returns the addresses to publish for a node: a single one, or one for each IP family in
+// NodeAddresses returns the addresses to publish for a node, without ports: a single one, or one for each IP family in
 // choice.Families. A host name stands for all families. problem is why there is none, after the name of the node and
 // "has", or "".
 //
@@ -76,7 +66,7 @@ type NodeAddress struct {
 // (contract: the address of a node), the IP address is the first ExternalIP, or else the first InternalIP; the host
 // name is the first Hostname; the type that is not preferred is the fallback. In the status, what is not a valid
 // address of its type, or leads no other machine to the node, is ignored: Kubernetes does not validate it.
-func NodeAddresses(node *corev1.Node, choice NodeChoice) (addresses []NodeAddress, problem string) {
+func NodeAddresses(node *corev1.Node, choice NodeChoice) (addresses []listenersv1alpha1.IngressAddress, problem string) {
 	candidates, problem := advertised(node)
 	switch {
 	case problem != "":
@@ -86,16 +76,16 @@ func NodeAddresses(node *corev1.Node, choice NodeChoice) (addresses []NodeAddres
 	default:
 		problem = NodeChoice{CIDRs: choice.CIDRs, Families: choice.Families}.problem() + " in its annotation " + names.AnnotationAdvertisedAddress
 	}
-	candidates = slices.DeleteFunc(candidates, func(a NodeAddress) bool { return !choice.allows(a) })
+	candidates = slices.DeleteFunc(candidates, func(a listenersv1alpha1.IngressAddress) bool { return !choice.allows(a) })
 	switch {
 	case len(candidates) == 0:
 		return nil, problem
-	case len(choice.Families) == 0, candidates[0].Type == listenersv1alpha1.AddressTypeHostname:
+	case len(choice.Families) == 0, candidates[0].AddressType == listenersv1alpha1.AddressTypeHostname:
 		return candidates[:1], ""
 	}
 	for _, family := range choice.Families {
-		i := slices.IndexFunc(candidates, func(a NodeAddress) bool {
-			return a.Type == listenersv1alpha1.AddressTypeIP && FamilyOf(a.Address) == family
+		i := slices.IndexFunc(candidates, func(a listenersv1alpha1.IngressAddress) bool {
+			return a.AddressType == listenersv1alpha1.AddressTypeIP && FamilyOf(a.Address) == family
 		})
 		if i >= 0 { // a family without an address is left out
 			addresses = append(addresses, candidates[i])
@@ -105,26 +95,24 @@ func NodeAddresses(node *corev1.Node, choice NodeChoice) (addresses []NodeAddres
 }
 
 // advertised returns the addresses in the annotation of a node, or nil if it has none.
-func advertised(node *corev1.Node) (addresses []NodeAddress, problem string) {
+func advertised(node *corev1.Node) (addresses []listenersv1alpha1.IngressAddress, problem string) {
 	value, ok := node.Annotations[names.AnnotationAdvertisedAddress]
 	if !ok {
 		return nil, ""
 	}
 	for text := range strings.SplitSeq(value, ",") {
-		text = strings.TrimSpace(text)
-		why := address.Inside(text, "")
+		a := listenersv1alpha1.IngressAddress{Address: strings.TrimSpace(text), AddressType: listenersv1alpha1.AddressTypeHostname}
+		why := address.Inside(a.Address, "")
 		switch {
-		case why != "":
-		case address.IsIP(text):
-			addresses = append(addresses, NodeAddress{text, listenersv1alpha1.AddressTypeIP})
-			continue
-		case address.IsHostname(text) && !address.EndsWithNumber(text):
-			addresses = append(addresses, NodeAddress{text, listenersv1alpha1.AddressTypeHostname})
-			continue
-		default:
-			why = "neither an IP address nor a host name"
+		case address.IsIP(a.Address):
+			a.AddressType = listenersv1alpha1.AddressTypeIP
+		case !address.IsHostname(a.Address), address.EndsWithNumber(a.Address):
+			why = cmp.Or(why, "neither an IP address nor a host name")
 		}
-		return nil, fmt.Sprintf("an invalid annotation %s: %q is %s; correct or remove it", names.AnnotationAdvertisedAddress, message.Printable(text, maxValue), why)
+		if why != "" {
+			return nil, fmt.Sprintf("an invalid annotation %s: %q is %s; correct or remove it", names.AnnotationAdvertisedAddress, message.Printable(a.Address, maxValue), why)
+		}
+		addresses = append(addresses, a)
 	}
 	return addresses, ""
 }
@@ -162,7 +150,7 @@ func AddressSet(addresses []listenersv1alpha1.IngressAddress) sets.Set[string] {
 
 // inStatus returns the valid addresses in the status of a node of the types of the choice, the preferred one first.
 // problem is what the node does not have if none of them fits, with those that lead no other machine to it.
-func (c NodeChoice) inStatus(node *corev1.Node) (addresses []NodeAddress, problem string) {
+func (c NodeChoice) inStatus(node *corev1.Node) (addresses []listenersv1alpha1.IngressAddress, problem string) {
 	types := c.Types
 	switch {
 	case len(types) > 0:
@@ -179,9 +167,9 @@ func (c NodeChoice) inStatus(node *corev1.Node) (addresses []NodeAddress, proble
 			case inside != "":
 				leftOut = append(leftOut, describeLeftOut(a.Address, inside))
 			case isName(t) && address.IsHostname(a.Address):
-				addresses = append(addresses, NodeAddress{a.Address, listenersv1alpha1.AddressTypeHostname})
+				addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: a.Address, AddressType: listenersv1alpha1.AddressTypeHostname})
 			case !isName(t) && address.IsIP(a.Address):
-				addresses = append(addresses, NodeAddress{a.Address, listenersv1alpha1.AddressTypeIP})
+				addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: a.Address, AddressType: listenersv1alpha1.AddressTypeIP})
 			}
 		}
 	}
@@ -194,8 +182,8 @@ func (c NodeChoice) inStatus(node *corev1.Node) (addresses []NodeAddress, proble
 
 // allows reports whether a valid address is of one of the families and in the ranges, or a host name that may be
 // published in spite of them.
-func (c NodeChoice) allows(a NodeAddress) bool {
-	if a.Type == listenersv1alpha1.AddressTypeHostname {
+func (c NodeChoice) allows(a listenersv1alpha1.IngressAddress) bool {
+	if a.AddressType == listenersv1alpha1.AddressTypeHostname {
 		return len(c.CIDRs) == 0 || slices.ContainsFunc(c.Types, isName)
 	}
 	ip := netip.MustParseAddr(a.Address).Unmap()

@@ -86,7 +86,7 @@ func TestNodeAddress(t *testing.T) {
 			} {
 				got := chosen{Type: listenersv1alpha1.AddressTypeHostname}
 				if addresses, problem := exposure.NodeAddresses(objects.Node("node-1", tc.addresses...), exposure.NodeChoice{Prefer: prefer}); problem == "" {
-					got = chosen{addresses[0].Address, addresses[0].Type, len(addresses) == 1}
+					got = chosen{addresses[0].Address, addresses[0].AddressType, len(addresses) == 1}
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("prefer %s (-want +got):\n%s", prefer, diff)
@@ -129,29 +129,29 @@ func TestNodeAddressesByTypesAndRanges(t *testing.T) {
 		cidrs    []string
 		prefer   listenersv1alpha1.AddressType
 		families []corev1.IPFamily
-		want     []exposure.NodeAddress
+		want     []listenersv1alpha1.IngressAddress
 		problem  string
 	}{
-		"first type":                  {types: types{"InternalIP", "ExternalIP"}, want: []exposure.NodeAddress{{"10.0.0.1", isIP}}},
-		"types overrule a preference": {types: types{"ExternalIP"}, prefer: isName, want: []exposure.NodeAddress{{"203.0.113.1", isIP}}},
-		"internal name":               {types: types{"InternalDNS"}, want: []exposure.NodeAddress{{"node-1.internal", isName}}},
-		"external name":               {types: types{"ExternalDNS", "ExternalIP"}, want: []exposure.NodeAddress{{"node-1.example.com", isName}}},
-		"range":                       {types: types{"InternalIP"}, cidrs: []string{"192.0.2.0/24"}, want: []exposure.NodeAddress{{"192.0.2.1", isIP}}},
-		"range with host bits":        {types: types{"InternalIP"}, cidrs: []string{"192.0.2.77/24"}, want: []exposure.NodeAddress{{"192.0.2.1", isIP}}},
-		"any of the ranges":           {types: types{"ExternalIP", "InternalIP"}, cidrs: []string{"198.51.100.0/24", "fd00::/8"}, want: []exposure.NodeAddress{{"fd00::1", isIP}}},
-		"range without types":         {prefer: isIP, cidrs: []string{"10.0.0.0/8"}, want: []exposure.NodeAddress{{"10.0.0.1", isIP}}},
-		"a name in spite of ranges":   {types: types{"Hostname"}, cidrs: []string{"10.0.0.0/8"}, want: []exposure.NodeAddress{{"node-1", isName}}},
+		"first type":                  {types: types{"InternalIP", "ExternalIP"}, want: []listenersv1alpha1.IngressAddress{{Address: "10.0.0.1", AddressType: isIP}}},
+		"types overrule a preference": {types: types{"ExternalIP"}, prefer: isName, want: []listenersv1alpha1.IngressAddress{{Address: "203.0.113.1", AddressType: isIP}}},
+		"internal name":               {types: types{"InternalDNS"}, want: []listenersv1alpha1.IngressAddress{{Address: "node-1.internal", AddressType: isName}}},
+		"external name":               {types: types{"ExternalDNS", "ExternalIP"}, want: []listenersv1alpha1.IngressAddress{{Address: "node-1.example.com", AddressType: isName}}},
+		"range":                       {types: types{"InternalIP"}, cidrs: []string{"192.0.2.0/24"}, want: []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: isIP}}},
+		"range with host bits":        {types: types{"InternalIP"}, cidrs: []string{"192.0.2.77/24"}, want: []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: isIP}}},
+		"any of the ranges":           {types: types{"ExternalIP", "InternalIP"}, cidrs: []string{"198.51.100.0/24", "fd00::/8"}, want: []listenersv1alpha1.IngressAddress{{Address: "fd00::1", AddressType: isIP}}},
+		"range without types":         {prefer: isIP, cidrs: []string{"10.0.0.0/8"}, want: []listenersv1alpha1.IngressAddress{{Address: "10.0.0.1", AddressType: isIP}}},
+		"a name in spite of ranges":   {types: types{"Hostname"}, cidrs: []string{"10.0.0.0/8"}, want: []listenersv1alpha1.IngressAddress{{Address: "node-1", AddressType: isName}}},
 		"no name beside ranges":       {prefer: isName, cidrs: []string{"198.51.100.0/24"}, problem: "no valid address in [198.51.100.0/24]"},
 		"nothing in the range": {
 			types: types{"InternalIP"}, cidrs: []string{"198.51.100.0/24"}, problem: "no valid address of the types [InternalIP] in [198.51.100.0/24]",
 		},
 
-		"each family":               {prefer: isIP, families: both, want: []exposure.NodeAddress{{"203.0.113.1", isIP}, {"fd00::1", isIP}}},
-		"in the Service's order":    {types: types{"InternalIP"}, families: []corev1.IPFamily{both[1], both[0]}, want: []exposure.NodeAddress{{"fd00::1", isIP}, {"10.0.0.1", isIP}}},
-		"the only family":           {types: types{"InternalIP"}, families: both[1:], want: []exposure.NodeAddress{{"fd00::1", isIP}}},
-		"a family that is missing":  {types: types{"ExternalIP"}, families: both, want: []exposure.NodeAddress{{"203.0.113.1", isIP}}},
-		"a name is of all families": {prefer: isName, families: both, want: []exposure.NodeAddress{{"node-1", isName}}},
-		"a name is the fallback":    {types: types{"ExternalIP", "ExternalDNS"}, families: both[1:], want: []exposure.NodeAddress{{"node-1.example.com", isName}}},
+		"each family":               {prefer: isIP, families: both, want: []listenersv1alpha1.IngressAddress{{Address: "203.0.113.1", AddressType: isIP}, {Address: "fd00::1", AddressType: isIP}}},
+		"in the Service's order":    {types: types{"InternalIP"}, families: []corev1.IPFamily{both[1], both[0]}, want: []listenersv1alpha1.IngressAddress{{Address: "fd00::1", AddressType: isIP}, {Address: "10.0.0.1", AddressType: isIP}}},
+		"the only family":           {types: types{"InternalIP"}, families: both[1:], want: []listenersv1alpha1.IngressAddress{{Address: "fd00::1", AddressType: isIP}}},
+		"a family that is missing":  {types: types{"ExternalIP"}, families: both, want: []listenersv1alpha1.IngressAddress{{Address: "203.0.113.1", AddressType: isIP}}},
+		"a name is of all families": {prefer: isName, families: both, want: []listenersv1alpha1.IngressAddress{{Address: "node-1", AddressType: isName}}},
+		"a name is the fallback":    {types: types{"ExternalIP", "ExternalDNS"}, families: both[1:], want: []listenersv1alpha1.IngressAddress{{Address: "node-1.example.com", AddressType: isName}}},
 		"no address of the family": {
 			types: types{"ExternalIP"}, families: both[1:], problem: "no valid address of the types [ExternalIP] of the Service's IP families [IPv6]",
 		},
@@ -176,17 +176,17 @@ func TestAdvertisedAddressOfANode(t *testing.T) {
 	)
 	both := []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
 	for value, tc := range map[string]struct {
-		want     []exposure.NodeAddress
+		want     []listenersv1alpha1.IngressAddress
 		families []corev1.IPFamily
 		problem  string // a part of it
 	}{
-		"198.51.100.1":                  {want: []exposure.NodeAddress{{"198.51.100.1", isIP}}},
-		"2001:db8::1":                   {want: []exposure.NodeAddress{{"2001:db8::1", isIP}}},
-		"broker.example.com":            {want: []exposure.NodeAddress{{"broker.example.com", isName}}},
-		" a.example.com , 198.51.100.1": {want: []exposure.NodeAddress{{"a.example.com", isName}}},
-		"198.51.100.1, 2001:db8::1":     {want: []exposure.NodeAddress{{"198.51.100.1", isIP}}},
-		"198.51.100.1,2001:db8::1":      {families: both, want: []exposure.NodeAddress{{"2001:db8::1", isIP}, {"198.51.100.1", isIP}}},
-		"name.example.com,2001:db8::1":  {families: both, want: []exposure.NodeAddress{{"name.example.com", isName}}},
+		"198.51.100.1":                  {want: []listenersv1alpha1.IngressAddress{{Address: "198.51.100.1", AddressType: isIP}}},
+		"2001:db8::1":                   {want: []listenersv1alpha1.IngressAddress{{Address: "2001:db8::1", AddressType: isIP}}},
+		"broker.example.com":            {want: []listenersv1alpha1.IngressAddress{{Address: "broker.example.com", AddressType: isName}}},
+		" a.example.com , 198.51.100.1": {want: []listenersv1alpha1.IngressAddress{{Address: "a.example.com", AddressType: isName}}},
+		"198.51.100.1, 2001:db8::1":     {want: []listenersv1alpha1.IngressAddress{{Address: "198.51.100.1", AddressType: isIP}}},
+		"198.51.100.1,2001:db8::1":      {families: both, want: []listenersv1alpha1.IngressAddress{{Address: "2001:db8::1", AddressType: isIP}, {Address: "198.51.100.1", AddressType: isIP}}},
+		"name.example.com,2001:db8::1":  {families: both, want: []listenersv1alpha1.IngressAddress{{Address: "name.example.com", AddressType: isName}}},
 		"198.51.100.7":                  {families: both[:1], problem: "no valid address of the Service's IP families [IPv6] in its annotation"},
 		"":                              {problem: `"" is neither`},
 		"198.51.100.300":                {problem: `"198.51.100.300" is neither`},
@@ -229,15 +229,15 @@ func TestRangesGuardAgainstTheAnnotationOfANode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		annotation string
 		types      []listenersv1alpha1.NodeAddressType
-		want       []exposure.NodeAddress
+		want       []listenersv1alpha1.IngressAddress
 		problem    string
 	}{
-		"in a range":                    {annotation: "10.1.2.3", want: []exposure.NodeAddress{{"10.1.2.3", isIP}}},
+		"in a range":                    {annotation: "10.1.2.3", want: []listenersv1alpha1.IngressAddress{{Address: "10.1.2.3", AddressType: isIP}}},
 		"outside":                       {annotation: "198.51.100.1", problem: "no valid address in [10.0.0.0/8] in its annotation listener-operator.dev/advertised-address"},
-		"one of two":                    {annotation: "198.51.100.1,10.1.2.3", want: []exposure.NodeAddress{{"10.1.2.3", isIP}}},
+		"one of two":                    {annotation: "198.51.100.1,10.1.2.3", want: []listenersv1alpha1.IngressAddress{{Address: "10.1.2.3", AddressType: isIP}}},
 		"name":                          {annotation: "broker.example.com", problem: "no valid address in [10.0.0.0/8] in its annotation"},
 		"name, where IP addresses are":  {annotation: "broker.example.com", types: []listenersv1alpha1.NodeAddressType{"InternalIP"}, problem: "no valid address"},
-		"name, where the class has one": {annotation: "broker.example.com", types: []listenersv1alpha1.NodeAddressType{"InternalIP", "ExternalDNS"}, want: []exposure.NodeAddress{{"broker.example.com", isName}}},
+		"name, where the class has one": {annotation: "broker.example.com", types: []listenersv1alpha1.NodeAddressType{"InternalIP", "ExternalDNS"}, want: []listenersv1alpha1.IngressAddress{{Address: "broker.example.com", AddressType: isName}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			annotated := objects.Node("node-1", objects.InternalIP("10.0.0.1"))
@@ -263,7 +263,7 @@ func FuzzAdvertisedAddress(f *testing.F) {
 			t.Fatalf("problem %q, addresses %v", problem, addresses)
 		}
 		for _, a := range addresses {
-			if isIP := address.IsIP(a.Address); isIP != (a.Type == listenersv1alpha1.AddressTypeIP) || !isIP && !address.IsHostname(a.Address) {
+			if isIP := address.IsIP(a.Address); isIP != (a.AddressType == listenersv1alpha1.AddressTypeIP) || !isIP && !address.IsHostname(a.Address) {
 				t.Errorf("published %+v", a)
 			}
 		}

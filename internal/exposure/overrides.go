@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -108,11 +109,7 @@ func overrideByListener(
 	if err := checkIdentity(before, after); err != nil {
 		return nil, err
 	}
-	changed, err := changedFields(before, after)
-	if err != nil {
-		return nil, err
-	}
-	changed = slices.DeleteFunc(changed, func(f string) bool { return slices.Contains(allowed, listenersv1alpha1.ServiceField(f)) })
+	changed := slices.DeleteFunc(changedFields(before, after), func(f string) bool { return slices.Contains(allowed, listenersv1alpha1.ServiceField(f)) })
 	switch {
 	case slices.Contains(changed, "spec.externalIPs"):
 		return nil, errors.New("only a ListenerClass may set spec.externalIPs; remove it")
@@ -124,42 +121,29 @@ func overrideByListener(
 }
 
 // changedFields returns the listenersv1alpha1.ServiceFields in which two versions of a Service differ, sorted.
-func changedFields(before, after *corev1ac.ServiceApplyConfiguration) ([]string, error) {
-	old, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
-	if err != nil {
-		return nil, fmt.Errorf("converting the Service: %w", err)
-	}
-	updated, err := runtime.DefaultUnstructuredConverter.ToUnstructured(after)
-	if err != nil {
-		return nil, fmt.Errorf("converting the merged Service: %w", err)
-	}
+func changedFields(before, after *corev1ac.ServiceApplyConfiguration) []string {
 	changed := sets.New[string]()
-	compare := func(prefix string, before, after any) {
-		old, _ := before.(map[string]any) // a value that is no map has no keys
-		updated, _ := after.(map[string]any)
-		for key := range sets.KeySet(old).Union(sets.KeySet(updated)) {
-			if !reflect.DeepEqual(old[key], updated[key]) {
-				changed.Insert(prefix + key)
+	compare := func(prefix string, before, after reflect.Value) {
+		for i := range before.NumField() {
+			if !equality.Semantic.DeepEqual(before.Field(i).Interface(), after.Field(i).Interface()) {
+				name, _, _ := strings.Cut(before.Type().Field(i).Tag.Get("json"), ",")
+				changed.Insert(prefix + name)
 			}
 		}
 	}
-	compare("metadata.", old["metadata"], updated["metadata"])
-	compare("spec.", old["spec"], updated["spec"])
-	if !changed.Has("spec.ports") {
-		return sets.List(changed), nil
-	}
+	compare("metadata.", reflect.ValueOf(*before.ObjectMetaApplyConfiguration), reflect.ValueOf(*after.ObjectMetaApplyConfiguration))
+	compare("spec.", reflect.ValueOf(*before.Spec), reflect.ValueOf(*after.Spec))
 	isSame := func(a, b corev1ac.ServicePortApplyConfiguration) bool {
 		return ptr.Equal(a.Name, b.Name) && ptr.Equal(a.Port, b.Port) && ptr.Deref(a.Protocol, corev1.ProtocolTCP) == ptr.Deref(b.Protocol, corev1.ProtocolTCP)
 	}
 	if slices.EqualFunc(before.Spec.Ports, after.Spec.Ports, isSame) {
 		changed.Delete("spec.ports")
-		oldPorts, updatedPorts := old["spec"].(map[string]any)["ports"].([]any), updated["spec"].(map[string]any)["ports"].([]any)
-		for i := range oldPorts {
-			compare("spec.ports.", oldPorts[i], updatedPorts[i])
+		for i := range before.Spec.Ports {
+			compare("spec.ports.", reflect.ValueOf(before.Spec.Ports[i]), reflect.ValueOf(after.Spec.Ports[i]))
 		}
 		changed.Delete("spec.ports.protocol") // which has a default
 	}
-	return sets.List(changed), nil
+	return sets.List(changed)
 }
 
 // UnknownOverrides returns the fields in the class's overrides that a Service does not have. They are ignored: an older

@@ -123,7 +123,7 @@ func works() map[string]growth.Work {
 			}
 			backend.Addresses(l, exposure.Placement{Mounting: []*corev1.Pod{pod(n, "p%d")}})
 			if backend.PodAddresses != nil {
-				backend.PodAddresses(l.Listener, l.Class, pod(n, "p%d"), &corev1.Node{})
+				backend.PodAddresses(&exposure.Listener{Listener: l.Listener, Class: l.Class}, pod(n, "p%d"), &corev1.Node{})
 			}
 		}}
 	}

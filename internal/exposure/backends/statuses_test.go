@@ -59,13 +59,13 @@ func statuses() []status {
 
 const (
 	ofGateway      = "internal/exposure/gateway/addresses.go"
-	ofIngress      = "internal/exposure/ingress/addresses.go"
+	ofIngress      = "internal/exposure/ingress/backend.go"
 	ofListenerSet  = "internal/exposure/gateway/addresses.go"
-	ofLoadBalancer = "internal/exposure/serviceaddresses/addresses.go"
+	ofLoadBalancer = "internal/exposure/serviceaddresses/backend.go"
 	ofNode         = "internal/exposure/nodeaddresses.go"
 	ofReferences   = "internal/exposure/gateway/backend.go"
 	ofRoute        = "internal/exposure/route/addresses.go"
-	ofService      = "internal/exposure/serviceaddresses/addresses.go"
+	ofService      = "internal/exposure/serviceaddresses/backend.go"
 
 	walkCertificate = "cmd/kubectl-listener/plugin/walk/certificate.go"
 	walkClaim       = "cmd/kubectl-listener/plugin/walk/claim.go"

@@ -28,13 +28,11 @@ import (
 // Backend returns the backend for classes with spec.hostPort.
 func Backend() *exposure.Backend {
 	return &exposure.Backend{
-		Name:       "HostPort",
-		Exposes:    func(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.HostPort != nil },
-		Addresses:  addresses,
-		NodeScoped: func(*listenersv1alpha1.ListenerClass) bool { return true },
-		PodAddresses: func(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass, pod *corev1.Pod, node *corev1.Node) *exposure.Exposed {
-			return podAddresses(&exposure.Listener{Listener: listener, Class: class}, pod, node)
-		},
+		Name:         "HostPort",
+		Exposes:      func(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.HostPort != nil },
+		Addresses:    addresses,
+		NodeScoped:   func(*listenersv1alpha1.ListenerClass) bool { return true },
+		PodAddresses: podAddresses,
 		Clients: exposure.Clients{
 			ByPolicy: func(*corev1ac.ServiceApplyConfiguration) bool { return true },
 			Problem:  func(*exposure.Listener, *corev1ac.ServiceApplyConfiguration, []netip.Prefix) string { return "" },
@@ -93,9 +91,8 @@ func lastAddresses(l *exposure.Listener, node *corev1.Node) []listenersv1alpha1.
 		return nil
 	}
 	addresses, _ := exposure.NodeAddresses(node, l.NodeChoice())
-	return slices.DeleteFunc(slices.Clone(l.Status.TargetAddresses()), func(last listenersv1alpha1.IngressAddress) bool {
-		return !slices.ContainsFunc(addresses, func(a exposure.NodeAddress) bool { return a.Address == last.Address })
-	})
+	ofNode := exposure.AddressSet(addresses)
+	return slices.DeleteFunc(slices.Clone(l.Status.TargetAddresses()), func(last listenersv1alpha1.IngressAddress) bool { return !ofNode.Has(last.Address) })
 }
 
 // podAddresses returns the addresses of a Pod: those of its node, with the host ports of the Pod. The message lists the
@@ -107,14 +104,15 @@ func podAddresses(l *exposure.Listener, pod *corev1.Pod, node *corev1.Node) *exp
 	}
 	e, exposed, found := &exposure.Exposed{}, exposure.ExposedPorts(l.Class, l.Listener), map[string]bool{}
 	for _, a := range addresses {
-		hostPort, ports := hostPorts(pod, node, a), map[string]int32{}
+		hostPort := hostPorts(pod, node, a)
+		a.Ports = map[string]int32{}
 		for _, p := range exposed {
 			if number := hostPort(p); number != 0 {
-				ports[p.Name], found[p.Name] = number, true
+				a.Ports[p.Name], found[p.Name] = number, true
 			}
 		}
-		if len(ports) > 0 {
-			e.Addresses = append(e.Addresses, listenersv1alpha1.IngressAddress{Address: a.Address, AddressType: a.Type, Ports: ports})
+		if len(a.Ports) > 0 {
+			e.Addresses = append(e.Addresses, a)
 		}
 	}
 	var missing []string
@@ -133,7 +131,7 @@ func podAddresses(l *exposure.Listener, pod *corev1.Pod, node *corev1.Node) *exp
 
 // hostPorts returns a function that returns the port of the node, at one of its addresses, that leads to a port of the
 // Pod, or 0. A Pod in the network of the node has all its ports there.
-func hostPorts(pod *corev1.Pod, node *corev1.Node, address exposure.NodeAddress) func(listenersv1alpha1.ListenerPort) int32 {
+func hostPorts(pod *corev1.Pod, node *corev1.Node, address listenersv1alpha1.IngressAddress) func(listenersv1alpha1.ListenerPort) int32 {
 	if pod.Spec.HostNetwork {
 		return func(p listenersv1alpha1.ListenerPort) int32 { return p.Port }
 	}
@@ -155,12 +153,12 @@ func hostPorts(pod *corev1.Pod, node *corev1.Node, address exposure.NodeAddress)
 
 // open reports whether a host port with this hostIP, which may be empty, is open to clients outside of the node at one
 // of its addresses: it is on all addresses, or on one of those that the Node has, of the same IP family.
-func open(hostIP string, node *corev1.Node, address exposure.NodeAddress) bool {
+func open(hostIP string, node *corev1.Node, address listenersv1alpha1.IngressAddress) bool {
 	ip, err := netip.ParseAddr(hostIP)
 	switch {
 	case err != nil, ip == netip.IPv6Unspecified():
 		return true
-	case address.Type == listenersv1alpha1.AddressTypeIP && exposure.FamilyOf(address.Address) != exposure.FamilyOf(hostIP):
+	case address.AddressType == listenersv1alpha1.AddressTypeIP && exposure.FamilyOf(address.Address) != exposure.FamilyOf(hostIP):
 		return false
 	default:
 		return ip.IsUnspecified() || slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == hostIP })

@@ -138,7 +138,7 @@ func TestPodIsReachedAtItsNodeAndItsOwnPorts(t *testing.T) {
 			if tc.node == nil {
 				tc.node = node("a", "10.0.0.1")
 			}
-			got := hostport.Backend().PodAddresses(l.Listener, l.Class, tc.pod, tc.node)
+			got := hostport.Backend().PodAddresses(&exposure.Listener{Listener: l.Listener, Class: l.Class}, tc.pod, tc.node)
 			if diff := cmp.Diff(tc.want, got.Addresses); diff != "" {
 				t.Errorf("addresses (-want +got):\n%s", diff)
 			}
@@ -265,7 +265,7 @@ func TestHostPortsAtAddressesOfBothFamilies(t *testing.T) {
 	web := pod("web-0", "a", port(8080, 18080, nil), port(5353, 15353, onIPv4))
 
 	want := []listenersv1alpha1.IngressAddress{ip("fd00::1", map[string]int32{"http": 18080}), ip("10.0.0.1", map[string]int32{"http": 18080, "dns": 15353})}
-	got := hostport.Backend().PodAddresses(l.Listener, l.Class, web, both)
+	got := hostport.Backend().PodAddresses(&exposure.Listener{Listener: l.Listener, Class: l.Class}, web, both)
 	if diff := cmp.Diff(want, got.Addresses); diff != "" || got.Message != "" {
 		t.Errorf("message %q, addresses of the Pod (-want +got):\n%s", got.Message, diff)
 	}
@@ -297,7 +297,7 @@ func TestHostPortsAtTheAdvertisedAddress(t *testing.T) {
 func TestOnlyListedPortsAreExposed(t *testing.T) {
 	l := listener()
 	l.Class.Spec.Ports = []string{"http"}
-	got := hostport.Backend().PodAddresses(l.Listener, l.Class, pod("web-0", "a", port(8080, 18080, nil), port(5353, 15353, udp)), node("a", "10.0.0.1"))
+	got := hostport.Backend().PodAddresses(&exposure.Listener{Listener: l.Listener, Class: l.Class}, pod("web-0", "a", port(8080, 18080, nil), port(5353, 15353, udp)), node("a", "10.0.0.1"))
 	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{ip("10.0.0.1", map[string]int32{"http": 18080})}, got.Addresses); diff != "" || got.Message != "" {
 		t.Errorf("message %q, addresses (-want +got):\n%s", got.Message, diff)
 	}
