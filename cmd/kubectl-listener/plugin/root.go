@@ -21,8 +21,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/version"
 )
 
-// NewCommand returns the command `kubectl listener`. It writes to the streams, in colour only if the output is a
-// terminal.
+// NewCommand returns the command `kubectl listener`.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-listener",

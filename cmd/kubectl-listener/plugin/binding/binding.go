@@ -36,7 +36,6 @@ const labelType = "app.kubernetes.io/name"
 // validType matches types of services. They are the scheme of the URI, too (RFC 3986).
 var validType = regexp.MustCompile(`^[a-z][a-z0-9+.-]{0,62}$`)
 
-// bindingOptions are the flags of the command.
 type bindingOptions struct {
 	*command.Environment
 	serviceType, port string
@@ -114,15 +113,9 @@ func (o *bindingOptions) bind(ctx context.Context, x *check.Examination, object 
 	case *listenersv1alpha1.Listener:
 		b.fromListener(ctx, w, object)
 	}
-	var serviceType, name string
-	var candidates []listenersv1alpha1.IngressAddress
-	if err == nil {
-		serviceType, err = o.typeOf(b)
-	}
-	if err == nil {
-		name, candidates, err = o.choose(b)
-	}
-	if err != nil {
+	serviceType, typeErr := o.typeOf(b)
+	name, candidates, portErr := o.choose(b)
+	if err := cmp.Or(err, typeErr, portErr); err != nil {
 		return nil, nil, err
 	}
 	host, port := candidates[0].Address, strconv.Itoa(int(candidates[0].Ports[name]))

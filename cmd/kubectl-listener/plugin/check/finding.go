@@ -110,8 +110,7 @@ func (r *Report) AddAll(findings []Finding, kind, format string) {
 // Conclude sets Problem.
 func (r *Report) Conclude() { r.Problem = r.cause(true) }
 
-// cause returns the first finding that is wrong, and not the consequence of another one. aside includes what concerns
-// Pods beside their listener volumes.
+// cause returns the first finding that is wrong, if possible a cause. aside includes what does not concern volumes.
 func (r *Report) cause(aside bool) *Finding {
 	for _, symptoms := range []bool{false, true} {
 		for f := range Each(r.Findings) {
@@ -180,8 +179,7 @@ func (f Finding) Failed(reason, message, remedy string) Finding {
 	return f
 }
 
-// FailedBy returns the finding with a problem and the remedy of its reason. The pairs are placeholders of the
-// remedy, such as "{node}", and their values.
+// FailedBy is Failed with the remedy of the reason. The pairs are its placeholders, such as "{node}", and their values.
 func (f Finding) FailedBy(reason, message string, pairs ...string) Finding {
 	r := reasons.Of(reason)
 	f = f.Failed(reason, message, r.For(f.Namespace, f.Name, pairs...))

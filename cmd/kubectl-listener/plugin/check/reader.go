@@ -59,9 +59,8 @@ func (x *Examination) Follow(ctx context.Context, f Finding, o client.Object) Pr
 	return x.Readable(f, x.Get(ctx, types.NamespacedName{Namespace: f.Namespace, Name: f.Name}, o))
 }
 
-// Require reads an object. If it does not exist, it reports that by the finding, and if the user may not read it, by
-// another one. It returns whether the object was read. If a user has written the name, others is an empty list for
-// objects of the kind.
+// Require reads an object, and returns whether it was read. If it does not exist, it reports the finding. If a user has
+// written the name, others is an empty list for objects of the kind.
 func (x *Examination) Require(ctx context.Context, o client.Object, missing Finding, others ...client.ObjectList) bool {
 	found := x.Follow(ctx, missing, o)
 	if found != Missing {

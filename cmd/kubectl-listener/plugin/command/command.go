@@ -242,9 +242,8 @@ func join(kinds []Kind) string {
 	return strings.Join(arguments, ", ")
 }
 
-// CompleteNames completes arguments by the names of objects of these kinds in the namespace, with the kind before the
-// name if there are several kinds, unless the user has begun with a name. It completes at most limit arguments, or any
-// number if that is 0. A shell has no place for errors, so there are no names then.
+// CompleteNames completes at most limit arguments, or any number if that is 0, by the names of objects of these kinds,
+// with the kind before the name if there are several, unless the user has begun with a name. Errors have no place.
 func (e *Environment) CompleteNames(limit int, kinds ...Kind) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begin string) (completions []string, _ cobra.ShellCompDirective) {
 		namespace, err := e.Namespace()

@@ -19,7 +19,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/version"
 )
 
-// marks are the marks of states, and their colours in terminals.
 var marks = map[check.State]struct{ text, colour string }{
 	check.OK: {"✓", "\x1b[32m"}, check.Failed: {"✗", "\x1b[31m"}, check.Warning: {"!", "\x1b[33m"}, check.Unknown: {"?", "\x1b[36m"},
 }
@@ -30,8 +29,7 @@ const maxPrinted = 4096
 // Printable returns a text from objects as a terminal may show it.
 func Printable(s string) string { return message.Printable(s, maxPrinted) }
 
-// Print writes the result of an examination, which includes its report, in the format of --output. text writes it as
-// text. The error is ErrProblem if something is wrong.
+// Print writes the result of an examination with Encode. The error is ErrProblem if something is wrong.
 func (e *Environment) Print(x *check.Examination, result any, text func()) error {
 	if x.Err != nil {
 		return x.Err

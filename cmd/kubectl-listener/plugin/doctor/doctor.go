@@ -64,8 +64,7 @@ reads what kubectl listener gather wrote, as of then; what was not gathered is m
 	return cmd
 }
 
-// allClear is what is known if nothing is wrong. The command does not examine what may keep a Pod from running or
-// responding beside its listener volumes.
+// allClear is what is known if nothing is wrong. The command does not examine why Pods do not run or respond.
 const allClear = "The installation is in order, and the Listeners have their addresses. To test whether Pods respond there, run: kubectl listener connect POD"
 
 // Examine examines an installation. Addresses that no Pod has mounted for so many days are reported as unused.
@@ -90,7 +89,6 @@ func Examine(ctx context.Context, x *check.Examination, unusedDays uint16) {
 	d.ForAdministrators(d.installation)
 }
 
-// doctor examines an installation.
 type doctor struct {
 	*walk.Walk
 	installation *walk.Installation
@@ -136,7 +134,6 @@ func (d *doctor) walks(ctx context.Context) {
 	d.each(ctx, mounting, "Pods", "%d have what they need for their listener volumes")
 }
 
-// each adds the problems of objects, and counts the others.
 func (d *doctor) each(ctx context.Context, objects []client.Object, kind, format string) {
 	fine := 0
 	for _, o := range objects {

@@ -66,7 +66,6 @@ docs/lost-nodes.md has the whole procedure.`,
 	return cmd
 }
 
-// releaser requests releases.
 type releaser struct {
 	*check.Examination
 	force bool
@@ -99,7 +98,6 @@ func (r *releaser) release(ctx context.Context, pvc *corev1.PersistentVolumeClai
 	return r.request(ctx, f, pvc, "node "+pinned[0])
 }
 
-// remedyForbidden is what to do if the user may not read whether a node is lost.
 const remedyForbidden = "Ask an administrator, or use --force if you know that the machine is gone."
 
 // refusal returns why a release is not requested, or an empty finding.

@@ -61,8 +61,7 @@ func (w *Walk) certificates(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// misspeltSources reports what a Pod mounts whose name nearly is the name of the operator's signer, or of the trust
-// bundle of the namespace. The kubelet waits for it.
+// misspeltSources reports names that nearly are those of the signer or the namespace's trust bundle: the kubelet waits.
 func (w *Walk) misspeltSources(ctx context.Context, pod *corev1.Pod) {
 	own := &metav1.PartialObjectMetadataList{}
 	for _, name := range []string{names.Signer, names.TrustBundlePrefix + pod.Namespace} {
@@ -124,7 +123,6 @@ func (w *Walk) issuedFinding(ctx context.Context, f check.Finding, pod *corev1.P
 	return f.OK("the certificate of Pod %s is valid until %s", pod.Name, until)
 }
 
-// missing returns an address of the Pod that its certificate is not for, or "".
 func (w *Walk) missing(ctx context.Context, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest, certificate *x509.Certificate) string {
 	addresses, _ := w.PodListeners(ctx, pod)
 	only := certificatenames.List(request.Spec.UnverifiedUserAnnotations[names.AnnotationCertificateVolumes])
@@ -199,8 +197,7 @@ func absent(listener *listenersv1alpha1.Listener, certificate *unstructured.Unst
 	return missing
 }
 
-// awaits returns what the last CertificateRequest of a Certificate waits for, or "". cert-manager copies to the
-// Certificate only why one has failed.
+// awaits returns what the last CertificateRequest waits for, or "". The Certificate says only why one has failed.
 func (w *Walk) awaits(ctx context.Context, certificate *unstructured.Unstructured) string {
 	all := &unstructured.UnstructuredList{}
 	all.SetGroupVersionKind(names.KindCertificate.GroupVersion().WithKind("CertificateRequestList"))
@@ -221,7 +218,6 @@ func (w *Walk) awaits(ctx context.Context, certificate *unstructured.Unstructure
 	return exposure.Quote(ready.Reason, ready.Message)
 }
 
-// conditionOf returns a condition of an object of cert-manager, or an empty one.
 func conditionOf(o *unstructured.Unstructured, conditionType string) metav1.Condition {
 	var typed struct {
 		Status struct {
@@ -232,8 +228,7 @@ func conditionOf(o *unstructured.Unstructured, conditionType string) metav1.Cond
 	return check.Condition(typed.Status.Conditions, conditionType)
 }
 
-// Authorities follows whether the operator can sign certificates, from what it says and what it has issued. It reads no
-// Secret. A cluster that does not serve requests for certificates has none.
+// Authorities follows whether the operator can sign certificates, from what it says and has issued. It reads no Secret.
 func (w *Walk) Authorities(ctx context.Context, i *Installation) {
 	f := check.Finding{Kind: "PodCertificateRequest"}
 	var all certificatesv1.PodCertificateRequestList

@@ -72,8 +72,7 @@ func (w *Walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 	w.selected(ctx, pvc, pod, selector)
 }
 
-// selected follows the Listener that a claim selects, or the claim that an inline volume stands for, and the addresses
-// of the Pod that it was reached from, unless that is nil.
+// selected follows the Listener of a claim, which may stand for an inline volume, and the addresses of pod, or of none.
 func (w *Walk) selected(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod, selector claim.Selector) {
 	if selector != (claim.Selector{}) {
 		listener := &listenersv1alpha1.Listener{}
@@ -91,7 +90,6 @@ func (w *Walk) selected(ctx context.Context, pvc *corev1.PersistentVolumeClaim, 
 	}
 }
 
-// noListener returns why the Listener that a claim selects does not exist.
 func (w *Walk) noListener(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod, selector claim.Selector) check.Finding {
 	switch {
 	case selector.Class == "":
@@ -214,7 +212,6 @@ func (w *Walk) classProblem(ctx context.Context, f check.Finding, class string) 
 	return w.DidYouMean(ctx, f, key, &listenersv1alpha1.ListenerClassList{})
 }
 
-// correction returns how to correct what creates a claim.
 func correction(pvc *corev1.PersistentVolumeClaim) string {
 	if metav1.GetControllerOf(pvc) != nil { // of an ephemeral volume, the Pod
 		return "Correct volumeClaimTemplate of the volume in what creates the Pod, and delete the Pod."
@@ -234,20 +231,21 @@ func (w *Walk) said(ctx context.Context, o client.Object, matches func(*corev1.E
 
 // Pods returns the Pods that mount a claim. They must not be changed.
 func (w *Walk) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClaim) []corev1.Pod {
-	if w.mounting[pvc.Namespace] == nil {
+	byClaim := w.mounting[pvc.Namespace]
+	if byClaim == nil {
 		var list corev1.PodList
 		if w.List(ctx, &list, client.InNamespace(pvc.Namespace)) != check.Present {
 			return nil
 		}
-		byClaim := map[string][]corev1.Pod{}
-		for i := range list.Items {
-			for name := range sets.New(claim.NamesOf(&list.Items[i])...) {
-				byClaim[name] = append(byClaim[name], list.Items[i])
+		byClaim = map[string][]corev1.Pod{}
+		for pod := range check.Each(list.Items) {
+			for name := range sets.New(claim.NamesOf(pod)...) {
+				byClaim[name] = append(byClaim[name], *pod)
 			}
 		}
 		w.mounting[pvc.Namespace] = byClaim
 	}
-	return w.mounting[pvc.Namespace][pvc.Name]
+	return byClaim[pvc.Name]
 }
 
 // unlessDeleted returns a finding, or the warning that its object is being deleted, with those who keep it.
@@ -258,7 +256,6 @@ func unlessDeleted(f check.Finding, o client.Object) check.Finding {
 	return f.Warning("", deletion(o))
 }
 
-// deletion returns that an object is being deleted, and which finalizers keep it.
 func deletion(o client.Object) string {
 	finalizers := lookup.Finalizers(o)
 	if len(finalizers) == 0 {

@@ -24,12 +24,9 @@ import (
 
 // class follows the class of a Listener, and returns it, or nil.
 func (w *Walk) class(ctx context.Context, listener *listenersv1alpha1.Listener) *listenersv1alpha1.ListenerClass {
-	f := check.Finding{Kind: "ListenerClass", Name: listener.Class()}
-	if f.Name == "" {
-		return nil // the operator says so
-	}
-	class := &listenersv1alpha1.ListenerClass{}
-	if !w.Require(ctx, class, f.FailedBy(listenersv1alpha1.ReasonClassNotFound, "does not exist"), &listenersv1alpha1.ListenerClassList{}) {
+	f, class := check.Finding{Kind: "ListenerClass", Name: listener.Class()}, &listenersv1alpha1.ListenerClass{}
+	missing := f.FailedBy(listenersv1alpha1.ReasonClassNotFound, "does not exist")
+	if f.Name == "" || !w.Require(ctx, class, missing, &listenersv1alpha1.ListenerClassList{}) { // without a name, the operator says so
 		return nil
 	}
 	var problem string
@@ -92,8 +89,8 @@ func (w *Walk) Ranges(ctx context.Context) {
 		return
 	}
 	nodePorts, sharedPorts := sets.New[int32](), sets.New[int32]()
-	for i := range services.Items {
-		nodePorts = nodePorts.Union(portallocator.AllocatedNodePorts(&services.Items[i]))
+	for service := range check.Each(services.Items) {
+		nodePorts = nodePorts.Union(portallocator.AllocatedNodePorts(service))
 	}
 	waiting := map[[2]string]int{} // by class and reason
 	for l := range check.Each(listeners.Items) {
@@ -120,8 +117,7 @@ func (w *Walk) Ranges(ctx context.Context) {
 	w.AddAll(findings, "Ranges of ports", "%d have ports left")
 }
 
-// rangeFinding returns whether ports are left in a range of a class. It is the problem of an administrator if Listeners
-// wait for one: a range may be as large as needed.
+// rangeFinding returns whether ports are left in a range of a class, which is wrong only if Listeners wait for one.
 func rangeFinding(f check.Finding, numbers utilnet.PortRange, field, reason string, taken sets.Set[int32], waiting int) check.Finding {
 	left := numbers.Size
 	for number := range taken {
@@ -143,8 +139,7 @@ func rangeFinding(f check.Finding, numbers utilnet.PortRange, field, reason stri
 // UnusedDays is after how many days without a Pod a Listener is reported, unless the user says otherwise.
 const UnusedDays = 7
 
-// Unused follows the Listeners that no Pod has mounted for so many days, and that hold load balancers, node ports or
-// ports of Gateways, which others could have.
+// Unused follows the Listeners that no Pod has mounted for so many days, and that hold what others could have.
 func (w *Walk) Unused(ctx context.Context, days uint16) {
 	var classes listenersv1alpha1.ListenerClassList
 	var listeners listenersv1alpha1.ListenerList
@@ -154,10 +149,7 @@ func (w *Walk) Unused(ctx context.Context, days uint16) {
 	byClass := map[string][]*listenersv1alpha1.Listener{}
 	for l := range check.Each(listeners.Items) {
 		status := ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{})
-		if status.ServiceName == nil || status.UnusedSince == nil {
-			continue
-		}
-		if since := status.UnusedSince.Time; !since.AddDate(0, 0, int(days)).After(w.Now()) {
+		if status.ServiceName != nil && status.UnusedSince != nil && !status.UnusedSince.AddDate(0, 0, int(days)).After(w.Now()) {
 			byClass[l.Class()] = append(byClass[l.Class()], l)
 		}
 	}
@@ -176,7 +168,7 @@ func (w *Walk) Unused(ctx context.Context, days uint16) {
 	w.AddAll(findings, "Unused addresses", "%d classes have none")
 }
 
-// describeUnused names the Listeners, the oldest first.
+// describeUnused names Listeners, the oldest first.
 func describeUnused(all []*listenersv1alpha1.Listener) string {
 	slices.SortFunc(all, func(a, b *listenersv1alpha1.Listener) int {
 		return cmp.Or(a.Status.UnusedSince.Compare(b.Status.UnusedSince.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -56,7 +58,7 @@ func noneReady(f check.Finding, all int, remedy string) check.Finding {
 	f = f.Failed("", fmt.Sprintf("none of %d Pods is ready", all), fmt.Sprintf(
 		"Find out why the Pods are not ready: kubectl describe pods --namespace %s. If they should receive traffic anyway, %s.", f.Namespace, remedy)).Because()
 	if all == 1 {
-		return f.Aside()
+		f = f.Aside()
 	}
 	return f
 }
@@ -74,8 +76,7 @@ func publishedFinding(f check.Finding, ready, all int, remedy string) check.Find
 	}
 }
 
-// readyPods returns how many endpoints are Pods that are ready, and whether the user may know that. Pods of a node that
-// does not respond are not.
+// readyPods returns how many endpoints are Pods that are ready, and whether the user may know that.
 func (w *Walk) readyPods(ctx context.Context, namespace string, published sets.Set[string]) (ready int, known bool) {
 	var pods corev1.PodList
 	if w.FollowAll(ctx, check.Finding{Kind: "Pod", Namespace: namespace}, &pods, client.InNamespace(namespace)) == check.Forbidden {
@@ -98,7 +99,7 @@ func (w *Walk) noEndpoints(ctx context.Context, f check.Finding, listener *liste
 	}
 	switch {
 	case pod == nil:
-		return f.Failed("", "no Pod belongs to the Service", startPod).Because()
+		return f.Failed("", "no Pod belongs to the Service", reasons.Of(listenersv1alpha1.ReasonWaitingForPods).Remedy).Because()
 	case pod.DeletionTimestamp != nil:
 		return f.Warning("", fmt.Sprintf("no Pod belongs to the Service, because Pod %s is being deleted", pod.Name))
 	case pod.Status.PodIP == "" || claim.PodFinished(pod):
@@ -108,9 +109,6 @@ func (w *Walk) noEndpoints(ctx context.Context, f check.Finding, listener *liste
 		return w.noEndpoint(f, listener, pod).Because()
 	}
 }
-
-// startPod is what to do about a Listener that no Pod mounts.
-const startPod = "Start a Pod that mounts the Listener, or see why it has not started: kubectl listener why POD"
 
 // noEndpoint returns that a Pod, which has an address, is no endpoint of a Service.
 func (w *Walk) noEndpoint(f check.Finding, listener *listenersv1alpha1.Listener, pod *corev1.Pod) check.Finding {
@@ -131,12 +129,9 @@ func (w *Walk) noEndpoint(f check.Finding, listener *listenersv1alpha1.Listener,
 // countEndpoints returns the Pods in endpoint slices, which may have a Pod twice, and how many of them are ready.
 func countEndpoints(endpointSlices []discoveryv1.EndpointSlice) (all sets.Set[string], ready int) {
 	all = sets.New[string]()
-	for i := range endpointSlices {
-		for _, e := range endpointSlices[i].Endpoints {
-			id := e.Addresses[0]
-			if e.TargetRef != nil {
-				id = string(e.TargetRef.UID)
-			}
+	for slice := range check.Each(endpointSlices) {
+		for _, e := range slice.Endpoints {
+			id := cmp.Or(string(ptr.Deref(e.TargetRef, corev1.ObjectReference{}).UID), e.Addresses[0])
 			if !all.Has(id) && ptr.Deref(e.Conditions.Ready, true) {
 				ready++
 			}

@@ -157,8 +157,8 @@ func (w *Walk) update(ctx context.Context, f check.Finding, deployment *appsv1.D
 		return f.OK("%d Pod is available", status.AvailableReplicas)
 	}
 	other, remedy := "another one is not created", "See why: "+describe("deployment", deployment)
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; !claim.PodReady(pod) && pod.DeletionTimestamp == nil {
+	for pod := range check.Each(pods.Items) {
+		if !claim.PodReady(pod) && pod.DeletionTimestamp == nil {
 			why := w.podWithEvents(ctx, pod)
 			other, remedy = fmt.Sprintf("Pod %s, which should replace it or run beside it, is not ready: %s", pod.Name, why.Text()), why.Remedy
 		}
@@ -180,25 +180,23 @@ func (w *Walk) operator(ctx context.Context) {
 	}
 }
 
-// remedyStopped is what to do about what the operator would do if it ran.
 func remedyStopped(namespace string) string {
 	return fmt.Sprintf("The operator does not work, so it does nothing about this. See why: kubectl listener doctor, and kubectl describe deployment %s --namespace %s", names.Operator, namespace)
 }
 
-// instead replaces the advice to wait for the operator.
 func (w *Walk) instead(remedy string) {
-	for i := range w.Findings {
-		w.Findings[i].Remedy = strings.Replace(w.Findings[i].Remedy, check.RemedyOperator, remedy, 1)
+	for f := range check.Each(w.Findings) {
+		f.Remedy = strings.Replace(f.Remedy, check.RemedyOperator, remedy, 1)
 	}
 }
 
 // ForAdministrators replaces the advice to wait for the operator, which is for users.
 func (w *Walk) ForAdministrators(i *Installation) {
+	remedy := fmt.Sprintf("See the log of the operator: kubectl logs --namespace %s deployment/%s", cmp.Or(i.namespace, "NAMESPACE"), names.Operator)
 	if i.Stopped {
-		w.instead(remedyStopped(i.namespace))
-	} else {
-		w.instead(fmt.Sprintf("See the log of the operator: kubectl logs --namespace %s deployment/%s", cmp.Or(i.namespace, "NAMESPACE"), names.Operator))
+		remedy = remedyStopped(i.namespace)
 	}
+	w.instead(remedy)
 }
 
 func (w *Walk) configuration(ctx context.Context, i *Installation) {
@@ -239,8 +237,7 @@ func (i *Installation) configurationFinding(f check.Finding) check.Finding {
 	}
 }
 
-// component follows an object that the operator installs and without which volumes cannot be used, if the cluster
-// serves its kind. It returns whether the cluster should have it.
+// component follows an object that the operator installs. It returns whether the cluster serves the kind.
 func (w *Walk) component(ctx context.Context, i *Installation, c components.Component) bool {
 	key, observed := c.Key(i.namespace), c.Empty()
 	_, served := Served(w.Client, &exposure.Kind{GroupVersionKind: c.Optional})
@@ -307,7 +304,6 @@ func difference(path string, desired, observed any) string {
 	return path
 }
 
-// listeners is the API group of Listeners.
 var listeners = listenersv1alpha1.GroupVersion.Group
 
 // operatorPermissions and agentPermissions are the permissions without which no volume works: of each rule in

@@ -74,7 +74,6 @@ func (w *Walk) listener(ctx context.Context, listener *listenersv1alpha1.Listene
 	w.certManager(ctx, listener)
 }
 
-// condition returns a condition of a Listener, or an empty one.
 func condition(listener *listenersv1alpha1.Listener, kind string) metav1.Condition {
 	return check.Condition(ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Conditions, kind)
 }
@@ -100,8 +99,7 @@ func listenerFinding(listener *listenersv1alpha1.Listener) check.Finding {
 	}
 }
 
-// readyFinding returns what the operator says about a Listener that is ready. What users alone can correct is wrong
-// although the Listener is exposed.
+// readyFinding is about a Listener that is ready. What users alone can correct is wrong although it is exposed.
 func readyFinding(f check.Finding, listener *listenersv1alpha1.Listener, accepted, ready metav1.Condition) check.Finding {
 	switch why := reasons.Of(accepted.Reason); {
 	case why.Severity == reasons.Error && why.Actor == reasons.User:

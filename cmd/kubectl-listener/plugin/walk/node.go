@@ -84,7 +84,6 @@ func (w *Walk) agent(ctx context.Context, node string) nodeState {
 	return inOrder
 }
 
-// agents is what is known about the node agents.
 type agents struct {
 	daemonSet *appsv1.DaemonSet
 	placement components.Placement
@@ -96,8 +95,7 @@ type agents struct {
 	published map[string][]*listenersv1alpha1.PodListeners
 }
 
-// Nodes follows all nodes. Each selected node needs a node agent that is ready and registered with the kubelet. Other
-// nodes should have no Pods with listener volumes.
+// Nodes follows all nodes: each selected one needs a node agent, and the others should have no Pod with a volume.
 func (w *Walk) Nodes(ctx context.Context, i *Installation) {
 	if i.daemonSet == nil {
 		return

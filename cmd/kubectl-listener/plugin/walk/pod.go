@@ -178,8 +178,7 @@ func unboundFinding(f check.Finding, pod *corev1.Pod) check.Finding {
 	return unscheduled
 }
 
-// concernsVolumes matches what the scheduler says about a Pod if one of its volumes may be the cause: that its claim is
-// not bound or does not exist, or that its volume is pinned to another node.
+// concernsVolumes matches what the scheduler says if a claim is unbound or missing, or a volume pinned elsewhere.
 var concernsVolumes = regexp.MustCompile(`(?i)persistent ?volume|volume node affinity|pvc\(s\)`)
 
 // waitsSince returns since when a Pod waits for the scheduler, or for its node.

@@ -48,8 +48,7 @@ func (w *Walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 	}
 }
 
-// addressFinding returns the address of a volume. If it has changed since the Pod started, the program may have another
-// one than its files; if the class restarts the Pod, something keeps it from doing so.
+// addressFinding returns the address of a volume, or that it has changed since the Pod started.
 func addressFinding(f check.Finding, spec *listenersv1alpha1.PodListenersSpec, volume string, pod *corev1.Pod) check.Finding {
 	now, start := columns.Address(spec.Listeners[volume].IngressAddresses), columns.Address(spec.StartAddresses[volume])
 	outdated := fmt.Sprintf("volume %q: %s, but the Pod started with %s", volume, now, start)
@@ -77,8 +76,8 @@ func (w *Walk) notRestarted(ctx context.Context, pod *corev1.Pod, f check.Findin
 // targetSame is where the page about target: Same of a class says which port a program listens on.
 const targetSame = "docs/choosing-a-class.md#node-ports-that-the-pods-listen-on"
 
-// otherTargets follows the node ports of a Listener that lead to container ports of the same numbers. A program cannot
-// listen there alone if another Listener of the Pod leads to another port of the same name.
+// otherTargets follows node ports that are container ports, too. A program cannot listen there alone if another
+// Listener of the Pod leads to another port of the same name.
 func (w *Walk) otherTargets(ctx context.Context, pod *corev1.Pod, name string, all map[string]listenersv1alpha1.PodListener) {
 	service := ptr.Deref(w.Service(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}), corev1.Service{})
 	for _, volume := range slices.Sorted(maps.Keys(all)) {

@@ -81,7 +81,7 @@ func coversTarget(p *networkingv1.NetworkPolicyPort, pod *corev1.Pod, port *core
 	}
 }
 
-// admittedRanges returns the ranges of addresses that a NetworkPolicy admits by its first rule.
+// admittedRanges returns what a NetworkPolicy admits by its first rule.
 func admittedRanges(policy *networkingv1.NetworkPolicy) (ranges []string) {
 	for _, rule := range policy.Spec.Ingress[:min(len(policy.Spec.Ingress), 1)] {
 		for _, from := range rule.From {

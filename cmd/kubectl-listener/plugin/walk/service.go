@@ -49,7 +49,6 @@ func (w *Walk) Service(ctx context.Context, key types.NamespacedName) *corev1.Se
 	return service
 }
 
-// portsOf describes the ports of a Service, sorted by name.
 func portsOf(service *corev1.Service) string {
 	var ports []string
 	for _, p := range service.Spec.Ports {
@@ -85,8 +84,7 @@ func (w *Walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listen
 	}
 }
 
-// ingressClass reports that the IngressClass of a Listener that waits for an Ingress controller does not exist. Some
-// controllers need none, and users may seldom read them.
+// ingressClass reports that the IngressClass of a waiting Listener is missing. Some controllers need none.
 func (w *Walk) ingressClass(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) {
 	if class.Spec.Ingress == nil || condition(listener, listenersv1alpha1.ListenerReady).Reason != listenersv1alpha1.ReasonWaitingForIngress {
 		return
@@ -106,10 +104,10 @@ func (w *Walk) generated(ctx context.Context, listener *listenersv1alpha1.Listen
 	if w.FollowAll(ctx, f, list, client.InNamespace(listener.Namespace)) == check.Forbidden {
 		return
 	}
-	for i := range list.Items {
-		if metav1.IsControlledBy(&list.Items[i], listener) {
-			f.Name = list.Items[i].Name
-			w.Add(unlessDeleted(okUnless(f, listener, "exists"), &list.Items[i]))
+	for o := range check.Each(list.Items) {
+		if metav1.IsControlledBy(o, listener) {
+			f.Name = o.Name
+			w.Add(unlessDeleted(okUnless(f, listener, "exists"), o))
 		}
 	}
 	if f.Name == "" {

@@ -96,8 +96,7 @@ func (w *Walk) pin(ctx context.Context, pv *corev1.PersistentVolume) {
 	}
 }
 
-// lost returns that the volume of a claim is pinned to a lost node, with what the operator says about it, such as when
-// the operator is going to release the volume. node is empty if it does not exist.
+// lost returns that a volume is pinned to a lost node, which is empty if it does not exist, and what the operator says.
 func (w *Walk) lost(ctx context.Context, f check.Finding, pv *corev1.PersistentVolume, pvc *corev1.PersistentVolumeClaim, name string, node *corev1.Node) check.Finding {
 	what, exists := "does not exist", node.Name != ""
 	if exists {
@@ -174,9 +173,8 @@ func (w *Walk) files(ctx context.Context, pod *corev1.Pod, volume string, node n
 	}
 }
 
-// mountFinding returns whether the containers of a Pod that runs see the files of a volume. Kubernetes mounts it for
-// the Pod in any case, and one of its files or directories for a container that names it only once. A probe should not
-// read files that change.
+// mountFinding returns whether the containers of a Pod see the files of a volume. Kubernetes mounts a part of it only
+// once, and probes should not read files that change.
 func mountFinding(f check.Finding, pod *corev1.Pod, volume string) check.Finding {
 	var containers, parts, probes []string
 	for c := range check.Each(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)) {

@@ -41,10 +41,12 @@ func (w *Walk) Apart() *Walk {
 // Examine follows the path of an address from a Pod, a claim, a Listener or a workload.
 func (w *Walk) Examine(ctx context.Context, o client.Object) {
 	w.namespace(ctx, o.GetNamespace())
+	connect := w.Command("connect", o)
 	switch o := o.(type) {
 	case *corev1.Pod:
 		w.fromPod(ctx, o)
 	case *corev1.PersistentVolumeClaim:
+		connect = "kubectl listener connect POD --namespace " + o.Namespace
 		w.fromClaim(ctx, o)
 	case *listenersv1alpha1.Listener:
 		w.fromListener(ctx, o)
@@ -52,10 +54,6 @@ func (w *Walk) Examine(ctx context.Context, o client.Object) {
 		w.fromWorkload(ctx, o)
 	}
 	w.operator(ctx)
-	connect := w.Command("connect", o)
-	if _, isClaim := o.(*corev1.PersistentVolumeClaim); isClaim {
-		connect = "kubectl listener connect POD --namespace " + o.GetNamespace()
-	}
 	w.Right = "No step is wrong. This command does not test whether the program responds. Run, from where the clients are: " + connect
 }
 
