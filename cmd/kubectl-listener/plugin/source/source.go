@@ -54,6 +54,7 @@ func List(c client.Client) *Source { return &Source{Client: c, kinds: map[kind]*
 
 // Watch returns a source that watches the objects of a namespace, or of all if that is "", until the context ends.
 func Watch(ctx context.Context, c client.WithWatch, namespace string) *Source {
+	ctx = logr.NewContext(ctx, logr.Discard())
 	s := &Source{Client: c, Namespace: namespace, Changed: make(chan struct{}, 1), kinds: map[kind]*objects{}}
 	s.watch = func(k kind, all *objects) {
 		go cache.NewReflectorWithOptions(s.watchOf(c, k, all), nil, all, cache.ReflectorOptions{Logger: ptr.To(logr.Discard())}).RunWithContext(ctx)
@@ -98,33 +99,20 @@ func (s *Source) List(ctx context.Context, list client.ObjectList, options ...cl
 	if err != nil {
 		return err
 	}
-	if s.watch == nil && s.archive == nil && !s.knows(k) && selectsName(o) {
+	byName := strings.HasPrefix(o.AsListOptions().FieldSelector, "metadata.name=")
+	if byName && s.watch == nil && s.archive == nil && !s.knows(k) {
 		return s.Client.List(ctx, list, o)
 	}
 	all, err := s.of(ctx, k)
 	if err != nil {
 		return err
 	}
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if o.LabelSelector == nil && o.FieldSelector == nil {
-		return all.copyTo(list, o.Namespace)
-	}
-	return meta.SetList(list, all.selected(o))
-}
-
-// selectsName reports whether a list is of the objects with one name.
-func selectsName(o *client.ListOptions) bool {
-	if o.FieldSelector == nil {
-		return false
-	}
-	_, byName := o.FieldSelector.RequiresExactMatch("metadata.name")
-	return byName
+	return all.read(list, o)
 }
 
 // fieldsOf returns the fields that commands select objects by.
 func fieldsOf(o client.Object) fields.Set {
-	set := fields.Set{"metadata.name": o.GetName()}
+	set := fields.Set{fieldNamespace: o.GetNamespace(), "metadata.name": o.GetName()}
 	switch o := o.(type) {
 	case *corev1.Event:
 		set["involvedObject.uid"] = string(o.InvolvedObject.UID)
@@ -213,16 +201,15 @@ func (s *Source) newList(k kind) client.ObjectList {
 // list lists the objects of a kind. The objects keep the error.
 func (s *Source) list(ctx context.Context, k kind, all *objects) {
 	list := s.newList(k)
-	err := s.Client.List(ctx, list, client.InNamespace(k.namespace))
+	if err := s.Client.List(ctx, list, client.InNamespace(k.namespace)); err != nil {
+		all.end(err)
+		return
+	}
 	var items []any
 	_ = meta.EachListItem(list, func(o runtime.Object) error { // it is a list
 		items = append(items, o)
 		return nil
 	})
-	if err != nil {
-		all.end(err)
-		return
-	}
 	_ = all.Replace(items, "") // it returns no error
 }
 
@@ -279,15 +266,42 @@ type objects struct {
 	mu     sync.Mutex
 	listed bool
 	// err is the error of the last request.
-	err    error
-	byKey  map[client.ObjectKey]client.Object
-	sorted []client.Object // or nil after a change
+	err   error
+	byKey map[client.ObjectKey]client.Object
 	// items are the items of lists of namespaces since the last change, and fields the objects by a field's value.
 	items  map[string]reflect.Value
-	fields map[string]map[string][]client.Object
+	fields map[string]map[string][]runtime.Object
 }
 
-// copyTo sets a list to all objects, which are locked. A thousand Listeners list all Pods a thousand times.
+func (a *objects) get(key client.ObjectKey) client.Object {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.byKey[key]
+}
+
+// read sets a list to the objects that options select, by a label, a field or both.
+func (a *objects) read(list client.ObjectList, o *client.ListOptions) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	field, value := fieldNamespace, o.Namespace
+	if o.FieldSelector != nil {
+		required := o.FieldSelector.Requirements()[0]
+		field, value = required.Field, required.Value
+	} else if o.LabelSelector == nil {
+		return a.copyTo(list, o.Namespace)
+	}
+	var matching []runtime.Object
+	for _, candidate := range a.having(field, value) {
+		object := candidate.(client.Object)
+		if (o.Namespace == "" || o.Namespace == object.GetNamespace()) && (o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(object.GetLabels()))) {
+			matching = append(matching, object)
+		}
+	}
+	return meta.SetList(list, matching)
+}
+
+// copyTo sets a list to all objects of a namespace, which are locked. A thousand Listeners list all Pods a thousand
+// times.
 func (a *objects) copyTo(list client.ObjectList, namespace string) error {
 	pointer, err := meta.GetItemsPtr(list)
 	if err != nil {
@@ -298,63 +312,29 @@ func (a *objects) copyTo(list client.ObjectList, namespace string) error {
 		items.Set(known)
 		return nil
 	}
-	all := a.list(namespace)
-	objects := make([]runtime.Object, 0, len(all))
-	for _, o := range all {
-		objects = append(objects, o)
-	}
-	if err := meta.SetList(list, objects); err != nil {
+	if err := meta.SetList(list, a.having(fieldNamespace, namespace)); err != nil {
 		return err
 	}
 	a.items[namespace] = reflect.ValueOf(items.Interface()) // which the caller cannot replace
 	return nil
 }
 
-func (a *objects) get(key client.ObjectKey) client.Object {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.byKey[key]
-}
+// fieldNamespace is the field of the namespace.
+const fieldNamespace = "metadata.namespace"
 
-// list returns the objects of a namespace, or all if that is "", sorted by namespace and name. The objects are locked.
-func (a *objects) list(namespace string) []client.Object {
-	if a.sorted == nil {
-		a.sorted = slices.SortedFunc(maps.Values(a.byKey), func(x, y client.Object) int {
-			return cmp.Or(cmp.Compare(x.GetNamespace(), y.GetNamespace()), cmp.Compare(x.GetName(), y.GetName()))
-		})
-	}
-	if namespace == "" {
-		return a.sorted
-	}
-	byNamespace := func(o client.Object, n string) int { return cmp.Compare(o.GetNamespace(), n) }
-	begin, _ := slices.BinarySearchFunc(a.sorted, namespace, byNamespace)
-	end, _ := slices.BinarySearchFunc(a.sorted, namespace+"\x00", byNamespace)
-	return a.sorted[begin:end]
-}
-
-// selected returns the objects that the options of a list select. The objects are locked.
-func (a *objects) selected(o *client.ListOptions) (matching []runtime.Object) {
-	candidates := a.list(o.Namespace)
-	if o.FieldSelector != nil {
-		if required := o.FieldSelector.Requirements(); len(required) == 1 {
-			candidates = a.having(required[0].Field, required[0].Value)
-		}
-	}
-	for _, object := range candidates {
-		if (o.Namespace == "" || o.Namespace == object.GetNamespace()) && (o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(object.GetLabels()))) &&
-			(o.FieldSelector == nil || o.FieldSelector.Matches(fieldsOf(object))) {
-			matching = append(matching, object)
-		}
-	}
-	return matching
-}
-
-// having returns the objects with the value of a field. The objects are locked.
-func (a *objects) having(field, value string) []client.Object {
+// having returns the objects with the value of a field, sorted by namespace and name. The namespace "" has all. The
+// objects are locked.
+func (a *objects) having(field, value string) []runtime.Object {
 	if a.fields[field] == nil {
-		byValue := map[string][]client.Object{}
-		for _, o := range a.list("") {
-			byValue[fieldsOf(o)[field]] = append(byValue[fieldsOf(o)[field]], o)
+		byValue := map[string][]runtime.Object{}
+		for _, o := range slices.SortedFunc(maps.Values(a.byKey), func(x, y client.Object) int {
+			return cmp.Or(cmp.Compare(x.GetNamespace(), y.GetNamespace()), cmp.Compare(x.GetName(), y.GetName()))
+		}) {
+			value := fieldsOf(o)[field]
+			byValue[value] = append(byValue[value], o)
+			if field == fieldNamespace && value != "" {
+				byValue[""] = append(byValue[""], o)
+			}
 		}
 		a.fields[field] = byValue
 	}
@@ -366,7 +346,7 @@ func (a *objects) change(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f()
-	a.sorted, a.items, a.fields = nil, map[string]reflect.Value{}, map[string]map[string][]client.Object{}
+	a.items, a.fields = map[string]reflect.Value{}, map[string]map[string][]runtime.Object{}
 	select {
 	case <-a.known:
 	default: // a reader waits for this first change
