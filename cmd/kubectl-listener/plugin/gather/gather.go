@@ -23,7 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -84,11 +84,11 @@ The result has the layout of oc adm must-gather. doctor --from and why --from re
 type gatherer struct {
 	*command.Environment
 	client client.Client
-	api    *discovery.DiscoveryClient
-	core   corev1client.CoreV1Interface // for logs
+	api    *kubernetes.Clientset // for logs, and what the cluster serves
 	// logsFrom is the time at which logs begin.
 	logsFrom time.Time
-	dir      *os.Root
+	// add adds a file to the result.
+	add func(name string, content []byte) error
 	// namespace is read if the user may not read all.
 	namespace string
 	index     source.Index
@@ -98,13 +98,17 @@ type gatherer struct {
 	// What was found in lists, on which later ones depend.
 	operators sets.Set[string]    // namespaces of operators
 	found     sets.Set[[3]string] // what lists remember: kinds, namespaces and names
+	written   sets.Set[string]    // names of files
 	uids      sets.Set[types.UID] // of all objects
 	own       []*corev1.Pod       // Pods of operators and node agents
 }
 
 // gather gathers, and writes the result to a directory or an archive. Logs begin at a time, or if it is zero, anywhere.
 func gather(ctx context.Context, e *command.Environment, output string, logsFrom time.Time) error {
-	g := &gatherer{Environment: e, logsFrom: logsFrom, operators: sets.New[string](), found: sets.New[[3]string](), uids: sets.New[types.UID]()}
+	g := &gatherer{
+		Environment: e, logsFrom: logsFrom,
+		operators: sets.Set[string]{}, found: sets.Set[[3]string]{}, written: sets.Set[string]{}, uids: sets.Set[types.UID]{},
+	}
 	if err := g.connect(); err != nil {
 		return err
 	}
@@ -121,19 +125,16 @@ func gather(ctx context.Context, e *command.Environment, output string, logsFrom
 	return nil
 }
 
-func (g *gatherer) connect() (err error) {
-	if g.client, err = g.Client(); err != nil {
-		return err
-	}
+func (g *gatherer) connect() error {
 	config, err := g.Config()
 	if err != nil {
 		return err
 	}
-	if g.api, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
+	if g.api, err = kubernetes.NewForConfig(config); err != nil {
 		return fmt.Errorf("connecting to the cluster: %w", err)
 	}
-	if g.core, err = corev1client.NewForConfig(config); err != nil {
-		return fmt.Errorf("connecting to the cluster: %w", err)
+	if g.client, err = g.Client(); err != nil {
+		return err
 	}
 	g.namespace, err = g.Namespace()
 	return err
@@ -151,9 +152,7 @@ func (g *gatherer) collect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading what the cluster serves: %w", err)
 	}
-	if served.err != nil {
-		g.miss("some of what the cluster serves", served.err)
-	}
+	g.miss("some of what the cluster serves", served.err)
 	g.read(ctx)
 	g.index.Time = metav1.Now()
 	g.allLogs(ctx)
@@ -175,9 +174,9 @@ func (s *served) ServerGroupsAndResourcesWithContext(ctx context.Context) (group
 	return groups, resources, s.err
 }
 
-// miss records what could not be gathered.
+// miss records what could not be gathered, unless there is no error.
 func (g *gatherer) miss(what string, err error) {
-	if text := fmt.Sprintf("%s: %v", what, err); !slices.Contains(g.index.Missing, text) {
+	if text := fmt.Sprintf("%s: %v", what, err); err != nil && !slices.Contains(g.index.Missing, text) {
 		g.index.Missing = append(g.index.Missing, text)
 	}
 }
@@ -191,17 +190,23 @@ const (
 	logTimeout = time.Minute
 )
 
+// allLogs gathers the logs of operators and node agents: of each container, and of the one before it if it has
+// restarted. Those that may say most are the first.
 func (g *gatherer) allLogs(ctx context.Context) {
-	g.sortOwn()
+	slices.SortStableFunc(g.own, func(a, b *corev1.Pod) int { return cmp.Compare(rank(a), rank(b)) })
 	left := 0
 	for _, pod := range g.own {
-		for _, l := range logsOf(pod) {
-			if g.logs >= maxLogs {
-				left++
-				continue
+		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			logs := []string{"current"}
+			if status.LastTerminationState.Terminated != nil {
+				logs = append(logs, previous)
 			}
-			if err := g.log(ctx, pod, l); err != nil {
-				g.miss(fmt.Sprintf("log %s of container %s of Pod %s/%s", l.file, l.container, pod.Namespace, pod.Name), err)
+			for _, log := range logs {
+				if g.logs >= maxLogs {
+					left++
+					continue
+				}
+				g.miss(fmt.Sprintf("log %s of container %s of Pod %s/%s", log, status.Name, pod.Namespace, pod.Name), g.log(ctx, pod, status.Name, log))
 			}
 		}
 	}
@@ -211,16 +216,31 @@ func (g *gatherer) allLogs(ctx context.Context) {
 	fmt.Fprintf(g.ErrOut, "%6d Pods with logs\n", len(g.own))
 }
 
-func (g *gatherer) log(ctx context.Context, pod *corev1.Pod, l log) error {
+// rank returns how early the logs of a Pod are gathered.
+func rank(pod *corev1.Pod) int {
+	switch {
+	case pod.Spec.ServiceAccountName == names.Operator:
+		return 0
+	case !claim.PodReady(pod):
+		return 1
+	default:
+		return 2
+	}
+}
+
+// previous is the log of the container before the current one.
+const previous = "previous"
+
+func (g *gatherer) log(ctx context.Context, pod *corev1.Pod, container, log string) error {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	o := &corev1.PodLogOptions{
-		Container: l.container, Previous: l.previous, Timestamps: true, TailLines: ptr.To(int64(maxLines)), // LimitBytes would cut the end
+		Container: container, Previous: log == previous, Timestamps: true, TailLines: ptr.To(int64(maxLines)), // LimitBytes would cut the end
 	}
 	if !g.logsFrom.IsZero() {
 		o.SinceTime = &metav1.Time{Time: g.logsFrom}
 	}
-	stream, err := g.core.Pods(pod.Namespace).GetLogs(pod.Name, o).Stream(ctx)
+	stream, err := g.api.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, o).Stream(ctx)
 	if err != nil {
 		return err
 	}
@@ -230,7 +250,8 @@ func (g *gatherer) log(ctx context.Context, pod *corev1.Pod, l log) error {
 	if !complete {
 		err = errors.Join(err, fmt.Errorf("its last %d lines have more than %d bytes, and their beginning is left out", maxLines, maxLog))
 	}
-	return errors.Join(err, g.write(l.path(pod), content))
+	// As oc adm inspect has it.
+	return errors.Join(err, g.write(path.Join("namespaces", pod.Namespace, "pods", pod.Name, container, container, "logs", log+".log"), content))
 }
 
 func (g *gatherer) writeYAML(name string, value any) error {
@@ -241,8 +262,8 @@ func (g *gatherer) writeYAML(name string, value any) error {
 	return g.write(name, content)
 }
 
-// to gathers into a directory, or by one into an archive, which is removed if it cannot be completed.
-func (g *gatherer) to(output string, collect func() error) (err error) {
+// to gathers into a directory or an archive, which is removed if it cannot be completed.
+func (g *gatherer) to(output string, collect func() error) error {
 	if !strings.HasSuffix(output, ".tar.gz") {
 		return g.into(output, collect)
 	}
@@ -250,20 +271,17 @@ func (g *gatherer) to(output string, collect func() error) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err = errors.Join(err, file.Close()); err != nil {
-			err = errors.Join(err, os.Remove(output))
-		}
-	}()
-	dir, err := os.MkdirTemp("", "listener-gather-")
-	if err != nil {
-		return err
+	zipped := gzip.NewWriter(file)
+	archive := tar.NewWriter(zipped)
+	g.add = func(name string, content []byte) error {
+		err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(content)), ModTime: time.Now()})
+		_, writeErr := archive.Write(content)
+		return errors.Join(err, writeErr)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := g.into(dir, collect); err != nil {
-		return err
+	if err := errors.Join(collect(), archive.Close(), zipped.Close(), file.Close()); err != nil {
+		return errors.Join(err, os.Remove(output))
 	}
-	return pack(file, dir)
+	return nil
 }
 
 // into gathers into a directory, which must be empty.
@@ -278,21 +296,14 @@ func (g *gatherer) into(dir string, collect func() error) error {
 	if len(entries) > 0 {
 		return fmt.Errorf("%s is not empty", dir)
 	}
-	if g.dir, err = os.OpenRoot(dir); err != nil {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
 		return err
 	}
-	return errors.Join(collect(), g.dir.Close())
-}
-
-func pack(file *os.File, dir string) error {
-	zipped := gzip.NewWriter(file)
-	archive := tar.NewWriter(zipped)
-	return errors.Join(archive.AddFS(os.DirFS(dir)), archive.Close(), zipped.Close())
-}
-
-func (g *gatherer) exists(name string) bool {
-	_, err := g.dir.Stat(name)
-	return err == nil
+	g.add = func(name string, content []byte) error {
+		return errors.Join(root.MkdirAll(path.Dir(name), 0o700), root.WriteFile(name, content, 0o600))
+	}
+	return errors.Join(collect(), root.Close())
 }
 
 // write writes a file, unless the result became too large.
@@ -301,47 +312,8 @@ func (g *gatherer) write(name string, content []byte) error {
 		return fmt.Errorf("the result would have more than %d bytes", source.MaxSize)
 	}
 	g.size += len(content)
-	if err := g.dir.MkdirAll(path.Dir(name), 0o700); err != nil {
-		return err
-	}
-	return g.dir.WriteFile(name, content, 0o600)
-}
-
-// log is the log of a container.
-type log struct {
-	container, file string
-	previous        bool
-}
-
-// path returns the path of a log, as `oc adm inspect` has it.
-func (l log) path(pod *corev1.Pod) string {
-	return path.Join("namespaces", pod.Namespace, "pods", pod.Name, l.container, l.container, "logs", l.file+".log")
-}
-
-// logsOf returns the logs of a Pod: of each container, and of the one before it if it has restarted.
-func logsOf(pod *corev1.Pod) (logs []log) {
-	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		logs = append(logs, log{container: status.Name, file: "current"})
-		if status.LastTerminationState.Terminated != nil {
-			logs = append(logs, log{container: status.Name, file: "previous", previous: true})
-		}
-	}
-	return logs
-}
-
-// sortOwn sorts the Pods of operators and node agents by how much their logs may say.
-func (g *gatherer) sortOwn() {
-	rank := func(pod *corev1.Pod) int {
-		switch {
-		case pod.Spec.ServiceAccountName == names.Operator:
-			return 0
-		case !claim.PodReady(pod):
-			return 1
-		default:
-			return 2
-		}
-	}
-	slices.SortStableFunc(g.own, func(a, b *corev1.Pod) int { return cmp.Compare(rank(a), rank(b)) })
+	g.written.Insert(name)
+	return g.add(name, content)
 }
 
 // end returns the end of a stream, of at most this number of bytes and from the beginning of a line, and whether that

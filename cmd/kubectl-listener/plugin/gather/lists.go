@@ -146,7 +146,7 @@ func (g *gatherer) isOwn(o *unstructured.Unstructured) bool {
 
 // claim remembers a claim for a listener volume. All claims are kept: each may be missing in a Pod.
 func (g *gatherer) claim(o *unstructured.Unstructured) bool {
-	if pvc, err := typed[corev1.PersistentVolumeClaim](o); err != nil || walk.RequestsListener(pvc) {
+	if walk.RequestsListener(typed[corev1.PersistentVolumeClaim](o)) {
 		g.remember("PersistentVolumeClaim", o.GetNamespace(), o.GetName())
 	}
 	return true
@@ -154,12 +154,11 @@ func (g *gatherer) claim(o *unstructured.Unstructured) bool {
 
 // pod reports whether a Pod mounts a listener volume or is the operator's own, and remembers the latter.
 func (g *gatherer) pod(o *unstructured.Unstructured) bool {
-	pod, err := typed[corev1.Pod](o)
-	if err != nil {
-		return true
-	}
+	pod := typed[corev1.Pod](o)
 	if g.isOwn(o) {
-		g.own = append(g.own, pod)
+		if !g.uids.Has(pod.UID) { // or else an earlier list had it
+			g.own = append(g.own, pod)
+		}
 		return true
 	}
 	for label := range pod.Labels {
@@ -190,8 +189,8 @@ func isNamedLikeOperator(o *unstructured.Unstructured) bool {
 
 // binding reports whether a binding is for an operator or a node agent, and remembers its role.
 func (g *gatherer) binding(o *unstructured.Unstructured) bool {
-	b, err := typed[rbacv1.ClusterRoleBinding](o) // a RoleBinding has the same fields
-	if err != nil || !slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool {
+	b := typed[rbacv1.ClusterRoleBinding](o) // a RoleBinding has the same fields
+	if !slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool {
 		return s.Kind == rbacv1.ServiceAccountKind && g.operators.Has(s.Namespace) && (s.Name == names.Operator || s.Name == names.NodeAgent)
 	}) {
 		return false
@@ -211,14 +210,15 @@ func isOfListener(o *unstructured.Unstructured) bool {
 
 // event reports whether an event is about something that is gathered, or in the namespace of an operator.
 func (g *gatherer) event(o *unstructured.Unstructured) bool {
-	e, err := typed[corev1.Event](o)
-	return err == nil && (g.uids.Has(e.InvolvedObject.UID) || g.operators.Has(e.Namespace) || e.ReportingController == names.EventReporter)
+	e := typed[corev1.Event](o)
+	return g.uids.Has(e.InvolvedObject.UID) || g.operators.Has(e.Namespace) || e.ReportingController == names.EventReporter
 }
 
-// typed returns an object as one of a type.
-func typed[T any](o *unstructured.Unstructured) (*T, error) {
+// typed returns an object as one of a type. The recorder does the same, and reports errors.
+func typed[T any](o *unstructured.Unstructured) *T {
 	into := new(T)
-	return into, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into)
+	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into)
+	return into
 }
 
 // read reads what doctor reads, and what else may help. If the user may not list some of that in the whole cluster, it
@@ -266,9 +266,7 @@ func (g *gatherer) examine(ctx context.Context, s *source.Source) {
 	x.Conclude()
 	var report strings.Builder
 	command.WriteChecks(&report, &x.Report)
-	if err := g.write("doctor.txt", []byte(report.String())); err != nil {
-		g.miss("doctor.txt", err)
-	}
+	g.miss("doctor.txt", g.write("doctor.txt", []byte(report.String())))
 }
 
 // follow reads what the walks from the objects of a namespace read.

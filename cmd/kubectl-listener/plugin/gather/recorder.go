@@ -47,9 +47,7 @@ func (r *recorder) Get(ctx context.Context, key client.ObjectKey, o client.Objec
 	err = r.Client.Get(ctx, key, whole, options...)
 	switch absent := (source.Absent{Kind: mapping.GroupVersionKind.GroupKind().String(), Namespace: key.Namespace, Name: key.Name}); {
 	case err == nil:
-		if err := r.keep(mapping, whole); err != nil {
-			r.miss(what, err)
-		}
+		r.miss(what, r.keep(mapping, whole))
 		return source.Convert(whole.Object, o)
 	case !apierrors.IsNotFound(err):
 		r.miss(what, err)
@@ -131,9 +129,7 @@ func (r *recorder) Create(ctx context.Context, o client.Object, options ...clien
 		r.reviews++
 		content, convertErr := runtime.DefaultUnstructuredConverter.ToUnstructured(named)
 		resource := schema.GroupResource{Group: source.KindReview.Group, Resource: "subjectaccessreviews"}
-		if err := errors.Join(convertErr, r.object(resource, &unstructured.Unstructured{Object: content})); err != nil {
-			r.miss("a review of permissions", err)
-		}
+		r.miss("a review of permissions", errors.Join(convertErr, r.object(resource, &unstructured.Unstructured{Object: content})))
 	}
 	return err
 }
@@ -148,7 +144,7 @@ func (g *gatherer) object(resource schema.GroupResource, o *unstructured.Unstruc
 		return errors.New("objects of this kind are not gathered")
 	}
 	path := source.Path(resource, o.GetNamespace(), o.GetName())
-	if g.exists(path) {
+	if g.written.Has(path) {
 		return nil
 	}
 	g.clean(o)
