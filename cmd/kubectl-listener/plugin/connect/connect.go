@@ -125,23 +125,16 @@ func Try(ctx context.Context, x *check.Examination, o client.Object, how Options
 	dialled, errs := make([]check.Finding, len(endpoints)), make([]error, len(endpoints))
 	dial := func(i int) { dialled[i], errs[i] = endpoints[i].dial(ctx, how) }
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxConnections, len(endpoints), dial) // dial ends with ctx
-	type fault struct {
-		listener     *listenersv1alpha1.Listener
-		port, remedy string
-	}
 	remedies := map[fault]string{}
-	for i := range dialled {
-		e := &endpoints[i]
-		if errs[i] == nil || e.target != "" { // what is in front of the cluster has to respond
-			continue
+	for i, f := range dialled {
+		if errs[i] != nil {
+			e := &endpoints[i]
+			same := e.fault(errs[i])
+			if remedies[same] == "" {
+				remedies[same] = e.remedy(ctx, w, same)
+			}
+			f.Remedy = remedies[same]
 		}
-		same := fault{e.listener, e.port, dialled[i].Remedy}
-		if _, known := remedies[same]; !known {
-			remedies[same] = e.remedy(ctx, w, errs[i])
-		}
-		dialled[i].Remedy = cmp.Or(remedies[same], dialled[i].Remedy)
-	}
-	for _, f := range dialled {
 		x.Add(f)
 	}
 }
@@ -161,16 +154,33 @@ func targets(ctx context.Context, w *walk.Walk, o client.Object) (all []client.O
 	return all
 }
 
-// remedy returns what to do about an error of a connection that the objects of the cluster may explain, or "".
-func (e *endpoint) remedy(ctx context.Context, w *walk.Walk, err error) string {
+// fault is what is wrong with connections to a port of a Listener. Faults that are the same have the same remedy.
+type fault struct {
+	listener                     *listenersv1alpha1.Listener
+	port, target                 string
+	unknownName, refused, silent bool
+}
+
+func (e *endpoint) fault(err error) fault {
 	var dns *net.DNSError
+	var network net.Error
+	return fault{e.listener, e.port, e.target, errors.As(err, &dns), errors.Is(err, syscall.ECONNREFUSED), errors.As(err, &network) && network.Timeout()}
+}
+
+// remedy returns what to do about a fault. The objects of the cluster may explain it.
+func (e *endpoint) remedy(ctx context.Context, w *walk.Walk, f fault) string {
 	switch {
-	case errors.As(err, &dns):
-		return e.remedyForName(ctx, w)
-	case errors.Is(err, syscall.ECONNREFUSED):
+	case f.target != "": // what is in front of the cluster has to respond
+		return fmt.Sprintf("The class advertises this address, and the operator does not know what is there. Make sure that it forwards to %s, and that you can "+
+			"reach it from here: docs/advertise.md", f.target)
+	case f.unknownName:
+		return cmp.Or(e.remedyForName(ctx, w), "Your DNS server does not know the name. Use one that does, or ask for a class with preferredAddressType: IP.")
+	case f.refused:
 		return e.remedyForRefusal(ctx, w)
+	case f.silent:
+		return cmp.Or(e.remedyForSilence(ctx, w), "Nothing responds. A firewall may drop the packets, or there is no route to the address from here: docs/choosing-a-class.md")
 	default:
-		return e.remedyForSilence(ctx, w)
+		return cmp.Or(e.remedyForSilence(ctx, w), "See whether there is a route to the address from here: docs/choosing-a-class.md")
 	}
 }
 
@@ -270,10 +280,6 @@ func endpointsOf(ctx context.Context, w *walk.Walk, o client.Object) []endpoint 
 func appendEndpoints(
 	list []endpoint, addresses []listenersv1alpha1.IngressAddress, listener *listenersv1alpha1.Listener, o client.Object,
 ) []endpoint {
-	protocols := map[string]corev1.Protocol{}
-	for _, p := range listener.Spec.Ports {
-		protocols[p.Name] = ptr.Deref(p.Protocol, corev1.ProtocolTCP)
-	}
 	targets := map[[2]string]string{}
 	for _, f := range advertise.Forwards(listener) {
 		targets[[2]string{f.HostPort(), f.Name}] = f.Targets[0].String()
@@ -281,7 +287,7 @@ func appendEndpoints(
 	for _, a := range addresses {
 		for _, name := range slices.Sorted(maps.Keys(a.Ports)) {
 			address := net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports[name])))
-			list = append(list, endpoint{address, name, targets[[2]string{address, name}], protocols[name], listener, o})
+			list = append(list, endpoint{address, name, targets[[2]string{address, name}], listener.PortProtocol(name), listener, o})
 		}
 	}
 	return list
@@ -290,40 +296,19 @@ func appendEndpoints(
 // dial connects to an endpoint. The error is of the connection.
 func (e *endpoint) dial(ctx context.Context, how Options) (check.Finding, error) {
 	f := check.Finding{Kind: "Address", Name: e.address}
-	if e.protocol != corev1.ProtocolTCP && e.protocol != "" {
+	if e.protocol != corev1.ProtocolTCP {
 		return f.Warning("", fmt.Sprintf("port %s: the command does not try %s", e.port, e.protocol)), nil
 	}
 	started := time.Now()
 	connection, err := (&net.Dialer{Timeout: how.Timeout}).DialContext(ctx, "tcp", e.address)
 	if err != nil {
-		remedy := remedyForDial(err)
-		if e.target != "" {
-			remedy = fmt.Sprintf("The class advertises this address, and the operator does not know what is there. Make sure that it forwards to %s, and that you can "+
-				"reach it from here: docs/advertise.md", e.target)
-		}
-		return f.Failed("", fmt.Sprintf("port %s: %v", e.port, err), remedy), err
+		return f.Failed("", fmt.Sprintf("port %s: %v", e.port, err), ""), err
 	}
 	defer func() { _ = connection.Close() }()
 	if how.Trusted != nil {
 		return e.handshake(ctx, f, connection, how), nil
 	}
 	return f.OK("port %s: connected in %s", e.port, time.Since(started).Round(time.Millisecond)), nil
-}
-
-// remedyForDial returns what to do about an error of a connection, as far as the error says that.
-func remedyForDial(err error) string {
-	var dns *net.DNSError
-	var network net.Error
-	switch {
-	case errors.As(err, &dns):
-		return "Your DNS server does not know the name. Use one that does, or ask for a class with preferredAddressType: IP."
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return ""
-	case errors.As(err, &network) && network.Timeout():
-		return "Nothing responds. A firewall may drop the packets, or there is no route to the address from here: docs/choosing-a-class.md"
-	default:
-		return "See whether there is a route to the address from here: docs/choosing-a-class.md"
-	}
 }
 
 func trusted(ctx context.Context, c client.Client, namespace, file string) (*x509.CertPool, error) {
@@ -391,8 +376,5 @@ func list(c *x509.Certificate) string {
 	for _, ip := range c.IPAddresses {
 		all = append(all, ip.String())
 	}
-	if len(all) == 0 {
-		return "none"
-	}
-	return strings.Join(all, ", ")
+	return cmp.Or(strings.Join(all, ", "), "none")
 }
