@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -25,7 +24,6 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
 	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
-	"github.com/listener-operator/listener-operator/internal/message"
 )
 
 // getOptions are the arguments and flags of get.
@@ -109,7 +107,7 @@ func (o *getOptions) run(ctx context.Context) error {
 		return err
 	}
 	if o.watch {
-		return o.follow(ctx, source.Watch(logr.NewContext(ctx, logr.Discard()), c, which.Namespace), which)
+		return o.follow(ctx, source.Watch(ctx, c, which.Namespace), which)
 	}
 	listeners, err := o.observe(ctx, c, which)
 	if err != nil {
@@ -270,9 +268,6 @@ func rowsOf(listeners []listenerAddresses) []row {
 	return rows
 }
 
-// maxCell is the length of the longest value in a table, a DNS name with a port.
-const maxCell = 260
-
 func (o *getOptions) writeRows(rows []row) {
 	table := printers.GetNewTabWriter(o.Out)
 	if !o.began {
@@ -285,7 +280,7 @@ func (o *getOptions) writeRows(rows []row) {
 			cells = cells[1:]
 		}
 		for i := range cells {
-			cells[i] = message.Printable(cells[i], maxCell)
+			cells[i] = command.Printable(cells[i])
 		}
 		fmt.Fprintln(table, strings.Join(cells, "\t"))
 	}
