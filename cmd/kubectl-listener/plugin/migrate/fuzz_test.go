@@ -8,6 +8,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 )
 
 // FuzzCompareListeners looks for Listeners and classes at which `kubectl listener migrate` ends, although they belong
@@ -22,7 +23,8 @@ func FuzzCompareListeners(f *testing.F) {
 		if kjson.UnmarshalCaseSensitivePreserveInts(listenerSpec, &l.Spec) != nil || kjson.UnmarshalCaseSensitivePreserveInts(classSpec, &class.Spec) != nil {
 			return // the API server would not store it
 		}
-		m := &migration{Examination: &check.Examination{}, classes: []listenersv1alpha1.ListenerClass{class}, listeners: []listenersv1alpha1.Listener{l}}
-		m.compareListeners(t.Context())
+		m := &migration{Walk: walk.New(&check.Examination{})}
+		m.classes.Items, m.listeners.Items = []listenersv1alpha1.ListenerClass{class}, []listenersv1alpha1.Listener{l}
+		m.compareListeners()
 	})
 }

@@ -52,7 +52,7 @@ It needs the permissions of a cluster administrator. What you may not read is ma
 		RunE: e.Examine(func(out io.Writer, r *check.Report) {
 			command.WriteChecksOr(out, r, "Nothing blocks the move. The steps: docs/moving-over.md")
 		}, func(ctx context.Context, x *check.Examination, _ []string) error {
-			(&migration{Examination: x}).compare(ctx)
+			(&migration{Walk: walk.New(x)}).compare(ctx)
 			return nil
 		}),
 	}
@@ -62,10 +62,10 @@ It needs the permissions of a cluster administrator. What you may not read is ma
 
 // migration compares two operators. The fields are what was found.
 type migration struct {
-	*check.Examination
+	*walk.Walk
 	other     other
-	classes   []listenersv1alpha1.ListenerClass
-	listeners []listenersv1alpha1.Listener
+	classes   listenersv1alpha1.ListenerClassList
+	listeners listenersv1alpha1.ListenerList
 }
 
 // other is what there is of Stackable's listener operator.
@@ -79,19 +79,17 @@ type other struct {
 
 // compare observes the cluster, and compares. A later part uses what an earlier one found.
 func (m *migration) compare(ctx context.Context) {
-	var classes listenersv1alpha1.ListenerClassList
-	var listeners listenersv1alpha1.ListenerList
-	m.FollowAll(ctx, check.Finding{Kind: "ListenerClass"}, &classes)
-	m.FollowAll(ctx, check.Finding{Kind: "Listener"}, &listeners)
-	m.classes, m.listeners = classes.Items, listeners.Items
-	for _, part := range []func(context.Context){m.observeOther, m.compareSettings, m.compareClasses, m.compareListeners, m.compareClaims} {
-		part(ctx)
-	}
+	m.All(ctx, &m.classes, &m.listeners)
+	m.observeOther(ctx)
+	m.compareSettings(ctx)
+	m.compareClasses()
+	m.compareListeners()
+	m.compareClaims(ctx)
 }
 
 func (m *migration) observeOther(ctx context.Context) {
 	var pods corev1.PodList
-	found := m.FollowAll(ctx, check.Finding{Kind: "Pod"}, &pods)
+	read := m.All(ctx, &pods)
 	m.Readable(check.Finding{Kind: "SubjectAccessReview"}, m.Request("looking for Stackable's listener operator", func() (err error) {
 		m.other.Installation, err = stackable.Among(ctx, m.Client, pods.Items, time.Now())
 		return err
@@ -99,7 +97,7 @@ func (m *migration) observeOther(ctx context.Context) {
 	for _, w := range m.other.Workloads {
 		m.observeWorkload(ctx, w)
 	}
-	if found == check.Present && len(m.other.Workloads) == 0 {
+	if read && len(m.other.Workloads) == 0 {
 		m.Add(check.Finding{Kind: "Deployment"}.OK("Stackable's listener operator does not run"))
 	}
 }
@@ -160,7 +158,7 @@ func (m *migration) compareSettings(ctx context.Context) {
 	configured := m.Get(ctx, types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}, config) == check.Present
 	// The domain of the Pods' resolver is not known here. A setting other than the default is carried over, even if the
 	// resolver has the same domain.
-	desired := stackable.Settings(m.classes, m.listeners, "")
+	desired := stackable.Settings(m.classes.Items, m.listeners.Items, "")
 	if configured {
 		desired = config.Spec
 	}
@@ -186,8 +184,8 @@ func (m *migration) compareSettings(ctx context.Context) {
 }
 
 // compareClasses finds the classes that go with the other operator's Helm release, and what of a class is ignored.
-func (m *migration) compareClasses(context.Context) {
-	for class := range check.Each(m.classes) {
+func (m *migration) compareClasses() {
+	for class := range check.Each(m.classes.Items) {
 		f, release := check.Finding{Kind: "ListenerClass", Name: class.Name}, class.Annotations["meta.helm.sh/release-name"]
 		switch ignored := exposure.UnknownOverrides(class); {
 		case release != "" && class.Annotations["helm.sh/resource-policy"] != "keep":
@@ -200,13 +198,13 @@ func (m *migration) compareClasses(context.Context) {
 	}
 }
 
-func (m *migration) compareListeners(context.Context) {
+func (m *migration) compareListeners() {
 	classes := map[string]*listenersv1alpha1.ListenerClass{}
-	for i := range m.classes {
-		classes[m.classes[i].Name] = &m.classes[i]
+	for class := range check.Each(m.classes.Items) {
+		classes[class.Name] = class
 	}
 	var findings []check.Finding
-	for l := range check.Each(m.listeners) {
+	for l := range check.Each(m.listeners.Items) {
 		f := check.Finding{Kind: "Listener", Namespace: l.Namespace, Name: l.Name, State: check.OK}
 		if class := classes[l.Class()]; class == nil {
 			f = f.Warning("", fmt.Sprintf("its class %q does not exist, so it keeps the addresses that it has", l.Class()))
@@ -222,10 +220,10 @@ func (m *migration) compareListeners(context.Context) {
 // compareClaims finds the claims that this operator treats differently.
 func (m *migration) compareClaims(ctx context.Context) {
 	var claims corev1.PersistentVolumeClaimList
-	m.FollowAll(ctx, check.Finding{Kind: "PersistentVolumeClaim"}, &claims)
+	m.All(ctx, &claims)
 	listeners := map[client.ObjectKey]*listenersv1alpha1.Listener{}
-	for i := range m.listeners {
-		listeners[client.ObjectKeyFromObject(&m.listeners[i])] = &m.listeners[i]
+	for l := range check.Each(m.listeners.Items) {
+		listeners[client.ObjectKeyFromObject(l)] = l
 	}
 	var findings []check.Finding
 	for pvc := range check.Each(claims.Items) {
