@@ -19,6 +19,7 @@ import (
 
 // picture is a graph as it is drawn. The page and the SVG draw the same boxes and edges.
 type picture struct {
+	Title    string `json:"title"`
 	Width    int    `json:"width"`
 	Height   int    `json:"height"`
 	Headings []line `json:"headings"`
@@ -31,6 +32,7 @@ type picture struct {
 	namespaces bool
 	// said are the objects that have boxes of their own for what is not right, which other boxes do not repeat.
 	said map[check.Finding]*subject
+	byID map[string]*box
 }
 
 // box is a rectangle with lines of text.
@@ -101,7 +103,10 @@ type placed struct {
 // lay lays out the part of a graph that a query matches: the Listeners, and the Pods that together with them have all
 // words. If only is true, it is the part that is not right.
 func (g *graph) lay(query string, only bool) *picture {
-	p := &picture{Width: width, Edges: []edge{}, Boxes: []*box{}, Notes: g.notes, namespaces: g.namespace == "", said: map[check.Finding]*subject{}}
+	p := &picture{
+		Title: g.title(), Width: width, Edges: []edge{}, Boxes: []*box{}, Notes: g.notes,
+		namespaces: g.namespace == "", said: map[check.Finding]*subject{}, byID: map[string]*box{},
+	}
 	for _, s := range slices.Backward(g.subjects()) {
 		if s.kind != "Pod" {
 			p.said[s.says] = s
@@ -126,18 +131,17 @@ func (g *graph) lay(query string, only bool) *picture {
 		homes[home] = append(homes[home], l)
 	}
 	nodes := slices.SortedFunc(maps.Keys(byNode), func(a, b string) int { return cmp.Or(cmp.Compare(min(1, len(b)), min(1, len(a))), cmp.Compare(a, b)) })
-	y, boxes := top, map[string]*box{}
+	y := top
 	for _, name := range append(nodes, none) {
-		y = max(p.addPods(boxes, g.nodes[name], byNode[name], y), p.addListeners(boxes, homes[name], y))
+		y = max(p.addPods(g.nodes[name], byNode[name], y), p.addListeners(homes[name], y))
 	}
 	for _, l := range listeners {
 		for _, pod := range l.pods {
-			p.connect(boxes[l.id()], boxes[pod.id()])
+			p.connect(p.byID[l.id()], p.byID[pod.id()])
 		}
 	}
 	p.Height = y - gap + 2
-	problems := len(g.problems())
-	p.Summary = fmt.Sprintf("%s, %s, %s", count(len(g.listeners), "Listener"), count(len(g.pods), "Pod"), count(problems, "problem"))
+	p.Summary = fmt.Sprintf("%s, %s, %s", count(len(g.listeners), "Listener"), count(len(g.pods), "Pod"), count(g.problems(), "problem"))
 	if len(listeners) < len(g.listeners) || len(pods) < len(g.pods) {
 		p.Summary += fmt.Sprintf("; shown: %s, %s", count(len(listeners), "Listener"), count(len(pods), "Pod"))
 	}
@@ -175,7 +179,8 @@ func (g *graph) selected(f filter) ([]placed, []*pod) {
 	byListener, shown := map[types.NamespacedName][]*pod{}, map[*pod]bool{}
 	for _, p := range g.pods {
 		for _, name := range p.listeners {
-			byListener[name] = append(byListener[name], p)
+			key := types.NamespacedName{Namespace: p.key.Namespace, Name: name}
+			byListener[key] = append(byListener[key], p)
 		}
 		shown[p] = f.has(&p.subject, g.nodeOf(p))
 	}
@@ -199,40 +204,40 @@ func (g *graph) nodeOf(p *pod) *subject {
 }
 
 // addPods adds a node with its Pods below y, and returns where what follows begins.
-func (p *picture) addPods(boxes map[string]*box, n *subject, pods []*pod, y int) int {
+func (p *picture) addPods(n *subject, pods []*pod, y int) int {
 	if len(pods) == 0 {
 		return y
 	}
-	around := p.newBox("Node", subject{kind: "Node"}, "not on a node yet", "", y)
-	if around.Opens = ""; n != nil {
-		around = p.newBox("Node", *n, n.key.Name, "", y)
+	if n == nil {
+		n = &subject{kind: "Node"}
 	}
-	p.Boxes = append(p.Boxes, around)
+	around := p.add(n, cmp.Or(n.key.Name, "not on a node yet"), "", y)
+	if n.key.Name == "" {
+		around.Opens = ""
+	}
 	y += around.H
 	for _, pod := range pods {
-		b := p.add("Pod", pod.subject, pod.key.Name, "mounts "+count(len(pod.listeners), "Listener"), y)
-		boxes[b.ID] = b
-		y += b.H + gap
+		y += p.add(&pod.subject, pod.key.Name, "mounts "+count(len(pod.listeners), "Listener"), y).H + gap
 	}
 	around.H = y + 2 - around.Y
 	return y + 2*gap
 }
 
 // addListeners adds Listeners below y, each beside its Pods, and returns where what follows begins.
-func (p *picture) addListeners(boxes map[string]*box, listeners []placed, y int) int {
+func (p *picture) addListeners(listeners []placed, y int) int {
 	middle := func(l placed) int {
 		if len(l.pods) == 0 {
 			return 0
 		}
-		b := boxes[l.pods[(len(l.pods)-1)/2].id()]
+		b := p.byID[l.pods[(len(l.pods)-1)/2].id()]
 		return b.Y + b.H/2
 	}
 	slices.SortStableFunc(listeners, func(a, b placed) int {
 		return cmp.Or(cmp.Compare(middle(a), middle(b)), cmp.Compare(len(a.pods), len(b.pods)))
 	})
 	for _, l := range listeners {
-		b := p.add("Listener", l.subject, l.key.Name, cmp.Or(l.class, "no class"), y)
-		exposure := p.add("Exposure", subject{kind: "Exposure", key: l.key, says: l.exposed}, l.exposure, "", y)
+		b := p.add(&l.subject, l.key.Name, cmp.Or(l.class, "no class"), y)
+		exposure := p.add(&subject{kind: "Exposure", key: l.key, says: l.exposed}, l.exposure, "", y)
 		exposure.Opens = b.ID
 		var addresses []*box
 		height := 0
@@ -250,7 +255,6 @@ func (p *picture) addListeners(boxes map[string]*box, listeners []placed, y int)
 			p.connect(a, exposure)
 		}
 		p.connect(exposure, b)
-		boxes[b.ID] = b
 		y += block + gap
 	}
 	return y + gap
@@ -258,14 +262,14 @@ func (p *picture) addListeners(boxes map[string]*box, listeners []placed, y int)
 
 // addAddress adds an address of a Listener, or that it has none.
 func (p *picture) addAddress(l placed, i, y int) *box {
-	s := subject{kind: "Address", key: types.NamespacedName{Namespace: l.key.Namespace, Name: fmt.Sprintf("%s/%d", l.key.Name, i)}}
+	s := &subject{kind: "Address", key: types.NamespacedName{Namespace: l.key.Namespace, Name: fmt.Sprintf("%s/%d", l.key.Name, i)}}
 	name, note := "no address", ""
 	if len(l.addresses) > 0 {
 		name, note = l.addresses[i].Address, portsOf(l.addresses[i])
 	} else {
 		s.says.State = check.Warning
 	}
-	b := p.add("Address", s, name, note, y)
+	b := p.add(s, name, note, y)
 	b.Opens = l.id()
 	return b
 }
@@ -278,17 +282,11 @@ func portsOf(a listenersv1alpha1.IngressAddress) string {
 	return strings.Join(all, ", ")
 }
 
-func (p *picture) add(kind string, s subject, name, note string, y int) *box {
-	b := p.newBox(kind, s, name, note, y)
-	p.Boxes = append(p.Boxes, b)
-	return b
-}
-
-// newBox returns the box of an object, with what it says if that is not right.
-func (p *picture) newBox(kind string, s subject, name, note string, at int) *box {
-	c := columns[kind]
-	b := &box{ID: s.id(), Opens: s.id(), Kind: kind, State: s.says.State, X: c.x, Y: at, W: c.w}
-	if s.key.Namespace != "" && p.namespaces && (kind == "Pod" || kind == "Listener") {
+// add adds the box of an object, with what it says if that is not right.
+func (p *picture) add(s *subject, name, note string, at int) *box {
+	c := columns[s.kind]
+	b := &box{ID: s.id(), Opens: s.id(), Kind: s.kind, State: s.says.State, X: c.x, Y: at, W: c.w}
+	if s.key.Namespace != "" && p.namespaces && (s.kind == "Pod" || s.kind == "Listener") {
 		note = s.key.Namespace + " · " + note
 	}
 	name, note = command.Printable(name), command.Printable(note)
@@ -302,23 +300,23 @@ func (p *picture) newBox(kind string, s subject, name, note string, at int) *box
 		indent += markWidth
 	}
 	add("name", shorten(name, c.letters))
-	b.Label = cmp.Or(map[string]string{"Exposure": "Exposed by"}[kind], kind) + " " + name
+	b.Label = cmp.Or(map[string]string{"Exposure": "Exposed by"}[s.kind], s.kind) + " " + name
 	if note != "" {
 		for _, l := range wrap(note, c.letters+7, 2) {
 			add("note", l)
 		}
 		b.Label += ", " + note
 	}
-	words := s.words()
-	if words != "" {
+	if words := command.Printable(s.about(s.says, s.says.Text())); words != "" {
 		b.Label += ": " + words
 	}
-	if s.says.State != check.OK && kind != "Exposure" {
-		for _, l := range wrap(command.Printable(p.brief(&s)), c.letters+7, maxWords) {
+	if s.says.State != check.OK && s.kind != "Exposure" {
+		for _, l := range wrap(command.Printable(p.brief(s)), c.letters+7, maxWords) {
 			add("words", l)
 		}
 	}
 	b.H = y + padding - 1
+	p.Boxes, p.byID[b.ID] = append(p.Boxes, b), b
 	return b
 }
 
@@ -331,22 +329,18 @@ func (p *picture) brief(s *subject) string {
 	if r := reasons.Of(s.says.Reason); r.Meaning != "" {
 		text = s.says.Message
 	}
-	if text == "" || about.Name == s.key.Name && about.Kind == s.kind {
-		return text
-	}
 	if about.Namespace == s.key.Namespace {
 		about.Namespace = ""
 	}
-	return about.Object() + ": " + text
+	return s.about(about, text)
 }
 
-// words returns what is known about an object, and about which other one if it is not about this one.
-func (s *subject) words() string {
-	text := command.Printable(s.says.Text())
-	if text == "" || s.says.Name == s.key.Name && s.says.Kind == s.kind {
+// about returns the text of a finding, with the object of the finding if that is another one.
+func (s *subject) about(f check.Finding, text string) string {
+	if text == "" || f.Name == s.key.Name && f.Kind == s.kind {
 		return text
 	}
-	return command.Printable(s.says.Object()) + ": " + text
+	return f.Object() + ": " + text
 }
 
 func (p *picture) connect(from, to *box) {
@@ -391,11 +385,9 @@ func shorten(s string, n int) string {
 	if fitting(text, n) == len(text) {
 		return s
 	}
-	slices.Reverse(text)
-	end := text[:fitting(text, n/2-1)]
-	slices.Reverse(end)
-	text = []rune(s)
-	return string(text[:fitting(text, n/2)]) + "…" + string(end)
+	backward := slices.Clone(text)
+	slices.Reverse(backward)
+	return string(text[:fitting(text, n/2)]) + "…" + string(text[len(text)-fitting(backward, n/2-1):])
 }
 
 // maxWords is the number of lines for what is not right.

@@ -37,7 +37,7 @@ func graphOf(listeners int) *graph {
 			g.nodes[name] = &subject{kind: "Node", key: types.NamespacedName{Name: name}}
 		}
 		p := &pod{subject: subject{kind: "Pod", key: types.NamespacedName{Namespace: "shop", Name: fmt.Sprint("pod-", i)}, says: says(i + 3)}, node: name}
-		p.listeners = []types.NamespacedName{l.key, g.listeners[i/3].key}
+		p.listeners = []string{l.key.Name, g.listeners[i/3].key.Name}
 		g.pods = append(g.pods, p)
 	}
 	return g

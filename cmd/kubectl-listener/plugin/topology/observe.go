@@ -31,6 +31,16 @@ type graph struct {
 	nodes     map[string]*subject // those with replicas
 	// notes are what the user has to know about the whole picture.
 	notes []string
+	byID  map[string]*subject
+	// outdated is closed when the server has another graph.
+	outdated chan struct{}
+}
+
+func (g *graph) title() string {
+	if g.namespace == "" {
+		return "Listeners of all namespaces"
+	}
+	return "Listeners of namespace " + command.Printable(g.namespace)
 }
 
 // subject is an object with what `why` finds out about it.
@@ -43,8 +53,6 @@ type subject struct {
 	says check.Finding
 	// text is what a search finds, in lower case.
 	text string
-	// also is other text that a search finds.
-	also []string
 	// volumes are the listener volumes of a Pod.
 	volumes map[string]listenersv1alpha1.PodListener
 }
@@ -64,13 +72,13 @@ type listener struct {
 // pod is a replica: a Pod with listener volumes.
 type pod struct {
 	subject
-	node      string // "" before the Pod is bound to one
-	listeners []types.NamespacedName
+	node      string   // "" before the Pod is bound to one
+	listeners []string // names
 }
 
 // observe returns what a client shows of a namespace, or of all if that is "".
 func observe(ctx context.Context, c client.Client, namespace string) (*graph, error) {
-	g := &graph{namespace: namespace, nodes: map[string]*subject{}}
+	g := &graph{namespace: namespace, nodes: map[string]*subject{}, byID: map[string]*subject{}, outdated: make(chan struct{})}
 	var listeners listenersv1alpha1.ListenerList
 	switch err := c.List(ctx, &listeners, client.InNamespace(namespace)); {
 	case meta.IsNoMatchError(err):
@@ -82,29 +90,19 @@ func observe(ctx context.Context, c client.Client, namespace string) (*graph, er
 	for i := range listeners.Items {
 		g.listeners = append(g.listeners, newListener(ctx, w, &listeners.Items[i]))
 	}
-	var published listenersv1alpha1.PodListenersList
-	w.List(ctx, &published, client.InNamespace(namespace))
-	volumes := map[types.UID]*listenersv1alpha1.PodListeners{}
-	for i := range published.Items {
-		volumes[listenersv1alpha1.PodUID(published.Items[i].Name)] = &published.Items[i]
-	}
 	var pods corev1.PodList
 	if w.List(ctx, &pods, client.InNamespace(namespace)) == check.Forbidden {
-		g.addUnreadable(published.Items)
+		g.addUnreadable(ctx, w)
 	}
-	for i := range pods.Items {
-		p := newPod(ctx, w, &pods.Items[i], volumes[pods.Items[i].UID])
-		if len(p.listeners) == 0 || claim.PodFinished(&pods.Items[i]) {
-			continue
+	for o := range check.Each(pods.Items) {
+		if p := newPod(ctx, w, o); len(p.listeners) > 0 && !claim.PodFinished(o) {
+			p.examine(ctx, w)
+			g.addPod(p)
 		}
-		p.examine(ctx, w)
-		g.pods = append(g.pods, p)
-	}
-	for _, p := range g.pods {
-		g.addNode(p)
 	}
 	for _, s := range g.subjects() {
-		s.text = strings.ToLower(strings.Join(append(s.also, s.key.Namespace, s.key.Name, s.says.Object(), s.says.Text()), "\n"))
+		g.byID[s.id()] = s
+		s.text = strings.ToLower(strings.Join([]string{s.text, s.key.Namespace, s.key.Name, s.says.Object(), s.says.Text()}, "\n"))
 	}
 	return g, w.Err
 }
@@ -145,19 +143,17 @@ func newListener(ctx context.Context, w *walk.Walk, l *listenersv1alpha1.Listene
 			result.exposure = backend.Name
 		}
 	}
-	result.also = []string{result.class, result.exposure}
+	result.text = result.class + "\n" + result.exposure
 	for _, a := range result.addresses {
-		result.also = append(result.also, a.Address)
+		result.text += "\n" + a.Address
 	}
 	return result
 }
 
-// newPod returns a Pod with the Listeners of its volumes. published is nil if there is none.
-func newPod(ctx context.Context, w *walk.Walk, p *corev1.Pod, published *listenersv1alpha1.PodListeners) *pod {
-	result := &pod{subject: subject{object: p, kind: "Pod", key: client.ObjectKeyFromObject(p)}, node: p.Spec.NodeName}
-	if published != nil {
-		result.volumes = published.Spec.Listeners
-	}
+// newPod returns a Pod with the Listeners of its volumes.
+func newPod(ctx context.Context, w *walk.Walk, p *corev1.Pod) *pod {
+	published, _ := w.PodListeners(ctx, p)
+	result := &pod{subject: subject{object: p, kind: "Pod", key: client.ObjectKeyFromObject(p), volumes: published.Spec.Listeners}, node: p.Spec.NodeName}
 	for volume := range check.Each(p.Spec.Volumes) {
 		name := result.volumes[volume.Name].ListenerName
 		if pvc := (&corev1.PersistentVolumeClaim{}); name == "" {
@@ -170,16 +166,18 @@ func newPod(ctx context.Context, w *walk.Walk, p *corev1.Pod, published *listene
 			selector, _ := claim.ParseSelector(pvc.Annotations)
 			name = selector.ListenerName(pvc.Name)
 		}
-		if key := (types.NamespacedName{Namespace: p.Namespace, Name: name}); !slices.Contains(result.listeners, key) {
-			result.listeners = append(result.listeners, key)
+		if !slices.Contains(result.listeners, name) {
+			result.listeners = append(result.listeners, name)
 		}
 	}
 	return result
 }
 
 // addUnreadable adds the Pods that PodListeners are for.
-func (g *graph) addUnreadable(published []listenersv1alpha1.PodListeners) {
-	for o := range check.Each(published) {
+func (g *graph) addUnreadable(ctx context.Context, w *walk.Walk) {
+	var published listenersv1alpha1.PodListenersList
+	w.List(ctx, &published, client.InNamespace(g.namespace))
+	for o := range check.Each(published.Items) {
 		if len(o.OwnerReferences) == 0 {
 			continue
 		}
@@ -187,14 +185,14 @@ func (g *graph) addUnreadable(published []listenersv1alpha1.PodListeners) {
 		p := &pod{subject: subject{kind: "Pod", key: key, volumes: o.Spec.Listeners}, node: o.Spec.NodeName}
 		p.says = check.Finding{Kind: p.kind, Namespace: p.key.Namespace, Name: p.key.Name}.Unreadable()
 		p.report = &check.Report{Findings: []check.Finding{p.says}}
-		for _, name := range slices.Compact(slices.Sorted(slices.Values(index.PodListenersListeners(o)))) {
-			p.listeners = append(p.listeners, types.NamespacedName{Namespace: o.Namespace, Name: name})
-		}
-		g.pods = append(g.pods, p)
+		p.listeners = slices.Compact(slices.Sorted(slices.Values(index.PodListenersListeners(o))))
+		g.addPod(p)
 	}
 }
 
-func (g *graph) addNode(p *pod) {
+// addPod adds a Pod, and what its report says about its node.
+func (g *graph) addPod(p *pod) {
+	g.pods = append(g.pods, p)
 	if p.node == "" {
 		return
 	}
@@ -227,14 +225,15 @@ func worst(findings []check.Finding, ofKind func(string) bool) check.Finding {
 	return result
 }
 
-func (g *graph) problems() []check.Finding {
+// problems returns how many different findings are wrong.
+func (g *graph) problems() int {
 	r := &check.Report{}
 	for _, s := range g.subjects() {
 		if s.says.State == check.Failed {
 			r.Add(s.says)
 		}
 	}
-	return r.Findings
+	return len(r.Findings)
 }
 
 func (g *graph) subjects() []*subject {
@@ -249,15 +248,6 @@ func (g *graph) subjects() []*subject {
 		all = append(all, g.nodes[name])
 	}
 	return all
-}
-
-func (g *graph) find(id string) *subject {
-	for _, s := range g.subjects() {
-		if s.id() == id {
-			return s
-		}
-	}
-	return nil
 }
 
 // filesOf returns the paths and contents of the files of a volume with these addresses: docs/contract.md.

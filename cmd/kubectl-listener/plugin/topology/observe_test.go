@@ -5,10 +5,15 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 )
 
 func TestTheFirstOfTheWorstFindingsIsShown(t *testing.T) {
@@ -23,21 +28,25 @@ func TestTheFirstOfTheWorstFindingsIsShown(t *testing.T) {
 
 // A Pod may mount a Listener more than once.
 func TestPodIsLinkedToAListenerOnce(t *testing.T) {
-	object, published := &corev1.Pod{}, &listenersv1alpha1.PodListeners{}
-	object.Namespace, object.Spec.Volumes = "shop", []corev1.Volume{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0", UID: "uid"}}
+	object.Spec.Volumes = []corev1.Volume{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+	published := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(object), object.UID, "node-1")
 	published.Spec.Listeners = map[string]listenersv1alpha1.PodListener{"a": {ListenerName: "web"}, "b": {ListenerName: "web"}, "c": {ListenerName: "own"}}
-	want := []types.NamespacedName{{Namespace: "shop", Name: "web"}, {Namespace: "shop", Name: "own"}}
-	if got := newPod(t.Context(), nil, object, published).listeners; !slices.Equal(got, want) {
+	want := []string{"web", "own"}
+	scheme := runtime.NewScheme()
+	utilruntime.Must(listenersv1alpha1.AddToScheme(scheme))
+	w := walk.New(&check.Examination{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(published).Build()})
+	if got := newPod(t.Context(), w, object).listeners; !slices.Equal(got, want) {
 		t.Errorf("Listeners %q, want %q", got, want)
 	}
 }
 
 func TestNodeHasWhatIsKnownAboutIt(t *testing.T) {
 	g, own := &graph{nodes: map[string]*subject{}}, check.Finding{Kind: "Node", Name: "node-1", State: check.OK}
-	g.addNode(&pod{node: "node-1", subject: subject{report: &check.Report{Findings: []check.Finding{
+	g.addPod(&pod{node: "node-1", subject: subject{report: &check.Report{Findings: []check.Finding{
 		own, {Kind: "Node", Name: "node-2", State: check.Failed}, {Kind: "Pod", Name: "node-1", State: check.Failed},
 	}}}})
-	g.addNode(&pod{node: "node-3", subject: subject{report: &check.Report{}}})
+	g.addPod(&pod{node: "node-3", subject: subject{report: &check.Report{}}})
 	if got := g.nodes["node-1"].says; got != own {
 		t.Errorf("node-1: %+v", got)
 	}

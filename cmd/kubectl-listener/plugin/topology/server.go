@@ -18,10 +18,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
@@ -66,30 +65,30 @@ With --output svg, the command writes the picture as it is now, and ends.`,
 			if err != nil {
 				return err
 			}
-			namespace, title := "", "Listeners of all namespaces"
+			namespace := ""
 			if !allNamespaces {
 				if namespace, err = e.Namespace(); err != nil {
 					return err
 				}
-				title = "Listeners of namespace " + command.Printable(namespace)
 			}
 			c, err := e.Client()
 			if err != nil {
 				return err
 			}
-			ctx, stop := context.WithCancel(logr.NewContext(cmd.Context(), logr.Discard()))
+			ctx, stop := context.WithCancel(cmd.Context())
 			defer stop()
-			s := newServer(source.Watch(ctx, c, namespace), title)
+			s := &server{source: source.Watch(ctx, c, namespace), prefix: "/" + rand.Text() + "/"}
 			if err := s.observe(ctx); err != nil {
 				return err
 			}
 			if output == "" {
 				return s.run(ctx, at, e.Out)
 			}
-			if _, err := e.Out.Write(s.graph.lay("", false).svg(title)); err != nil {
+			g := s.graph.Load()
+			if _, err := e.Out.Write(g.lay("", false).svg()); err != nil {
 				return err
 			}
-			if len(s.graph.problems()) > 0 {
+			if g.problems() > 0 {
 				return command.ErrProblem
 			}
 			return nil
@@ -104,18 +103,12 @@ With --output svg, the command writes the picture as it is now, and ends.`,
 
 // loopback returns an address to listen at, which nobody outside this machine can reach.
 func loopback(address string) (string, error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return "", fmt.Errorf("--address: %w", err)
-	}
-	if host == "localhost" {
-		host = "127.0.0.1"
-	}
-	if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
+	at, err := netip.ParseAddrPort(strings.Replace(address, "localhost:", "127.0.0.1:", 1))
+	if err != nil || !at.Addr().IsLoopback() {
 		return "", fmt.Errorf("--address is %q, and must be a loopback address such as 127.0.0.1:8080: the page reads with your permissions, "+
 			"and others could reach it at any other address", address)
 	}
-	return net.JoinHostPort(host, port), nil
+	return at.String(), nil
 }
 
 //go:embed page
@@ -124,18 +117,10 @@ var page embed.FS
 // server serves the page.
 type server struct {
 	source *source.Source
-	title  string
 	// prefix is the path of the page, with a secret: other users of this machine can connect, too.
 	prefix string
-
-	mu    sync.Mutex
-	graph *graph
-	// changed is closed when there is another graph.
-	changed chan struct{}
-}
-
-func newServer(from *source.Source, title string) *server {
-	return &server{source: from, title: title, prefix: "/" + rand.Text() + "/", changed: make(chan struct{})}
+	// graph is not changed any more.
+	graph atomic.Pointer[graph]
 }
 
 // run serves the page until the context ends.
@@ -148,7 +133,7 @@ func (s *server) run(ctx context.Context, address string, out io.Writer) error {
 	h := &http.Server{Handler: s.handler(host), ReadHeaderTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx }}
 	context.AfterFunc(ctx, func() { _ = h.Close() })
 	go s.follow(ctx)
-	fmt.Fprintf(out, "%s: http://%s%s\nThe page follows the cluster until you interrupt this command.\n", s.title, host, s.prefix)
+	fmt.Fprintf(out, "%s: http://%s%s\nThe page follows the cluster until you interrupt this command.\n", s.graph.Load().title(), host, s.prefix)
 	if err := h.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the page: %w", err)
 	}
@@ -168,9 +153,8 @@ func (s *server) follow(ctx context.Context) {
 		}
 		started := time.Now()
 		if err := s.observe(ctx); err != nil && ctx.Err() == nil {
-			old, _ := s.now()
-			g := *old
-			g.notes = []string{command.Printable(err.Error())}
+			g := *s.graph.Load()
+			g.notes, g.outdated = []string{command.Printable(err.Error())}, make(chan struct{})
 			s.publish(&g)
 		}
 		select {
@@ -197,18 +181,9 @@ func (s *server) observe(ctx context.Context) error {
 }
 
 func (s *server) publish(g *graph) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.graph = g
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-// now returns the graph, which is not changed any more, and a channel that is closed when there is another one.
-func (s *server) now() (*graph, <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.graph, s.changed
+	if old := s.graph.Swap(g); old != nil {
+		close(old.outdated)
+	}
 }
 
 // handler serves the page to those who know its path, and to no page of another origin. A request has to name host:
@@ -218,17 +193,13 @@ func (s *server) handler(host string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /", http.FileServerFS(files))
 	mux.HandleFunc("GET /events", s.events)
-	mux.HandleFunc("GET /picture", func(w http.ResponseWriter, r *http.Request) {
-		g, _ := s.now()
-		respond(w, struct {
-			*picture
-			Title string `json:"title"`
-		}{g.lay(r.FormValue("q"), r.FormValue("wrong") != ""), s.title})
-	})
+	lay := func(r *http.Request) *picture {
+		return s.graph.Load().lay(r.FormValue("q"), r.FormValue("wrong") != "")
+	}
+	mux.HandleFunc("GET /picture", func(w http.ResponseWriter, r *http.Request) { respond(w, lay(r)) })
 	mux.HandleFunc("GET /map.svg", func(w http.ResponseWriter, r *http.Request) {
-		g, _ := s.now()
 		w.Header().Set("Content-Type", "image/svg+xml")
-		_, _ = w.Write(g.lay(r.FormValue("q"), r.FormValue("wrong") != "").svg(s.title))
+		_, _ = w.Write(lay(r).svg())
 	})
 	mux.HandleFunc("GET /details", s.details)
 	mux.HandleFunc("GET /connect", s.connect)
@@ -258,7 +229,7 @@ func (s *server) handler(host string) http.Handler {
 func (s *server) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for {
-		_, changed := s.now()
+		g := s.graph.Load()
 		if _, err := io.WriteString(w, "data: changed\n\n"); err != nil {
 			return
 		}
@@ -268,7 +239,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 			return
-		case <-changed:
+		case <-g.outdated:
 		}
 	}
 }
@@ -298,8 +269,7 @@ type files struct {
 
 // details sends what is known about an object: what `why` prints, and the files of its volumes.
 func (s *server) details(w http.ResponseWriter, r *http.Request) {
-	g, _ := s.now()
-	found := g.find(r.FormValue("id"))
+	found := s.graph.Load().byID[r.FormValue("id")]
 	if found == nil {
 		http.Error(w, "It does not exist any more.", http.StatusNotFound)
 		return
@@ -322,8 +292,7 @@ func (s *server) details(w http.ResponseWriter, r *http.Request) {
 
 // connect sends the result of connecting to each address of an object.
 func (s *server) connect(w http.ResponseWriter, r *http.Request) {
-	g, _ := s.now()
-	found := g.find(r.FormValue("id"))
+	found := s.graph.Load().byID[r.FormValue("id")]
 	if found == nil || found.object == nil {
 		http.Error(w, "It does not exist any more.", http.StatusNotFound)
 		return

@@ -16,15 +16,15 @@ var style string
 const head = 64
 
 // svg returns the picture as a file that needs no other one.
-func (p *picture) svg(title string) []byte {
+func (p *picture) svg() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" class="picture file" width="%d" height="%d" viewBox="0 -%[3]d %[1]d %[2]d" role="img" aria-label="%[4]s: %[5]s">`+"\n",
-		p.Width, p.Height+head, head, html.EscapeString(title), html.EscapeString(p.Summary))
+		p.Width, p.Height+head, head, html.EscapeString(p.Title), html.EscapeString(p.Summary))
 	fmt.Fprintf(&b, "<style>\n%s</style>\n"+`<rect class="ground" y="-%d" width="%d" height="%d"/>`+"\n", style, head, p.Width, p.Height+head)
 	text := func(l line) {
 		fmt.Fprintf(&b, `<text class="%s" x="%d" y="%d">%s</text>`, l.Class, l.X, l.Y, html.EscapeString(l.Text))
 	}
-	text(line{"title", margin, margin - head + 2, title})
+	text(line{"title", margin, margin - head + 2, p.Title})
 	text(line{"summary", width - margin, margin - head + 2, p.Summary})
 	for _, l := range p.Headings {
 		text(l)
