@@ -76,14 +76,13 @@ The command creates nothing.`,
 			if err = cmp.Or(x.Err, err); err != nil {
 				return err
 			}
-			content, err := yaml.Marshal(secret)
-			if err != nil {
-				return fmt.Errorf("encoding Secret %s: %w", secret.Name, err)
-			}
 			for _, note := range notes {
 				fmt.Fprintln(e.ErrOut, command.Printable(note))
 			}
-			_, err = e.Out.Write(content)
+			content, err := yaml.Marshal(secret)
+			if err == nil {
+				_, err = e.Out.Write(content)
+			}
 			return err
 		},
 	}
@@ -157,16 +156,13 @@ func (b *bound) fromPod(ctx context.Context, w *walk.Walk, pod *corev1.Pod) erro
 	if found == check.Forbidden {
 		return fmt.Errorf("you may not read PodListeners, which have the addresses of %s; ask for the role view in the namespace, or name a Listener", b.what)
 	}
-	var listeners []string
-	for _, volume := range slices.Sorted(maps.Keys(published.Spec.Listeners)) {
-		entry := published.Spec.Listeners[volume]
+	listeners := sets.New[string]()
+	for _, entry := range published.Spec.Listeners {
 		b.addresses = entry.IngressAddresses
-		if listener := "listener/" + entry.ListenerName; !slices.Contains(listeners, listener) {
-			listeners = append(listeners, listener)
-		}
+		listeners.Insert("listener/" + entry.ListenerName)
 	}
-	if len(published.Spec.Listeners) > 1 {
-		return fmt.Errorf("%s has %d listener volumes; name the Listener of one of them instead: %s", b.what, len(published.Spec.Listeners), strings.Join(listeners, ", "))
+	if volumes := len(published.Spec.Listeners); volumes > 1 {
+		return fmt.Errorf("%s has %d listener volumes; name the Listener of one of them instead: %s", b.what, volumes, strings.Join(sets.List(listeners), ", "))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@
 package ca
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -10,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
@@ -38,18 +38,14 @@ docs/tls.md has the whole procedure.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			namespace, err := e.Namespace()
-			if err != nil {
-				return err
-			}
-			c, err := e.Client()
-			if err != nil {
+			c, clientErr := e.Client()
+			if err := cmp.Or(err, clientErr); err != nil {
 				return err
 			}
 			certificates, err := Certificates(cmd.Context(), c, namespace)
-			if err != nil {
-				return err
+			if err == nil {
+				_, err = fmt.Fprint(e.Out, certificates)
 			}
-			_, err = fmt.Fprint(e.Out, certificates)
 			return err
 		},
 	}
@@ -69,10 +65,5 @@ func Certificates(ctx context.Context, c client.Client, namespace string) (strin
 	case err != nil:
 		return "", err
 	}
-	certificates, err := cert.ParseCertsPEM([]byte(bundle.Spec.TrustBundle))
-	if err != nil {
-		return "", fmt.Errorf("reading ClusterTrustBundle %s: %w", key.Name, err)
-	}
-	encoded, err := cert.EncodeCertificates(certificates...)
-	return string(encoded), err
+	return bundle.Spec.TrustBundle, nil
 }

@@ -3,6 +3,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,6 +122,7 @@ func (e *Environment) Examination() (*check.Examination, error) {
 }
 
 // Examine returns the function of a command that examines the cluster, and prints the report. text writes it as text.
+// The error is ErrProblem if something is wrong.
 func (e *Environment) Examine(
 	text func(io.Writer, *check.Report), examine func(ctx context.Context, x *check.Examination, args []string) error,
 ) func(*cobra.Command, []string) error {
@@ -129,15 +131,20 @@ func (e *Environment) Examine(
 		if err != nil {
 			return err
 		}
-		if err := examine(cmd.Context(), x, args); err != nil {
-			return err
+		if err := examine(cmd.Context(), x, args); err != nil || x.Err != nil {
+			return cmp.Or(err, x.Err)
 		}
-		return e.Print(x, &x.Report, func() {
+		x.Conclude()
+		err = e.Encode(&x.Report, func() {
 			if !x.Gathered.IsZero() {
 				fmt.Fprintf(e.Out, "As gathered at %s:\n\n", x.Gathered.Format(time.RFC3339))
 			}
 			text(e.Out, &x.Report)
 		})
+		if err == nil && x.Problem != nil {
+			return ErrProblem
+		}
+		return err
 	}
 }
 

@@ -29,21 +29,6 @@ const maxPrinted = 4096
 // Printable returns a text from objects as a terminal may show it.
 func Printable(s string) string { return message.Printable(s, maxPrinted) }
 
-// Print writes the result of an examination with Encode. The error is ErrProblem if something is wrong.
-func (e *Environment) Print(x *check.Examination, result any, text func()) error {
-	if x.Err != nil {
-		return x.Err
-	}
-	x.Conclude()
-	if err := e.Encode(result, text); err != nil {
-		return err
-	}
-	if x.Problem != nil {
-		return ErrProblem
-	}
-	return nil
-}
-
 // Encode writes a value in the format of --output. text writes it as text.
 func (e *Environment) Encode(value any, text func()) error {
 	if e.Output == "" {

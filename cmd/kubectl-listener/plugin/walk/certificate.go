@@ -127,11 +127,8 @@ func (w *Walk) missing(ctx context.Context, pod *corev1.Pod, request *certificat
 	addresses, _ := w.PodListeners(ctx, pod)
 	only := certificatenames.List(request.Spec.UnverifiedUserAnnotations[names.AnnotationCertificateVolumes])
 	for _, volume := range slices.Sorted(maps.Keys(addresses.Spec.Listeners)) {
-		if len(only) > 0 && !only.Has(volume) {
-			continue
-		}
 		for _, a := range addresses.Spec.Listeners[volume].IngressAddresses {
-			if certificate.VerifyHostname(a.Address) != nil {
+			if (len(only) == 0 || only.Has(volume)) && certificate.VerifyHostname(a.Address) != nil {
 				return a.Address
 			}
 		}
