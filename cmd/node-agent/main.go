@@ -92,8 +92,7 @@ func main() {
 	}
 }
 
-// run serves the kubelet until ctx is done, or until an error occurs that only a restart can fix. config is that of
-// clients of the API server.
+// run serves the kubelet until ctx is done, or until an error occurs that only a restart can fix.
 func run(ctx context.Context, config *rest.Config, o Options) error {
 	logr.FromContextOrDiscard(ctx).Info("Starting", "version", version.Version, "node", o.NodeName)
 	config.UserAgent = names.NodeAgent + "/" + version.Version

@@ -19,8 +19,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Anybody can send requests for metrics, and their reviews must not delay the operator's other requests to the API
-// server.
+// Anybody can send requests for metrics, and their reviews must not delay other requests to the API server.
 const (
 	// reviewTimeout is how long the API server may take to review a request for metrics.
 	reviewTimeout = 10 * time.Second
@@ -36,8 +35,7 @@ const (
 )
 
 // authorization serves metrics to clients that the API server authenticates by their bearer token, and authorizes for
-// the path. controller-runtime's filter does the same with the machinery of an API server, which would be half of the
-// program.
+// the path. controller-runtime's filter links the machinery of an API server, which would be half of the program.
 type authorization struct {
 	clients kubernetes.Interface
 	limiter flowcontrol.PassiveRateLimiter

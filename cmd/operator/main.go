@@ -226,8 +226,7 @@ func newManager(config *rest.Config, options Options, times electionTimes) (mana
 	return mgr, nil
 }
 
-// setupControllers adds the controllers to the manager. Only the one that reports what is wrong runs while Stackable's
-// listener operator does.
+// setupControllers adds the controllers. While Stackable's operator runs, only the one that reports what is wrong does.
 func setupControllers(mgr manager.Manager, apis *platform.APIs, options Options, apiTime clock.PassiveClock) error {
 	gate, err := coexistence.SetupWithManager(mgr)
 	if err != nil {

@@ -130,8 +130,7 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType) (conditions []core
 	return conditions
 }
 
-// keepMounts keeps the volumes with claims, which containers mount them, and how often these have restarted, if they
-// have started.
+// keepMounts keeps the volumes with claims, which containers mount them, and how often those that started restarted.
 func keepMounts(kept, pod *corev1.Pod) {
 	claims, restarts := sets.New[string](), map[string]int32{}
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -267,8 +266,7 @@ func trimClaim(pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim 
 	}
 }
 
-// trimMetadata returns the metadata that controllers read of every kind, with these owners and labels, and with the
-// annotations of these names.
+// trimMetadata returns the metadata that controllers read of every kind, with these owners, labels and annotations.
 func trimMetadata(o metav1.Object, owners []metav1.OwnerReference, labels map[string]string, annotations ...string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: o.GetName(), Namespace: o.GetNamespace(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(), Generation: o.GetGeneration(),

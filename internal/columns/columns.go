@@ -1,5 +1,4 @@
-// Package columns writes addresses and names in one short line, for the columns of kubectl get. What it returns is for
-// people; no program may parse it.
+// Package columns writes addresses and names in one short line, for kubectl get. No program may parse it.
 package columns
 
 import (

@@ -1,6 +1,5 @@
-// Package message limits the messages for users: their length to what the API server accepts, because a longer one
-// loses the event or makes the status invalid; their characters to those that a terminal prints; and how often a
-// warning is repeated. It never emits any.
+// Package message limits the messages for users: their length to what the API server accepts in events and statuses,
+// their characters to those that a terminal prints, and how often a warning is repeated. It never emits any.
 package message
 
 import (

@@ -42,13 +42,11 @@ const (
 	// EventReporter is the reportingController of events.
 	EventReporter = "listener.listeners.stackable.tech"
 
-	// PodMountLabelPrefix is the prefix of PodMountLabel. Its domain is not that of the API group: "listener" is
-	// singular.
+	// PodMountLabelPrefix is the prefix of PodMountLabel. Unlike in the API group, "listener" is singular.
 	PodMountLabelPrefix = "listener.stackable.tech/mnt."
 )
 
-// Field managers (contract: names and constants). Stackable's listener operator uses the same ones, so its objects are
-// taken over without a special case.
+// Field managers (contract: names and constants). Stackable's operator has the same ones, so objects are taken over.
 const (
 	// FieldManagerVolume applies the Listeners of class-based claims, and labels and annotations of PersistentVolumes.
 	FieldManagerVolume = "listeners.stackable.tech/volume"
@@ -58,8 +56,7 @@ const (
 	FieldManagerListenerStatus = "listeners.stackable.tech/listener"
 	// FieldManagerDefault creates PodListeners, and patches Pods, PodListeners and annotations of Listeners.
 	FieldManagerDefault = "listeners.stackable.tech"
-	// FieldManagerLostNodes replaces PersistentVolumes and annotates them, and applies the condition NodesAvailable of
-	// Listeners.
+	// FieldManagerLostNodes replaces and annotates PersistentVolumes, and applies the condition NodesAvailable.
 	FieldManagerLostNodes = "listener-operator/lost-nodes"
 	// FieldManagerOperator creates and applies what the operator installs: the node agent, the StorageClass, presets.
 	FieldManagerOperator = "listener-operator"
@@ -67,8 +64,7 @@ const (
 
 // Names that no consumer relies on.
 const (
-	// MetricsService is the Service of the operator's metrics, and thus their job in Prometheus. The Secret with its
-	// certificate has the same name.
+	// MetricsService is the Service of the operator's metrics, and the Secret with its certificate.
 	MetricsService = "listener-operator-metrics"
 
 	// AnnotationNode on a PersistentVolume that is not pinned is the node on which it was last mounted. While no Pod
@@ -106,16 +102,13 @@ const (
 	CertificateAuthorityConfigMap = "listener-ca.crt"
 	// CertificateAuthorityKey is the key of that ConfigMap, and of the one that every namespace has from Kubernetes.
 	CertificateAuthorityKey = "ca.crt"
-	// TrustBundlePrefix and the name of a namespace are the name of its ClusterTrustBundle. The API server demands the
-	// signer there.
+	// TrustBundlePrefix and a namespace are the name of a ClusterTrustBundle; the API server demands the signer there.
 	TrustBundlePrefix = "listener-operator.dev:address:"
 
-	// AnnotationPorts on a class-based claim lists the names of the ports that its Listener exposes, with commas in
-	// between, the preferred one first.
+	// AnnotationPorts on a class-based claim lists the ports to expose, with commas, the preferred one first.
 	AnnotationPorts = "listener-operator.dev/ports"
 
-	// AttributeKeep is "true" in the attributes of an inline volume whose Listener is kept for the next Pod of the same
-	// name.
+	// AttributeKeep is "true" for an inline volume whose Listener is kept for the next Pod of the same name.
 	AttributeKeep = "listener-operator.dev/keep"
 
 	// AnnotationInject on a Pod is the class of an inline volume that the policy InjectionPolicy adds to the Pod, in
@@ -142,11 +135,9 @@ const (
 	AnnotationRelease = "listener-operator.dev/release"
 	// ReleaseNever is the value of AnnotationRelease that excludes a volume from every automatic release.
 	ReleaseNever = "never"
-	// AnnotationLostSince on a pinned PersistentVolume is the time since when its node is lost, in the format of RFC
-	// 3339.
+	// AnnotationLostSince on a pinned PersistentVolume is the time since when its node is lost (RFC 3339).
 	AnnotationLostSince = "listener-operator.dev/node-lost-since"
-	// AnnotationReminded on a PersistentVolume is the uid of the first Pod of which the scheduler had not noticed that
-	// the volume is bound.
+	// AnnotationReminded on a PersistentVolume is the uid of the first Pod whose scheduler missed that it is bound.
 	AnnotationReminded = "listener-operator.dev/reminded"
 	// AnnotationReleasedFrom on a PersistentVolume is the node that it is being released from, or was released from
 	// while its Pod is on no other node yet.
@@ -224,8 +215,7 @@ func ServiceKey(listener metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: listener.GetNamespace(), Name: Service(listener.GetName())}
 }
 
-// ListenerLabel returns the value of labels that stand for a Listener: its name or, if that is too long for a label,
-// the name of its Service.
+// ListenerLabel returns the value of labels for a Listener: its name or, if that is too long, the name of its Service.
 func ListenerLabel(listener string) string {
 	if len(listener) > validation.LabelValueMaxLength {
 		return Service(listener)
@@ -233,8 +223,7 @@ func ListenerLabel(listener string) string {
 	return listener
 }
 
-// PodMountLabel returns the key of the label of Pods that mount the Listener with this uid. The value of the label is
-// ListenerLabel of the Listener.
+// PodMountLabel returns the label key of Pods that mount the Listener with this uid. The value is its ListenerLabel.
 func PodMountLabel(listenerUID types.UID) string {
 	return PodMountLabelPrefix + strings.ReplaceAll(string(listenerUID), "-", "")
 }

@@ -1,6 +1,5 @@
-// Package platform observes which optional APIs the cluster serves: those of OpenShift, of the Prometheus operator and
-// of the Operator Lifecycle Manager. No other package does. It notifies the controllers that use such an API when the
-// cluster starts or stops serving it.
+// Package platform alone observes which optional APIs the cluster serves, such as those of OpenShift, and notifies the
+// controllers that use such an API when the cluster starts or stops serving it.
 //
 // The package watches the CustomResourceDefinition and the APIService of an API, not the API itself: a kind is served
 // while one of them exists. So an aggregated API server that is unavailable for a moment is not taken for one that was

@@ -41,8 +41,7 @@ func newLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](baseDelay, maxDelay)
 }
 
-// Controller returns the builder of a controller that handles so many requests at a time, of which one namespace has at
-// most half.
+// Controller returns the builder of a controller that handles so many requests at a time, at most half for a namespace.
 func Controller(mgr manager.Manager, name string, workers int) *builder.Builder {
 	return ctrl.NewControllerManagedBy(mgr).Named(name).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: newQueue(workers), RateLimiter: newLimiter()})

@@ -1,6 +1,5 @@
 // Package restored detects that etcd was restored from a backup. Resource versions then go back, and the API server
-// silently leaves out of a watch all changes up to the version that the watch starts from: the new ones, until their
-// versions have caught up with it.
+// silently leaves new changes out of a watch until their versions have caught up with the one that it starts from.
 //
 // It must compare no resource versions but those of one resource, which are ordered (https://kep.k8s.io/5504).
 package restored
@@ -25,8 +24,7 @@ const metadataOnly = "application/json;as=PartialObjectMetadataList;g=meta.k8s.i
 
 // Detect returns a wrapper for the requests of a client. Before each watch that starts from a resource version it reads
 // the current one, by a list of one object. If that is the lower one, it calls report with what it found, and answers
-// that the version is no longer available, upon which informers list again. Restoring etcd ends all watches, so that
-// each of them passes here.
+// that the version is no longer available, upon which informers list again. Restoring etcd ends all watches.
 //
 // The price is one small request for each start of a watch, which lasts for several minutes.
 func Detect(report func(error)) transport.WrapperFunc {

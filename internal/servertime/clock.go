@@ -13,8 +13,7 @@ import (
 // tolerance is up to which difference the node's own time counts: the header has seconds, and responses take time.
 const tolerance = 5 * time.Second
 
-// Clock is a clock.PassiveClock with the time of the API server, as of its last response. Before the first one, it is
-// the time of the node.
+// Clock is a clock.PassiveClock with the time of the API server as of its last response, and of the node before.
 type Clock struct{ ahead atomic.Int64 }
 
 var _ clock.PassiveClock = &Clock{}

@@ -10,8 +10,8 @@ var Version = "dev"
 // files matches what texts for users name: pages, and samples. It does not match the same in an address.
 var files = regexp.MustCompile(`(^|[^\w/])((?:docs|config/samples)/[\w/-]+\.(?:md|yaml))`)
 
-// Link replaces the names of pages and samples in a text by their addresses in the release: users of the programs do
-// not have the repository.
+// Link replaces the names of pages and samples in a text by their addresses in the release.
+
 func Link(text string) string {
 	ref := "main"
 	if Version != "dev" {

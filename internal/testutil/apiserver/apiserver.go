@@ -88,8 +88,7 @@ func Run(m *testing.M) int {
 // programVariables are the environment variables that name the programs, or the directory that holds them.
 var programVariables = []string{"KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER", "TEST_ASSET_ETCD"}
 
-// Config returns the configuration of a client of the API server that has all permissions. It skips the test if the
-// environment does not name the programs.
+// Config returns the configuration of a client with all permissions. It skips the test if there are no programs.
 func Config(t testing.TB) *rest.Config {
 	t.Helper()
 	return shared.get(t)
@@ -171,8 +170,7 @@ func Namespace(t testing.TB) string {
 		t.Fatal("creating a namespace: ", err)
 	}
 	t.Cleanup(func() {
-		// Claims come first, because controllers create Listeners for them, and Pods second, because they have
-		// PodListeners.
+		// Controllers create Listeners for claims, and PodListeners for Pods.
 		for _, o := range []client.Object{
 			&corev1.PersistentVolumeClaim{}, &corev1.Pod{}, &listenersv1alpha1.Listener{}, &listenersv1alpha1.PodListeners{},
 		} {

@@ -1,5 +1,4 @@
-// Package checkout finds the root of the repository, for tests and test tools that read its files or build its
-// programs.
+// Package checkout finds the root of the repository, for tests and test tools that need its files.
 package checkout
 
 import (

@@ -1,7 +1,6 @@
 // Package crash tests that controllers reach the same end state whatever happens to a single one of their writes: for
 // each n, the n-th write fails, conflicts, or is done without a response, and the process goes on, or ends there. Then
-// another process takes over, which knows only what the API server has. The faults are responses of HTTP, so the tests
-// work for any client.
+// another process takes over, which knows only what the API server has. The faults are those of HTTP, for any client.
 //
 // Only tests may import it.
 package crash
@@ -115,8 +114,7 @@ type run struct {
 	client    client.Client
 	namespace string
 	writes    *Writes
-	// reconciliations and abandoned are the metrics of reconciliations and of requests in queues from before the last
-	// process started.
+	// reconciliations and abandoned are the metrics of reconciliations and of queued requests before the last process.
 	reconciliations, abandoned float64
 }
 
@@ -331,8 +329,7 @@ type Writes struct {
 	what  string // the write that had the fault
 }
 
-// Intercept makes the n-th write of the clients of cfg have a fault, counted from 1. about is part of the path or the
-// body of the writes that count.
+// Intercept makes the n-th write of the clients of cfg, from 1, have a fault. Writes with about in path or body count.
 func Intercept(cfg *rest.Config, n int, fault Fault, about string) *Writes {
 	w := &Writes{n: n, fault: fault, about: about}
 	cfg.Wrap(w.wrap)
@@ -378,8 +375,7 @@ func (w *Writes) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// observe counts a write of the scenario, and reports whether it is to have the fault. Events and reviews are not part
-// of its state.
+// observe counts a write of the scenario, except events and reviews, and reports whether it is to have the fault.
 func (w *Writes) observe(r *http.Request) (faulty bool, _ error) {
 	counts := r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/events") && !strings.Contains(r.URL.Path, "reviews")
 	var body []byte

@@ -107,8 +107,7 @@ func All() []CRD {
 		PrometheusRules, OperatorConditions, Gateways, ListenerSets, TLSRoutes, HTTPRoutes, TCPRoutes, UDPRoutes, Certificates, CertificateRequests, Issuers, ClusterIssuers)
 }
 
-// Administrators returns the names of the CRDs whose objects administrators use to install operators, and that the
-// operator does not know.
+// Administrators returns the CRDs by which administrators install operators, and which the operator does not know.
 func Administrators() []CRD {
 	return []CRD{CatalogSources, ClusterCatalogs, ClusterExtensions, ClusterServiceVersions, ImageDigestMirrorSets, InstallPlans, OperatorGroups, Operators, Subscriptions}
 }

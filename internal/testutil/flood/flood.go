@@ -1,5 +1,5 @@
-// Package flood does what a hostile Pod may do to an HTTP server: it opens many connections, and sends a header without
-// end on each.
+// Package flood does what a hostile Pod may do to an HTTP server: it opens many connections with endless headers.
+
 package flood
 
 import (

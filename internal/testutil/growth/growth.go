@@ -1,5 +1,4 @@
-// Package growth finds work that grows faster than its input. It counts the statements that are executed, and measures
-// no time.
+// Package growth finds work that grows faster than its input. It counts executed statements, and measures no time.
 package growth
 
 import (

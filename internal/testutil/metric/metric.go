@@ -9,8 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// Value returns the sum of the series of a registered counter or gauge. Tests compare it with the value before, because
-// all tests of a binary share it.
+// Value returns the sum of the series of a registered counter or gauge, which all tests of a binary share.
 func Value(t testing.TB, name string) (sum float64) {
 	t.Helper()
 	families, err := metrics.Registry.Gather()

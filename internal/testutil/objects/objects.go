@@ -48,8 +48,7 @@ func InlineVolume(name string, attributes map[string]string) corev1.Volume {
 	}}}
 }
 
-// ClaimSpec returns the spec of the claims that product operators create. The volume's name is empty before the claim
-// is bound.
+// ClaimSpec returns the spec of the claims that product operators create. The volume is "" before the claim is bound.
 func ClaimSpec(volume string) corev1.PersistentVolumeClaimSpec {
 	return corev1.PersistentVolumeClaimSpec{
 		StorageClassName: ptr.To(names.Driver),
