@@ -11,7 +11,6 @@ var Version = "dev"
 var files = regexp.MustCompile(`(^|[^\w/])((?:docs|config/samples)/[\w/-]+\.(?:md|yaml))`)
 
 // Link replaces the names of pages and samples in a text by their addresses in the release.
-
 func Link(text string) string {
 	ref := "main"
 	if Version != "dev" {

@@ -1,5 +1,4 @@
 // Package flood does what a hostile Pod may do to an HTTP server: it opens many connections with endless headers.
-
 package flood
 
 import (
