@@ -62,6 +62,11 @@ func (f *Finding) Object() string {
 	}
 }
 
+// Argument returns the name of a kind in arguments of commands.
+func Argument(kind string) string {
+	return strings.ToLower(strings.TrimPrefix(kind, "PersistentVolume"))
+}
+
 // Report is the result of a command.
 type Report struct {
 	// Gathered is when `kubectl listener gather` read the objects. It is zero if the command reads them itself.

@@ -158,28 +158,23 @@ func (e *Environment) Namespace() (string, error) {
 }
 
 // Kind is a kind of object that an argument may name.
-type Kind struct {
-	schema.GroupVersionKind
-	// argument is the name of the kind in arguments.
-	argument string
-}
+type Kind = schema.GroupVersionKind
 
 // The kinds of arguments.
 var (
-	KindPod      = Kind{corev1.SchemeGroupVersion.WithKind("Pod"), "pod"}
-	KindClaim    = Kind{corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), "claim"}
-	KindListener = Kind{listenersv1alpha1.GroupVersion.WithKind("Listener"), "listener"}
-
-	kindNamespace = Kind{corev1.SchemeGroupVersion.WithKind("Namespace"), "namespace"}
+	KindPod       = corev1.SchemeGroupVersion.WithKind("Pod")
+	KindClaim     = corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")
+	KindListener  = listenersv1alpha1.GroupVersion.WithKind("Listener")
+	kindNamespace = corev1.SchemeGroupVersion.WithKind("Namespace")
 )
 
 // Workloads returns the kinds that create Pods.
 func Workloads() []Kind {
 	var kinds []Kind
 	for _, name := range []string{"StatefulSet", "Deployment", "DaemonSet", "ReplicaSet"} {
-		kinds = append(kinds, Kind{appsv1.SchemeGroupVersion.WithKind(name), strings.ToLower(name)})
+		kinds = append(kinds, appsv1.SchemeGroupVersion.WithKind(name))
 	}
-	return append(kinds, Kind{batchv1.SchemeGroupVersion.WithKind("Job"), "job"})
+	return append(kinds, batchv1.SchemeGroupVersion.WithKind("Job"))
 }
 
 // Find returns the object that the arguments name: KIND/NAME, KIND NAME, or NAME alone, which is the first object of
@@ -199,11 +194,10 @@ func (e *Environment) Find(ctx context.Context, c client.Client, args []string, 
 		return nil, err
 	}
 	for _, k := range kinds {
-		empty, err := c.Scheme().New(k.GroupVersionKind)
+		empty, err := c.Scheme().New(k)
 		if err != nil {
 			return nil, err
 		}
-		empty.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
 		o, err := lookup.Get(ctx, c, types.NamespacedName{Namespace: namespace, Name: name}, empty.(client.Object))
 		switch {
 		case meta.IsNoMatchError(err):
@@ -220,7 +214,7 @@ func (e *Environment) Find(ctx context.Context, c client.Client, args []string, 
 
 // only returns the kind of the list that an argument names, by any of the names that kubectl accepts.
 func (e *Environment) only(c client.Client, given string, kinds []Kind) ([]Kind, error) {
-	i := slices.IndexFunc(kinds, func(k Kind) bool { return strings.EqualFold(given, k.argument) })
+	i := slices.IndexFunc(kinds, func(k Kind) bool { return strings.EqualFold(given, check.Argument(k.Kind)) })
 	if i < 0 {
 		mapper, err := c.RESTMapper(), error(nil)
 		if e.from == "" { // only this one knows short names
@@ -244,7 +238,7 @@ func (e *Environment) only(c client.Client, given string, kinds []Kind) ([]Kind,
 func join(kinds []Kind) string {
 	arguments := make([]string, 0, len(kinds))
 	for _, k := range kinds {
-		arguments = append(arguments, k.argument)
+		arguments = append(arguments, check.Argument(k.Kind))
 	}
 	return strings.Join(arguments, ", ")
 }
@@ -259,11 +253,11 @@ func (e *Environment) CompleteNames(limit int, kinds ...Kind) cobra.CompletionFu
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		for _, k := range kinds {
-			objects := lookup.MetadataList(k.GroupVersionKind)
+			objects := lookup.MetadataList(k)
 			x.List(cmd.Context(), objects, client.InNamespace(namespace))
 			for i := range objects.Items {
 				name := objects.Items[i].Name
-				switch qualified := k.argument + "/" + name; {
+				switch qualified := check.Argument(k.Kind) + "/" + name; {
 				case len(kinds) > 1 && strings.HasPrefix(qualified, begin):
 					completions = append(completions, qualified)
 				case strings.HasPrefix(name, begin) && !slices.Contains(completions, name):

@@ -41,10 +41,9 @@ func (e *Environment) Encode(value any, text func()) error {
 		format = "---\n%s"
 		content, err = yaml.Marshal(value)
 	}
-	if err != nil {
-		return fmt.Errorf("encoding the output: %w", err)
+	if err == nil {
+		_, err = fmt.Fprintf(e.Out, format, content)
 	}
-	_, err = fmt.Fprintf(e.Out, format, content)
 	return err
 }
 

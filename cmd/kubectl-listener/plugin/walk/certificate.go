@@ -232,24 +232,21 @@ func (w *Walk) Authorities(ctx context.Context, i *Installation) {
 	if w.FollowAll(ctx, f, &all) != check.Present {
 		return
 	}
-	issued, lastIssued := 0, time.Time{}
+	var issued []time.Time
 	for request := range check.Each(all.Items) {
 		if conditions := request.Status.Conditions; request.Spec.SignerName == names.Signer && len(conditions) > 0 &&
 			conditions[0].Type == certificatesv1.PodCertificateRequestConditionTypeIssued {
-			issued++
-			if at := conditions[0].LastTransitionTime.Time; at.After(lastIssued) {
-				lastIssued = at
-			}
+			issued = append(issued, conditions[0].LastTransitionTime.Time)
 		}
 	}
-	if issued > 0 {
-		w.Add(f.OK("%d were granted lately", issued))
+	if len(issued) > 0 {
+		w.Add(f.OK("%d were granted lately", len(issued)))
 	}
 	if i.config == nil {
 		return
 	}
 	damage := w.LastEvent(ctx, i.config, func(e *corev1.Event) bool { return e.Reason == operatorv1alpha1.ReasonCertificateAuthorityDamaged })
-	if damage != nil && !check.EventTime(damage).Before(lastIssued) { // it has issued nothing since
+	if damage != nil && !slices.ContainsFunc(issued, check.EventTime(damage).Before) { // it has issued nothing since
 		w.Add(check.Finding{Kind: "Secret", Namespace: i.namespace, Name: names.CertificateAuthoritySecret}.FailedBy(damage.Reason, damage.Message))
 	}
 }

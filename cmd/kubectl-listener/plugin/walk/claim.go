@@ -26,8 +26,7 @@ import (
 
 func (w *Walk) fromClaim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) {
 	if !RequestsListener(pvc) {
-		f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
-		w.Add(f.FailedBy(listenersv1alpha1.ReasonInvalidClaim, "is not for a listener volume"+claim.DidYouMean(pvc)))
+		w.Add(w.About(pvc).FailedBy(listenersv1alpha1.ReasonInvalidClaim, "is not for a listener volume"+claim.DidYouMean(pvc)))
 		return
 	}
 	w.claim(ctx, pvc, nil)
@@ -147,12 +146,11 @@ func (w *Walk) Claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) che
 
 // storageProblem returns what keeps the operator from provisioning a claim at all, or an empty finding.
 func (w *Walk) storageProblem(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim) check.Finding {
-	if pvc.Annotations[names.AnnotationProvisioner] == names.Driver {
+	remedy, name := "The claim needs storageClassName: "+names.Driver+". "+correction(pvc), ptr.Deref(pvc.Spec.StorageClassName, "")
+	switch {
+	case pvc.Annotations[names.AnnotationProvisioner] == names.Driver:
 		return check.Finding{}
-	}
-	remedy := "The claim needs storageClassName: " + names.Driver + ". " + correction(pvc)
-	name := ptr.Deref(pvc.Spec.StorageClassName, "")
-	if name == "" {
+	case name == "":
 		return f.Failed("", "names no StorageClass", remedy)
 	}
 	var class storagev1.StorageClass

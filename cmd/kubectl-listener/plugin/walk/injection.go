@@ -69,15 +69,11 @@ func (w *Walk) notInjected(ctx context.Context, pod *corev1.Pod) string {
 		{"ListenerOperator", operatorv1alpha1.ListenerOperatorName, config, func() bool { return config.Spec.Injection == operatorv1alpha1.InjectionEnabled },
 			"an administrator has not set spec.injection of ListenerOperator/cluster to Enabled"},
 	} {
-		switch w.Follow(ctx, check.Finding{Kind: c.kind, Name: c.name}, c.object) {
-		case check.Missing:
-			return c.because
-		case check.Forbidden:
+		switch found := w.Follow(ctx, check.Finding{Kind: c.kind, Name: c.name}, c.object); {
+		case found == check.Forbidden:
 			because = "you may not read why; ask an administrator to run this command"
-		case check.Present:
-			if c.fits != nil && !c.fits() {
-				return c.because
-			}
+		case found == check.Missing, c.fits != nil && !c.fits():
+			return c.because
 		}
 	}
 	return because
@@ -96,22 +92,17 @@ func (w *Walk) injection(ctx context.Context, i *Installation) {
 	policy, binding, err := injection.Policy()
 	w.Err = cmp.Or(w.Err, err)
 	installed, bound := &admissionregistrationv1.MutatingAdmissionPolicy{}, &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
-	for _, c := range []struct {
-		kind   string
-		object client.Object
-		equal  func() bool
-	}{
-		{kindInjection, installed, func() bool { return equality.Semantic.DeepEqual(installed.Spec, policy.Spec) }},
-		{kindInjection + "Binding", bound, func() bool { return equality.Semantic.DeepEqual(bound.Spec, binding.Spec) }},
-	} {
-		f := check.Finding{Kind: c.kind, Name: names.InjectionPolicy}
-		switch found := w.Follow(ctx, f, c.object); {
+	follow := func(kind string, object client.Object, equal func() bool) {
+		f := check.Finding{Kind: kind, Name: names.InjectionPolicy}
+		switch found := w.Follow(ctx, f, object); {
 		case found == check.Missing && i.config != nil && i.config.Spec.Injection == operatorv1alpha1.InjectionEnabled:
 			w.Add(f.Failed("", "does not exist, so annotations of Pods are not acted on", remedyInjection))
-		case found == check.Present && !c.equal():
+		case found == check.Present && !equal():
 			w.Add(f.Failed("", "differs from the one of this version, and may change any new Pod", "Find out who has changed it. "+remedyInjection))
 		case found == check.Present:
 			w.Add(f.OK("is installed"))
 		}
 	}
+	follow(kindInjection, installed, func() bool { return equality.Semantic.DeepEqual(installed.Spec, policy.Spec) })
+	follow(kindInjection+"Binding", bound, func() bool { return equality.Semantic.DeepEqual(bound.Spec, binding.Spec) })
 }

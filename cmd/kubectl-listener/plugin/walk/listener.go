@@ -40,7 +40,7 @@ func (w *Walk) unboundPods(ctx context.Context, listener *listenersv1alpha1.List
 	var claims corev1.PersistentVolumeClaimList
 	w.List(ctx, &claims, client.InNamespace(listener.Namespace))
 	for pvc := range check.Each(claims.Items) {
-		if selector, err := claim.ParseSelector(pvc.Annotations); err != nil || !RequestsListener(pvc) || selector.ListenerName(pvc.Name) != listener.Name {
+		if selector, err := claim.ParseSelector(pvc.Annotations); err != nil || selector.ListenerName(pvc.Name) != listener.Name {
 			continue
 		}
 		for _, pod := range w.Pods(ctx, pvc) {

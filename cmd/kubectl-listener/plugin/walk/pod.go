@@ -98,7 +98,8 @@ func (w *Walk) podWithEvents(ctx context.Context, pod *corev1.Pod) check.Finding
 	}
 	if event := w.LastEvent(ctx, pod, said); event != nil {
 		if f.Message += ": " + event.Message; unhealthy(event) {
-			return f.Failed(f.Reason, f.Message, remedyProbe+describe("pod", pod))
+			return f.Failed(f.Reason, f.Message, "Correct the probe, or find out why the program does not respond to it. With target: Same in the ListenerClass, "+
+				"it listens on the node port: "+targetSame+". More: "+describe("pod", pod))
 		}
 	}
 	return f
@@ -120,10 +121,6 @@ func (w *Walk) causes(f check.Finding, pod *corev1.Pod) func(*corev1.Event) bool
 }
 
 func unhealthy(e *corev1.Event) bool { return e.Reason == "Unhealthy" }
-
-// remedyProbe is what to do about a probe that fails, followed by the command that says more.
-const remedyProbe = "Correct the probe, or find out why the program does not respond to it. With target: Same in the ListenerClass, it listens on the node port: " + targetSame +
-	". More: "
 
 // overdue is how long after its grace period a Pod may take to end.
 const overdue = 30 * time.Second

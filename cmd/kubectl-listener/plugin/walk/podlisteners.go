@@ -15,6 +15,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // podAddresses follows the volumes of a Pod whose claim or Listener matches, into PodListeners and files.
@@ -41,8 +42,9 @@ func (w *Walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 			w.Add(w.said(ctx, pod, check.HasReason(waiting.Reason), waiting))
 		default:
 			w.Add(w.notRestarted(ctx, pod, addressFinding(f, &addresses.Spec, volume.Name, pod)))
-			w.policies(ctx, pod, entry.ListenerName)
-			w.otherTargets(ctx, pod, entry.ListenerName, addresses.Spec.Listeners)
+			service := w.Service(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: names.Service(entry.ListenerName)})
+			w.policies(ctx, pod, entry.ListenerName, service)
+			w.otherTargets(pod, entry.ListenerName, service, addresses.Spec.Listeners)
 			w.files(ctx, pod, volume.Name, node)
 		}
 	}
@@ -78,24 +80,18 @@ const targetSame = "docs/choosing-a-class.md#node-ports-that-the-pods-listen-on"
 
 // otherTargets follows node ports that are container ports, too. A program cannot listen there alone if another
 // Listener of the Pod leads to another port of the same name.
-func (w *Walk) otherTargets(ctx context.Context, pod *corev1.Pod, name string, all map[string]listenersv1alpha1.PodListener) {
-	service := ptr.Deref(w.Service(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}), corev1.Service{})
+func (w *Walk) otherTargets(pod *corev1.Pod, name string, service *corev1.Service, all map[string]listenersv1alpha1.PodListener) {
 	for _, volume := range slices.Sorted(maps.Keys(all)) {
-		other := all[volume]
-		if other.ListenerName == name {
-			continue
-		}
-		for _, port := range service.Spec.Ports {
-			differs := func(a listenersv1alpha1.IngressAddress) bool {
+		for _, port := range ptr.Deref(service, corev1.Service{}).Spec.Ports {
+			other, differs := all[volume], func(a listenersv1alpha1.IngressAddress) bool {
 				number, ok := a.Ports[port.Name]
 				return ok && number != port.NodePort
 			}
-			if !exposure.TargetsNodePort(&port) || !slices.ContainsFunc(other.IngressAddresses, differs) {
-				continue
+			if other.ListenerName != name && exposure.TargetsNodePort(&port) && slices.ContainsFunc(other.IngressAddresses, differs) {
+				w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.Warning("", fmt.Sprintf("clients of Listener %s reach it at port %d, by target: "+
+					"Same of the ListenerClass, and clients of Listener %s at another port: the program has to listen on both, or one of the Listeners needs another class: %s",
+					name, port.NodePort, other.ListenerName, targetSame)))
 			}
-			w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.Warning("", fmt.Sprintf("clients of Listener %s reach it at port %d, by target: Same "+
-				"of the ListenerClass, and clients of Listener %s at another port: the program has to listen on both, or one of the Listeners needs another class: %s",
-				name, port.NodePort, other.ListenerName, targetSame)))
 		}
 	}
 }

@@ -9,24 +9,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // policies follows the NetworkPolicies that select a Pod, each of which may deny the clients of a Listener.
-func (w *Walk) policies(ctx context.Context, pod *corev1.Pod, listener string) {
+func (w *Walk) policies(ctx context.Context, pod *corev1.Pod, listener string, service *corev1.Service) {
 	var list networkingv1.NetworkPolicyList
 	w.FollowAll(ctx, check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace}, &list, client.InNamespace(pod.Namespace))
 	policies := slices.DeleteFunc(slices.Clone(list.Items), func(p networkingv1.NetworkPolicy) bool { return !exposure.SelectsForIngress(&p)(pod) })
-	if len(policies) == 0 {
-		return
-	}
-	admitted := admitAll(policies, pod, w.Service(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: names.Service(listener)}))
+	admitted := admitAll(policies, pod, service)
 	for policy := range check.Each(policies) {
 		f := check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace, Name: policy.Name}
 		switch restricts := exposure.IsClientPolicy(policy); {

@@ -84,10 +84,10 @@ func (w *Walk) All(ctx context.Context, lists ...client.ObjectList) bool {
 	return read
 }
 
-// Command returns a command of the plugin for an object. A PersistentVolumeClaim is a claim in arguments.
+// Command returns a command of the plugin for an object.
 func (w *Walk) Command(name string, o client.Object) string {
 	f := w.About(o)
-	return fmt.Sprintf("kubectl listener %s %s/%s --namespace %s", name, strings.ToLower(strings.TrimPrefix(f.Kind, "PersistentVolume")), f.Name, f.Namespace)
+	return fmt.Sprintf("kubectl listener %s %s/%s --namespace %s", name, check.Argument(f.Kind), f.Name, f.Namespace)
 }
 
 // PodListeners reads the addresses of a Pod.
