@@ -22,7 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/utils/ptr"
@@ -147,12 +147,13 @@ func (g *gatherer) collect(ctx context.Context) error {
 		return fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	g.index.Plugin, g.index.Server = version.Version, server.GitVersion
-	served := &served{DiscoveryInterfaceWithContext: g.api}
+	served := memory.NewMemCacheClientWithContext(g.api)
+	_, _, incomplete := served.ServerGroupsAndResourcesWithContext(ctx)
 	resources, err := restmapper.GetAPIGroupResourcesWithContext(ctx, served)
 	if err != nil {
 		return fmt.Errorf("reading what the cluster serves: %w", err)
 	}
-	g.miss("some of what the cluster serves", served.err)
+	g.miss("some of what the cluster serves", incomplete) // which restmapper ignores
 	g.read(ctx)
 	g.index.Time = metav1.Now()
 	g.allLogs(ctx)
@@ -161,17 +162,6 @@ func (g *gatherer) collect(ctx context.Context) error {
 		g.writeYAML(source.ResourcesFile, resources),
 		g.writeYAML(source.IndexFile, &g.index), // at last, because only a complete result has one
 	)
-}
-
-// served reads what the cluster serves, and remembers why a part of it could not be read, which restmapper ignores.
-type served struct {
-	discovery.DiscoveryInterfaceWithContext
-	err error
-}
-
-func (s *served) ServerGroupsAndResourcesWithContext(ctx context.Context) (groups []*metav1.APIGroup, resources []*metav1.APIResourceList, err error) {
-	groups, resources, s.err = s.DiscoveryInterfaceWithContext.ServerGroupsAndResourcesWithContext(ctx)
-	return groups, resources, s.err
 }
 
 // miss records what could not be gathered, unless there is no error.

@@ -49,42 +49,35 @@ type list struct {
 func (g *gatherer) lists() (lists []list) {
 	olm := schema.GroupVersion{Group: "operators.coreos.com", Version: "v1alpha1"}
 	notCopied, _ := labels.Parse("!olm.copiedFrom") // to another namespace, by OLM
-	ofSigner, byName := has(names.Signer, "spec", "signerName"), []client.ListOption{client.MatchingFields{"metadata.name": names.Operator}}
-	for _, l := range []struct {
-		schema.GroupVersion
-		kinds   []string
-		keep    func(*unstructured.Unstructured) bool
-		options []client.ListOption
-	}{
-		{appsv1.SchemeGroupVersion, []string{"Deployment"}, g.operator, byName},
-		{coordinationv1.SchemeGroupVersion, []string{"Lease"}, g.ofOperator, byName},
-		{appsv1.SchemeGroupVersion, []string{"ReplicaSet"}, g.isOwn, []client.ListOption{client.HasLabels{labelName}}},
-		{corev1.SchemeGroupVersion, []string{"Namespace", "Node"}, nil, nil},
-		{corev1.SchemeGroupVersion, []string{"PersistentVolumeClaim"}, g.claim, nil},
-		{corev1.SchemeGroupVersion, []string{"PersistentVolume"}, has(names.Driver, "spec", "csi", "driver"), nil},
-		{corev1.SchemeGroupVersion, []string{"Pod"}, g.pod, nil},
-		{corev1.SchemeGroupVersion, []string{"Service"}, g.service, nil},
-		{discoveryv1.SchemeGroupVersion, []string{"EndpointSlice"}, g.endpoints, nil},
-		{networkingv1.SchemeGroupVersion, []string{"NetworkPolicy"}, nil, nil},
-		{certificatesv1.SchemeGroupVersion, []string{"PodCertificateRequest", "ClusterTrustBundle"}, ofSigner, nil},
-		{storagev1.SchemeGroupVersion, []string{"CSIDriver", "CSINode", "StorageClass"}, nil, nil},
-		{listenersv1alpha1.GroupVersion, []string{"Listener", "ListenerClass", "PodListeners"}, nil, nil},
-		{operatorv1alpha1.GroupVersion, []string{"ListenerOperator"}, nil, nil},
-		{olm, []string{"ClusterServiceVersion"}, g.clusterServiceVersion, []client.ListOption{client.MatchingLabelsSelector{Selector: notCopied}}},
-		{olm, []string{"Subscription"}, g.subscription, nil},
-		{olm, []string{"InstallPlan"}, g.isOwned, nil},
-		{schema.GroupVersion{Group: olm.Group, Version: "v1"}, []string{"OperatorGroup"}, g.operatorGroup, nil},
-		{schema.GroupVersion{Group: "olm.operatorframework.io", Version: "v1"}, []string{"ClusterExtension"}, g.clusterExtension, nil},
-		{admissionregistrationv1.SchemeGroupVersion, []string{
-			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
-		}, isNamedLikeOperator, nil},
-		{rbacv1.SchemeGroupVersion, []string{"ClusterRoleBinding", "RoleBinding"}, g.binding, nil},
-		{rbacv1.SchemeGroupVersion, []string{"ClusterRole", "Role"}, g.role, nil},
-	} {
-		for _, kind := range l.kinds {
-			lists = append(lists, list{l.WithKind(kind), l.keep, l.options})
+	byName := []client.ListOption{client.MatchingFields{"metadata.name": names.Operator}}
+	add := func(group schema.GroupVersion, keep func(*unstructured.Unstructured) bool, options []client.ListOption, kinds ...string) {
+		for _, kind := range kinds {
+			lists = append(lists, list{group.WithKind(kind), keep, options})
 		}
 	}
+	add(appsv1.SchemeGroupVersion, g.operator, byName, "Deployment")
+	add(coordinationv1.SchemeGroupVersion, g.ofOperator, byName, "Lease")
+	add(appsv1.SchemeGroupVersion, g.isOwn, []client.ListOption{client.HasLabels{labelName}}, "ReplicaSet")
+	add(corev1.SchemeGroupVersion, nil, nil, "Namespace", "Node")
+	add(corev1.SchemeGroupVersion, g.claim, nil, "PersistentVolumeClaim")
+	add(corev1.SchemeGroupVersion, has(names.Driver, "spec", "csi", "driver"), nil, "PersistentVolume")
+	add(corev1.SchemeGroupVersion, g.pod, nil, "Pod")
+	add(corev1.SchemeGroupVersion, g.service, nil, "Service")
+	add(discoveryv1.SchemeGroupVersion, g.endpoints, nil, "EndpointSlice")
+	add(networkingv1.SchemeGroupVersion, nil, nil, "NetworkPolicy")
+	add(certificatesv1.SchemeGroupVersion, has(names.Signer, "spec", "signerName"), nil, "PodCertificateRequest", "ClusterTrustBundle")
+	add(storagev1.SchemeGroupVersion, nil, nil, "CSIDriver", "CSINode", "StorageClass")
+	add(listenersv1alpha1.GroupVersion, nil, nil, "Listener", "ListenerClass", "PodListeners")
+	add(operatorv1alpha1.GroupVersion, nil, nil, "ListenerOperator")
+	add(olm, g.clusterServiceVersion, []client.ListOption{client.MatchingLabelsSelector{Selector: notCopied}}, "ClusterServiceVersion")
+	add(olm, g.subscription, nil, "Subscription")
+	add(olm, g.isOwned, nil, "InstallPlan")
+	add(schema.GroupVersion{Group: olm.Group, Version: "v1"}, g.operatorGroup, nil, "OperatorGroup")
+	add(schema.GroupVersion{Group: "olm.operatorframework.io", Version: "v1"}, g.clusterExtension, nil, "ClusterExtension")
+	add(admissionregistrationv1.SchemeGroupVersion, isNamedLikeOperator, nil,
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
+	add(rbacv1.SchemeGroupVersion, g.binding, nil, "ClusterRoleBinding", "RoleBinding")
+	add(rbacv1.SchemeGroupVersion, g.role, nil, "ClusterRole", "Role")
 	for _, backend := range backends.All() {
 		for _, kind := range backend.Kinds() {
 			l := list{}

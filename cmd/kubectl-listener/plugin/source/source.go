@@ -25,7 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/internal/lookup"
@@ -57,7 +56,7 @@ func Watch(ctx context.Context, c client.WithWatch, namespace string) *Source {
 	ctx = logr.NewContext(ctx, logr.Discard())
 	s := &Source{Client: c, Namespace: namespace, Changed: make(chan struct{}, 1), kinds: map[kind]*objects{}}
 	s.watch = func(k kind, all *objects) {
-		go cache.NewReflectorWithOptions(s.watchOf(c, k, all), nil, all, cache.ReflectorOptions{Logger: ptr.To(logr.Discard())}).RunWithContext(ctx)
+		go cache.NewReflector(s.watchOf(c, k, all), nil, all, 0).RunWithContext(ctx)
 	}
 	return s
 }
