@@ -91,7 +91,6 @@ The command creates nothing.`,
 	return cmd
 }
 
-// bound is what a Secret is made for.
 type bound struct {
 	client.Object
 	// what names it in messages, and why is the command that shows more.

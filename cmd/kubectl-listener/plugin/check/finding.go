@@ -52,14 +52,10 @@ type Finding struct {
 
 // Object returns the kind and the name of the object.
 func (f *Finding) Object() string {
-	switch {
-	case f.Name == "":
+	if f.Name == "" {
 		return f.Kind
-	case f.Namespace == "":
-		return f.Kind + " " + f.Name
-	default:
-		return f.Kind + " " + f.Namespace + "/" + f.Name
 	}
+	return f.Kind + " " + strings.TrimPrefix(f.Namespace+"/"+f.Name, "/")
 }
 
 // Argument returns the name of a kind in arguments of commands.

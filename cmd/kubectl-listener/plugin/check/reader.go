@@ -131,11 +131,8 @@ func HasReason(reasons ...string) func(*corev1.Event) bool {
 
 // EventTime returns when an event last happened.
 func EventTime(e *corev1.Event) time.Time {
-	times := []time.Time{e.CreationTimestamp.Time, e.EventTime.Time, e.LastTimestamp.Time}
-	if e.Series != nil {
-		times = append(times, e.Series.LastObservedTime.Time)
-	}
-	return slices.MaxFunc(times, time.Time.Compare)
+	repeated := ptr.Deref(e.Series, corev1.EventSeries{}).LastObservedTime
+	return slices.MaxFunc([]time.Time{e.CreationTimestamp.Time, e.EventTime.Time, e.LastTimestamp.Time, repeated.Time}, time.Time.Compare)
 }
 
 // Condition returns a condition, or an empty one.

@@ -76,14 +76,12 @@ func Examine(ctx context.Context, x *check.Examination, unusedDays uint16) {
 	d := &doctor{Walk: walk.New(x), elsewhere: sets.New[string]()}
 	d.installation = d.Installation(ctx)
 	d.Nodes(ctx, d.installation)
+	d.SlowRequests(ctx)
 	if d.installation.Served {
 		d.Classes(ctx)
 		d.Ranges(ctx)
 		d.Unused(ctx, unusedDays)
 		d.Authorities(ctx, d.installation)
-	}
-	d.SlowRequests(ctx)
-	if d.installation.Served {
 		d.walks(ctx)
 	}
 	d.ForAdministrators(d.installation)
@@ -149,7 +147,11 @@ func (d *doctor) each(ctx context.Context, objects []client.Object, kind, format
 			continue
 		}
 		problem.ForUsers = reasons.Of(problem.Reason).Actor != reasons.Administrator && problem.Remedy != check.RemedyOperator
-		problem.Remedy = d.more(problem.Remedy, o)
+		separator := "; more: "
+		if strings.HasSuffix(problem.Remedy, ".") {
+			separator = " More: "
+		}
+		problem.Remedy += separator + d.Command("why", o)
 		d.Add(*problem)
 	}
 	if fine > 0 {
@@ -175,13 +177,4 @@ func (d *doctor) explained(f *check.Finding) bool {
 	why := reasons.Of(f.Reason)
 	return why.Actor == reasons.Nobody || d.installation.Stopped && f.Remedy == check.RemedyOperator || d.elsewhere.HasAny(why.Causes...) ||
 		slices.ContainsFunc(d.Findings, func(other check.Finding) bool { return other.State == check.Failed && other.Object() == f.Object() })
-}
-
-// more returns a remedy with the command that follows the path from an object.
-func (d *doctor) more(remedy string, o client.Object) string {
-	separator := "; more: "
-	if strings.HasSuffix(remedy, ".") {
-		separator = " More: "
-	}
-	return remedy + separator + d.Command("why", o)
 }

@@ -71,7 +71,6 @@ type releaser struct {
 	force bool
 }
 
-// release requests the release of the volume of a claim, or returns why not.
 func (r *releaser) release(ctx context.Context, pvc *corev1.PersistentVolumeClaim) check.Finding {
 	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
 	if pvc.Spec.VolumeName == "" {

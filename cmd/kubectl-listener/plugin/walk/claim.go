@@ -40,21 +40,15 @@ func (w *Walk) fromClaim(ctx context.Context, pvc *corev1.PersistentVolumeClaim)
 
 // RequestsListener reports whether a claim is for a listener volume, or was meant to be.
 func RequestsListener(pvc *corev1.PersistentVolumeClaim) bool {
-	if claim.IsListenerClaim(pvc) || pvc.Spec.StorageClassName != nil && *pvc.Spec.StorageClassName == names.Driver {
-		return true
-	}
 	selector, _ := claim.ParseSelector(pvc.Annotations)
 	mistaken, _ := claim.ParseSelector(pvc.Labels)
-	return selector != claim.Selector{} || mistaken != claim.Selector{}
+	return claim.IsListenerClaim(pvc) || ptr.Deref(pvc.Spec.StorageClassName, "") == names.Driver || cmp.Or(selector, mistaken) != claim.Selector{}
 }
 
 // IsEphemeral reports whether a volume gets a claim for a listener volume from its template.
 func IsEphemeral(v *corev1.Volume) bool {
-	if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
-		return false
-	}
-	template := v.Ephemeral.VolumeClaimTemplate
-	return RequestsListener(&corev1.PersistentVolumeClaim{ObjectMeta: template.ObjectMeta, Spec: template.Spec})
+	template := ptr.Deref(v.Ephemeral, corev1.EphemeralVolumeSource{}).VolumeClaimTemplate
+	return template != nil && RequestsListener(&corev1.PersistentVolumeClaim{ObjectMeta: template.ObjectMeta, Spec: template.Spec})
 }
 
 // claim follows a claim. pod is the Pod that it was reached from, or nil.

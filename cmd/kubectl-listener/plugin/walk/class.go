@@ -100,19 +100,15 @@ func (w *Walk) Ranges(ctx context.Context) {
 		}
 	}
 	var findings []check.Finding
-	for class := range check.Each(classes.Items) {
-		for _, r := range []struct {
-			numbers, field, reason string
-			taken                  sets.Set[int32]
-		}{
-			{class.NodePortRange(), "nodePorts.range", listenersv1alpha1.ReasonNodePortsExhausted, nodePorts},
-			{class.SharedPortRange(), "loadBalancer.sharing.portRange", listenersv1alpha1.ReasonSharedPortsExhausted, sharedPorts},
-		} {
-			if numbers, err := utilnet.ParsePortRange(r.numbers); r.numbers != "" && err == nil {
-				f := check.Finding{Kind: "ListenerClass", Name: class.Name}
-				findings = append(findings, rangeFinding(f, *numbers, r.field, r.reason, r.taken, waiting[[2]string{class.Name, r.reason}]))
-			}
+	follow := func(class, numbers, field, reason string, taken sets.Set[int32]) {
+		if r, err := utilnet.ParsePortRange(numbers); numbers != "" && err == nil {
+			f := check.Finding{Kind: "ListenerClass", Name: class}
+			findings = append(findings, rangeFinding(f, *r, field, reason, taken, waiting[[2]string{class, reason}]))
 		}
+	}
+	for class := range check.Each(classes.Items) {
+		follow(class.Name, class.NodePortRange(), "nodePorts.range", listenersv1alpha1.ReasonNodePortsExhausted, nodePorts)
+		follow(class.Name, class.SharedPortRange(), "loadBalancer.sharing.portRange", listenersv1alpha1.ReasonSharedPortsExhausted, sharedPorts)
 	}
 	w.AddAll(findings, "Ranges of ports", "%d have ports left")
 }
@@ -146,12 +142,16 @@ func (w *Walk) Unused(ctx context.Context, days uint16) {
 	if !w.All(ctx, &classes, &listeners) {
 		return
 	}
-	byClass := map[string][]*listenersv1alpha1.Listener{}
-	for l := range check.Each(listeners.Items) {
+	unused := slices.DeleteFunc(slices.Clone(listeners.Items), func(l listenersv1alpha1.Listener) bool {
 		status := ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{})
-		if status.ServiceName != nil && status.UnusedSince != nil && !status.UnusedSince.AddDate(0, 0, int(days)).After(w.Now()) {
-			byClass[l.Class()] = append(byClass[l.Class()], l)
-		}
+		return status.ServiceName == nil || status.UnusedSince == nil || status.UnusedSince.AddDate(0, 0, int(days)).After(w.Now())
+	})
+	slices.SortFunc(unused, func(a, b listenersv1alpha1.Listener) int { // the oldest first
+		return cmp.Or(a.Status.UnusedSince.Compare(b.Status.UnusedSince.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	byClass := map[string][]string{}
+	for l := range check.Each(unused) {
+		byClass[l.Class()] = append(byClass[l.Class()], fmt.Sprintf("%s/%s since %s", l.Namespace, l.Name, l.Status.UnusedSince.UTC().Format(time.DateOnly)))
 	}
 	var findings []check.Finding
 	for class := range check.Each(classes.Items) {
@@ -162,20 +162,8 @@ func (w *Walk) Unused(ctx context.Context, days uint16) {
 			findings = append(findings, f.OK("no Listener holds an unused %s", holds))
 		default:
 			findings = append(findings, f.Warning("", fmt.Sprintf("%d Listeners hold a %s, and no Pod has mounted them for %d days: %s; if nobody needs them, delete their "+
-				"claims or Pods, or the Listeners that have neither", len(all), holds, days, describeUnused(all))))
+				"claims or Pods, or the Listeners that have neither", len(all), holds, days, columns.Names(all))))
 		}
 	}
 	w.AddAll(findings, "Unused addresses", "%d classes have none")
-}
-
-// describeUnused names Listeners, the oldest first.
-func describeUnused(all []*listenersv1alpha1.Listener) string {
-	slices.SortFunc(all, func(a, b *listenersv1alpha1.Listener) int {
-		return cmp.Or(a.Status.UnusedSince.Compare(b.Status.UnusedSince.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	var names []string
-	for _, l := range all {
-		names = append(names, fmt.Sprintf("%s/%s since %s", l.Namespace, l.Name, l.Status.UnusedSince.UTC().Format(time.DateOnly)))
-	}
-	return columns.Names(names)
 }

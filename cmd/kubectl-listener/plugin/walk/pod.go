@@ -89,7 +89,6 @@ func (w *Walk) pod(ctx context.Context, pod *corev1.Pod) nodeState {
 	return w.node(ctx, pod.Spec.NodeName)
 }
 
-// podWithEvents returns the state of a Pod, with what its events say about the cause.
 func (w *Walk) podWithEvents(ctx context.Context, pod *corev1.Pod) check.Finding {
 	f := podFinding(pod, w.Now())
 	said := w.causes(f, pod)
@@ -152,8 +151,6 @@ func podFinding(pod *corev1.Pod, now time.Time) check.Finding {
 		return containersFinding(f, pod, now).Aside()
 	}
 }
-
-func describePod(pod *corev1.Pod) string { return describe("pod", pod) }
 
 func unboundFinding(f check.Finding, pod *corev1.Pod) check.Finding {
 	scheduled := check.PodCondition(pod, corev1.PodScheduled)

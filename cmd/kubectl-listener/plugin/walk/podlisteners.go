@@ -41,7 +41,7 @@ func (w *Walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 			waiting := f.FailedBy(listenersv1alpha1.ReasonWaitingForAddress, fmt.Sprintf("volume %q has no address yet", volume.Name)).Because()
 			w.Add(w.said(ctx, pod, check.HasReason(waiting.Reason), waiting))
 		default:
-			w.Add(w.notRestarted(ctx, pod, addressFinding(f, &addresses.Spec, volume.Name, pod)))
+			w.Add(w.addressFinding(ctx, f, &addresses.Spec, volume.Name, pod))
 			service := w.Service(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: names.Service(entry.ListenerName)})
 			w.policies(ctx, pod, entry.ListenerName, service)
 			w.otherTargets(pod, entry.ListenerName, service, addresses.Spec.Listeners)
@@ -51,25 +51,19 @@ func (w *Walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 }
 
 // addressFinding returns the address of a volume, or that it has changed since the Pod started.
-func addressFinding(f check.Finding, spec *listenersv1alpha1.PodListenersSpec, volume string, pod *corev1.Pod) check.Finding {
+func (w *Walk) addressFinding(ctx context.Context, f check.Finding, spec *listenersv1alpha1.PodListenersSpec, volume string, pod *corev1.Pod) check.Finding {
 	now, start := columns.Address(spec.Listeners[volume].IngressAddresses), columns.Address(spec.StartAddresses[volume])
-	outdated := fmt.Sprintf("volume %q: %s, but the Pod started with %s", volume, now, start)
-	switch {
-	case slices.Contains(spec.NeedsRestart(), volume):
-		return f.Failed(listenersv1alpha1.ReasonPodsOutdated, outdated, "Its class restarts the Pods of a controller one after the other. "+
-			"See the events of all of them for what keeps it from doing so: kubectl events --namespace "+pod.Namespace+" --types Warning")
-	case slices.Contains(spec.Outdated(), volume):
-		return f.Failed(listenersv1alpha1.ReasonPodsOutdated, outdated, "If its program uses the address that it read at its start, restart the Pod; "+
-			"otherwise there is nothing to do: docs/address-changes.md")
-	default:
+	if !slices.Contains(spec.Outdated(), volume) {
 		return f.OK("volume %q: %s", volume, now)
 	}
-}
-
-// notRestarted adds to the finding of a Pod that its class restarts what the operator says about that.
-func (w *Walk) notRestarted(ctx context.Context, pod *corev1.Pod, f check.Finding) check.Finding {
+	f = f.Failed(listenersv1alpha1.ReasonPodsOutdated, fmt.Sprintf("volume %q: %s, but the Pod started with %s", volume, now, start),
+		"If its program uses the address that it read at its start, restart the Pod; otherwise there is nothing to do: docs/address-changes.md")
+	if slices.Contains(spec.NeedsRestart(), volume) {
+		f.Remedy = "Its class restarts the Pods of a controller one after the other. See the events of all of them for what keeps it from doing so: " +
+			"kubectl events --namespace " + pod.Namespace + " --types Warning"
+	}
 	restarts := check.HasReason(listenersv1alpha1.ReasonEvictionRefused, listenersv1alpha1.ReasonEvictionDelayed, listenersv1alpha1.ReasonNotEvicted)
-	if event := w.LastEvent(ctx, pod, restarts); event != nil && f.State == check.Failed {
+	if event := w.LastEvent(ctx, pod, restarts); event != nil {
 		return f.FailedBy(event.Reason, f.Message+"; the operator says: "+event.Message)
 	}
 	return f
