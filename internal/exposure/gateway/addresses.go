@@ -26,21 +26,18 @@ func (b routes) addresses(l *exposure.Listener, _ exposure.Placement) exposure.E
 		}
 		return served, problems
 	})
+	e.Addresses = all
 	if b.ownPort {
 		preferred := l.Class.AddressPreference(l.Class.Spec.ServiceType)
-		slices.SortStableFunc(all, func(a, b listenersv1alpha1.IngressAddress) int {
-			switch a.AddressType {
-			case b.AddressType:
-				return 0
-			case preferred:
-				return -1
-			default:
-				return 1
-			}
-		})
+		e.Addresses = first(all, func(a listenersv1alpha1.IngressAddress) bool { return a.AddressType == preferred })
 	}
-	e.Addresses = all
 	return e
+}
+
+// first returns a list with those at first that pass.
+func first[T any](all []T, passes func(T) bool) []T {
+	others := slices.DeleteFunc(slices.Clone(all), passes)
+	return append(slices.DeleteFunc(slices.Clone(all), func(t T) bool { return !passes(t) }), others...)
 }
 
 // add adds the address of a port to the first entry for the same address that has no other number for the port.
@@ -125,7 +122,7 @@ func (b routes) servedBy(l *exposure.Listener, port string, r route, parent gate
 // such a listener, the controller may have accepted the route in an earlier version of the Gateway.
 func (b routes) programmedPorts(l *exposure.Listener, r route, parent gatewayv1.ParentReference, gateway *gatewayv1.Gateway) ([]int32, perport.Problem) {
 	var ports []int32
-	var causes []string
+	firstCause := ""
 	for i := range gateway.Spec.Listeners {
 		listener := &gateway.Spec.Listeners[i]
 		if !selects(parent, listener) || !b.speaks(listener) || !allows(gateway, listener, l.Namespace, l.NamespaceLabels) || !b.servesHost(listener, r) {
@@ -135,9 +132,8 @@ func (b routes) programmedPorts(l *exposure.Listener, r route, parent gatewayv1.
 		if i := slices.IndexFunc(gateway.Status.Listeners, func(s gatewayv1.ListenerStatus) bool { return s.Name == listener.Name }); i >= 0 {
 			conditions = gateway.Status.Listeners[i].Conditions
 		}
-		cause := notServing("its listener "+string(listener.Name), conditions, "the Gateway", gateway.Status.Conditions, "its GatewayClass exists and the controller of that runs")
-		if cause != "" {
-			causes = append(causes, cause)
+		if cause := notServing("its listener "+string(listener.Name), conditions, "the Gateway", gateway.Status.Conditions, "its GatewayClass exists and the controller of that runs"); cause != "" {
+			firstCause = cmp.Or(firstCause, cause)
 		} else {
 			ports = append(ports, int32(listener.Port))
 		}
@@ -146,8 +142,8 @@ func (b routes) programmedPorts(l *exposure.Listener, r route, parent gatewayv1.
 	switch {
 	case len(ports) > 0:
 		return ports, perport.Problem{}
-	case len(causes) > 0:
-		p = perport.Problem{Text: causes[0]}
+	case firstCause != "":
+		p = perport.Problem{Text: firstCause}
 	case b.ownPort && parent.SectionName != nil:
 		p.Text = fmt.Sprintf("it has no listener %s with protocol %s that allows namespace %s; add it again, or delete the route, which then gets another one",
 			*parent.SectionName, b.protocols[0], l.Namespace)
@@ -244,10 +240,11 @@ func isFalse(object string, conditions []metav1.Condition, types ...string) stri
 	return ""
 }
 
-// gatewayAddresses returns the addresses in the status of a Gateway. Only its controller knows the types of some.
+// gatewayAddresses returns the addresses in the status of a Gateway, which may be nil. Only its controller knows the
+// types of some.
 func gatewayAddresses(gateway *gatewayv1.Gateway) []listenersv1alpha1.IngressAddress {
 	var addresses []listenersv1alpha1.IngressAddress
-	for _, a := range gateway.Status.Addresses {
+	for _, a := range ptr.Deref(gateway, gatewayv1.Gateway{}).Status.Addresses {
 		addressType := listenersv1alpha1.AddressType(ptr.Deref(a.Type, gatewayv1.IPAddressType))
 		if addressType == listenersv1alpha1.AddressType(gatewayv1.IPAddressType) {
 			addressType = listenersv1alpha1.AddressTypeIP

@@ -7,6 +7,7 @@
 package gateway
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -49,6 +50,7 @@ var kinds = map[listenersv1alpha1.GatewayRouteKind]routes{
 		protocols: []gatewayv1.ProtocolType{gatewayv1.TCPProtocolType}, otherVersions: []string{"v1alpha2"}, ownPort: true,
 	},
 	listenersv1alpha1.GatewayRouteKindUDP: {
+		Objects:   perport.Objects[exposure.Object]{Protocol: corev1.ProtocolUDP},
 		protocols: []gatewayv1.ProtocolType{gatewayv1.UDPProtocolType}, otherVersions: []string{"v1alpha2"}, ownPort: true,
 	},
 }
@@ -57,12 +59,8 @@ var kinds = map[listenersv1alpha1.GatewayRouteKind]routes{
 // another one changes its backend, so that the former routes stay until the new ones serve.
 func Backend(kind listenersv1alpha1.GatewayRouteKind) *exposure.Backend {
 	b := kinds[kind]
-	protocol := corev1.ProtocolTCP
-	if b.protocols[0] == gatewayv1.UDPProtocolType {
-		protocol = corev1.ProtocolUDP
-	}
 	b.Objects = perport.Objects[exposure.Object]{
-		Kind: string(kind), Plural: string(kind) + "s", Protocol: protocol,
+		Kind: string(kind), Plural: string(kind) + "s", Protocol: cmp.Or(b.Protocol, corev1.ProtocolTCP),
 		Exposes: func(class *listenersv1alpha1.ListenerClass) bool {
 			return class.Spec.Gateway != nil && class.Spec.Gateway.Kind == kind
 		},

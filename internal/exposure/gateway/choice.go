@@ -22,7 +22,7 @@ type section struct {
 // candidate is a listener of a Gateway that a port's route may have for itself.
 type candidate struct {
 	section
-	port int32
+	listener *gatewayv1.Listener
 	// problem is why it is not available, or "".
 	problem string
 }
@@ -34,7 +34,7 @@ func (b routes) choose(l *exposure.Listener, others exposure.Others, ports []str
 		return slices.ContainsFunc(l.Last(), func(a listenersv1alpha1.IngressAddress) bool { return a.Ports[port] == number })
 	}
 	claims := claimsOf(others)
-	candidates := b.candidates(l, others, claims)
+	candidates := b.candidates(l)
 	chosen, byPort := map[section]bool{}, map[string]section{}
 	for _, port := range ports {
 		if kept, ok := b.kept(l, others, claims, port, candidates); ok && !chosen[kept] {
@@ -42,7 +42,7 @@ func (b routes) choose(l *exposure.Listener, others exposure.Others, ports []str
 		}
 	}
 	if len(byPort) < len(ports) {
-		b.leavePublished(l, others, candidates)
+		b.findProblems(l, others, claims, candidates)
 	}
 	for _, port := range ports {
 		if _, ok := byPort[port]; ok {
@@ -52,65 +52,55 @@ func (b routes) choose(l *exposure.Listener, others exposure.Others, ports []str
 		if len(free) == 0 {
 			return nil, b.noneFree(l, port, candidates, chosen)
 		}
-		next := free[max(0, slices.IndexFunc(free, func(c candidate) bool { return published(port, c.port) }))].section
+		next := free[max(0, slices.IndexFunc(free, func(c candidate) bool { return published(port, int32(c.listener.Port)) }))].section
 		byPort[port], chosen[next] = next, true
 	}
 	return byPort, nil
 }
 
 // candidates returns the listeners that the routes can attach to, in the order of the class and of its Gateways.
-func (b routes) candidates(l *exposure.Listener, others exposure.Others, claims claims) []candidate {
+func (b routes) candidates(l *exposure.Listener) []candidate {
 	var candidates []candidate
 	for _, parent := range l.Class.Spec.Gateway.ParentRefs {
 		name := gatewayName{Namespace: parent.Namespace, Name: parent.Name}
-		gateway := findGateway(l, name)
-		if gateway == nil {
-			continue
-		}
-		for i := range gateway.Spec.Listeners {
-			listener := &gateway.Spec.Listeners[i]
-			c := candidate{section: section{name, string(listener.Name)}, port: int32(listener.Port)}
+		listeners := ptr.Deref(findGateway(l, name), gatewayv1.Gateway{}).Spec.Listeners
+		for i := range listeners {
+			c := candidate{section: section{name, string(listeners[i].Name)}, listener: &listeners[i]}
 			same := func(other candidate) bool { return other.section == c.section }
-			inClass := (parent.SectionName == "" || parent.SectionName == c.name) && (parent.Port == 0 || parent.Port == c.port)
-			if !b.speaks(listener) || !inClass || slices.ContainsFunc(candidates, same) {
-				continue
+			inClass := (parent.SectionName == "" || parent.SectionName == c.name) && (parent.Port == 0 || parent.Port == int32(c.listener.Port))
+			if b.speaks(c.listener) && inClass && !slices.ContainsFunc(candidates, same) {
+				candidates = append(candidates, c)
 			}
-			switch other := claims.holder(others, gateway, listener, nil); {
-			case !allows(gateway, listener, l.Namespace, l.NamespaceLabels):
-				c.problem = fmt.Sprintf("its allowedRoutes do not allow namespace %s", l.Namespace)
-			case other != nil:
-				c.problem = fmt.Sprintf("%s %s/%s has it", b.Kind, other.GetNamespace(), other.GetName())
-			}
-			candidates = append(candidates, c)
 		}
 	}
 	return candidates
 }
 
-// leavePublished makes the candidates at ports that other Listeners publish unavailable.
-func (b routes) leavePublished(l *exposure.Listener, others exposure.Others, candidates []candidate) {
-	published := map[gatewayName]map[endpoint]string{}
+// findProblems finds out which candidates are not available. Ports that other Listeners publish are theirs.
+func (b routes) findProblems(l *exposure.Listener, others exposure.Others, claims claims, candidates []candidate) {
+	published := map[gatewayName]map[int32]string{}
 	for i := range candidates {
 		c := &candidates[i]
+		gateway := findGateway(l, c.gateway)
 		if published[c.gateway] == nil {
-			published[c.gateway] = publishedBy(others, findGateway(l, c.gateway))
+			published[c.gateway] = publishedBy(others, gateway, b.Protocol)
 		}
-		if other := published[c.gateway][endpoint{corev1.Protocol(b.protocols[0]), c.port}]; other != "" && c.problem == "" {
-			c.problem = fmt.Sprintf("Listener %s publishes its port", other)
+		switch other, publisher := claims.holder(others, gateway, c.listener, nil), published[c.gateway][int32(c.listener.Port)]; {
+		case !allows(gateway, c.listener, l.Namespace, l.NamespaceLabels):
+			c.problem = fmt.Sprintf("its allowedRoutes do not allow namespace %s", l.Namespace)
+		case other != nil:
+			c.problem = fmt.Sprintf("%s %s/%s has it", b.Kind, other.GetNamespace(), other.GetName())
+		case publisher != "":
+			c.problem = fmt.Sprintf("Listener %s publishes its port", publisher)
 		}
 	}
 }
 
-type endpoint struct {
-	protocol corev1.Protocol
-	port     int32
-}
-
-// publishedBy returns the ports of a Gateway that other Listeners publish, each with the Listener. It keeps them
-// although its objects were deleted while the operator did not run.
-func publishedBy(others exposure.Others, gateway *gatewayv1.Gateway) map[endpoint]string {
+// publishedBy returns the ports of a Gateway, of a protocol or of all if it is "", that other Listeners publish, each
+// with the Listener. It keeps them although its objects were deleted while the operator did not run.
+func publishedBy(others exposure.Others, gateway *gatewayv1.Gateway, protocol corev1.Protocol) map[int32]string {
 	addresses := exposure.AddressSet(gatewayAddresses(gateway))
-	published := map[endpoint]string{}
+	published := map[int32]string{}
 	var listeners []listenersv1alpha1.Listener
 	if others.Listeners != nil {
 		listeners = others.Listeners()
@@ -122,7 +112,9 @@ func publishedBy(others exposure.Others, gateway *gatewayv1.Gateway) map[endpoin
 				continue
 			}
 			for name, port := range a.Ports {
-				published[endpoint{other.PortProtocol(name), port}] = other.Namespace + "/" + other.Name
+				if protocol == "" || protocol == other.PortProtocol(name) {
+					published[port] = other.Namespace + "/" + other.Name
+				}
 			}
 		}
 	}
@@ -203,13 +195,11 @@ func (b routes) kept(l *exposure.Listener, others exposure.Others, claims claims
 	if !isGateway || !inClass {
 		return section{}, false
 	}
-	gateway := ptr.Deref(findGateway(l, name), gatewayv1.Gateway{})
-	i := slices.IndexFunc(gateway.Spec.Listeners, func(g gatewayv1.Listener) bool { return string(g.Name) == s.name })
-	if i < 0 {
-		return s, true
+	if i := slices.IndexFunc(candidates, func(c candidate) bool { return c.section == s }); i >= 0 {
+		return s, claims.holder(others, findGateway(l, name), candidates[i].listener, existing) == nil
 	}
-	usable := slices.ContainsFunc(candidates, func(c candidate) bool { return c.section == s })
-	return s, usable && claims.holder(others, &gateway, &gateway.Spec.Listeners[i], existing) == nil
+	listeners := ptr.Deref(findGateway(l, name), gatewayv1.Gateway{}).Spec.Listeners
+	return s, !slices.ContainsFunc(listeners, func(g gatewayv1.Listener) bool { return string(g.Name) == s.name })
 }
 
 func (b routes) noneFree(l *exposure.Listener, port string, candidates []candidate, chosen map[section]bool) *exposure.Refusal {

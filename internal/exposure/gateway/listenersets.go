@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -81,80 +82,59 @@ func (b routes) withListenerSet(l *exposure.Listener, others exposure.Others, po
 // allocate returns the Gateway of the class that serves a Listener, and a port of it for each port of the Listener. A
 // Listener stays at its Gateway, also while that does not exist, or does not allow the namespace, because it may again.
 func (b routes) allocate(l *exposure.Listener, others exposure.Others, ports []string) (gatewayName, map[string]int32, *exposure.Refusal) {
-	own := b.existingListenerSet(l)
-	var refusals []*exposure.Refusal
-	for _, name := range b.gatewaysOf(l, own) {
-		gateway, stays := findGateway(l, name), own != nil && gatewayOfSet(own) == name
+	own, gateways := b.existingListenerSet(l), b.references(l.Class, nil)
+	var staying *gatewayv1.ListenerSet
+	if own != nil && slices.Contains(gateways, gatewayOfSet(own)) {
+		staying, gateways = own, []gatewayName{gatewayOfSet(own)}
+	}
+	reason, messages := "", []string(nil) // the reason is the one for the first Gateway
+	refuse := func(why, format string, args ...any) {
+		reason, messages = cmp.Or(reason, why), append(messages, fmt.Sprintf(format, args...))
+	}
+	for _, name := range publishedFirst(l, gateways) {
+		gateway := findGateway(l, name)
 		switch {
-		case gateway == nil && !stays:
-			refusals = append(refusals, exposure.Refuse(listenersv1alpha1.ReasonNoGatewayListener,
-				"Gateway %s does not exist; create it, or name another one in spec.gateway.parentRefs of ListenerClass %s", name, l.Class.Name))
+		case gateway == nil && staying == nil:
+			refuse(listenersv1alpha1.ReasonNoGatewayListener,
+				"Gateway %s does not exist; create it, or name another one in spec.gateway.parentRefs of ListenerClass %s", name, l.Class.Name)
 			continue
-		case !stays && !allowsListenerSets(gateway, l.Namespace, l.NamespaceLabels):
-			refusals = append(refusals, exposure.Refuse(listenersv1alpha1.ReasonListenerSetNotAllowed, "%s", notAllowed(name, l.Namespace)))
+		case staying == nil && !allowsListenerSets(gateway, l.Namespace, l.NamespaceLabels):
+			refuse(listenersv1alpha1.ReasonListenerSetNotAllowed, "%s", notAllowed(name, l.Namespace))
 			continue
 		}
-		numbers, without := allocateNumbers(l, own, ports, usedBy(name, gateway, others, own))
+		numbers, without := allocateNumbers(l, own, ports, usedBy(name, gateway, others, staying))
 		if without == "" {
 			return name, numbers, nil
 		}
-		refusals = append(refusals, exposure.Refuse(listenersv1alpha1.ReasonGatewayPortsExhausted,
+		refuse(listenersv1alpha1.ReasonGatewayPortsExhausted,
 			"no port of Gateway %s is left for port %s: its other listeners have all of %s; extend spec.gateway.portRange of ListenerClass %s, or delete Listeners",
-			name, without, l.Class.GatewayPortRange(), l.Class.Name))
+			name, without, l.Class.GatewayPortRange(), l.Class.Name)
 	}
-	return gatewayName{}, nil, join(refusals)
-}
-
-// join returns a refusal with the reasons of several Gateways. That of the first one counts.
-func join(refusals []*exposure.Refusal) *exposure.Refusal {
-	messages := make([]string, len(refusals))
-	for i, r := range refusals {
-		messages[i] = r.Message
-	}
-	return exposure.Refuse(refusals[0].Reason, "%s", strings.Join(messages, "; "))
+	return gatewayName{}, nil, exposure.Refuse(reason, "%s", strings.Join(messages, "; "))
 }
 
 func notAllowed(gateway gatewayName, namespace string) string {
 	return fmt.Sprintf("Gateway %s does not allow ListenerSets of namespace %s; an administrator has to allow the namespace in spec.allowedListeners of the Gateway", gateway, namespace)
 }
 
-// gatewaysOf returns the Gateways that may serve a Listener: that of its ListenerSet, if the class still refers to it.
-// Otherwise those of the class, at first the one whose address is published.
-func (b routes) gatewaysOf(l *exposure.Listener, own *gatewayv1.ListenerSet) []gatewayName {
-	gateways := b.references(l.Class, nil)
-	if own != nil && slices.Contains(gateways, gatewayOfSet(own)) {
-		return []gatewayName{gatewayOfSet(own)}
-	}
+// publishedFirst returns the Gateways with those at first whose address is published.
+func publishedFirst(l *exposure.Listener, gateways []gatewayName) []gatewayName {
 	last := exposure.AddressSet(l.Last()).UnsortedList()
-	rank := func(name gatewayName) int {
-		gateway := findGateway(l, name)
-		if gateway != nil && exposure.AddressSet(gatewayAddresses(gateway)).HasAny(last...) {
-			return 0
-		}
-		return 1
-	}
-	return slices.SortedStableFunc(slices.Values(gateways), func(a, b gatewayName) int { return rank(a) - rank(b) })
+	return first(gateways, func(name gatewayName) bool {
+		return exposure.AddressSet(gatewayAddresses(findGateway(l, name))).HasAny(last...)
+	})
 }
 
 // usedBy returns whether a Gateway, which may be nil, has no port of a number left: its own listeners have it, or the
 // ListenerSets of others, or others publish it. Of the ListenerSets, only the older ones take precedence over the
-// Listener's own one, which may be nil.
+// Listener's own one at this Gateway, which may be nil.
 func usedBy(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others, own *gatewayv1.ListenerSet) func(number int32) bool {
 	if gateway == nil {
 		return func(int32) bool { return false }
 	}
-	if own != nil && gatewayOfSet(own) != name {
-		own = nil
-	}
 	used := portsOf(name, gateway, others, own)
-	published := sync.OnceValue(func() map[int32]bool {
-		numbers := map[int32]bool{}
-		for e := range publishedBy(others, gateway) {
-			numbers[e.port] = true
-		}
-		return numbers
-	})
-	return func(number int32) bool { return used[number] || !hasPort(own, number) && published()[number] }
+	published := sync.OnceValue(func() map[int32]string { return publishedBy(others, gateway, "") })
+	return func(number int32) bool { return used[number] || !hasPort(own, number) && published()[number] != "" }
 }
 
 // portsOf returns the ports of a Gateway's own listeners, and of the ListenerSets of others, only of older ones than
@@ -178,14 +158,12 @@ func portsOf(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Other
 // allocateNumbers returns a port of a Gateway for each port of a Listener. A port keeps the number that is published,
 // or that its ListenerSet has. without is a port for which there is none in the range, or "".
 func allocateNumbers(l *exposure.Listener, own *gatewayv1.ListenerSet, ports []string, used func(int32) bool) (numbers map[string]int32, without string) {
-	from, err := utilnet.ParsePortRange(l.Class.GatewayPortRange())
-	if err != nil {
-		from = &utilnet.PortRange{} // the API server validates it
-	}
+	parsed, _ := utilnet.ParsePortRange(l.Class.GatewayPortRange()) // the API server validates it
+	from := ptr.Deref(parsed, utilnet.PortRange{})
 	numbers = map[string]int32{}
 	chosen := map[int32]bool{}
 	for _, port := range ports {
-		for _, number := range kept(l, own, port, *from) {
+		for _, number := range kept(l, own, port, from) {
 			if !chosen[number] && !used(number) {
 				numbers[port], chosen[number] = number, true
 				break
@@ -212,18 +190,19 @@ func allocateNumbers(l *exposure.Listener, own *gatewayv1.ListenerSet, ports []s
 // published ones of the range, because another client may have changed or deleted the ListenerSet, and then that of the
 // ListenerSet in any case.
 func kept(l *exposure.Listener, own *gatewayv1.ListenerSet, port string, from utilnet.PortRange) []int32 {
-	var published, has []int32
-	for _, a := range l.Last() {
-		published = append(published, a.Ports[port])
-	}
+	var numbers, has []int32
 	if entry := entryOf(own, port); entry != nil {
 		has = append(has, int32(entry.Port))
 	}
-	if len(has) > 0 && slices.Contains(published, has[0]) {
-		return has
+	for _, a := range l.Last() {
+		switch published := a.Ports[port]; {
+		case slices.Contains(has, published):
+			return has
+		case from.Contains(int(published)):
+			numbers = append(numbers, published)
+		}
 	}
-	inRange := slices.DeleteFunc(published, func(number int32) bool { return !from.Contains(int(number)) })
-	return append(inRange, has...)
+	return append(numbers, has...)
 }
 
 func hasPort(set *gatewayv1.ListenerSet, port int32) bool {
@@ -231,13 +210,9 @@ func hasPort(set *gatewayv1.ListenerSet, port int32) bool {
 }
 
 func entryOf(set *gatewayv1.ListenerSet, name string) *gatewayv1.ListenerEntry {
-	if set == nil {
-		return nil
-	}
-	for i := range set.Spec.Listeners {
-		if string(set.Spec.Listeners[i].Name) == name {
-			return &set.Spec.Listeners[i]
-		}
+	listeners := ptr.Deref(set, gatewayv1.ListenerSet{}).Spec.Listeners
+	if i := slices.IndexFunc(listeners, func(e gatewayv1.ListenerEntry) bool { return string(e.Name) == name }); i >= 0 {
+		return &listeners[i]
 	}
 	return nil
 }
