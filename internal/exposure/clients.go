@@ -88,16 +88,6 @@ func FormatClients(clients []netip.Prefix) []string {
 	return formatted
 }
 
-// restrictLoadBalancer lets the load balancer of a Service refuse other clients. Ranges of one family restrict no
-// clients of the other family, so the Service gets only the family of the ranges, unless the class chooses families.
-func restrictLoadBalancer(spec *corev1ac.ServiceSpecApplyConfiguration, clients []netip.Prefix) {
-	spec.LoadBalancerSourceRanges = FormatClients(clients)
-	families := FamiliesOf(clients)
-	if spec.IPFamilies == nil && spec.IPFamilyPolicy == nil && len(families) == 1 {
-		spec.IPFamilies = families
-	}
-}
-
 // FamiliesOf returns the families of ranges of addresses.
 func FamiliesOf(clients []netip.Prefix) []corev1.IPFamily {
 	var families []corev1.IPFamily
@@ -291,25 +281,23 @@ func IsClientPolicy(policy metav1.Object) bool {
 func otherPorts(ports sets.Set[port]) []any {
 	var others []any
 	for _, protocol := range protocols {
-		next := int32(1)
-		add := func(last int32) {
-			switch entry := map[string]any{"protocol": string(protocol), "port": int64(next)}; {
-			case next == 1 && last == math.MaxUint16:
-				others = append(others, map[string]any{"protocol": string(protocol)})
-			case next == last:
-				others = append(others, entry)
+		next, end := int64(1), port{protocol: protocol, number: math.MaxUint16 + 1}
+		for _, p := range append(sorted(maps.Keys(ports)), end) {
+			if p.protocol != protocol {
+				continue
+			}
+			entry, last := map[string]any{"protocol": string(protocol), "port": next}, int64(p.number)-1
+			switch {
+			case next == 1 && p == end:
+				delete(entry, "port")
 			case next < last:
-				entry["endPort"] = int64(last)
+				entry["endPort"] = last
+			}
+			if next <= last {
 				others = append(others, entry)
 			}
+			next = last + 2
 		}
-		for _, p := range sorted(maps.Keys(ports)) {
-			if p.protocol == protocol {
-				add(p.number - 1)
-				next = p.number + 1
-			}
-		}
-		add(math.MaxUint16)
 	}
 	return others
 }

@@ -115,8 +115,7 @@ func DescribeRanges(ranges []netip.Prefix) string { return strings.Join(FormatCl
 
 // WithClusterIPs returns a copy of the Service with these cluster IPs.
 func WithClusterIPs(service *corev1ac.ServiceApplyConfiguration, addresses []string) *corev1ac.ServiceApplyConfiguration {
-	copied, spec := *service, *service.Spec
-	spec.ClusterIP, spec.ClusterIPs = &addresses[0], addresses
-	copied.Spec = &spec
-	return &copied
+	copied := withNumbers(service, nil, nil)
+	copied.Spec.ClusterIP, copied.Spec.ClusterIPs = &addresses[0], addresses
+	return copied
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/address"
@@ -35,10 +36,7 @@ func UnusableMessage(object, leftOut string) string {
 
 // unusable returns why clients outside the cluster cannot use an address that is published as it is, or "".
 func (l *Listener) unusable(a listenersv1alpha1.IngressAddress) string {
-	template := ""
-	if l.Class.Spec.Advertise != nil {
-		template = string(l.Class.Spec.Advertise.AddressTemplate)
-	}
+	template := string(ptr.Deref(l.Class.Spec.Advertise, listenersv1alpha1.Advertise{}).AddressTemplate)
 	isIP := a.AddressType == listenersv1alpha1.AddressTypeIP && address.IsIP(a.Address)
 	isHostname := a.AddressType == listenersv1alpha1.AddressTypeHostname && address.IsHostname(a.Address)
 	switch {

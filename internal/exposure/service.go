@@ -88,8 +88,10 @@ func (b *Backend) generate(class *listenersv1alpha1.ListenerClass, listener *lis
 	if class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer {
 		spec.LoadBalancerClass = class.Spec.LoadBalancerClass
 		spec.AllocateLoadBalancerNodePorts = class.Spec.LoadBalancerAllocateNodePorts
-		if clients, _ := AllowedClients(class, listener); len(clients) > 0 {
-			restrictLoadBalancer(spec, clients)
+		clients, _ := AllowedClients(class, listener)
+		spec.LoadBalancerSourceRanges = FormatClients(clients)
+		if families := FamiliesOf(clients); !class.ChoosesIPFamilies() && len(families) == 1 {
+			spec.IPFamilies = families // others are not restricted by these ranges
 		}
 	}
 	return corev1ac.Service(names.Service(listener.Name), listener.Namespace).

@@ -129,8 +129,6 @@ func (t templates) addressOf(a listenersv1alpha1.IngressAddress, node, port stri
 	switch {
 	case t.address == otherwise:
 		return a.Address, a.AddressType, nil
-	case usableIP(t.address):
-		return netip.MustParseAddr(t.address).String(), listenersv1alpha1.AddressTypeIP, nil
 	case node == "" && strings.Contains(t.address, "{nodeName}"):
 		return refuse("contains {nodeName}, but %s is not the address of a node; remove it, or use serviceType NodePort", a.Address)
 	}
@@ -143,17 +141,14 @@ func (t templates) addressOf(a listenersv1alpha1.IngressAddress, node, port stri
 	case len(unknown) > 0:
 		return refuse("contains the unknown placeholder {%s}; the known ones are {listener}, {namespace}, {className}, "+
 			"{podName}, {podIndex}, {port}, {hash}, {nodeName} and {address}", unknown[0])
-	case usableIP(advertised):
-		return advertised, listenersv1alpha1.AddressTypeIP, nil
+	case address.IsIP(advertised) && address.Inside(advertised, "") == "":
+		return netip.MustParseAddr(advertised).String(), listenersv1alpha1.AddressTypeIP, nil
 	case !address.IsHostname(advertised) || address.EndsWithNumber(advertised):
 		return refuse("results in %q, which is neither an IP address nor a host name that clients can use", advertised)
 	default:
 		return advertised, listenersv1alpha1.AddressTypeHostname, nil
 	}
 }
-
-// usableIP reports whether s is an IP address that clients outside the cluster can use.
-func usableIP(s string) bool { return address.IsIP(s) && address.Inside(s, "") == "" }
 
 func (t templates) portOf(a listenersv1alpha1.IngressAddress, name string) (int32, *exposure.Refusal) {
 	values := map[string]string{"addressPort": strconv.Itoa(int(a.Ports[name])), "podIndex": host.PodIndex(t.pod)}
@@ -309,7 +304,7 @@ func Forwards(listener *listenersv1alpha1.Listener) []Forward {
 		name, address string
 		number        int32
 	}
-	places, seen := map[port]int{}, map[port]map[Destination]bool{}
+	places := map[port]int{}
 	for _, target := range listener.Status.Targets {
 		for _, name := range slices.Sorted(maps.Keys(target.Ports)) {
 			number, ok := target.Advertised.Ports[name]
@@ -317,14 +312,14 @@ func Forwards(listener *listenersv1alpha1.Listener) []Forward {
 				continue
 			}
 			p := port{name, target.Advertised.Address, number}
-			if seen[p] == nil {
-				places[p], seen[p] = len(forwards), map[Destination]bool{}
+			place, known := places[p]
+			if !known {
+				place, places[p] = len(forwards), len(forwards)
 				forwards = append(forwards, Forward{Name: name, Protocol: listener.PortProtocol(name), Address: p.address, Port: number})
 			}
 			to := Destination{Address: target.Address, Port: target.Ports[name], Node: target.NodeName}
-			if !seen[p][to] {
-				seen[p][to] = true
-				forwards[places[p]].Targets = append(forwards[places[p]].Targets, to)
+			if !slices.Contains(forwards[place].Targets, to) {
+				forwards[place].Targets = append(forwards[place].Targets, to)
 			}
 		}
 	}

@@ -155,9 +155,8 @@ func ExpandHost(text string, l *exposure.Listener, port, pod string) (host strin
 func Expand(text string, l *exposure.Listener, port, pod string) (expanded string, unknown []string) {
 	values := map[string]string{
 		"listener": l.Name, "port": port, "namespace": l.Namespace, "className": l.Class.Name, "podName": pod,
-		"hash": digest(l.Namespace + "/" + l.Name + "/" + port),
+		"podIndex": PodIndex(pod), "hash": digest(l.Namespace + "/" + l.Name + "/" + port),
 	}
-	values["podIndex"] = PodIndex(pod)
 	expanded = placeholder.ReplaceAllStringFunc(text, func(p string) string {
 		name := strings.Trim(p, "{}")
 		if values[name] == "" {
@@ -228,7 +227,11 @@ func recordedPods(l *exposure.Listener) []string {
 // WithAnnotations returns a copy of the Service with the annotations that the class has templates for. They take
 // precedence over others: an author of a Listener must not choose the name of another one.
 func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfiguration) (*corev1ac.ServiceApplyConfiguration, *exposure.Refusal) {
-	templates, annotations, recorded := l.Class.Spec.ServiceAnnotationTemplates, map[string]string{}, ""
+	templates, annotations := l.Class.Spec.ServiceAnnotationTemplates, map[string]string{}
+	recorded, refusal := PodOfAdvertised(l)
+	if refusal != nil {
+		return nil, refusal
+	}
 	for _, name := range slices.Sorted(maps.Keys(templates)) {
 		path, text := "spec.serviceAnnotationTemplates["+name+"]", string(templates[name])
 		pod, refusal := PodOf(l, path, text)
@@ -242,11 +245,6 @@ func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfigu
 		}
 		annotations[name], recorded = value, max(recorded, pod) // they are the same, or one is empty
 	}
-	pod, refusal := PodOfAdvertised(l)
-	if refusal != nil {
-		return nil, refusal
-	}
-	recorded = max(recorded, pod)
 	if l.Class.Spec.Hostname != nil {
 		hosts, refusal := ofService(l)
 		if refusal != nil {

@@ -79,16 +79,14 @@ func target(l *exposure.Listener, address string, port *corev1.ServicePort, pods
 	}
 	numbers := sets.New[int32]()
 	for _, pod := range pods {
-		if number := exposure.ContainerPort(pod, port.TargetPort, cmp.Or(port.Protocol, corev1.ProtocolTCP)); number != 0 {
-			numbers.Insert(number)
-		}
+		numbers.Insert(exposure.ContainerPort(pod, port.TargetPort, cmp.Or(port.Protocol, corev1.ProtocolTCP)))
 	}
 	for _, published := range l.Status.TargetAddresses() {
 		if len(pods) == 0 && published.Address == address {
 			return published.Ports[port.Name]
 		}
 	}
-	if numbers.Len() != 1 {
+	if numbers.Delete(0); numbers.Len() != 1 {
 		return 0
 	}
 	return numbers.UnsortedList()[0]

@@ -134,18 +134,13 @@ func certificateRemedy(route *routev1.Route, reason string) string {
 // ingressesOf returns the entries of the given routers, in their order, or all entries if none is given. Routers append
 // their entry to the status and do not move it afterwards, so the order is stable.
 func ingressesOf(route *routev1.Route, routers []string) []routev1.RouteIngress {
-	if len(routers) == 0 {
-		return route.Status.Ingress
-	}
-	var all []routev1.RouteIngress
-	for _, router := range routers {
-		for _, ingress := range route.Status.Ingress {
-			if ingress.RouterName == router {
-				all = append(all, ingress)
-			}
-		}
-	}
-	return all
+	chosen := slices.DeleteFunc(slices.Clone(route.Status.Ingress), func(i routev1.RouteIngress) bool {
+		return len(routers) > 0 && !slices.Contains(routers, i.RouterName)
+	})
+	slices.SortStableFunc(chosen, func(a, b routev1.RouteIngress) int {
+		return slices.Index(routers, a.RouterName) - slices.Index(routers, b.RouterName)
+	})
+	return chosen
 }
 
 // admittedCondition returns the condition Admitted of a router, which is empty while the router has not decided.

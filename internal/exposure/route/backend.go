@@ -183,9 +183,7 @@ func hostsOf(o exposure.Object) []string {
 }
 
 // clientAnnotations let a router restrict the clients of a Route: the current one, and the one for earlier routers.
-func clientAnnotations() []string {
-	return []string{"haproxy.router.openshift.io/ip_allowlist", "haproxy.router.openshift.io/ip_whitelist"}
-}
+var clientAnnotations = []string{"haproxy.router.openshift.io/ip_allowlist", "haproxy.router.openshift.io/ip_whitelist"}
 
 // clientsOf returns these annotations for a Route of the Listener. A list in which a router finds anything else than
 // ranges, each after a single space, restricts nobody.
@@ -195,14 +193,14 @@ func clientsOf(l *exposure.Listener) map[string]string {
 		return nil
 	}
 	annotations := map[string]string{}
-	for _, annotation := range clientAnnotations() {
+	for _, annotation := range clientAnnotations {
 		annotations[annotation] = strings.Join(exposure.FormatClients(clients), " ")
 	}
 	return annotations
 }
 
 func clientsProblem(l *exposure.Listener, _ *corev1ac.ServiceApplyConfiguration, _ []netip.Prefix) string {
-	for _, annotation := range clientAnnotations() {
+	for _, annotation := range clientAnnotations {
 		if _, ok := l.Class.Spec.Route.Annotations[annotation]; ok {
 			return fmt.Sprintf("spec.route.annotations of ListenerClass %s has %s, which is the same for all Listeners; use spec.allowedClients of the class instead",
 				l.Class.Name, annotation)
