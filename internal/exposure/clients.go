@@ -65,14 +65,12 @@ func parseClients(ranges []listenersv1alpha1.CIDR, path string) ([]netip.Prefix,
 }
 
 const (
-	// maxListedClients is the number of ranges that a message lists.
-	maxListedClients = 5
-	// maxClientLength is the length of the longest range.
-	maxClientLength = 43
+	maxListedClients = 5  // ranges that a message lists
+	maxClientLength  = 43 // characters of the longest range
 )
 
 func describeClients(clients []netip.Prefix) string {
-	text := strings.Join(FormatClients(clients[:min(len(clients), maxListedClients)]), ", ")
+	text := DescribeRanges(clients[:min(len(clients), maxListedClients)])
 	if more := len(clients) - maxListedClients; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
@@ -211,11 +209,9 @@ type OtherPolicies struct {
 // Limits of the work that NetworkPolicies of users cost. Of what is above, every policy is taken for one that selects
 // every Pod: beside it, the policies of Listeners admit less.
 const (
-	// maxSelector is how many labels and values the selector of a policy may have.
-	maxSelector = 64
-	// maxComparisons is how many labels and values of policies are compared with Pods. To parse one takes as long as to
-	// compare it with so many Pods.
-	maxComparisons, parsing = 1 << 20, 10
+	maxSelector    = 64      // labels and values of the selector of a policy
+	maxComparisons = 1 << 20 // of a label or value of a policy with a Pod
+	parsing        = 10      // comparisons that take as long as to parse a label or value
 )
 
 // ReadPolicies reads the NetworkPolicies of a namespace, except the Listener's own. pods are the Pods that mount it.

@@ -28,32 +28,20 @@ import (
 // change of the CRD: the API server would reject updates of objects that exceed them. They are far above what is
 // useful, and low enough for algorithms of libraries that compare each entry of a list with each other one.
 const (
-	// maxListedPorts is the number of entries in spec.ports. The class limits how many of them are exposed.
-	maxListedPorts = 1024
-	// maxLabels is the number of labels of a Listener. Each of the objects that are generated for it has them, too.
-	maxLabels = 128
-	// maxSelectorLabels is the number of spec.extraPodSelectorLabels.
-	maxSelectorLabels = 64
-	// maxListedOverrides is the number of entries in spec.objectOverrides. Most of them may be written for objects of
-	// product operators, and cost no more than being read.
-	maxListedOverrides = 1024
-	// maxOverrides is the number of those that apply to the Service.
-	maxOverrides = 16
-	// maxOverrideBytes is the size of all that apply.
-	maxOverrideBytes = 64 << 10
-	// maxOverridePorts is the number of ports in an override: the largest value of spec.maxPorts of a class.
-	maxOverridePorts = 1024
-	// maxOverrideEntries is the number of entries of any other list in an override.
-	maxOverrideEntries = 128
-	// maxProblems is the number of invalid names that a message contains.
-	maxProblems = 5
+	maxListedPorts     = 1024     // in spec.ports; the class limits how many of them are exposed
+	maxLabels          = 128      // of a Listener, which each of the objects that are generated for it has, too
+	maxSelectorLabels  = 64       // in spec.extraPodSelectorLabels
+	maxListedOverrides = 1024     // in spec.objectOverrides; most may be for objects of product operators, and are only read
+	maxOverrides       = 16       // that apply to the Service
+	maxOverrideBytes   = 64 << 10 // of all that apply
+	maxOverridePorts   = 1024     // in an override: the largest value of spec.maxPorts of a class
+	maxOverrideEntries = 128      // of any other list in an override
+	maxProblems        = 5        // invalid names in a message
 )
 
-// override merges the overrides of the class, and then those of the Listener, into the generated Service.
-//
-// Overrides must not change the identity or the owner of the Service. The author of a Listener is less trusted than
-// that of a class, and may only change the fields that the class allows. What the author wrote is within limits before
-// it is merged.
+// override merges the overrides of the class, and then those of the Listener, into the generated Service. They must not
+// change its identity or its owner. The author of a Listener is less trusted than the author of a class, and may only
+// change the fields that the class allows, within limits that are checked before the merge.
 func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener,
 ) (*corev1ac.ServiceApplyConfiguration, *Refusal) {
 	byClass, _, err := merge(service, class.Spec.ServiceOverrides.Raw)
@@ -163,9 +151,8 @@ func emptyService() *corev1ac.ServiceApplyConfiguration {
 	return corev1ac.Service("", "").WithSpec(corev1ac.ServiceSpec())
 }
 
-// identity is what an override of a Listener says of the object that it applies to: only if all of it is that of the
-// Service does it apply (contract: the Service). An entry without one of the fields applies to no object, which is not
-// an error, because product operators pass on lists that are written for all of their objects.
+// identity is the object that an override of a Listener applies to (contract: the Service). An entry without one of the
+// fields applies to none, which is not an error: product operators pass on lists for all of their objects.
 type identity struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
@@ -197,9 +184,8 @@ func IgnoredOverrides(listener *listenersv1alpha1.Listener) []string {
 	return ignored
 }
 
-// merge applies a partial Service as a strategic merge patch, but for its selector, which is replaced, and its ports,
-// which are merged by number and protocol (contract: the Service). unknown are the paths of fields that a Service
-// does not have.
+// merge applies a partial Service as a strategic merge patch, except that the selector is replaced, and ports are merged
+// by number and protocol (contract: the Service). unknown are the paths of fields that a Service does not have.
 func merge(service *corev1ac.ServiceApplyConfiguration, patch []byte) (merged *corev1ac.ServiceApplyConfiguration, unknown []string, _ error) {
 	if len(patch) == 0 {
 		return service, nil, nil

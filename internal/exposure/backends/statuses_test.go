@@ -64,7 +64,7 @@ const (
 	ofLoadBalancer = "internal/exposure/serviceaddresses/backend.go"
 	ofNode         = "internal/exposure/nodeaddresses.go"
 	ofReferences   = "internal/exposure/gateway/backend.go"
-	ofRoute        = "internal/exposure/route/addresses.go"
+	ofRoute        = "internal/exposure/route/backend.go"
 	ofService      = "internal/exposure/serviceaddresses/backend.go"
 
 	walkCertificate = "cmd/kubectl-listener/plugin/walk/certificate.go"

@@ -215,7 +215,7 @@ var remedies = map[string]string{
 func sameParent(r route, a, b gatewayv1.ParentReference) bool {
 	nameA, isGatewayA := gatewayOf(r.GetNamespace(), a)
 	nameB, isGatewayB := gatewayOf(r.GetNamespace(), b)
-	sameKind := isGatewayA && isGatewayB || isListenerSet(a) && isListenerSet(b)
+	sameKind := isGatewayA && isGatewayB || isA(listenerSetKind, a) && isA(listenerSetKind, b)
 	return sameKind && nameA == nameB && ptr.Equal(a.SectionName, b.SectionName) && ptr.Equal(a.Port, b.Port)
 }
 

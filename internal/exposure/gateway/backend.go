@@ -278,12 +278,11 @@ func find[T exposure.Object](objects []exposure.Object, name types.NamespacedNam
 
 // gatewayOf returns the Gateway that a parent reference of a route is to. ok is false if it is to something else.
 func gatewayOf(namespace string, parent gatewayv1.ParentReference) (name gatewayName, ok bool) {
-	isGateway := ptr.Deref(parent.Group, gatewayv1.GroupName) == gatewayv1.GroupName && ptr.Deref(parent.Kind, "Gateway") == "Gateway"
-	return gatewayName{Namespace: string(ptr.Deref(parent.Namespace, gatewayv1.Namespace(namespace))), Name: string(parent.Name)}, isGateway
+	return gatewayName{Namespace: string(ptr.Deref(parent.Namespace, gatewayv1.Namespace(namespace))), Name: string(parent.Name)}, isA("Gateway", parent)
 }
 
-func isListenerSet(parent gatewayv1.ParentReference) bool {
-	return ptr.Deref(parent.Group, gatewayv1.GroupName) == gatewayv1.GroupName && ptr.Deref(parent.Kind, "") == listenerSetKind
+func isA(kind gatewayv1.Kind, parent gatewayv1.ParentReference) bool {
+	return ptr.Deref(parent.Group, gatewayv1.GroupName) == gatewayv1.GroupName && ptr.Deref(parent.Kind, "Gateway") == kind
 }
 
 func selects(parent gatewayv1.ParentReference, listener *gatewayv1.Listener) bool {

@@ -223,8 +223,7 @@ func (b routes) existingListenerSet(l *exposure.Listener) *gatewayv1.ListenerSet
 
 // ownListenerSet returns the Listener's own ListenerSet if a parent reference of a route is to it, or nil.
 func (b routes) ownListenerSet(l *exposure.Listener, parent gatewayv1.ParentReference) *gatewayv1.ListenerSet {
-	namespace := string(ptr.Deref(parent.Namespace, gatewayv1.Namespace(l.Namespace)))
-	if name := b.listenerSetName(l); !isListenerSet(parent) || namespace != name.Namespace || string(parent.Name) != name.Name {
+	if name, _ := gatewayOf(l.Namespace, parent); !isA(listenerSetKind, parent) || name != b.listenerSetName(l) {
 		return nil
 	}
 	return b.existingListenerSet(l)
