@@ -403,9 +403,9 @@ func (l *Listener) PublishesNotReady() bool {
 	return l.Spec.PublishNotReadyAddresses != nil && *l.Spec.PublishNotReadyAddresses
 }
 
-// Class returns the name of the ListenerClass, or "" if the Listener names none.
+// Class returns the name of the ListenerClass, or "" if the Listener is nil or names none.
 func (l *Listener) Class() string {
-	if l.Spec.ClassName == nil {
+	if l == nil || l.Spec.ClassName == nil {
 		return ""
 	}
 	return *l.Spec.ClassName

@@ -19,6 +19,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crash"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
@@ -68,7 +69,7 @@ func TestAPodGetsItsAddressesWhateverHappensToAWrite(t *testing.T) {
 func setup(mgr ctrl.Manager) error {
 	return (&podlisteners.Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(names.EventReporter),
-		Backends: backends.All(), Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume), Clock: clock.RealClock{},
+		Backends: backends.All(), Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume), Clock: clock.RealClock{}, Nodes: settling.NewNodes(clock.RealClock{}),
 	}).SetupWithManager(mgr)
 }
 

@@ -19,7 +19,7 @@ import (
 
 // mount is one listener volume of a Pod, with the objects on which its addresses depend.
 type mount struct {
-	pod *corev1.Pod
+	*pass
 	// node is the Pod's node, or nil if it does not exist.
 	node *corev1.Node
 	// volume is the name of the volume in the Pod.
@@ -28,8 +28,6 @@ type mount struct {
 	// pv is empty if the volume is inline.
 	pv       *corev1.PersistentVolume
 	selector claim.Selector
-	// selectorIgnored states that the annotations of the claim select another Listener than its volume.
-	selectorIgnored bool
 	// listener is nil while it does not exist.
 	listener *listenersv1alpha1.Listener
 	// isCopy states that the Pod is a copy of another Pod, which has the Listener.
@@ -37,34 +35,32 @@ type mount struct {
 	// class is nil while it does not exist, or the Listener names none. backend is that of the class.
 	class   *listenersv1alpha1.ListenerClass
 	backend *exposure.Backend
-	// previous is the entry that the volume has in the PodListeners, if known is set.
+	// previous is the entry that the volume has in the PodListeners, if any.
 	previous listenersv1alpha1.PodListener
-	known    bool
+	// isNew states that there was no entry, nor had the Pod the label of the Listener, which it gets last.
+	isNew bool
 }
 
 func (m *mount) isInline() bool { return m.pv.Name == "" }
 
 func (m *mount) listenerName() string { return m.selector.ListenerName(m.claim.Name) }
 
-// isNew reports whether the mount is a new one: there is no entry, nor has the Pod the label of the Listener, which it
-// gets last.
-func (m *mount) isNew() bool {
-	return !m.known && (m.listener == nil || m.pod.Labels[names.PodMountLabel(m.listener.UID)] != names.ListenerLabel(m.listener.Name))
+// labelled reports whether the Pod has the label of the Listener.
+func (m *mount) labelled() bool {
+	return m.listener != nil && m.pod.Labels[names.PodMountLabel(m.listener.UID)] == names.ListenerLabel(m.listener.Name)
 }
 
-// pinnedElsewhere reports whether the volume is pinned to other nodes than the Pod's: the kubelet does not mount
-// it.
+// pinnedElsewhere reports whether the volume is pinned to other nodes, so that the kubelet does not mount it.
 func (m *mount) pinnedElsewhere() bool {
 	nodes := claim.PinnedNodes(m.pv)
 	return len(nodes) > 0 && !slices.Contains(nodes, m.pod.Spec.NodeName)
 }
 
-// reservation returns the node affinity of the volume, or nil, and for a volume that is not pinned the annotation that
-// records the node of the last mount. Only a new mount changes the record, because another Pod may have mounted the
-// volume since. An ephemeral claim needs none: its node is its Pod's. A node affinity that another client set is
-// immutable. A Pod that is leaving, because it is being deleted or its node is lost, changes nothing: the volume may
-// just have been released from this node.
-func (m *mount) reservation(isNew bool) (*corev1.VolumeNodeAffinity, map[string]string) {
+// reservation returns the node affinity of the volume, or nil, and, if it is not pinned, the annotation that records
+// the node of the last mount. Only a new mount changes the record, because another Pod may have mounted the volume
+// since; an ephemeral claim needs none. A node affinity that another client set is immutable. A Pod that is being
+// deleted, or whose node is lost, changes nothing: the volume may just have been released from this node.
+func (m *mount) reservation() (*corev1.VolumeNodeAffinity, map[string]string) {
 	recorded := m.pv.Annotations[names.AnnotationNode]
 	leaving := claim.NodeLost(m.node) || m.pod.DeletionTimestamp != nil
 	pins := m.pv.Spec.NodeAffinity == nil && m.class != nil && m.class.Pinning() != nil
@@ -75,7 +71,7 @@ func (m *mount) reservation(isNew bool) (*corev1.VolumeNodeAffinity, map[string]
 		return claim.NodeAffinity(m.pod.Spec.NodeName), nil
 	case claim.EphemeralPod(m.claim) != nil:
 		return m.pv.Spec.NodeAffinity, nil
-	case isNew && !leaving, recorded == "":
+	case m.isNew && !leaving, recorded == "":
 		recorded = m.pod.Spec.NodeName
 	}
 	return m.pv.Spec.NodeAffinity, map[string]string{names.AnnotationNode: recorded}
@@ -110,8 +106,7 @@ func (m *mount) entry() listenersv1alpha1.PodListener {
 	return entry
 }
 
-// settling reports whether the Listener still publishes the previous addresses, rather than those that the node of the
-// Pod has now.
+// settling reports whether the Listener still publishes the previous addresses, and not the present ones of the node.
 func (m *mount) settling(addresses []listenersv1alpha1.IngressAddress) bool {
 	published := m.listener.Status.IngressAddresses
 	has := func(a listenersv1alpha1.IngressAddress) bool {
@@ -131,9 +126,8 @@ func (m *mount) held(addresses []listenersv1alpha1.IngressAddress) []listenersv1
 	return slices.DeleteFunc(slices.Clone(addresses), func(a listenersv1alpha1.IngressAddress) bool { return !published.Has(a.Address) })
 }
 
-// advertised returns what the Listener has published in place of addresses that lead to the Pod alone, if it advertises
-// others: those that it was refused are published nowhere. It has those of the node of a Pod as soon as the volume
-// names the node.
+// advertised returns what the Listener publishes in place of addresses that lead to the Pod alone, if it advertises
+// others: those that it was refused are published nowhere, and those of a node as soon as the volume names it.
 func (m *mount) advertised(addresses []listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
 	targets := m.listener.Status.Targets
 	if len(targets) == 0 && (m.class == nil || m.class.Spec.Advertise == nil) {
@@ -172,9 +166,8 @@ func (m *mount) nodeChoice() exposure.NodeChoice {
 	return choice
 }
 
-// addressesUnknown reports whether the addresses for the Pod cannot be determined, because the Listener does not exist,
-// its status is outdated, or the volume is pinned to another node. While the class does not exist, the Listener keeps
-// its Service, so previous addresses still work, and for a new Pod those in the status do.
+// addressesUnknown reports whether the addresses for the Pod cannot be determined. While the class does not exist, the
+// Listener keeps its Service, so previous addresses still work, and for a new Pod those in the status do.
 func (m *mount) addressesUnknown() bool {
 	if !m.statusCurrent() || m.pinnedElsewhere() {
 		return true
@@ -183,14 +176,12 @@ func (m *mount) addressesUnknown() bool {
 	return m.class == nil && (len(m.previous.IngressAddresses) > 0 || len(status.IngressAddresses) == 0 && status.NodePorts == nil)
 }
 
-// previousExposure is how long a Pod without addresses waits while its Listener has those of a previous exposure, which
-// are about to go away: its programs would advertise them as long as they run. Then the Pod gets them, because they
-// still work, and a class that is wrong must not keep Pods from starting.
+// previousExposure is how long a Pod waits while its Listener has only addresses that are about to go away: its
+// programs would advertise them. Then it gets them: they work, and a wrong class must not keep Pods from starting.
 const previousExposure = 2 * time.Minute
 
-// untilPrevious returns how long the Pod, which has PodListeners since a time but no address, still waits for others
-// than those of the previous exposure of its Listener, and for what the Listener waits. Addresses of the Pod alone are
-// no previous ones, and the new exposure may be complete only when they are known.
+// untilPrevious returns how long a Pod that has PodListeners since a time still waits for others than previous
+// addresses, and why. Those of the Pod alone are no previous ones: the new exposure may be complete only with them.
 func (m *mount) untilPrevious(since metav1.Time, now time.Time) (left time.Duration, text string) {
 	if m.listener == nil || m.listener.Status == nil || len(m.previous.IngressAddresses) > 0 {
 		return 0, ""

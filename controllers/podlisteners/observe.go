@@ -28,66 +28,60 @@ func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, existing
 	uid := listenersv1alpha1.PodUID(key.Name)
 	recorded, _ := r.podNames.Load(uid)
 	name, _ := recorded.(string)
-	name = cmp.Or(name, owner)
-	if uid == "" || name == "" {
-		return nil, nil //nolint:nilnil // a name that no Pod can have is not an error: the object is deleted
-	}
-	pod, err := lookup.WithUID(ctx, r.Client, types.NamespacedName{Namespace: key.Namespace, Name: name}, uid, &corev1.Pod{})
+	pod, err := lookup.WithUID(ctx, r.Client, types.NamespacedName{Namespace: key.Namespace, Name: cmp.Or(name, owner)}, uid, &corev1.Pod{})
 	if err != nil || pod != nil {
 		return pod, err
 	}
 	// The API server does not check the names in owner references, and the client refuses to send some of them.
 	if owner == "" || len(validation.IsDNS1123Subdomain(owner)) > 0 {
-		return nil, nil //nolint:nilnil // as above
+		return nil, nil //nolint:nilnil // a name that no Pod can have is not an error: the object is deleted
 	}
 	return lookup.WithUID(ctx, r.APIReader, types.NamespacedName{Namespace: key.Namespace, Name: owner}, uid, &corev1.Pod{})
 }
 
-// mounts returns the listener volumes of a Pod that are bound, with what decides about their addresses, and warnings
-// about claims. A volume that the operator did not provision may name a Listener that cannot exist.
-func (r *Reconciler) mounts(
-	ctx context.Context, pod *corev1.Pod, entries map[string]listenersv1alpha1.PodListener,
-) (mounts []*mount, warnings []warning, _ error) {
-	volumes, err := r.volumes(ctx, pod)
+// mounts returns the listener volumes of a Pod that are bound, with what decides about their addresses, and warns about
+// claims. A volume that the operator did not provision may name a Listener that cannot exist.
+func (r *Reconciler) mounts(ctx context.Context, p *pass, entries map[string]listenersv1alpha1.PodListener) (mounts []*mount, _ error) {
+	volumes, err := r.volumes(ctx, p)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	node, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: pod.Spec.NodeName}, &corev1.Node{})
+	node, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: p.pod.Spec.NodeName}, &corev1.Node{})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, m := range volumes {
-		reason, problem, err := r.problem(ctx, m)
-		if err != nil {
-			return nil, warnings, err
-		}
-		if problem != "" {
-			warnings = append(warnings, m.warning(reason, actionMount, fmt.Sprintf("Volume %q is not mounted: %s", m.volume, problem)))
-			continue
-		}
-		warnings = append(warnings, m.changedSelector())
-		m.previous, m.known = entries[m.volume]
 		key := types.NamespacedName{Namespace: m.claim.Namespace, Name: m.listenerName()}
 		if m.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
-			return nil, warnings, err
+			return nil, err
+		}
+		reason, problem, err := r.problem(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		if problem != "" {
+			m.warn(reason, actionMount, "Volume %q is not mounted: %s", m.volume, problem)
+			continue
 		}
 		if m.listener != nil {
 			isCopy, err := reservation.Copies(ctx, r.Client, m.listener)
 			if err != nil {
-				return nil, warnings, err
+				return nil, err
 			}
-			m.isCopy = isCopy(pod)
+			m.isCopy = isCopy(p.pod)
 		}
 		if err := r.observeClass(ctx, m); err != nil {
-			return nil, warnings, err
+			return nil, err
 		}
-		if m.node = node; node != nil && r.Nodes != nil {
+		if m.node = node; node != nil {
 			published := ptr.Deref(m.listener, listenersv1alpha1.Listener{}).Status.TargetAddresses()
 			m.node, _ = r.Nodes.Settle(node, exposure.AddressSet(published))
 		}
+		previous, known := entries[m.volume]
+		m.previous, m.isNew = previous, !known && !m.labelled()
 		mounts = append(mounts, m)
 	}
-	return mounts, warnings, nil
+	return mounts, nil
 }
 
 // problem returns why a volume cannot be mounted, with its reason, or "".
@@ -105,15 +99,7 @@ func (r *Reconciler) inlineProblem(ctx context.Context, m *mount) (string, error
 	if problem := claim.InlineProblem(m.pod, m.claim); problem != "" {
 		return problem, nil
 	}
-	name := m.selector.Class
-	if name == "" {
-		listener, err := lookup.Get(ctx, r.Client, types.NamespacedName{Namespace: m.pod.Namespace, Name: m.selector.Listener}, &listenersv1alpha1.Listener{})
-		if err != nil || listener == nil {
-			return "", err
-		}
-		name = listener.Class()
-	}
-	class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: name}, &listenersv1alpha1.ListenerClass{})
+	class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: cmp.Or(m.selector.Class, m.listener.Class())}, &listenersv1alpha1.ListenerClass{})
 	if err != nil || class == nil {
 		return "", err
 	}
@@ -129,17 +115,17 @@ func (r *Reconciler) inlineProblem(ctx context.Context, m *mount) (string, error
 
 // volumes returns the listener volumes of a Pod that are bound or inline. A change of any other volume, or of its
 // claim, is watched. Like the kubelet, it ignores an ephemeral claim that the Pod does not control.
-func (r *Reconciler) volumes(ctx context.Context, pod *corev1.Pod) ([]*mount, error) {
+func (r *Reconciler) volumes(ctx context.Context, p *pass) ([]*mount, error) {
 	var bound []*mount
-	for i := range pod.Spec.Volumes {
-		volume := &pod.Spec.Volumes[i]
+	for i := range p.pod.Spec.Volumes {
+		volume := &p.pod.Spec.Volumes[i]
 		if claim.IsInline(volume) {
-			m := &mount{pod: pod, volume: volume.Name, claim: claim.Inline(pod, volume), pv: &corev1.PersistentVolume{}}
+			m := &mount{pass: p, volume: volume.Name, claim: claim.Inline(p.pod, volume), pv: &corev1.PersistentVolume{}}
 			m.selector, _ = claim.ParseSelector(m.claim.Annotations)
 			bound = append(bound, m)
 			continue
 		}
-		m, err := r.boundVolume(ctx, pod, volume)
+		m, err := r.boundVolume(ctx, p, volume)
 		if err != nil {
 			return nil, err
 		}
@@ -151,13 +137,10 @@ func (r *Reconciler) volumes(ctx context.Context, pod *corev1.Pod) ([]*mount, er
 }
 
 // boundVolume returns the mount of a volume with a claim, or nil if it is not a listener volume, or not bound.
-func (r *Reconciler) boundVolume(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (*mount, error) {
-	key := types.NamespacedName{Namespace: pod.Namespace, Name: claim.NameOf(pod, volume)}
-	if key.Name == "" {
-		return nil, nil //nolint:nilnil // as documented
-	}
+func (r *Reconciler) boundVolume(ctx context.Context, p *pass, volume *corev1.Volume) (*mount, error) {
+	key := types.NamespacedName{Namespace: p.pod.Namespace, Name: claim.NameOf(p.pod, volume)}
 	pvc, err := lookup.Get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{})
-	if err != nil || pvc == nil || pvc.Spec.VolumeName == "" || volume.Ephemeral != nil && !metav1.IsControlledBy(pvc, pod) {
+	if err != nil || pvc == nil || pvc.Spec.VolumeName == "" || volume.Ephemeral != nil && !metav1.IsControlledBy(pvc, p.pod) {
 		return nil, err
 	}
 	pv, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{})
@@ -168,22 +151,19 @@ func (r *Reconciler) boundVolume(ctx context.Context, pod *corev1.Pod, volume *c
 	if err != nil {
 		return nil, nil //nolint:nilerr,nilnil // it is not one of the operator
 	}
-	m := &mount{pod: pod, volume: volume.Name, claim: pvc, pv: pv}
-	m.selector, m.selectorIgnored = selector.Follow(pvc.Annotations)
+	m := &mount{pass: p, volume: volume.Name, claim: pvc, pv: pv}
+	var ignored bool
+	if m.selector, ignored = selector.Follow(pvc.Annotations); ignored {
+		m.warnSelector()
+	}
 	return m, nil
 }
 
 // observeClass reads the class of the Listener.
 func (r *Reconciler) observeClass(ctx context.Context, m *mount) (err error) {
-	if m.listener == nil || m.listener.Class() == "" {
-		return nil
-	}
 	m.class, err = lookup.Get(ctx, r.Client, types.NamespacedName{Name: m.listener.Class()}, &listenersv1alpha1.ListenerClass{})
 	if m.backend = nil; m.class != nil {
 		m.backend = r.Backends.Of(m.class)
 	}
 	return err
 }
-
-// mountsClaims reports whether a Pod has claims or inline volumes of the driver.
-func mountsClaims(pod *corev1.Pod) bool { return len(claim.NamesOf(pod)) > 0 }

@@ -1,7 +1,6 @@
 package podlisteners
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -21,8 +20,7 @@ const newListener = 5 * time.Second
 
 // plan is what the PodListeners of a Pod should be.
 type plan struct {
-	spec     listenersv1alpha1.PodListenersSpec
-	warnings []warning
+	spec listenersv1alpha1.PodListenersSpec
 	// wait is how long addresses may be missing without a reason, or 0.
 	wait time.Duration
 	// previousIn is when the Pod gets the addresses of a previous exposure, or 0.
@@ -31,41 +29,44 @@ type plan struct {
 
 // newPlan plans the PodListeners of a Pod, which exists since a time. Entries of volumes whose claims or
 // PersistentVolumes were not observed have no addresses.
-func newPlan(observed listenersv1alpha1.PodListenersSpec, pod *corev1.Pod, mounts []*mount, since metav1.Time, now time.Time) plan {
+func newPlan(observed listenersv1alpha1.PodListenersSpec, of *pass, mounts []*mount, since metav1.Time, now time.Time) plan {
 	p := plan{spec: observed}
-	p.spec.NodeName, p.spec.Listeners = pod.Spec.NodeName, map[string]listenersv1alpha1.PodListener{}
+	p.spec.NodeName, p.spec.Listeners = of.pod.Spec.NodeName, map[string]listenersv1alpha1.PodListener{}
 	var volumes []string
-	for i := range pod.Spec.Volumes {
-		name := pod.Spec.Volumes[i].Name
+	for i := range of.pod.Spec.Volumes {
+		name := of.pod.Spec.Volumes[i].Name
 		volumes = append(volumes, name)
 		if entry, ok := observed.Listeners[name]; ok {
 			entry.IngressAddresses = nil
 			p.spec.Listeners[name] = entry
 		}
 	}
+	of.complete = true
 	for _, m := range mounts {
 		entry := m.entry()
 		if left, text := m.untilPrevious(since, now); left > 0 {
 			entry.IngressAddresses, p.previousIn = nil, max(p.previousIn, left)
-			p.warnings = append(p.warnings, m.warning(listenersv1alpha1.ReasonWaitingForAddress, actionMount+"Previous",
-				fmt.Sprintf("Volume %q waits for other addresses than the previous ones of Listener %s/%s, which are about to go away, for at most %s: %s",
-					m.volume, pod.Namespace, m.listenerName(), previousExposure, text)))
-		} else if missing := m.missingAddress(entry); len(missing) > 0 {
-			p.warnings = append(p.warnings, missing...)
-		} else if m.listener != nil && !m.statusCurrent() {
-			p.wait = max(p.wait, requests.Left(m.listener.CreationTimestamp, newListener, now))
+			m.warn(listenersv1alpha1.ReasonWaitingForAddress, actionMount+"Previous",
+				"Volume %q waits for other addresses than the previous ones of Listener %s/%s, which are about to go away, for at most %s: %s",
+				m.volume, m.pod.Namespace, m.listenerName(), previousExposure, text)
+		} else if len(entry.IngressAddresses) == 0 && !m.warnMissing() {
+			of.complete = false
+			if m.listener != nil && !m.statusCurrent() {
+				p.wait = max(p.wait, requests.Left(m.listener.CreationTimestamp, newListener, now))
+			}
 		}
 		p.spec.Listeners[m.volume] = entry
 	}
-	p.warnings = append(p.warnings, overLimit(pod, p.spec.Limit(volumes)))
+	if without := p.spec.Limit(volumes); len(without) > 0 {
+		of.warnLimit(without)
+	}
 	recordStart(&p.spec, mounts)
 	p.spec.Summary = columns.Volumes(&p.spec)
 	return p
 }
 
 // recordStart records the addresses that a Pod starts with, and for which volumes their change restarts it. Those of a
-// Pod that has run before they were recorded are not known: then the present ones count, which must not be taken for
-// changed ones. While the class is not known, nothing changes.
+// Pod that ran before count as unchanged. While the class is not known, nothing changes.
 func recordStart(spec *listenersv1alpha1.PodListenersSpec, mounts []*mount) {
 	start := map[string][]listenersv1alpha1.IngressAddress{}
 	for volume, entry := range spec.Listeners {
@@ -92,8 +93,7 @@ func recordStart(spec *listenersv1alpha1.PodListenersSpec, mounts []*mount) {
 	})
 }
 
-// restartCounts has how often the containers that mount a volume had restarted when its addresses changed, by volume
-// and container.
+// restartCounts has the restarts of containers when the addresses of a volume changed, by volume and container.
 type restartCounts map[string]map[string]int32
 
 // restartsOf returns how often the containers that mount a volume of a Pod have restarted.
@@ -116,9 +116,8 @@ func restartsOf(pod *corev1.Pod, volume string) map[string]int32 {
 	return counts
 }
 
-// readAgain makes the present addresses of volumes those that the Pod started with, if all containers that mount them
-// have restarted since the addresses changed. While this process does not know how often they had restarted then, they
-// have to restart once more.
+// readAgain makes the present addresses those that the Pod started with if all containers that mount them have
+// restarted since they changed. While this process does not know the restarts of then, they have to restart once more.
 func (c restartCounts) readAgain(spec *listenersv1alpha1.PodListenersSpec, pod *corev1.Pod) {
 	for _, volume := range spec.Outdated() {
 		now := restartsOf(pod, volume)

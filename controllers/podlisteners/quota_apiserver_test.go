@@ -22,6 +22,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -108,7 +109,7 @@ func TestAQuotaThatForbidsWhatAPodNeedsIsReportedUntilItIsRaised(t *testing.T) {
 			apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error {
 				return (&podlisteners.Reconciler{
 					Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorded,
-					Backends: backends.All(), Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume), Clock: clock.RealClock{},
+					Backends: backends.All(), Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume), Clock: clock.RealClock{}, Nodes: settling.NewNodes(clock.RealClock{}),
 				}).SetupWithManager(mgr)
 			})
 			before := failures(t)

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -35,6 +37,14 @@ import (
 	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/settling"
 )
+
+// withdrawn counts objects that would have misled a node agent, or would have let it wait for a Pod that is leaving.
+var withdrawn = prometheus.NewCounter(prometheus.CounterOpts{
+	Name: "listener_operator_withdrawn_podlisteners_total",
+	Help: "Number of PodListeners that the operator deleted, because they did not match their Pod, or the Pod was deleted before it had an address.",
+})
+
+func init() { metrics.Registry.MustRegister(withdrawn) }
 
 // Reconciler writes PodListeners. Its requests are names of PodListeners objects, which need not exist.
 type Reconciler struct {
@@ -65,8 +75,7 @@ type Reconciler struct {
 type written struct {
 	// created is when its PodListeners were created.
 	created time.Time
-	// labels were added to the Pod last, and version is the one that it had then. To add them again while the cache has
-	// an earlier one would cost a request that changes nothing.
+	// labels are those that the Pod had, at a version, when some were added last: to add them again changes nothing.
 	labels   map[string]string
 	version  string
 	restarts restartCounts
@@ -92,7 +101,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.podNames.Delete(listenersv1alpha1.PodUID(req.Name))
 		defer r.written.Delete(req.Name)
 	}
-	wait, err := r.reconcile(ctx, existing, pod)
+	p := &pass{pod: pod}
+	wait, err := r.reconcile(ctx, existing, p)
+	err = errors.Join(err, p.overQuota) // for the retry
+	r.report(req.Name, p, err)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -102,39 +114,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
-// reconcile compares a PodListeners with its Pod. Either is nil if it does not exist. A new object is needed when the
-// kubelet is going to mount the volumes of the Pod, or has mounted them, and none when the Pod has finished. wait is
-// when to look again, or 0.
-func (r *Reconciler) reconcile(ctx context.Context, existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) (wait time.Duration, _ error) {
+// reconcile compares a PodListeners with its Pod; either is nil if it does not exist. A new object is needed when the
+// kubelet mounts the volumes of the Pod, and none when the Pod has finished. wait is when to look again, or 0.
+func (r *Reconciler) reconcile(ctx context.Context, existing *listenersv1alpha1.PodListeners, p *pass) (wait time.Duration, _ error) {
+	pod := p.pod
 	switch {
-	case pod == nil || !mountsClaims(pod) || claim.PodFinished(pod):
+	case pod == nil || len(claim.NamesOf(pod)) == 0 || claim.PodFinished(pod):
 		return 0, r.delete(ctx, existing)
-	case existing != nil && pod.Spec.NodeName != "":
-		switch {
-		case existing.DeletionTimestamp != nil:
-			return 0, r.delete(ctx, existing) // it is created again when it is deleted
-		case deletedWhileWaiting(pod, existing):
-			withdrawn.Inc()
-			return 0, r.delete(ctx, existing)
-		case !matches(existing, pod):
-			if err := r.delete(ctx, existing); err != nil {
-				return 0, err
-			}
-			withdrawn.Inc()
-			existing = nil
-		}
-		return r.publish(ctx, existing, pod)
-	case pod.DeletionTimestamp != nil:
+	case pod.DeletionTimestamp != nil && (existing == nil || pod.Spec.NodeName == ""):
 		return 0, nil
 	case pod.Spec.NodeName == "":
-		return r.prepare(ctx, pod)
-	default:
-		return r.publish(ctx, nil, pod)
+		return r.prepare(ctx, p)
+	case existing == nil:
+	case existing.DeletionTimestamp != nil:
+		return 0, r.delete(ctx, existing) // it is created again when it is deleted
+	case deletedWhileWaiting(pod, existing), !matches(existing, pod):
+		err := r.delete(ctx, existing) // as above
+		if err == nil {
+			withdrawn.Inc()
+		}
+		return 0, err
 	}
+	return r.write(ctx, existing, p)
 }
 
-// maxMetadata is how many labels and annotations an object may have. Any number of them would leave no room for
-// addresses.
+// maxMetadata is how many labels and annotations an object may have, so that there is room for addresses.
 const maxMetadata = 100
 
 // matches reports whether the object is one that the operator or Stackable's listener operator creates for the Pod.
@@ -145,9 +149,8 @@ func matches(existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) bool {
 		existing.OwnerReferences[0].Kind == "Pod" && existing.OwnerReferences[0].UID == pod.UID
 }
 
-// deletedWhileWaiting reports whether a Pod is being deleted before it has started, while one of its volumes waits for
-// an address. The node agent stops waiting when the object is deleted; otherwise the wait would delay the deletion of
-// the Pod.
+// deletedWhileWaiting reports whether a Pod is being deleted before it has started, while a volume waits for an
+// address. The node agent waits until the object is deleted, which would delay the deletion of the Pod.
 func deletedWhileWaiting(pod *corev1.Pod, existing *listenersv1alpha1.PodListeners) bool {
 	entries := slices.Collect(maps.Values(existing.Spec.Listeners))
 	return pod.DeletionTimestamp != nil && pod.Status.Phase == corev1.PodPending &&
@@ -181,49 +184,38 @@ func (r *Reconciler) delete(ctx context.Context, existing *listenersv1alpha1.Pod
 	return nil
 }
 
-// publish labels the Pod and its volumes, writes the addresses that lead to the Pod, and emits warnings about missing
-// ones. existing is nil if there is no object yet. wait is when to look again, or 0.
-func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) (wait time.Duration, _ error) {
-	wait, warnings, err := r.write(ctx, existing, pod)
-	r.report(pod, append(warnings, rejected(pod, err)))
-	return wait, err
-}
-
-// write is publish without the events. It creates no object while no listener volume of the Pod is bound, or while the
-// addresses will be known in a moment, so that it need not be written twice: the node agent waits anyway.
-func (r *Reconciler) write(ctx context.Context, existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) (wait time.Duration, warnings []warning, _ error) {
+// write labels the Pod and its volumes, writes the addresses that lead to the Pod, and warns about missing ones. It
+// creates no object while no listener volume is bound, or while the addresses will be known in a moment, so that it
+// need not be written twice: the node agent waits anyway. wait is when to look again, or 0.
+func (r *Reconciler) write(ctx context.Context, existing *listenersv1alpha1.PodListeners, p *pass) (wait time.Duration, _ error) {
 	desired, since := existing.DeepCopy(), metav1.NewTime(r.Clock.Now())
 	if existing != nil {
 		since = existing.CreationTimestamp
 	} else {
-		desired = listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, pod.Spec.NodeName)
+		desired = listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(p.pod), p.pod.UID, p.pod.Spec.NodeName)
 	}
-	mounts, warnings, err := r.mounts(ctx, pod, desired.Spec.Listeners)
+	mounts, err := r.mounts(ctx, p, desired.Spec.Listeners)
 	if err != nil || existing == nil && len(mounts) == 0 {
-		return 0, warnings, err
+		return 0, err
 	}
-	ensured, overQuota, err := r.ensureMounts(ctx, pod, mounts)
-	warnings = append(warnings, ensured...)
-	if err != nil {
-		return 0, warnings, err
+	if err := r.ensureMounts(ctx, p, mounts); err != nil {
+		return 0, err
 	}
 	w := r.writtenFor(desired.Name)
-	w.restarts.readAgain(&desired.Spec, pod)
-	p := newPlan(desired.Spec, pod, mounts, since, r.Clock.Now())
-	w.restarts.record(&desired.Spec, &p.spec, pod)
-	desired.Spec, warnings = p.spec, append(warnings, p.warnings...)
+	w.restarts.readAgain(&desired.Spec, p.pod)
+	planned := newPlan(desired.Spec, p, mounts, since, r.Clock.Now())
+	w.restarts.record(&desired.Spec, &planned.spec, p.pod)
+	desired.Spec = planned.spec
 	switch {
 	case existing != nil:
 		w.created = time.Time{} // if it is deleted now, it is created again
-		wait, err = p.previousIn, r.update(ctx, existing, desired)
-	case p.wait > 0: // usually, the Listener changes earlier, which is watched
-		wait = p.wait
-	default:
-		wait, err = r.create(ctx, desired)
-		wait = requests.Earliest(wait, p.previousIn)
-		warnings = append(warnings, ownQuotaExceeded(pod, err))
+		return planned.previousIn, r.update(ctx, existing, desired)
+	case planned.wait > 0: // usually, the Listener changes earlier, which is watched
+		return planned.wait, nil
 	}
-	return wait, warnings, errors.Join(err, overQuota) // for the retry
+	wait, err = r.create(ctx, desired)
+	p.warnOwnQuota(err)
+	return requests.Earliest(wait, planned.previousIn), err
 }
 
 // cacheLag is for how long an object that is not in the cache is not created again. It may have been deleted meanwhile.

@@ -32,6 +32,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/metric"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
@@ -123,7 +124,7 @@ func (w *world) classBased() {
 func newReconciler(c client.WithWatch, recorder events.EventRecorder) *podlisteners.Reconciler {
 	return &podlisteners.Reconciler{
 		Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Backends: backends.All(),
-		Applier: apply.New(c, names.FieldManagerVolume), Clock: clock.RealClock{},
+		Applier: apply.New(c, names.FieldManagerVolume), Clock: clock.RealClock{}, Nodes: settling.NewNodes(clock.RealClock{}),
 	}
 }
 
@@ -782,7 +783,7 @@ func TestPodListenersThatDoesNotMatchIsReplacedOrDeleted(t *testing.T) {
 		}, nil},
 		"with a finalizer, and deleted": {func(w *world) {
 			w.existing.Finalizers, w.existing.DeletionTimestamp = []string{"example.com/x"}, ptr.To(metav1.Now())
-		}, nil},
+		}, right},
 		"with a second owner": {func(w *world) {
 			w.existing.OwnerReferences = append(w.existing.OwnerReferences, metav1.OwnerReference{Kind: "Node", UID: "x"})
 		}, right},
@@ -794,7 +795,16 @@ func TestPodListenersThatDoesNotMatchIsReplacedOrDeleted(t *testing.T) {
 			w := newWorld()
 			w.existing = newObject()
 			tc.change(w)
-			c, _ := w.mustRun(t)
+			c := fakeclient.New(t, interceptor.Funcs{}, w.Objects(w.existing)...)
+			r := newReconciler(c, events.NewFakeRecorder(10))
+			if w.Pod != nil {
+				r.Receive(t.Context(), w.Pod)
+			}
+			for range 2 { // the event of the deletion requests the object again
+				if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey}); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if diff := cmp.Diff(tc.want, published(t, c), withoutStart); diff != "" {
 				t.Errorf("PodListeners (-want +got):\n%s", diff)
 			}
@@ -1485,6 +1495,16 @@ func TestEventIsEmittedOnceUntilItsTextChanges(t *testing.T) {
 	expect("after an address was removed", listenersv1alpha1.ReasonRouteNotAdmitted)
 	reconcileAfter(c.Delete(t.Context(), newObject())) // a new one is created
 	expect("for a new object")
+	status("")
+	got = nil
+	unknown := &listenersv1alpha1.Listener{}
+	reconcileAfter(c.Get(t.Context(), client.ObjectKeyFromObject(w.Listener), unknown))
+	known := unknown.Status
+	unknown.Status = nil
+	reconcileAfter(c.Status().Update(t.Context(), unknown))
+	unknown.Status = known
+	reconcileAfter(c.Status().Update(t.Context(), unknown))
+	expect("after the status was not known for a moment")
 }
 
 // Kubernetes deletes events after an hour.

@@ -26,9 +26,7 @@ const actionMount = "Mount"
 // warning is an event that users get once, and again later if its cause lasts.
 type warning struct {
 	cause
-	action string
-	// text is empty if the cause does not hold any more.
-	text string
+	action, text string
 	// regarding is a Pod or a claim. related may be nil.
 	regarding, related runtime.Object
 }
@@ -39,32 +37,52 @@ type cause struct {
 	volume, reason string
 }
 
-// report emits the warnings that differ from the last ones with their causes, and repeats those of long ago.
-func (r *Reconciler) report(pod *corev1.Pod, warnings []warning) {
-	for _, w := range warnings {
-		if r.warnings.Due(listenersv1alpha1.PodListenersName(pod.UID), w.cause, w.text, r.Clock.Now()) {
+// pass is one look at a Pod, with the warnings about it.
+type pass struct {
+	pod      *corev1.Pod
+	warnings []warning
+	// overQuota joins the errors about Listeners that a ResourceQuota does not permit.
+	overQuota error
+	// complete states that the warnings are all that there are: each volume has addresses, or a warning says why not.
+	complete bool
+}
+
+// report emits the warnings that differ from the last ones with their causes. err is the result of the pass.
+func (r *Reconciler) report(name string, p *pass, err error) {
+	if p.pod != nil {
+		p.warnRejection(err)
+	}
+	var causes []cause
+	for _, w := range p.warnings {
+		if causes = append(causes, w.cause); r.warnings.Due(name, w.cause, w.text, r.Clock.Now()) {
 			r.Events.Eventf(w.regarding, w.related, corev1.EventTypeWarning, w.reason, w.action, "%s", message.Printable(w.text, message.MaxEvent))
 		}
 	}
-}
-
-// podWarning returns a warning about all volumes of a Pod.
-func podWarning(pod *corev1.Pod, reason, action, text string) warning {
-	return warning{cause: cause{object: pod.UID, reason: reason}, action: action, text: text, regarding: pod}
-}
-
-// warning returns a warning on the Pod about the volume.
-func (m *mount) warning(reason, action, text string) warning {
-	w := podWarning(m.pod, reason, action, text)
-	if w.volume = m.volume; m.listener != nil { // not a pointer that is nil
-		w.related = m.listener
+	if p.complete && err == nil {
+		r.warnings.Keep(name, causes)
 	}
-	return w
 }
 
-// claimWarning returns a warning on the claim, or the Pod if the volume is inline.
-func (m *mount) claimWarning(reason, text string, related runtime.Object) warning {
-	return warning{cause{m.claim.UID, m.volume, reason}, actionMount, text, m.object(), related}
+// warn adds a warning about all volumes of the Pod.
+func (p *pass) warn(reason, action, format string, args ...any) {
+	p.warnings = append(p.warnings, warning{cause{p.pod.UID, "", reason}, action, fmt.Sprintf(format, args...), p.pod, nil})
+}
+
+// warn adds a warning on the Pod about the volume.
+func (m *mount) warn(reason, action, format string, args ...any) {
+	var related runtime.Object
+	switch {
+	case m.listener != nil: // not a pointer that is nil
+		related = m.listener
+	case !m.isInline():
+		related = m.claim
+	}
+	m.warnings = append(m.warnings, warning{cause{m.pod.UID, m.volume, reason}, action, fmt.Sprintf(format, args...), m.pod, related})
+}
+
+// warnClaim adds a warning on the claim, or the Pod if the volume is inline.
+func (m *mount) warnClaim(reason, format string, args ...any) {
+	m.warnings = append(m.warnings, warning{cause{m.claim.UID, m.volume, reason}, actionMount, fmt.Sprintf(format, args...), m.object(), m.pod})
 }
 
 // object returns what requests the Listener: the claim, or the Pod if the volume is inline.
@@ -83,107 +101,80 @@ func (m *mount) source() string {
 	return "claim " + m.claim.Name
 }
 
-// when returns a text if its cause holds, and else "".
-func when(holds bool, format string, args ...any) string {
-	if !holds {
-		return ""
-	}
-	return fmt.Sprintf(format, args...)
-}
-
-// changedSelector warns that the claim selects another Listener than the one that its volume was provisioned for.
-func (m *mount) changedSelector() warning {
+// warnSelector warns that the claim selects another Listener than the one that its volume was provisioned for.
+func (m *mount) warnSelector() {
 	was := fmt.Sprintf("%s: %s", names.AnnotationListenerName, m.selector.Listener)
 	if m.selector.Class != "" {
 		was = fmt.Sprintf("%s: %s", names.AnnotationListenerClass, m.selector.Class)
 	}
-	return m.claimWarning(listenersv1alpha1.ReasonSelectorChanged, when(m.selectorIgnored, "the annotations were changed after PersistentVolume %s was "+
-		"provisioned, which has no effect: the volume still uses %s; to use another Listener, delete the claim and create it again", m.pv.Name, was), m.pod)
+	m.warnClaim(listenersv1alpha1.ReasonSelectorChanged, "the annotations were changed after PersistentVolume %s was "+
+		"provisioned, which has no effect: the volume still uses %s; to use another Listener, delete the claim and create it again", m.pv.Name, was)
 }
 
-// keptClass warns that the Listener keeps its class although the claim names another one, if that cannot be used.
-// unusable is why, by the reason.
-func (m *mount) keptClass(unusable map[string]string) (warnings []warning) {
-	for _, reason := range []string{listenersv1alpha1.ReasonClassNotFound, listenersv1alpha1.ReasonNamespaceNotAllowed} {
-		warnings = append(warnings, m.claimWarning(reason, when(unusable[reason] != "", "%s, so Listener %s keeps class %s; name another class in the %s %s",
-			unusable[reason], m.listener.Name, m.listener.Class(), claim.Field(m.claim), names.AnnotationListenerClass), m.pod))
-	}
-	return warnings
+// warnCopy warns that a copy of the Pod that the Listener belongs to gets no requests.
+func (m *mount) warnCopy() {
+	m.warn(listenersv1alpha1.ReasonPodIsCopy, actionMount, "Volume %q has the addresses of Listener %s/%s, but requests do not lead to "+
+		"this Pod: it has no controller, and the claim belongs to another Pod; for requests, give it a claim of its own", m.volume, m.pod.Namespace, m.listenerName())
 }
 
-// copied warns that a copy of the Pod that the Listener belongs to gets no requests.
-func (m *mount) copied() warning {
-	return m.warning(listenersv1alpha1.ReasonPodIsCopy, actionMount, when(m.isCopy, "Volume %q has the addresses of Listener %s/%s, but requests do not lead to "+
-		"this Pod: it has no controller, and the claim belongs to another Pod; for requests, give it a claim of its own", m.volume, m.pod.Namespace, m.listenerName()))
-}
-
-// unexposedPorts warns about ports of the Pod that its Listener does not expose. problem is what claim.Ports returned.
-func (m *mount) unexposedPorts(problem string) (warnings []warning) {
+// warnPorts warns about ports of the Pod that its Listener does not expose. problem is what claim.Ports returned.
+func (m *mount) warnPorts(problem string) {
 	for reason, text := range map[string]string{
 		listenersv1alpha1.ReasonInvalidClaim: problem, listenersv1alpha1.ReasonDuplicatePortName: claim.DuplicatePorts(m.pod),
 	} {
 		if text != "" {
-			warnings = append(warnings, m.warning(reason, actionMount, fmt.Sprintf("Volume %q: %s", m.volume, text)))
+			m.warn(reason, actionMount, "Volume %q: %s", m.volume, text)
 		}
 	}
-	return warnings
 }
 
-// quotaExceeded warns that a ResourceQuota does not permit the Listener. rejection is what the API server says, or "".
-func (m *mount) quotaExceeded(rejection string) []warning {
-	text := when(rejection != "", "a ResourceQuota does not permit Listener %s/%s, which volume %q needs: %s; delete Listeners of the namespace or the claims that they "+
+// warnQuota warns that a ResourceQuota does not permit the Listener. rejection is what the API server says.
+func (m *mount) warnQuota(rejection string) {
+	text := fmt.Sprintf("a ResourceQuota does not permit Listener %s/%s, which volume %q needs: %s; delete Listeners of the namespace or the claims that they "+
 		"belong to, or ask an administrator to raise the ResourceQuota", m.pod.Namespace, m.listenerName(), m.volume, rejection)
-	onPod := m.warning(listenersv1alpha1.ReasonQuotaExceeded, actionMount, text)
-	if m.isInline() {
-		return []warning{onPod}
+	m.warn(listenersv1alpha1.ReasonQuotaExceeded, actionMount, "%s", text)
+	if !m.isInline() {
+		m.warnClaim(listenersv1alpha1.ReasonQuotaExceeded, "%s", text)
 	}
-	onPod.related = m.claim
-	return []warning{m.claimWarning(listenersv1alpha1.ReasonQuotaExceeded, text, nil), onPod}
 }
 
-// ownQuotaExceeded warns that a ResourceQuota does not permit the PodListeners of a Pod. err is the result of its
-// creation.
-func ownQuotaExceeded(pod *corev1.Pod, err error) warning {
-	rejection := requests.ExceededQuota(err)
-	return podWarning(pod, listenersv1alpha1.ReasonQuotaExceeded, actionMount, when(rejection != "", "a ResourceQuota does not permit the object with the addresses of "+
-		"the Pod: %s; delete Pods with listener volumes, or ask an administrator to remove podlisteners from the ResourceQuota, and to limit claims instead", rejection))
+// warnOwnQuota warns if a ResourceQuota does not permit the PodListeners of a Pod. err is the result of its creation.
+func (p *pass) warnOwnQuota(err error) {
+	if rejection := requests.ExceededQuota(err); rejection != "" {
+		p.warn(listenersv1alpha1.ReasonQuotaExceeded, actionMount, "a ResourceQuota does not permit the object with the addresses of "+
+			"the Pod: %s; delete Pods with listener volumes, or ask an administrator to remove podlisteners from the ResourceQuota, and to limit claims instead", rejection)
+	}
 }
 
-// rejected warns that the API server rejects a request of the operator, mostly by an admission policy. A quota has
-// warnings of its own.
-func rejected(pod *corev1.Pod, err error) warning {
-	isRejected := (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && requests.ExceededQuota(err) == "" && !requests.IsTerminating(err)
-	return podWarning(pod, listenersv1alpha1.ReasonRequestRejected, actionMount, when(isRejected, "the API server rejects what the operator writes for the addresses of "+
-		"the Pod: %v; ask an administrator to exempt the operator from the admission policy, or to find out which permission it lacks", err))
+// warnRejection warns if the API server, mostly by an admission policy, rejects a request. Quotas have other warnings.
+func (p *pass) warnRejection(err error) {
+	if (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && requests.ExceededQuota(err) == "" && !requests.IsTerminating(err) {
+		p.warn(listenersv1alpha1.ReasonRequestRejected, actionMount, "the API server rejects what the operator writes for the addresses of "+
+			"the Pod: %v; ask an administrator to exempt the operator from the admission policy, or to find out which permission it lacks", err)
+	}
 }
 
-// overLimit warns about volumes that get no addresses.
-func overLimit(pod *corev1.Pod, volumes []string) warning {
-	first := append(volumes, "")[0]
-	return podWarning(pod, listenersv1alpha1.ReasonWaitingForAddress, actionMount+"Limit", when(len(volumes) > 0, "Volume %q and %d others of Pod %s/%s get no addresses: "+
+// warnLimit warns about volumes that get no addresses.
+func (p *pass) warnLimit(volumes []string) {
+	p.warn(listenersv1alpha1.ReasonWaitingForAddress, actionMount+"Limit", "Volume %q and %d others of Pod %s/%s get no addresses: "+
 		"a Pod has at most %d listener volumes, and %d KiB of addresses and ports in them; use fewer volumes, or Listeners with fewer ports",
-		first, len(volumes)-1, pod.Namespace, pod.Name, listenersv1alpha1.MaxVolumes, listenersv1alpha1.MaxAddressBytes>>10))
+		volumes[0], len(volumes)-1, p.pod.Namespace, p.pod.Name, listenersv1alpha1.MaxVolumes, listenersv1alpha1.MaxAddressBytes>>10)
 }
 
-// missingAddress returns warnings about an entry without addresses. There is none if the next reconcile will have
-// addresses or a reason.
-func (m *mount) missingAddress(entry listenersv1alpha1.PodListener) []warning {
-	if len(entry.IngressAddresses) > 0 {
-		return []warning{
-			m.warning(listenersv1alpha1.ReasonWaitingForAddress, actionMount, ""), m.warning(listenersv1alpha1.ReasonListenerNotFound, actionMount, ""),
-		}
-	}
+// warnMissing warns that there is no address, and reports whether it is known why. If not, the next pass will know.
+func (m *mount) warnMissing() bool {
 	// The Listener of a class-based claim is created again.
 	if m.listener == nil && m.selector.Class == "" && m.pod.Status.Phase == corev1.PodRunning {
-		return []warning{m.warning(listenersv1alpha1.ReasonListenerNotFound, actionMount, fmt.Sprintf("Listener %s/%s was deleted, and its Service with it; "+
-			"the files of volume %q keep the last addresses, which do not work any more; create the Listener again", m.claim.Namespace, m.listenerName(), m.volume))}
+		m.warn(listenersv1alpha1.ReasonListenerNotFound, actionMount, "Listener %s/%s was deleted, and its Service with it; "+
+			"the files of volume %q keep the last addresses, which do not work any more; create the Listener again", m.claim.Namespace, m.listenerName(), m.volume)
+		return true
 	}
 	action, text := m.waitReason()
-	if text == "" {
-		return nil
+	if text != "" {
+		m.warn(listenersv1alpha1.ReasonWaitingForAddress, action, "Volume %q waits for an address of Listener %s/%s: %s",
+			m.volume, m.pod.Namespace, m.listenerName(), text)
 	}
-	return []warning{m.warning(listenersv1alpha1.ReasonWaitingForAddress, action,
-		fmt.Sprintf("Volume %q waits for an address of Listener %s/%s: %s", m.volume, m.pod.Namespace, m.listenerName(), text))}
+	return text != ""
 }
 
 // waitReason returns why there is no address, or "" if the next reconcile will have one or a reason, because the

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,24 +45,19 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Complete(requests.Requeue(mgr, "podlisteners", r))
 }
 
-// podToMountChanged passes Pods with claims when they are added to the cache, because earlier changes of other objects
-// were not mapped to them, are bound to a node, finish, restart a container, are being deleted, because a mount may
-// wait, get a controller, which keeps Listeners, or lose or change the label of a mounted Listener. The reconciler
-// itself adds new labels.
+// podToMountChanged passes Pods with claims when they are added, because earlier changes of others were not mapped to
+// them, are bound, finish, restart a container, are being deleted, because a mount may wait, get a controller, which
+// keeps Listeners, or lose or change a mount label. The reconciler itself adds such labels.
 func podToMountChanged() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
-			mounted := maps.Clone(before.Labels)
-			maps.DeleteFunc(mounted, func(key, _ string) bool { return !strings.HasPrefix(key, names.PodMountLabelPrefix) })
-			return mountsClaims(after) && (before.Spec.NodeName != after.Spec.NodeName ||
-				(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || claim.PodFinished(before) != claim.PodFinished(after) ||
-				!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) ||
-				len(missingEntries(after.Labels, mounted)) > 0 || allRestarts(before) != allRestarts(after))
-		},
-		DeleteFunc: func(e event.DeleteEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },
-	}
+	mounts := predicate.NewPredicateFuncs(func(o client.Object) bool { return len(claim.NamesOf(o.(*corev1.Pod))) > 0 })
+	lostLabel := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		mounted := labels.Set(maps.Clone(e.ObjectOld.GetLabels()))
+		maps.DeleteFunc(mounted, func(key, _ string) bool { return !strings.HasPrefix(key, names.PodMountLabelPrefix) })
+		return !mounted.AsSelector().Matches(labels.Set(e.ObjectNew.GetLabels()))
+	}}
+	return predicate.And(mounts, predicate.Or(lostLabel, predicates.Changed(func(pod *corev1.Pod) any {
+		return []any{pod.Spec.NodeName, pod.DeletionTimestamp == nil, claim.PodFinished(pod), pod.OwnerReferences, allRestarts(pod)}
+	})))
 }
 
 // allRestarts returns how often the containers of a Pod have restarted.

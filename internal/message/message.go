@@ -3,6 +3,8 @@
 package message
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -82,6 +84,16 @@ func (w *Warnings[Subject, Cause]) Due(subject Subject, cause Cause, text string
 	}
 	warnings[cause] = warning{text, now}
 	return true
+}
+
+// Keep removes the warnings of a subject except those with these causes.
+func (w *Warnings[Subject, Cause]) Keep(subject Subject, causes []Cause) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.last[subject], func(cause Cause, _ warning) bool { return !slices.Contains(causes, cause) })
+	if len(w.last[subject]) == 0 {
+		delete(w.last, subject)
+	}
 }
 
 // RepeatAfter returns when the warnings of a subject are repeated, or 0 if there are none.

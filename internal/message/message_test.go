@@ -50,6 +50,13 @@ func TestAWarningIsDueWhenItsTextChangesAndHalfAnHourLater(t *testing.T) {
 			t.Errorf("step %d: got %t and %s", i, due, repeat)
 		}
 	}
+	w.Due("claim", "quota", "exceeded", now)
+	if w.Keep("claim", []string{"node", "other"}); w.Due("claim", "node", "lost", now) || !w.Due("claim", "quota", "exceeded", now) {
+		t.Error("another cause than the others was kept")
+	}
+	if w.Keep("claim", nil); w.RepeatAfter("claim") != 0 {
+		t.Error("a cause was kept")
+	}
 	if w.Forget("claim"); !w.Due("claim", "node", "lost", now) {
 		t.Error("it is not due after the subject was forgotten")
 	}
