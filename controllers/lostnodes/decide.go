@@ -10,9 +10,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
-// replacedNode is how long a node must be lost before a volume with policy Preferred is released. A node that is
-// deleted and created again, as cloud providers do when a machine is replaced in place, is not lost. It is also the
-// least that a class may set as releaseAfter.
+// replacedNode is how long a node must be lost before a volume is released, by policy Preferred, and at least if the
+// class sets releaseAfter: cloud providers delete a node and create it again when they replace a machine in place.
 const replacedNode = 10 * time.Second
 
 // newNode is the age up to which a node need not take a Pod. A node that was created again becomes ready a moment
@@ -35,10 +34,13 @@ func (o *observed) decide(now time.Time) decision {
 	node := o.pinned()
 	d := decision{lost: node != "" && claim.NodeLost(o.nodes[node])}
 	value := o.claim.Annotations[names.AnnotationRelease]
-	if value != "" && value != names.ReleaseNever {
+	if value == names.ReleaseNever {
+		return d
+	}
+	if value != "" {
 		d.release, d.wait, d.invalid = o.decideRequest(value, now)
 	}
-	if d.release == "" && value != names.ReleaseNever && node != "" {
+	if d.release == "" && node != "" {
 		release, wait := o.decideAutomatic(node, d.lost, now)
 		d.release, d.wait = release, requests.Earliest(d.wait, wait)
 	}

@@ -23,9 +23,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// A volume with policy Preferred displaces its Pod when the scheduler finds no node for the Pod, the node of the volume
-// does not take it, and another node would, were it not for the volume. What the scheduler knows of resources, ports
-// and other Pods is not repeated here: another node may turn out to have no room either.
+// A volume with policy Preferred displaces its Pod if its node does not take the Pod, and another node would, were it
+// not for the volume. What only the scheduler knows is not repeated here: another node may have no room either.
 
 // displaced returns why the node of a volume does not take a Pod that another node would take, or "".
 func (r *Reconciler) displaced(ctx context.Context, o *observed) (string, error) {
@@ -54,9 +53,8 @@ func (r *Reconciler) displaced(ctx context.Context, o *observed) (string, error)
 	return "", nil
 }
 
-// displaces returns why the node does not take a Pod that another one of the nodes would take, or "". verdict is what
-// the scheduler says about the Pod. Unless it names the node affinity of volumes, it may be outdated, for example about
-// a claim that was not bound yet, and does not show that the node has no room.
+// displaces returns why the node does not take a Pod that another of the nodes would take, or "". Unless the verdict of
+// the scheduler names the affinity of volumes, it may be outdated, and does not show that the node is full.
 func displaces(pod *corev1.Pod, verdict string, node *corev1.Node, nodes []corev1.Node, affinities []*corev1.VolumeNodeAffinity) string {
 	takes := func(other corev1.Node) bool { return other.Name != node.Name && refusal(pod, &other, affinities) == "" }
 	if !slices.ContainsFunc(nodes, takes) {
@@ -71,8 +69,7 @@ func displaces(pod *corev1.Pod, verdict string, node *corev1.Node, nodes []corev
 	return ""
 }
 
-// namesVolumeAffinity reports whether the scheduler rejected nodes because of the node affinity of volumes, in the
-// words of Kubernetes 1.32, or of later versions.
+// namesVolumeAffinity reports whether the scheduler names the node affinity of volumes, as of Kubernetes 1.32 or later.
 func namesVolumeAffinity(verdict string) bool {
 	return strings.Contains(verdict, "node(s) had volume node affinity conflict") ||
 		strings.Contains(verdict, "node(s) didn't match PersistentVolume's node affinity")
@@ -136,9 +133,10 @@ func (r *Reconciler) claimAffinity(ctx context.Context, key types.NamespacedName
 		return nil, false, err
 	case pvc.Spec.VolumeName == "":
 		class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: volume.GetPersistentVolumeClaimClass(pvc)}, &storagev1.StorageClass{})
-		return nil, bindsWithPod(class), err
+		return nil, class != nil && ptr.Deref(class.VolumeBindingMode, "") == storagev1.VolumeBindingWaitForFirstConsumer, err
 	}
-	pv, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{})
+	// The cache has no node affinity of volumes of other drivers.
+	pv, err := lookup.Get(ctx, r.APIReader, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{})
 	if err != nil || pv == nil {
 		return nil, false, err
 	}
@@ -150,18 +148,8 @@ func (r *Reconciler) claimAffinity(ctx context.Context, key types.NamespacedName
 		if other.policy() == listenersv1alpha1.PinningPolicyPreferred && pvc.Annotations[names.AnnotationRelease] != names.ReleaseNever {
 			return nil, true, nil
 		}
-		return pv.Spec.NodeAffinity, true, nil
-	}
-	// The cache has no node affinity of volumes of other drivers.
-	if pv, err = lookup.Get(ctx, r.APIReader, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{}); err != nil || pv == nil {
-		return nil, false, err
 	}
 	return pv.Spec.NodeAffinity, true, nil
-}
-
-// bindsWithPod reports whether claims of a class are bound when their Pod is scheduled, which does not wait for them.
-func bindsWithPod(class *storagev1.StorageClass) bool {
-	return class != nil && ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
 type stuckPod struct {

@@ -34,9 +34,8 @@ type observed struct {
 	displaced string
 }
 
-// observe reads a claim and what decides about its volume from the cache, which has an index of Pods, or from the API
-// server. It reads Listener and class from the cache in any case. It returns nil if the claim has no volume of the
-// driver, or is being deleted.
+// observe reads a claim and what decides about its volume: from the cache or, except Listener and class, from the API
+// server. It returns nil if the claim has no volume of the driver, or is being deleted.
 func (r *Reconciler) observe(ctx context.Context, reader client.Reader, key types.NamespacedName, podsOf ...client.ListOption) (*observed, error) {
 	pvc, err := lookup.Get(ctx, reader, key, &corev1.PersistentVolumeClaim{})
 	if err != nil || pvc == nil || !claim.IsListenerClaim(pvc) || pvc.Spec.VolumeName == "" || pvc.DeletionTimestamp != nil {
@@ -60,10 +59,7 @@ func (r *Reconciler) observe(ctx context.Context, reader client.Reader, key type
 
 func (r *Reconciler) observeListener(ctx context.Context, o *observed) (err error) {
 	key := types.NamespacedName{Namespace: o.claim.Namespace, Name: o.listenerName()}
-	if key.Name == "" {
-		return nil
-	}
-	if o.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil || o.listener == nil || o.listener.Class() == "" {
+	if o.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
 		return err
 	}
 	o.class, err = lookup.Get(ctx, r.Client, types.NamespacedName{Name: o.listener.Class()}, &listenersv1alpha1.ListenerClass{})

@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -122,7 +121,6 @@ func (r *Reconciler) record(ctx context.Context, o *observed, lost bool, now tim
 		return err
 	}
 	if lost {
-		log.FromContext(ctx).Info("The node of a volume is lost", "node", o.pinned(), "PersistentVolume", o.pv.Name)
 		r.emit(o, listenersv1alpha1.ReasonNodeLost, o.lostMessage(now))
 	}
 	return nil
@@ -170,8 +168,7 @@ func movedMessage(pv *corev1.PersistentVolume, from, to string) string {
 	return fmt.Sprintf("PersistentVolume %s moved from node %s to node %s", pv.Name, from, to)
 }
 
-// podMayReleaseVolume passes Pods that the scheduler finds no node for, or has found one for, and those that do not
-// mount their volumes any more.
+// podMayReleaseVolume passes Pods whose scheduling changes, and those that do not mount their volumes any more.
 func podMayReleaseVolume() predicate.Predicate {
 	return predicate.And(
 		predicates.Changed(func(pod *corev1.Pod) any {

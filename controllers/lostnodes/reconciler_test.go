@@ -599,7 +599,7 @@ func TestConditionDescribesAllVolumes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			if c := condition(tc.volumes, tc.before); c != nil {
+			if c := condition(tc.volumes, 1, tc.before); c != nil {
 				got = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 			}
 			if got != tc.want {

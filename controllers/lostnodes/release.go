@@ -95,9 +95,8 @@ func foreignFinalizers(pv *corev1.PersistentVolume) string {
 	return strings.Join(foreign, ", ")
 }
 
-// replace completes the release of a volume that is being deleted, and creates the volume of a claim that has none,
-// because a release was interrupted or the volume was deleted by hand. If a Pod on an existing node uses the claim, and
-// the class is pinned, the new volume is pinned to that node, because its address may be known.
+// replace completes the release of a volume, or creates the volume of a claim that has none. If a Pod on an existing
+// node uses the claim of a pinned class, the volume is pinned to that node, because its address may be known.
 func (r *Reconciler) replace(ctx context.Context, key types.NamespacedName) error {
 	o, err := r.observe(ctx, r.APIReader, key)
 	if err != nil || o == nil || o.pv != nil && !o.interrupted() {
@@ -131,7 +130,6 @@ func (r *Reconciler) create(ctx context.Context, o *observed, created *corev1.Pe
 		return fmt.Errorf("creating PersistentVolume %s again: %w", created.Name, err)
 	}
 	from := created.Annotations[names.AnnotationReleasedFrom]
-	log.FromContext(ctx).Info("Created a volume again", "PersistentVolume", created.Name, "releasedFrom", from)
 	reason, text := listenersv1alpha1.ReasonVolumeRestored, fmt.Sprintf("PersistentVolume %s did not exist any more, and was created again from its claim", created.Name)
 	if from != "" {
 		reason, text = listenersv1alpha1.ReasonVolumeReleased, fmt.Sprintf("PersistentVolume %s is released from node %s: its Pod can start on another node", created.Name, from)

@@ -59,9 +59,8 @@ func (r *Reconciler) emitOn(regarding, related runtime.Object, reason, text stri
 	r.Events.Eventf(regarding, related, reasons.EventType(reason), reason, "Release", "%s", message.Printable(text, message.MaxEvent))
 }
 
-// reportCondition applies the condition NodesAvailable of the Listener if it differs. It describes all volumes of the
-// Listener; pv is the one of the claim. The condition that a volume has moved outlasts the annotation that it
-// follows from, so a pass has to know it: what is decided from an older version, the API server rejects.
+// reportCondition applies the condition NodesAvailable, about all volumes of the Listener; pv is the claim's. That a
+// volume has moved is then in the condition alone, so the API server rejects what an older version led to.
 func (r *Reconciler) reportCondition(ctx context.Context, o *observed, pv *corev1.PersistentVolume) error {
 	if o.listener == nil || o.listener.Status == nil {
 		return nil // without its other fields, there is no status
@@ -76,27 +75,19 @@ func (r *Reconciler) reportCondition(ctx context.Context, o *observed, pv *corev
 			volumes.Items[i] = *pv
 		}
 	}
-	before := meta.FindStatusCondition(o.listener.Status.Conditions, listenersv1alpha1.ListenerNodesAvailable)
-	after := condition(volumes.Items, before)
-	if after == nil || before != nil && before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message {
+	conditions := slices.Clone(o.listener.Status.Conditions)
+	after := condition(volumes.Items, o.listener.Generation, meta.FindStatusCondition(conditions, listenersv1alpha1.ListenerNodesAvailable))
+	if after == nil || !meta.SetStatusCondition(&conditions, *after) { // which sets the time of the transition
 		return nil
 	}
-	after.ObservedGeneration = o.listener.Generation
-	conditions := slices.Clone(o.listener.Status.Conditions)
-	meta.SetStatusCondition(&conditions, *after) // sets the time of the transition
-	after = meta.FindStatusCondition(conditions, after.Type)
-	_, err = r.conditions.ApplyStatus(ctx, o.listener, &conditionsOnly{[]metav1.Condition{*after}}, o.listener.ResourceVersion)
+	withoutOthers := &map[string]any{"conditions": []metav1.Condition{*meta.FindStatusCondition(conditions, after.Type)}}
+	_, err = r.conditions.ApplyStatus(ctx, o.listener, withoutOthers, o.listener.ResourceVersion)
 	return err
-}
-
-// conditionsOnly is a status without the fields of other writers.
-type conditionsOnly struct {
-	Conditions []metav1.Condition `json:"conditions"`
 }
 
 // condition returns the condition that describes the volumes of a Listener, or nil if nothing happened to any of them.
 // before is the present one, or nil.
-func condition(volumes []corev1.PersistentVolume, before *metav1.Condition) *metav1.Condition {
+func condition(volumes []corev1.PersistentVolume, generation int64, before *metav1.Condition) *metav1.Condition {
 	texts := map[string][]string{}
 	for i := range volumes {
 		if reason, text := history(&volumes[i]); reason != "" {
@@ -105,7 +96,7 @@ func condition(volumes []corev1.PersistentVolume, before *metav1.Condition) *met
 	}
 	after := &metav1.Condition{
 		Type: listenersv1alpha1.ListenerNodesAvailable, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonNodeReturned,
-		Message: "every node that a volume is pinned to exists",
+		ObservedGeneration: generation, Message: "every node that a volume is pinned to exists",
 	}
 	for _, reason := range []string{listenersv1alpha1.ReasonNodeLost, listenersv1alpha1.ReasonVolumeReleased, listenersv1alpha1.ReasonVolumeMoved} {
 		if len(texts[reason]) == 0 {
