@@ -51,8 +51,7 @@ func init() {
 	}
 }
 
-// Reconciler evicts Pods. Its requests are controllers of Pods: the name of a request is the uid of the controller, or
-// of a Pod that has none.
+// Reconciler evicts Pods. The name of a request is the uid of the controller of Pods, or of a Pod that has none.
 type Reconciler struct {
 	// Client reads from the cache, and evicts.
 	Client client.Client
@@ -61,8 +60,8 @@ type Reconciler struct {
 	Events    events.EventRecorder
 	Clock     clock.PassiveClock
 
-	// outdated has the requests for the controllers of outdated Pods, by the names of the PodListeners. For these, events
-	// of their other Pods matter. After a restart of the operator, the watch of PodListeners fills it again.
+	// outdated has the controllers of outdated Pods, by the names of the PodListeners. For these, events of their other
+	// Pods matter. After a restart of the operator, the watch of PodListeners fills it again.
 	outdated sync.Map
 	// restarts has the last restart of each controller, by request.
 	restarts sync.Map
@@ -71,9 +70,8 @@ type Reconciler struct {
 }
 
 const (
-	// retryRefused is when a refused eviction is tried again. The API server does not say when a PodDisruptionBudget
-	// permits another one. While it is refused, the time doubles up to the last one: it has its cause in the namespace,
-	// and must not delay the evictions of others.
+	// retryRefused is when a refused eviction is tried again: the API server does not say when. It doubles up to the
+	// last one, because the cause is in the namespace, and must not delay the evictions of others.
 	retryRefused     = 10 * time.Second
 	lastRetryRefused = 5 * time.Minute
 	// retryWaiting is when a controller whose Pods are not complete is looked at again. Its Pods are watched, but the

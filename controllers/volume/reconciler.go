@@ -125,9 +125,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
-// unprovisioned returns a claim and its StorageClass if it has to be provisioned by this driver, and otherwise nil. It
-// does not wait until Kubernetes' PersistentVolume controller, which handles one claim after the other, has annotated
-// the claim with the driver.
+// unprovisioned returns a claim and its StorageClass if this driver has to provision it, and otherwise nil. It does not
+// wait for Kubernetes' PersistentVolume controller, which annotates one claim after the other.
 func (r *Reconciler) unprovisioned(ctx context.Context, key types.NamespacedName) (*corev1.PersistentVolumeClaim, *storagev1.StorageClass, error) {
 	pvc, err := lookup.Get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{})
 	if err != nil || pvc == nil || pvc.Spec.VolumeName != "" || pvc.DeletionTimestamp != nil {
@@ -173,9 +172,8 @@ func (r *Reconciler) provision(ctx context.Context, pvc *corev1.PersistentVolume
 	return 0, nil
 }
 
-// report emits the reason why a claim is pending on the claim and on the Pods that mount it. Users look at the Pod
-// first, about which the scheduler only says that a claim is not bound. That a claim waits for its first Pod is no
-// reason for a warning, and for no event at all if it lasts only a moment, nor is the deletion of an earlier Listener.
+// report emits why a claim is pending on the claim and on its Pods, which users look at first. Waiting for the first
+// Pod is no reason for a warning, and, like the deletion of an earlier Listener, for no event while it is short.
 func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pending *pendingError) (reconcile.Result, error) {
 	key, kind := client.ObjectKeyFromObject(pvc), reasons.EventType(pending.reason)
 	left, waiting := requests.Left(pvc.CreationTimestamp, shortWait, r.Clock.Now()), pending.reason
@@ -282,10 +280,9 @@ func (r *Reconciler) notFound(ctx context.Context, reason, what string, key type
 	return pendingf(reason, "%s does not exist; the volume is provisioned as soon as it does%s", what, lookup.DidYouMean(key.Name, others))
 }
 
-// adoptListener checks that the Listener of a class-based claim can be created, with the ports of the Pod that mounts
-// the claim. One that is kept for it, or comes from a backup, becomes the Listener of this claim, and gets its class.
-// So does one of an earlier claim before it is garbage-collected, so that the addresses stay, unless the earlier claim
-// named another class: then this claim waits, because a Pod must not start with the old addresses.
+// adoptListener checks that the Listener of a class-based claim can be created. One that is kept for it, or comes from
+// a backup, becomes that of this claim, and gets its class. So does one of an earlier claim before it is
+// garbage-collected, unless that named another class: a Pod must not start with its addresses.
 func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *listenersv1alpha1.ListenerClass) error {
 	pod, ports, err := r.firstPod(ctx, pvc, class)
 	if err != nil {

@@ -82,14 +82,12 @@ func (r *Reconciler) storageClassToClaims(ctx context.Context, _ client.Object) 
 	return r.claims(ctx)
 }
 
+// claims returns the requests for the claims without a volume in a list.
 func (r *Reconciler) claims(ctx context.Context, options ...client.ListOption) []reconcile.Request {
-	return index.Requests[corev1.PersistentVolumeClaimList](ctx, r.Client, unboundToItself, options...)
-}
-
-// unboundToItself maps a claim without a volume to itself.
-func unboundToItself(ctx context.Context, pvc client.Object) []reconcile.Request {
-	if !isUnbound(pvc) {
-		return nil
-	}
-	return index.Request(ctx, pvc)
+	return index.Requests[corev1.PersistentVolumeClaimList](ctx, r.Client, func(ctx context.Context, pvc client.Object) []reconcile.Request {
+		if !isUnbound(pvc) {
+			return nil
+		}
+		return index.Request(ctx, pvc)
+	}, options...)
 }

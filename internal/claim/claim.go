@@ -35,9 +35,8 @@ var (
 	// ErrNoSelector means that neither annotation is set.
 	ErrNoSelector = fmt.Errorf("neither %s nor %s is set: set the one that names the class or the Listener to use",
 		names.AnnotationListenerClass, names.AnnotationListenerName)
-	// ErrBothSelectors means that both annotations are set. ParseSelector returns the class with it: Stackable's
-	// listener operator provisioned volumes with both annotations by their class (contract: provisioning), and these
-	// volumes must still work.
+	// ErrBothSelectors means that both annotations are set. ParseSelector returns the class with it, by which
+	// Stackable's listener operator provisioned such volumes (contract: provisioning).
 	ErrBothSelectors = fmt.Errorf("both %s and %s are set: remove one of them",
 		names.AnnotationListenerClass, names.AnnotationListenerName)
 )
@@ -64,9 +63,8 @@ func Requested(claim *corev1.PersistentVolumeClaim) (Selector, error) {
 	return selector, err
 }
 
-// Follow returns the selector of a volume that was provisioned with s, and whose claim has these annotations now. Of a
-// change, only the class is followed, so that the Listener stays; ignored reports any other change. Without a selector
-// in the annotations, s holds.
+// Follow returns the selector of a volume that was provisioned with s, and whose claim has these annotations now. Only
+// the class is followed, so that the Listener stays; ignored reports any other change. Without a selector, s holds.
 func (s Selector) Follow(annotations map[string]string) (now Selector, ignored bool) {
 	requested, err := ParseSelector(annotations)
 	switch {
@@ -124,9 +122,8 @@ func EphemeralPod(claim *corev1.PersistentVolumeClaim) *metav1.OwnerReference {
 	return nil
 }
 
-// OwnsListener reports whether a Listener was created for a claim, which has the same name, rather than by a user: its
-// annotation says so, or its owners, if Stackable's listener operator created it. All of these are PersistentVolumes or
-// claims.
+// OwnsListener reports whether a Listener was created for the claim of its name, rather than by a user: its annotation
+// says so or, if Stackable's operator created it, its owners, which all are PersistentVolumes or claims.
 func OwnsListener(listener *listenersv1alpha1.Listener) bool {
 	return listener.Annotations[names.AnnotationClaim] == listener.Name || len(listener.OwnerReferences) > 0 &&
 		!slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool { return !isOfClaim(listener, o) })
@@ -137,10 +134,9 @@ func isOfClaim(listener *listenersv1alpha1.Listener, o metav1.OwnerReference) bo
 	return o.APIVersion == "v1" && (o.Kind == "PersistentVolume" || o.Kind == "PersistentVolumeClaim" && o.Name == listener.Name)
 }
 
-// Keeper returns the owner that keeps the Listener of an ephemeral claim, or of an inline volume that requests it,
-// between two Pods of the same name, or nil: the controller of the Pod. Pods whose names are random have none, nor have
-// Pods that an object of Stackable's operators controls: they delete what has such an owner (contract: labels and the
-// owner reference).
+// Keeper returns the owner that keeps the Listener of an ephemeral claim, or of an inline volume that requests it, for
+// the next Pod of the name: the controller of the Pod, or nil. Pods with random names have none, nor have those that
+// Stackable's operators control: these delete what they own (contract: labels and the owner reference).
 func Keeper(pod *corev1.Pod, claimName string) *metav1.OwnerReference {
 	owner := metav1.GetControllerOf(pod)
 	kept := func(v corev1.Volume) bool {
@@ -211,9 +207,8 @@ func ClassField(listener *listenersv1alpha1.Listener) string {
 var podLabels = []string{appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel}
 
 // Listener returns the desired Listener of a class-based claim. It has the labels of the claim but never its owners:
-// consumers delete objects that have both (contract: labels and the owner reference). pv is nil until the volume is
-// provisioned. labels are those of the Pod that mounts the claim or, while no Pod does, of the existing Listener: the
-// Listener gets the name and the index of the Pod from them, unless the claim has labels of these keys.
+// consumers delete what has both (contract: labels and the owner reference). pv is nil until the volume is provisioned.
+// The name and the index of the Pod come from labels: those of the Pod, or else of the existing Listener.
 func Listener(
 	claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, class string, ports []listenersv1alpha1.ListenerPort, labels map[string]string,
 ) *unstructured.Unstructured {
@@ -256,9 +251,8 @@ func Listener(
 	return desired
 }
 
-// DidYouMean returns a hint about a label of a claim that should be an annotation, or about the first annotation whose
-// key nearly is one of those of ParseSelector, or "". It begins with a separator, and continues the text of
-// ErrNoSelector.
+// DidYouMean returns a hint about a label of a claim that should be an annotation, or about an annotation whose key
+// nearly is one of ParseSelector's, or "". It begins with a separator.
 func DidYouMean(claim *corev1.PersistentVolumeClaim) string {
 	for _, key := range []string{names.AnnotationListenerClass, names.AnnotationListenerName} {
 		if claim.Labels[key] != "" {

@@ -32,8 +32,7 @@ func Inline(pod *corev1.Pod, volume *corev1.Volume) *corev1.PersistentVolumeClai
 	return pvc
 }
 
-// InlinePod returns the owner reference to the Pod with the inline volume that a claim stands for, or nil if the claim
-// exists.
+// InlinePod returns the owner reference to the Pod whose inline volume a claim stands for, or nil if the claim exists.
 func InlinePod(claim *corev1.PersistentVolumeClaim) *metav1.OwnerReference {
 	if pod := EphemeralPod(claim); pod != nil && pod.UID == claim.UID {
 		return pod

@@ -20,8 +20,7 @@ func NamesOf(pod *corev1.Pod) []string {
 	return claims
 }
 
-// NameOf returns the name of the claim of a Pod's volume, or of the claim that an inline volume stands for, or "" if it
-// has none.
+// NameOf returns the name of the claim of a Pod's volume, or that an inline volume stands for, or "" if it has none.
 func NameOf(pod *corev1.Pod, volume *corev1.Volume) string {
 	switch {
 	case volume.PersistentVolumeClaim != nil:
@@ -33,8 +32,7 @@ func NameOf(pod *corev1.Pod, volume *corev1.Volume) string {
 	}
 }
 
-// PodFinished reports whether a Pod has run to its end, which is final. A finished Pod mounts nothing, although it
-// exists, and has no PodListeners.
+// PodFinished reports whether a Pod has run to its end. It mounts nothing any more, although it exists.
 func PodFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
@@ -52,8 +50,7 @@ func NodeLost(node *corev1.Node) bool {
 	return node == nil || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
-// NodeReady reports whether the kubelet of a node responds. Nothing is known of a node without the condition, so it
-// counts as ready.
+// NodeReady reports whether the kubelet of a node responds. A node without the condition counts as ready.
 func NodeReady(node *corev1.Node) bool {
 	return !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue

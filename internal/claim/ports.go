@@ -15,9 +15,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Ports returns the ports of the Listener of a class-based claim which a Pod mounts: those that the annotation
-// names.AnnotationPorts of the claim lists, in its order, or else all ports of the Pod. problem names the listed ports
-// that the Pod does not have, or is empty; ports then has the others.
+// Ports returns the ports of the Listener of a class-based claim: those that the annotation names.AnnotationPorts
+// lists, in its order, or else all of the Pod. problem names the listed ports that the Pod does not have, or is empty.
 func Ports(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) (ports []listenersv1alpha1.ListenerPort, problem string) {
 	all := PodPorts(pod)
 	annotation, ok := claim.Annotations[names.AnnotationPorts]
@@ -50,9 +49,8 @@ func Ports(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) (ports []listen
 	return ports, problem
 }
 
-// PodPorts returns the ports of a Pod, in the order of ContainerPorts. A port without a name is named "port-<number>"
-// (contract: the Listener). Of several containers with a port of the same name, the last one counts, but a sidecar
-// takes no name from a container.
+// PodPorts returns the ports of a Pod, in the order of ContainerPorts; one without a name is named "port-<number>"
+// (contract: the Listener). Of several of a name, the last one counts, but a sidecar takes no name from a container.
 func PodPorts(pod *corev1.Pod) []listenersv1alpha1.ListenerPort {
 	all := listenerPorts(pod)
 	sidecars := len(all) - len(SidecarPorts(pod))
