@@ -23,6 +23,8 @@ type observed struct {
 	claim *corev1.PersistentVolumeClaim
 	// pv is nil if it does not exist.
 	pv *corev1.PersistentVolume
+	// selector is what the volume was provisioned with or, if it does not exist, would be; it is empty if that is invalid.
+	selector claim.Selector
 	// listener and class are nil while they do not exist, or are not known.
 	listener *listenersv1alpha1.Listener
 	class    *listenersv1alpha1.ListenerClass
@@ -58,7 +60,12 @@ func (r *Reconciler) observe(ctx context.Context, reader client.Reader, key type
 }
 
 func (r *Reconciler) observeListener(ctx context.Context, o *observed) (err error) {
-	key := types.NamespacedName{Namespace: o.claim.Namespace, Name: o.listenerName()}
+	pv := o.pv
+	if pv == nil {
+		pv = claim.Volume(o.claim, "")
+	}
+	o.selector, _ = claim.VolumeSelector(pv)
+	key := types.NamespacedName{Namespace: o.claim.Namespace, Name: o.selector.ListenerName(o.claim.Name)}
 	if o.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
 		return err
 	}
@@ -98,19 +105,6 @@ func (o *observed) concerns() bool {
 // interrupted reports whether a release deleted the volume and did not create the new one yet.
 func (o *observed) interrupted() bool {
 	return o.pv.DeletionTimestamp != nil && o.pv.Annotations[names.AnnotationReleasedFrom] != ""
-}
-
-// listenerName returns the name of the Listener of the claim, or "".
-func (o *observed) listenerName() string {
-	pv := o.pv
-	if pv == nil {
-		pv = claim.Volume(o.claim, "")
-	}
-	selector, err := claim.VolumeSelector(pv)
-	if err != nil {
-		return ""
-	}
-	return selector.ListenerName(o.claim.Name)
 }
 
 // pinned returns the node that the operator pinned the volume to, or "". It did not set any other node affinity.

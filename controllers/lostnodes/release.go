@@ -71,9 +71,8 @@ func (r *Reconciler) release(ctx context.Context, key types.NamespacedName, cach
 
 // forbidden returns why the volume cannot be released now, or "".
 func (o *observed) forbidden() string {
-	selector, err := claim.VolumeSelector(o.pv)
-	_, otherListener := selector.Follow(o.claim.Annotations)
-	_, errAfter := claim.VolumeSelector(claim.Volume(o.claim, ""))
+	_, otherListener := o.selector.Follow(o.claim.Annotations)
+	_, err := claim.VolumeSelector(claim.Volume(o.claim, ""))
 	switch users := o.users(); {
 	case o.pinned() == "":
 		return "the operator did not set its node affinity"
@@ -81,7 +80,7 @@ func (o *observed) forbidden() string {
 		return fmt.Sprintf("Pod %s on node %s uses it", users[0].Name, users[0].Spec.NodeName)
 	case foreignFinalizers(o.pv) != "":
 		return "its finalizers " + foreignFinalizers(o.pv) + " belong to others, who have to remove them"
-	case err != nil || errAfter != nil || otherListener:
+	case err != nil || otherListener:
 		return "the annotations of the claim do not select the same Listener any more; restore them"
 	case o.claim.Spec.VolumeName != claim.VolumeName(o.claim):
 		return "the operator did not provision it"
@@ -140,7 +139,7 @@ func (r *Reconciler) create(ctx context.Context, o *observed, created *corev1.Pe
 
 // desiredVolume returns the volume that replaces the one of a claim, or why there cannot be one.
 func (r *Reconciler) desiredVolume(ctx context.Context, o *observed) (desired *corev1.PersistentVolume, why string, err error) {
-	listener := o.listenerName()
+	listener := o.selector.ListenerName(o.claim.Name)
 	switch {
 	case o.claim.Spec.VolumeName != claim.VolumeName(o.claim):
 		return nil, fmt.Sprintf("PersistentVolume %s does not exist, and was not provisioned by the operator, which would have named it %s; create it, or delete the claim",
@@ -179,15 +178,11 @@ func (o *observed) affinity() *corev1.VolumeNodeAffinity {
 // adopt makes the claim an owner of the Listener that was created for it.
 func (r *Reconciler) adopt(ctx context.Context, o *observed) error {
 	l := o.listener
-	if l == nil || l.DeletionTimestamp != nil || !claim.OwnsListener(l) || claim.HasOwner(l, o.claim.UID) {
-		return nil
+	if l == nil || l.DeletionTimestamp != nil || !claim.OwnsListener(l) || claim.HasOwner(l, o.claim.UID) || o.selector.Class == "" {
+		return nil // a Listener that the claim names is not the claim's
 	}
-	selector, err := claim.VolumeSelector(claim.Volume(o.claim, l.Name))
-	if err != nil || selector.Class == "" {
-		return nil //nolint:nilerr // a Listener that the claim names is not the claim's
-	}
-	desired := claim.Listener(o.claim, nil, cmp.Or(l.Class(), selector.Class), l.Spec.Ports, l.Labels)
-	_, err = r.Applier.Apply(ctx, claim.KeptBy(desired, claim.KeeperOf(l)), l)
+	desired := claim.Listener(o.claim, nil, cmp.Or(l.Class(), o.selector.Class), l.Spec.Ports, l.Labels)
+	_, err := r.Applier.Apply(ctx, claim.KeptBy(desired, claim.KeeperOf(l)), l)
 	return err
 }
 
