@@ -591,3 +591,22 @@ func gatherHealthy(t *testing.T, i *installed) {
 		}
 	})
 }
+
+// A part of the API server does not respond.
+func TestGatherSaysWhatItCouldNotDiscover(t *testing.T) {
+	config := via(t, apiserver.Config(t), func(w http.ResponseWriter, r *http.Request) bool {
+		r.Header.Set("Accept", "application/json") // without aggregated discovery
+		if r.URL.Path != "/apis/storage.k8s.io/v1" {
+			return false
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	dir, out, err := gatherInto(t, config)
+	if err != nil || !strings.Contains(out, "? some of what the cluster serves: ") || !strings.Contains(out, "storage.k8s.io/v1: ") {
+		t.Errorf("error %v, output:\n%s", err, out)
+	}
+	if served := files(t, dir)[source.ResourcesFile]; !strings.Contains(served, "listenerclasses") || strings.Contains(served, "csidrivers") {
+		t.Errorf("it says that the cluster serves\n%s", served)
+	}
+}

@@ -80,7 +80,6 @@ The result has the layout of oc adm must-gather. doctor --from and why --from re
 	return cmd
 }
 
-// gatherer gathers.
 type gatherer struct {
 	*command.Environment
 	client client.Client
@@ -309,25 +308,14 @@ func (g *gatherer) write(name string, content []byte) error {
 // end returns the end of a stream, of at most this number of bytes and from the beginning of a line, and whether that
 // is everything. If reading fails, it is the end of what was read.
 func end(stream io.Reader, most int) (content []byte, complete bool, err error) {
-	complete = true
-	keep := func(most int) {
-		if left := len(content) - most; left > 0 {
-			content, complete = content[:copy(content, content[left:])], false
-		}
+	content, err = io.ReadAll(stream)
+	left := len(content) - most
+	if left <= 0 {
+		return content, true, err
 	}
-	for buffer := make([]byte, 64<<10); err == nil; {
-		var n int
-		n, err = stream.Read(buffer)
-		if content = append(content, buffer[:n]...); len(content) > 2*most {
-			keep(most)
-		}
-	}
-	keep(most)
-	if line := bytes.IndexByte(content, '\n') + 1; !complete && line < len(content) {
+	content = content[left:]
+	if line := bytes.IndexByte(content, '\n') + 1; line < len(content) {
 		content = content[line:]
 	}
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return content, complete, err
+	return content, false, err
 }

@@ -36,7 +36,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// list is a list of objects that is gathered.
 type list struct {
 	schema.GroupVersionKind
 	// keep reports whether an object is kept. Nil means that all are.
@@ -127,7 +126,6 @@ func (g *gatherer) operator(o *unstructured.Unstructured) bool {
 	return true
 }
 
-// ofOperator reports whether an object is in the namespace of an operator.
 func (g *gatherer) ofOperator(o *unstructured.Unstructured) bool {
 	return g.operators.Has(o.GetNamespace())
 }

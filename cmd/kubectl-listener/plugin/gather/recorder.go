@@ -92,7 +92,6 @@ func (r *recorder) List(ctx context.Context, list client.ObjectList, options ...
 	return meta.SetList(list, items)
 }
 
-// itemOf returns an object as an item of a list.
 func (r *recorder) itemOf(list client.ObjectList, mapping *meta.RESTMapping, whole *unstructured.Unstructured) (object runtime.Object, err error) {
 	if _, metadata := list.(*metav1.PartialObjectMetadataList); metadata {
 		object = &metav1.PartialObjectMetadata{}
@@ -102,7 +101,6 @@ func (r *recorder) itemOf(list client.ObjectList, mapping *meta.RESTMapping, who
 	return object, source.Convert(whole.Object, object)
 }
 
-// record records that a list was read, or why not.
 func (r *recorder) record(what string, listed source.Listed, count int, err error) {
 	if listed.Namespace != "" {
 		what += " of namespace " + listed.Namespace
