@@ -63,15 +63,11 @@ It needs the permissions of a cluster administrator. What you may not read is ma
 // migration compares two operators. The fields are what was found.
 type migration struct {
 	*walk.Walk
-	other     other
 	classes   listenersv1alpha1.ListenerClassList
 	listeners listenersv1alpha1.ListenerList
-}
-
-// other is what there is of Stackable's listener operator.
-type other struct {
-	stackable.Installation
-	// preset and clusterDomain are its settings, or empty if they are unknown. Each has a default.
+	// other is what there is of Stackable's listener operator, and preset and clusterDomain are its settings, or empty if
+	// they are unknown. Each has a default.
+	other                 stackable.Installation
 	preset, clusterDomain string
 	// agents is the Pod template of its node driver, or empty if it is unknown.
 	agents corev1.PodSpec
@@ -91,7 +87,7 @@ func (m *migration) observeOther(ctx context.Context) {
 	var pods corev1.PodList
 	read := m.All(ctx, &pods)
 	m.Readable(check.Finding{Kind: "SubjectAccessReview"}, m.Request("looking for Stackable's listener operator", func() (err error) {
-		m.other.Installation, err = stackable.Among(ctx, m.Client, pods.Items, time.Now())
+		m.other, err = stackable.Among(ctx, m.Client, pods.Items, time.Now())
 		return err
 	}))
 	for _, w := range m.other.Workloads {
@@ -121,15 +117,15 @@ func (m *migration) observeWorkload(ctx context.Context, w stackable.Workload) {
 		return
 	}
 	if w.Kind == "DaemonSet" {
-		m.other.agents = *template
+		m.agents = *template
 	}
 	for _, c := range template.Containers {
 		for _, v := range c.Env {
 			switch v.Name { // contract: takeover
 			case "LISTENER_CLASS_PRESET":
-				m.other.preset = v.Value
+				m.preset = v.Value
 			case "KUBERNETES_CLUSTER_DOMAIN":
-				m.other.clusterDomain = v.Value
+				m.clusterDomain = v.Value
 			}
 		}
 	}
@@ -137,12 +133,12 @@ func (m *migration) observeWorkload(ctx context.Context, w stackable.Workload) {
 }
 
 // placement returns which settings of the other operator restrict the nodes that its agents run on, for a message.
-func (o *other) placement() string {
+func (m *migration) placement() string {
 	var set []string
-	if len(o.agents.NodeSelector) > 0 {
-		set = append(set, "nodeSelector "+labels.FormatLabels(o.agents.NodeSelector))
+	if len(m.agents.NodeSelector) > 0 {
+		set = append(set, "nodeSelector "+labels.FormatLabels(m.agents.NodeSelector))
 	}
-	if o.agents.Affinity != nil {
+	if m.agents.Affinity != nil {
 		set = append(set, "affinity")
 	}
 	return strings.Join(set, ", ")
@@ -158,15 +154,14 @@ func (m *migration) compareSettings(ctx context.Context) {
 	configured := m.Get(ctx, types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}, config) == check.Present
 	// The domain of the Pods' resolver is not known here. A setting other than the default is carried over, even if the
 	// resolver has the same domain.
-	desired := stackable.Settings(m.classes.Items, m.listeners.Items, "")
-	if configured {
-		desired = config.Spec
+	if !configured {
+		config.Spec = stackable.Settings(m.classes.Items, m.listeners.Items, "")
 	}
 	f := check.Finding{Kind: "ListenerOperator", Name: operatorv1alpha1.ListenerOperatorName}
 	for _, setting := range []struct{ path, other, carried string }{
-		{"spec.preset", m.other.preset, string(cmp.Or(desired.Preset, operatorv1alpha1.PresetEphemeralNodes))},
-		{"spec.clusterDomain", m.other.clusterDomain, (&operatorv1alpha1.ListenerOperator{Spec: desired}).ClusterDomain("")},
-		{"spec.nodeAgent.kubeletDir", m.other.KubeletDir, cmp.Or(desired.NodeAgent.KubeletDir, components.DefaultKubeletDir)},
+		{"spec.preset", m.preset, string(cmp.Or(config.Spec.Preset, operatorv1alpha1.PresetEphemeralNodes))},
+		{"spec.clusterDomain", m.clusterDomain, config.ClusterDomain("")},
+		{"spec.nodeAgent.kubeletDir", m.other.KubeletDir, cmp.Or(config.Spec.NodeAgent.KubeletDir, components.DefaultKubeletDir)},
 	} {
 		switch {
 		case setting.other == "":
@@ -178,7 +173,7 @@ func (m *migration) compareSettings(ctx context.Context) {
 			m.Add(f.Warning("", fmt.Sprintf("%s is %s in the other operator, and would be %s: set it before the move", setting.path, setting.other, setting.carried)))
 		}
 	}
-	if restricted := m.other.placement(); restricted != "" {
+	if restricted := m.placement(); restricted != "" {
 		m.Add(f.Warning("", "agents run on all nodes, whatever their taints; the agents of the other operator have "+restricted+", which you can set in spec.nodeAgent"))
 	}
 }
