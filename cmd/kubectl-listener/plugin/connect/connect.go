@@ -356,7 +356,11 @@ func remedyForHandshake(err error) (message, remedy string) {
 	var record tls.RecordHeaderError
 	switch {
 	case errors.As(err, &hostname):
-		return fmt.Sprintf("the certificate is not for this address, but for %s", list(hostname.Certificate)),
+		all := hostname.Certificate.DNSNames
+		for _, ip := range hostname.Certificate.IPAddresses {
+			all = append(all, ip.String())
+		}
+		return "the certificate is not for this address, but for " + cmp.Or(strings.Join(all, ", "), "none"),
 			"If the program does not read its certificate again when the file changes, restart the Pod: docs/tls.md"
 	case errors.As(err, &unknown):
 		return fmt.Sprintf("the certificate of %s is signed by %s, which is not trusted", unknown.Cert.Subject, unknown.Cert.Issuer),
@@ -369,12 +373,4 @@ func remedyForHandshake(err error) (message, remedy string) {
 	default:
 		return err.Error(), "See the log of the program."
 	}
-}
-
-func list(c *x509.Certificate) string {
-	all := c.DNSNames
-	for _, ip := range c.IPAddresses {
-		all = append(all, ip.String())
-	}
-	return cmp.Or(strings.Join(all, ", "), "none")
 }
