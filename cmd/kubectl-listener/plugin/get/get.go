@@ -26,7 +26,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
 )
 
-// getOptions are the arguments and flags of get.
 type getOptions struct {
 	*command.Environment
 	names         []string
