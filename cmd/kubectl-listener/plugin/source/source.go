@@ -318,7 +318,6 @@ func (a *objects) copyTo(list client.ObjectList, namespace string) error {
 	return nil
 }
 
-// fieldNamespace is the field of the namespace.
 const fieldNamespace = "metadata.namespace"
 
 // having returns the objects with the value of a field, sorted by namespace and name. The namespace "" has all. The

@@ -50,6 +50,7 @@ func TestEachKindIsListedOnce(t *testing.T) {
 		"all":            {nil, 2},
 		"of a namespace": {[]client.ListOption{client.InNamespace("shop")}, 1},
 		"on a node":      {[]client.ListOption{client.MatchingFields{"spec.nodeName": "b"}}, 1},
+		"not on a node":  {[]client.ListOption{client.MatchingFields{"spec.nodeName": ""}}, 0},
 		"of a namespace on a node": {
 			[]client.ListOption{client.InNamespace("shop"), client.MatchingFields{"spec.nodeName": "b"}}, 0,
 		},
