@@ -81,6 +81,8 @@ const (
 	far        = 700 // the height of a line of which only the ends are drawn
 	stub       = 20  // the length of such an end
 	width      = 798 + 292 + margin
+	head       = 64 // the height of the title and of the titles of the columns
+	maxWords   = 6  // the number of lines for what is not right
 )
 
 // column is where the boxes of a kind are, and how many letters of a name fit into a line. Of a note, there fit more.
@@ -96,8 +98,8 @@ var columns = map[string]column{
 
 // placed is a Listener of the picture, with its Pods.
 type placed struct {
-	*listener
-	pods []*pod
+	*subject
+	pods []*subject
 }
 
 // lay lays out the part of a graph that a query matches: the Listeners, and the Pods that together with them have all
@@ -116,8 +118,8 @@ func (g *graph) lay(query string, only bool) *picture {
 		p.Headings = append(p.Headings, line{"heading", c.x, -gap, c.title})
 	}
 	slices.SortFunc(p.Headings, func(a, b line) int { return cmp.Compare(a.X, b.X) })
-	listeners, pods := g.selected(filter{strings.Fields(strings.ToLower(query)), only})
-	byNode := map[string][]*pod{}
+	listeners, pods := g.selected(strings.Fields(strings.ToLower(query)), only)
+	byNode := map[string][]*subject{}
 	for _, pod := range pods {
 		byNode[pod.node] = append(byNode[pod.node], pod)
 	}
@@ -155,39 +157,33 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// filter selects what is shown.
-type filter struct {
-	// words are those that the texts of a path have to contain, in lower case.
-	words []string
-	// only states that something has to be wrong.
-	only bool
-}
-
-// has reports whether the filter selects the path of these objects.
-func (f filter) has(path ...*subject) bool {
+// matches reports whether the texts of a path of objects contain all words, and if only is true, something is wrong.
+func matches(words []string, only bool, path ...*subject) bool {
 	var text strings.Builder
 	wrong := false
 	for _, s := range path {
 		text.WriteString(s.text)
 		wrong = wrong || s.says.State == check.Failed || s.says.State == check.Warning
 	}
-	return (wrong || !f.only) && !slices.ContainsFunc(f.words, func(w string) bool { return !strings.Contains(text.String(), w) })
+	return (wrong || !only) && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text.String(), w) })
 }
 
-// selected returns the Listeners, each with its Pods, and the Pods that a filter selects.
-func (g *graph) selected(f filter) ([]placed, []*pod) {
-	byListener, shown := map[types.NamespacedName][]*pod{}, map[*pod]bool{}
+// selected returns the Listeners, each with its Pods, and the Pods that match words in lower case.
+func (g *graph) selected(words []string, only bool) ([]placed, []*subject) {
+	byListener, shown := map[types.NamespacedName][]*subject{}, map[*subject]bool{}
 	for _, p := range g.pods {
 		for _, name := range p.listeners {
 			key := types.NamespacedName{Namespace: p.key.Namespace, Name: name}
 			byListener[key] = append(byListener[key], p)
 		}
-		shown[p] = f.has(&p.subject, g.nodeOf(p))
+		shown[p] = matches(words, only, p, g.nodes[p.node])
 	}
 	var listeners []placed
 	for _, l := range g.listeners {
-		alone := f.has(&l.subject)
-		pods := slices.DeleteFunc(byListener[l.key], func(p *pod) bool { return !alone && !f.has(&l.subject, &p.subject, g.nodeOf(p)) })
+		alone := matches(words, only, l)
+		pods := slices.DeleteFunc(byListener[l.key], func(p *subject) bool {
+			return !alone && !matches(words, only, l, p, g.nodes[p.node])
+		})
 		for _, p := range pods {
 			shown[p] = true
 		}
@@ -195,21 +191,13 @@ func (g *graph) selected(f filter) ([]placed, []*pod) {
 			listeners = append(listeners, placed{l, pods})
 		}
 	}
-	return listeners, slices.DeleteFunc(slices.Clone(g.pods), func(p *pod) bool { return !shown[p] })
-}
-
-// nodeOf returns what is known of the node of a Pod.
-func (g *graph) nodeOf(p *pod) *subject {
-	return cmp.Or(g.nodes[p.node], &subject{})
+	return listeners, slices.DeleteFunc(slices.Clone(g.pods), func(p *subject) bool { return !shown[p] })
 }
 
 // addPods adds a node with its Pods below y, and returns where what follows begins.
-func (p *picture) addPods(n *subject, pods []*pod, y int) int {
+func (p *picture) addPods(n *subject, pods []*subject, y int) int {
 	if len(pods) == 0 {
 		return y
-	}
-	if n == nil {
-		n = &subject{kind: "Node"}
 	}
 	around := p.add(n, cmp.Or(n.key.Name, "not on a node yet"), "", y)
 	if n.key.Name == "" {
@@ -217,7 +205,7 @@ func (p *picture) addPods(n *subject, pods []*pod, y int) int {
 	}
 	y += around.H
 	for _, pod := range pods {
-		y += p.add(&pod.subject, pod.key.Name, "mounts "+count(len(pod.listeners), "Listener"), y).H + gap
+		y += p.add(pod, pod.key.Name, "mounts "+count(len(pod.listeners), "Listener"), y).H + gap
 	}
 	around.H = y + 2 - around.Y
 	return y + 2*gap
@@ -236,7 +224,7 @@ func (p *picture) addListeners(listeners []placed, y int) int {
 		return cmp.Or(cmp.Compare(middle(a), middle(b)), cmp.Compare(len(a.pods), len(b.pods)))
 	})
 	for _, l := range listeners {
-		b := p.add(&l.subject, l.key.Name, cmp.Or(l.class, "no class"), y)
+		b := p.add(l.subject, l.key.Name, cmp.Or(l.class, "no class"), y)
 		exposure := p.add(&subject{kind: "Exposure", key: l.key, says: l.exposed}, l.exposure, "", y)
 		exposure.Opens = b.ID
 		var addresses []*box
@@ -389,9 +377,6 @@ func shorten(s string, n int) string {
 	slices.Reverse(backward)
 	return string(text[:fitting(text, n/2)]) + "…" + string(text[len(text)-fitting(backward, n/2-1):])
 }
-
-// maxWords is the number of lines for what is not right.
-const maxWords = 6
 
 // wrap returns at most so many lines of a text, where n usual letters fit into a line. Words that fit are not cut.
 func wrap(s string, n, most int) []string {

@@ -14,7 +14,7 @@ import (
 
 // graphOf returns a graph of Listeners, some of which share Pods, have several addresses or none, no Pod, or problems.
 func graphOf(listeners int) *graph {
-	g := &graph{nodes: map[string]*subject{}}
+	g := &graph{nodes: map[string]*subject{"": {kind: "Node"}}}
 	says := func(i int) check.Finding {
 		if i%7 == 0 {
 			return check.Finding{Kind: "Service", Namespace: "shop", Name: "web", State: check.Failed, Message: "is not that of the Listener, and nobody knows whose it is instead"}
@@ -22,7 +22,7 @@ func graphOf(listeners int) *graph {
 		return check.Finding{State: check.OK}
 	}
 	for i := range listeners {
-		l := &listener{subject: subject{kind: "Listener", key: types.NamespacedName{Namespace: "shop", Name: fmt.Sprint("listener-", i)}, says: says(i), text: fmt.Sprint("listener-", i)}}
+		l := &subject{kind: "Listener", key: types.NamespacedName{Namespace: "shop", Name: fmt.Sprint("listener-", i)}, says: says(i), text: fmt.Sprint("listener-", i)}
 		for a := range i % 4 {
 			l.addresses = append(l.addresses, listenersv1alpha1.IngressAddress{Address: fmt.Sprintf("192.0.2.%d", a), Ports: map[string]int32{"web": 80}})
 		}
@@ -36,7 +36,7 @@ func graphOf(listeners int) *graph {
 		} else {
 			g.nodes[name] = &subject{kind: "Node", key: types.NamespacedName{Name: name}}
 		}
-		p := &pod{subject: subject{kind: "Pod", key: types.NamespacedName{Namespace: "shop", Name: fmt.Sprint("pod-", i)}, says: says(i + 3)}, node: name}
+		p := &subject{kind: "Pod", key: types.NamespacedName{Namespace: "shop", Name: fmt.Sprint("pod-", i)}, says: says(i + 3), node: name}
 		p.listeners = []string{l.key.Name, g.listeners[i/3].key.Name}
 		g.pods = append(g.pods, p)
 	}

@@ -26,9 +26,9 @@ import (
 // graph is what the picture shows.
 type graph struct {
 	namespace string // or "" for all
-	listeners []*listener
-	pods      []*pod
-	nodes     map[string]*subject // those with replicas
+	listeners []*subject
+	pods      []*subject          // with listener volumes
+	nodes     map[string]*subject // those with replicas, and "" for Pods that are not on a node yet
 	// notes are what the user has to know about the whole picture.
 	notes []string
 	byID  map[string]*subject
@@ -53,32 +53,23 @@ type subject struct {
 	says check.Finding
 	// text is what a search finds, in lower case.
 	text string
-	// volumes are the listener volumes of a Pod.
-	volumes map[string]listenersv1alpha1.PodListener
+
+	// Of a Listener: exposure is how it is exposed, and exposed what is known about the objects that expose it.
+	class, exposure string
+	exposed         check.Finding
+	addresses       []listenersv1alpha1.IngressAddress
+
+	// Of a Pod: volumes are its listener volumes, and listeners the names of their Listeners. node may be "".
+	volumes   map[string]listenersv1alpha1.PodListener
+	listeners []string
+	node      string
 }
 
 func (s *subject) id() string { return s.kind + "/" + s.key.String() }
 
-// listener is a Listener.
-type listener struct {
-	subject
-	class string
-	// exposure is how the Listener is exposed, and exposed what is known about the objects that expose it.
-	exposure  string
-	exposed   check.Finding
-	addresses []listenersv1alpha1.IngressAddress
-}
-
-// pod is a replica: a Pod with listener volumes.
-type pod struct {
-	subject
-	node      string   // "" before the Pod is bound to one
-	listeners []string // names
-}
-
 // observe returns what a client shows of a namespace, or of all if that is "".
 func observe(ctx context.Context, c client.Client, namespace string) (*graph, error) {
-	g := &graph{namespace: namespace, nodes: map[string]*subject{}, byID: map[string]*subject{}, outdated: make(chan struct{})}
+	g := &graph{namespace: namespace, nodes: map[string]*subject{"": {kind: "Node"}}, byID: map[string]*subject{}, outdated: make(chan struct{})}
 	var listeners listenersv1alpha1.ListenerList
 	switch err := c.List(ctx, &listeners, client.InNamespace(namespace)); {
 	case meta.IsNoMatchError(err):
@@ -126,8 +117,8 @@ func (s *subject) examine(ctx context.Context, w *walk.Walk) {
 // own are the kinds of the objects whose warnings concern an object, too.
 var own = map[string][]string{"Pod": {"Pod", "PersistentVolumeClaim", "Volume"}, "Listener": {"Listener", "Endpoints"}}
 
-func newListener(ctx context.Context, w *walk.Walk, l *listenersv1alpha1.Listener) *listener {
-	result := &listener{subject: subject{object: l, kind: "Listener", key: client.ObjectKeyFromObject(l)}, class: l.Class()}
+func newListener(ctx context.Context, w *walk.Walk, l *listenersv1alpha1.Listener) *subject {
+	result := &subject{object: l, kind: "Listener", key: client.ObjectKeyFromObject(l), class: l.Class()}
 	if l.Status != nil {
 		result.addresses = l.Status.IngressAddresses
 	}
@@ -151,9 +142,9 @@ func newListener(ctx context.Context, w *walk.Walk, l *listenersv1alpha1.Listene
 }
 
 // newPod returns a Pod with the Listeners of its volumes.
-func newPod(ctx context.Context, w *walk.Walk, p *corev1.Pod) *pod {
+func newPod(ctx context.Context, w *walk.Walk, p *corev1.Pod) *subject {
 	published, _ := w.PodListeners(ctx, p)
-	result := &pod{subject: subject{object: p, kind: "Pod", key: client.ObjectKeyFromObject(p), volumes: published.Spec.Listeners}, node: p.Spec.NodeName}
+	result := &subject{object: p, kind: "Pod", key: client.ObjectKeyFromObject(p), volumes: published.Spec.Listeners, node: p.Spec.NodeName}
 	for volume := range check.Each(p.Spec.Volumes) {
 		name := result.volumes[volume.Name].ListenerName
 		if pvc := (&corev1.PersistentVolumeClaim{}); name == "" {
@@ -182,7 +173,7 @@ func (g *graph) addUnreadable(ctx context.Context, w *walk.Walk) {
 			continue
 		}
 		key := types.NamespacedName{Namespace: o.Namespace, Name: o.OwnerReferences[0].Name}
-		p := &pod{subject: subject{kind: "Pod", key: key, volumes: o.Spec.Listeners}, node: o.Spec.NodeName}
+		p := &subject{kind: "Pod", key: key, volumes: o.Spec.Listeners, node: o.Spec.NodeName}
 		p.says = check.Finding{Kind: p.kind, Namespace: p.key.Namespace, Name: p.key.Name}.Unreadable()
 		p.report = &check.Report{Findings: []check.Finding{p.says}}
 		p.listeners = slices.Compact(slices.Sorted(slices.Values(index.PodListenersListeners(o))))
@@ -191,7 +182,7 @@ func (g *graph) addUnreadable(ctx context.Context, w *walk.Walk) {
 }
 
 // addPod adds a Pod, and what its report says about its node.
-func (g *graph) addPod(p *pod) {
+func (g *graph) addPod(p *subject) {
 	g.pods = append(g.pods, p)
 	if p.node == "" {
 		return
@@ -237,14 +228,8 @@ func (g *graph) problems() int {
 }
 
 func (g *graph) subjects() []*subject {
-	var all []*subject
-	for _, l := range g.listeners {
-		all = append(all, &l.subject)
-	}
-	for _, p := range g.pods {
-		all = append(all, &p.subject)
-	}
-	for _, name := range slices.Sorted(maps.Keys(g.nodes)) {
+	all := slices.Concat(g.listeners, g.pods)
+	for _, name := range slices.Sorted(maps.Keys(g.nodes))[1:] { // "" is no node
 		all = append(all, g.nodes[name])
 	}
 	return all

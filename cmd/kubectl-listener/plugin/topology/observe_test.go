@@ -43,10 +43,10 @@ func TestPodIsLinkedToAListenerOnce(t *testing.T) {
 
 func TestNodeHasWhatIsKnownAboutIt(t *testing.T) {
 	g, own := &graph{nodes: map[string]*subject{}}, check.Finding{Kind: "Node", Name: "node-1", State: check.OK}
-	g.addPod(&pod{node: "node-1", subject: subject{report: &check.Report{Findings: []check.Finding{
+	g.addPod(&subject{node: "node-1", report: &check.Report{Findings: []check.Finding{
 		own, {Kind: "Node", Name: "node-2", State: check.Failed}, {Kind: "Pod", Name: "node-1", State: check.Failed},
-	}}}})
-	g.addPod(&pod{node: "node-3", subject: subject{report: &check.Report{}}})
+	}}})
+	g.addPod(&subject{node: "node-3", report: &check.Report{}})
 	if got := g.nodes["node-1"].says; got != own {
 		t.Errorf("node-1: %+v", got)
 	}

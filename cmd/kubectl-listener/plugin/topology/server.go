@@ -114,7 +114,6 @@ func loopback(address string) (string, error) {
 //go:embed page
 var page embed.FS
 
-// server serves the page.
 type server struct {
 	source *source.Source
 	// prefix is the path of the page, with a secret: other users of this machine can connect, too.
@@ -261,7 +260,6 @@ func say(findings ...check.Finding) []said {
 	return all
 }
 
-// files are the files of a volume.
 type files struct {
 	Volume string      `json:"volume"`
 	Files  [][2]string `json:"files"` // path and content

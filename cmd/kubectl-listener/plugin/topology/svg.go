@@ -2,22 +2,14 @@ package topology
 
 import (
 	"bytes"
-	_ "embed"
 	"fmt"
 	"html"
 )
 
-// style is the style of the picture, on the page and in the SVG.
-//
-//go:embed page/picture.css
-var style string
-
-// head is the height of the title and of the titles of the columns.
-const head = 64
-
 // svg returns the picture as a file that needs no other one.
 func (p *picture) svg() []byte {
 	var b bytes.Buffer
+	style, _ := page.ReadFile("page/picture.css") // which exists
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" class="picture file" width="%d" height="%d" viewBox="0 -%[3]d %[1]d %[2]d" role="img" aria-label="%[4]s: %[5]s">`+"\n",
 		p.Width, p.Height+head, head, html.EscapeString(p.Title), html.EscapeString(p.Summary))
 	fmt.Fprintf(&b, "<style>\n%s</style>\n"+`<rect class="ground" y="-%d" width="%d" height="%d"/>`+"\n", style, head, p.Width, p.Height+head)
