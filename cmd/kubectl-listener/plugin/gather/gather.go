@@ -175,8 +175,6 @@ const (
 	maxLines = 10_000
 	maxLog   = 4 << 20
 	maxLogs  = 256 << 20
-	// logTimeout is how long the log of a container may take.
-	logTimeout = time.Minute
 )
 
 // allLogs gathers the logs of operators and node agents: of each container, and of the one before it if it has
@@ -188,7 +186,7 @@ func (g *gatherer) allLogs(ctx context.Context) {
 		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 			logs := []string{"current"}
 			if status.LastTerminationState.Terminated != nil {
-				logs = append(logs, previous)
+				logs = append(logs, "previous")
 			}
 			for _, log := range logs {
 				if g.logs >= maxLogs {
@@ -217,14 +215,11 @@ func rank(pod *corev1.Pod) int {
 	}
 }
 
-// previous is the log of the container before the current one.
-const previous = "previous"
-
 func (g *gatherer) log(ctx context.Context, pod *corev1.Pod, container, log string) error {
-	ctx, cancel := context.WithTimeout(ctx, logTimeout)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	o := &corev1.PodLogOptions{
-		Container: container, Previous: log == previous, Timestamps: true, TailLines: ptr.To(int64(maxLines)), // LimitBytes would cut the end
+		Container: container, Previous: log == "previous", Timestamps: true, TailLines: ptr.To(int64(maxLines)), // LimitBytes would cut the end
 	}
 	if !g.logsFrom.IsZero() {
 		o.SinceTime = &metav1.Time{Time: g.logsFrom}

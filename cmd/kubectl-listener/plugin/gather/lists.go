@@ -95,8 +95,6 @@ func (g *gatherer) lists() (lists []list) {
 const (
 	// labelName is the label whose value is the operator's name.
 	labelName = "app.kubernetes.io/name"
-	// labelExtension is the label with the name of the ClusterExtension that an object belongs to.
-	labelExtension = "olm.operatorframework.io/owner-name"
 	// packageName is the name of the operator's package in its own catalogues. Others may have another one.
 	packageName = names.Operator
 )
@@ -122,7 +120,7 @@ func (g *gatherer) knows(kind, namespace, name string) bool {
 // operator remembers the namespace of an operator, and the ClusterExtension that has installed it.
 func (g *gatherer) operator(o *unstructured.Unstructured) bool {
 	g.operators.Insert(o.GetNamespace())
-	g.remember("ClusterExtension", "", o.GetLabels()[labelExtension])
+	g.remember("ClusterExtension", "", o.GetLabels()["olm.operatorframework.io/owner-name"])
 	return true
 }
 
