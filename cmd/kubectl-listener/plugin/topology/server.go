@@ -139,9 +139,6 @@ func (s *server) run(ctx context.Context, address string, out io.Writer) error {
 	return nil
 }
 
-// pause is the time between two examinations, in which changes accumulate.
-const pause = 100 * time.Millisecond
-
 // follow observes the cluster after each change. It spends no more than half of the time on that.
 func (s *server) follow(ctx context.Context) {
 	for {
@@ -158,7 +155,7 @@ func (s *server) follow(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(max(pause, time.Since(started))):
+		case <-time.After(max(100*time.Millisecond, time.Since(started))): // meanwhile, changes accumulate
 		}
 	}
 }
