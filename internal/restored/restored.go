@@ -5,7 +5,6 @@
 package restored
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -23,8 +22,8 @@ import (
 const metadataOnly = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 // Detect returns a wrapper for the requests of a client. Before each watch that starts from a resource version it reads
-// the current one, by a list of one object. If that is the lower one, it calls report with what it found, and answers
-// that the version is no longer available, upon which informers list again. Restoring etcd ends all watches.
+// the current one, by a list of one object. If that is the lower one, it calls report with what it found, and returns
+// the error of an expired version, upon which informers list again. Restoring etcd ends all watches.
 //
 // The price is one small request for each start of a watch, which lasts for several minutes.
 func Detect(report func(error)) transport.WrapperFunc {
@@ -56,7 +55,7 @@ func (d *detector) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	found := fmt.Errorf("the resource version of %s went back from %s to %s: etcd was restored from a backup", request.URL.Path, version, current)
 	d.report(found)
-	return expired(request, found)
+	return nil, apierrors.NewResourceExpired(found.Error())
 }
 
 // listOne returns the request for a list of one object of what a request watches. It costs the API server the reading
@@ -78,18 +77,4 @@ func versionOf(response *http.Response) (string, error) {
 	_, _ = io.Copy(io.Discard, response.Body) // so that the connection is used again
 	_ = response.Body.Close()
 	return list.ResourceVersion, err
-}
-
-// expired returns the answer of the API server to a watch from a resource version that it does not have any more.
-func expired(request *http.Request, reason error) (*http.Response, error) {
-	status := apierrors.NewResourceExpired(reason.Error()).Status()
-	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	body, err := json.Marshal(status)
-	if err != nil {
-		return nil, fmt.Errorf("encoding a status: %w", err)
-	}
-	return &http.Response{
-		StatusCode: http.StatusGone, Header: http.Header{"Content-Type": {"application/json"}}, Request: request,
-		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
-	}, nil
 }
