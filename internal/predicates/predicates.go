@@ -58,22 +58,19 @@ func Deleted() predicate.Predicate {
 // StatusIgnored drops updates that change nothing but the status of a PersistentVolume or PersistentVolumeClaim. It
 // passes the updates by which a cache repeats an object.
 func StatusIgnored() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() ||
-			!equality.Semantic.DeepEqual(withoutStatus(e.ObjectOld), withoutStatus(e.ObjectNew))
-	}}
+	return predicate.Or(predicate.Not(predicate.ResourceVersionChangedPredicate{}), Changed(withoutStatus))
 }
 
 // withoutStatus returns the metadata and the spec of an object, apart from what each write changes.
-func withoutStatus(o client.Object) (content [2]any) {
+func withoutStatus(o client.Object) any {
 	var metadata metav1.ObjectMeta
+	var spec any
 	switch o := o.(type) {
 	case *corev1.PersistentVolume:
-		metadata, content[1] = o.ObjectMeta, o.Spec
+		metadata, spec = o.ObjectMeta, o.Spec
 	case *corev1.PersistentVolumeClaim:
-		metadata, content[1] = o.ObjectMeta, o.Spec
+		metadata, spec = o.ObjectMeta, o.Spec
 	}
 	metadata.ResourceVersion, metadata.ManagedFields = "", nil
-	content[0] = metadata
-	return content
+	return []any{metadata, spec}
 }
