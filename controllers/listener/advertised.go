@@ -47,14 +47,12 @@ func (x *advertised) apply(ctx context.Context, s *snapshot, p *plan, w *written
 func (x *advertised) reserve(ctx context.Context, s *snapshot, targets []listenersv1alpha1.Target, complete bool) *exposure.Refusal {
 	wanted := advertise.Endpoints(s.listener, targets)
 	defer x.lock(ctx)()
-	for _, e := range wanted {
-		if holder, taken := x.holders[e]; taken && holder != s.key() {
-			return exposure.RefuseTaken(x.reason, fmt.Sprintf("by spec.advertise of ListenerClass %s, a port of Listener %s is at", s.class.Name, s.key()),
-				e, holder, "use a class with another address or port for one of the two")
-		}
+	refusal := x.refusal(s.key(), wanted, fmt.Sprintf("by spec.advertise of ListenerClass %s, a port of Listener %s is at", s.listener.Class(), s.key()),
+		"use a class with another address or port for one of the two")
+	if refusal == nil {
+		x.set(s.key(), sets.New(wanted...), !complete)
 	}
-	x.set(s.key(), sets.New(wanted...), !complete)
-	return nil
+	return refusal
 }
 
 // statusEndpoints returns the advertised addresses in the status of a Listener.

@@ -244,7 +244,7 @@ func newReconciler(list backends.List, c client.WithWatch, recorder events.Event
 // setClock makes the Reconciler measure periods with a clock.
 func setClock(r *Reconciler, c clock.PassiveClock) {
 	*r.settler = settler{r.settler.since, settling.NewNodes(c), sync.OnceValue(c.Now), r.settler.idle, r.settler.unused}
-	r.settler.clock, r.services.clock, r.resync.clock = c, c, c
+	r.settler.clock, r.services.clock = c, c
 }
 
 // observePorts makes the allocated ports of the existing objects known to the Reconciler, as its watches do.

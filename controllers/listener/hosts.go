@@ -16,28 +16,25 @@ import (
 // classes can.
 type hosts struct {
 	*keys
-	reader *reader
-}
-
-func newHosts(r *reader, w *waiting) *hosts {
-	h := &hosts{reader: r}
-	h.keys = newKeys(listenersv1alpha1.ReasonInvalidHost, w, publishedHosts, h.givenHosts)
-	return h
+	*reader
 }
 
 // reserve makes the hosts of a plan those of the Listener, with those that it still publishes, or returns why it cannot
 // have those of the Service or of the objects. A Listener whose objects are refused keeps the hosts that it had.
 func (h *hosts) reserve(ctx context.Context, s *snapshot, p servicePlan, desired []exposure.Desired, objectsRefusal *exposure.Refusal) (ofService, ofObjects *exposure.Refusal, _ error) {
-	service, objects, err := h.planned(s, p.serviceNow, desired)
+	service, objects, err := h.plannedHosts(s, p.serviceNow, desired)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer h.lock(ctx)()
-	if ofService = h.refusal(s, service); ofService != nil {
+	refusal := func(wanted []string) *exposure.Refusal {
+		return h.refusal(s.key(), wanted, "by ListenerClass "+s.class.Name+" the host is", "rename the Listener, or use a class whose hosts end differently")
+	}
+	if ofService = refusal(service); ofService != nil {
 		return ofService, objectsRefusal, nil
 	}
 	if ofObjects = objectsRefusal; ofObjects == nil {
-		ofObjects = h.refusal(s, objects)
+		ofObjects = refusal(objects)
 	}
 	wanted := sets.New(service...)
 	for _, host := range publishedHosts(ctx, s.listener) {
@@ -52,17 +49,8 @@ func (h *hosts) reserve(ctx context.Context, s *snapshot, p servicePlan, desired
 	return nil, ofObjects, nil
 }
 
-func (h *hosts) refusal(s *snapshot, wanted []string) *exposure.Refusal {
-	for _, host := range wanted {
-		if holder, taken := h.holders[host]; taken && holder != s.key() {
-			return exposure.RefuseTaken(h.reason, "by ListenerClass "+s.class.Name+" the host is", host, holder, "rename the Listener, or use a class whose hosts end differently")
-		}
-	}
-	return nil
-}
-
-// planned returns the hosts of the Service, if the class has a template, and of the objects.
-func (h *hosts) planned(s *snapshot, service *corev1ac.ServiceApplyConfiguration, objects []exposure.Desired) (ofService, ofObjects []string, _ error) {
+// plannedHosts returns the hosts of the Service, if the class has a template, and of the objects.
+func (r *reader) plannedHosts(s *snapshot, service *corev1ac.ServiceApplyConfiguration, objects []exposure.Desired) (ofService, ofObjects []string, _ error) {
 	if s.class.Spec.Hostname != nil {
 		ofService = []string{service.Annotations[names.AnnotationHostname]}
 	}
@@ -71,7 +59,7 @@ func (h *hosts) planned(s *snapshot, service *corev1ac.ServiceApplyConfiguration
 		if kind.Hosts == nil {
 			continue
 		}
-		o, err := h.reader.kinds.typed(kind, desired)
+		o, err := r.kinds.typed(kind, desired)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -92,8 +80,8 @@ func publishedHosts(_ context.Context, listener *listenersv1alpha1.Listener) (ho
 
 // givenHosts returns the hosts that the class of a Listener gives it, or none while that cannot be read. Objects do not
 // show them: tenants can write some that name a Listener as their controller.
-func (h *hosts) givenHosts(ctx context.Context, listener *listenersv1alpha1.Listener) []string {
-	s, err := h.reader.snapshot(ctx, listener)
+func (r *reader) givenHosts(ctx context.Context, listener *listenersv1alpha1.Listener) []string {
+	s, err := r.snapshot(ctx, listener)
 	if err != nil || s.class == nil {
 		return nil
 	}
@@ -102,7 +90,7 @@ func (h *hosts) givenHosts(ctx context.Context, listener *listenersv1alpha1.List
 		return nil
 	}
 	objects, _ := planObjects(s, p, exposure.Others{})
-	ofService, ofObjects, err := h.planned(s, p.serviceNow, objects)
+	ofService, ofObjects, err := r.plannedHosts(s, p.serviceNow, objects)
 	if err != nil {
 		return nil
 	}

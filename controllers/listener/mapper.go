@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -125,7 +124,7 @@ func (r *Reconciler) policyToListeners(ctx context.Context, o client.Object) []r
 	var requests []reconcile.Request
 	name, ok := strings.CutSuffix(o.GetName(), exposure.ClientPolicySuffix)
 	if ok {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
+		requests = index.RequestsFor(o.GetNamespace(), name)
 	}
 	inNamespace := client.InNamespace(o.GetNamespace())
 	if exposure.IsClientPolicy(o) {
@@ -156,11 +155,7 @@ func (r *Reconciler) volumeToListeners(ctx context.Context, o client.Object) []r
 }
 
 func podListenersToListeners(_ context.Context, o client.Object) []reconcile.Request {
-	var requests []reconcile.Request
-	for _, name := range index.PodListenersListeners(o) {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
-	}
-	return requests
+	return index.RequestsFor(o.GetNamespace(), index.PodListenersListeners(o)...)
 }
 
 // podToListeners maps a Pod to the Listeners that its labels name, and to those of its claims.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -32,44 +31,32 @@ var (
 )
 
 // leading collects the metrics of ranges in the replica that leads, or is nil: only there the allocators know the
-// numbers.
+// numbers. A scrape takes time for each port in use and each class, not for each Listener.
 var leading atomic.Pointer[func(chan<- prometheus.Metric)]
 
-func init() { metrics.Registry.MustRegister(addressChanges, rangeCollector{}) }
+func init() { metrics.Registry.MustRegister(addressChanges, prometheus.CollectorFunc(collectLeading)) }
 
-// rangeAllocators are the allocators of numbers, each with the range that a class has for them.
-type rangeAllocators map[*portallocator.Allocator]func(*listenersv1alpha1.ListenerClass) portRange
-
-// rangeCollector collects the metrics of ranges. A scrape takes time for each port in use and each class, not for each
-// Listener.
-type rangeCollector struct{}
-
-// Describe implements prometheus.Collector.
-func (rangeCollector) Describe(descriptions chan<- *prometheus.Desc) {
-	descriptions <- rangeSize
-	descriptions <- rangeLeft
-}
-
-// Collect implements prometheus.Collector.
-func (rangeCollector) Collect(collected chan<- prometheus.Metric) {
+func collectLeading(collected chan<- prometheus.Metric) {
 	if collect := leading.Load(); collect != nil {
 		(*collect)(collected)
 	}
 }
 
 // exportRanges exports the metrics of ranges until ctx is done.
-func exportRanges(ctx context.Context, reader client.Reader, allocators rangeAllocators) error {
-	collect := func(collected chan<- prometheus.Metric) { collectRanges(ctx, reader, allocators, collected) }
+func (r *Reconciler) exportRanges(ctx context.Context) error {
+	collect := func(collected chan<- prometheus.Metric) { r.collectRanges(ctx, collected) }
 	leading.Store(&collect)
 	<-ctx.Done()
 	leading.CompareAndSwap(&collect, nil)
 	return nil
 }
 
-func collectRanges(ctx context.Context, reader client.Reader, allocators rangeAllocators, collected chan<- prometheus.Metric) {
+func (r *Reconciler) collectRanges(ctx context.Context, collected chan<- prometheus.Metric) {
 	var classes listenersv1alpha1.ListenerClassList
-	index.List(ctx, reader, &classes)
-	for allocator, rangeOf := range allocators {
+	index.List(ctx, r.Client, &classes)
+	for allocator, rangeOf := range map[*portallocator.Allocator]func(*listenersv1alpha1.ListenerClass) portRange{
+		r.nodePorts: nodePortRange, r.ports.Allocator: sharedPortRange,
+	} {
 		var ranges []portRange
 		var numbers []utilnet.PortRange
 		for i := range classes.Items {

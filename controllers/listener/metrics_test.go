@@ -44,7 +44,7 @@ func TestChangesOfAddressesAreCounted(t *testing.T) {
 func TestRangesAreMeasuredInTheLeaderAlone(t *testing.T) {
 	g := NewWithT(t)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(rangeCollector{})
+	registry.MustRegister(prometheus.CollectorFunc(collectLeading))
 	series := func() (found []string) {
 		families, err := registry.Gather()
 		g.Expect(err).NotTo(HaveOccurred())
@@ -61,7 +61,7 @@ func TestRangesAreMeasuredInTheLeaderAlone(t *testing.T) {
 	g.Expect(series()).To(BeEmpty())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- exportRanges(ctx, p.Client, p.rangeAllocators()) }()
+	go func() { ended <- p.exportRanges(ctx) }()
 	g.Eventually(series).WithTimeout(time.Minute).Should(ConsistOf(
 		"listener_operator_port_range_left ports/NodePort 9", "listener_operator_port_range_size ports/NodePort 10",
 	))
@@ -91,6 +91,6 @@ func BenchmarkScrapeOfRanges(b *testing.B) {
 	p.nodePorts.SetPending(types.NamespacedName{Namespace: "shop", Name: "web"}, used)
 	for b.Loop() {
 		collected := make(chan prometheus.Metric, 200)
-		collectRanges(b.Context(), p.Client, p.rangeAllocators(), collected)
+		p.collectRanges(b.Context(), collected)
 	}
 }

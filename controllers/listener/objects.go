@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -25,48 +24,35 @@ import (
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
-// objectWriter writes the objects of the backends.
+// objectWriter writes the objects of the backends, and NetworkPolicies.
 type objectWriter struct {
 	applier   *apply.Applier
 	exclusive *exclusive
 }
 
-// appliedObjects are the objects that exist after an attempt to apply the planned ones.
-type appliedObjects struct {
-	objects map[objectKey]exposure.Object
-	refusal *exposure.Refusal
-	err     error
-	// terminating names an object that is being deleted, or is empty.
-	terminating string
-}
-
-// complete reports whether all objects are as planned.
-func (a *appliedObjects) complete() bool {
-	return a.refusal == nil && a.err == nil && a.terminating == ""
-}
-
-// apply applies the planned objects. It tries all of them, and returns the first refusal, except those of further kinds
-// after a refusal: they refer to the former ones, in whose place others' may be.
-func (w *objectWriter) apply(ctx context.Context, s *snapshot, p *plan) appliedObjects {
-	all := appliedObjects{objects: maps.Clone(s.objects[s.backend.Name])}
+// apply applies the planned objects, unless there can be none. It tries all of them, and returns the first refusal,
+// except those of further kinds after a refusal: they refer to the former ones, in whose place others' may be.
+func (w *objectWriter) apply(ctx context.Context, s *snapshot, p *plan, after written) *written {
+	own := maps.Clone(s.objects[s.backend.Name])
+	after.refusal = p.objectsRefusal
 	var errs []error
 	for i, desired := range p.objects {
-		if all.refusal != nil && desired.GetKind() != p.objects[i-1].GetKind() {
+		if after.refusal != nil && (i == 0 || desired.GetKind() != p.objects[i-1].GetKind()) {
 			break
 		}
 		object, terminating, refusal, err := w.applyObject(ctx, s, desired)
-		if all.objects[keyOf(desired)] = object; object == nil {
-			delete(all.objects, keyOf(desired))
+		if own[keyOf(desired)] = object; object == nil {
+			delete(own, keyOf(desired))
 		}
-		if all.refusal == nil {
-			all.refusal = refusal
-		}
-		all.terminating = cmp.Or(terminating, all.terminating)
+		after.refusal, after.terminating = cmp.Or(after.refusal, refusal), cmp.Or(terminating, after.terminating)
 		errs = append(errs, err)
 	}
-	all.err = errors.Join(errs...)
-	w.exclusive.release(s, p.objects, !all.complete())
-	return all
+	after.err = errors.Join(errs...)
+	after.applied = after.refusal == nil && after.err == nil && after.terminating == ""
+	w.exclusive.release(s, p.objects, !after.applied)
+	after.objects = maps.Clone(s.objects)
+	after.objects[s.backend.Name] = own
+	return &after
 }
 
 // applyObject applies one object, unless an object of the same name exists that the Listener does not control. It
@@ -154,21 +140,15 @@ const (
 	lastTouch  = 5 * time.Minute
 )
 
-// resync makes other controllers look again at objects that they have rejected.
-type resync struct {
-	client client.Client
-	clock  clock.PassiveClock
-}
-
-// trigger changes the objects that another controller has rejected, when their time has come, so that it looks at
+// touchRejected changes the objects that another controller has rejected, when their time has come, so that it looks at
 // them again: what it rejected them for, the content of a Secret, neither it nor the operator watches. It returns the
 // time until the next touch, or 0 if there is none.
-func (r resync) trigger(ctx context.Context, rejected []exposure.Rejected) (next time.Duration, _ error) {
+func (r *Reconciler) touchRejected(ctx context.Context, o *outcome) (next time.Duration, _ error) {
 	var errs []error
-	for _, object := range rejected {
-		wait := untilTouch(object, r.clock.Now())
+	for _, object := range o.desired.Rejected {
+		wait := untilTouch(object, o.now.Time)
 		if wait <= 0 {
-			errs = append(errs, r.touch(ctx, object))
+			errs = append(errs, r.touch(ctx, object, o.now))
 			continue // the change starts another reconciliation
 		}
 		next = requests.Earliest(next, wait)
@@ -186,9 +166,9 @@ func untilTouch(object exposure.Rejected, now time.Time) time.Duration {
 }
 
 // touch changes the annotation of an object. The API server rejects the patch for a new object of the same name.
-func (r resync) touch(ctx context.Context, object exposure.Rejected) error {
-	err := apply.PatchMetadata(ctx, r.client, object.DeepCopyObject().(client.Object), names.FieldManagerDefault, map[string]any{
-		"annotations": map[string]any{names.AnnotationTouched: r.clock.Now().UTC().Format(time.RFC3339)},
+func (r *Reconciler) touch(ctx context.Context, object exposure.Rejected, now metav1.Time) error {
+	err := apply.PatchMetadata(ctx, r.Client, object.DeepCopyObject().(client.Object), names.FieldManagerDefault, map[string]any{
+		"annotations": map[string]any{names.AnnotationTouched: now.UTC().Format(time.RFC3339)},
 	})
 	if err != nil {
 		return client.IgnoreNotFound(err)
@@ -197,13 +177,10 @@ func (r resync) touch(ctx context.Context, object exposure.Rejected) error {
 	return nil
 }
 
-// policyWriter writes the NetworkPolicies of Listeners.
-type policyWriter struct{ applier *apply.Applier }
-
-// apply applies the NetworkPolicy that the Listener needs beside what exists now, as far as its ports are known, and
+// applyPolicy applies the NetworkPolicy that the Listener needs beside what exists now, as far as its ports are known, and
 // returns it. It is called before the Service is applied, so that no other client reaches the Pods meanwhile, and after
 // that, when all ports are known.
-func (w *policyWriter) apply(ctx context.Context, s *snapshot, p *plan, now present) (*networkingv1.NetworkPolicy, *exposure.Refusal, error) {
+func (w *objectWriter) applyPolicy(ctx context.Context, s *snapshot, p *plan, now present) (*networkingv1.NetworkPolicy, *exposure.Refusal, error) {
 	desired := plannedPolicy(s, p, now)
 	if desired == nil {
 		return now.policy, nil, nil
@@ -221,8 +198,8 @@ func (w *policyWriter) apply(ctx context.Context, s *snapshot, p *plan, now pres
 	return policy, nil, err
 }
 
-// removeUnplanned deletes the NetworkPolicy of a Listener that needs none any more.
-func (w *policyWriter) removeUnplanned(ctx context.Context, s *snapshot, p *plan, now present) error {
+// removePolicy deletes the NetworkPolicy of a Listener that needs none any more.
+func (w *objectWriter) removePolicy(ctx context.Context, s *snapshot, p *plan, now present) error {
 	if now.policy == nil || !now.policy.DeletionTimestamp.IsZero() || plannedPolicy(s, p, now) != nil {
 		return nil
 	}

@@ -38,8 +38,8 @@ type plan struct {
 	servicePlan
 	// sharedPorts are the numbers of the ports of serviceNow at a shared address, by port name, or nil without one.
 	sharedPorts map[string]int32
-	// releasePorts gives them back, for the case that the API server rejects the Service.
-	releasePorts func()
+	// pendingPorts were pending before, and are so again if the API server rejects the Service.
+	pendingPorts map[string]int32
 	// objects are the objects of the backend, unless objectsRefusal is why there can be none.
 	objects        []exposure.Desired
 	objectsRefusal *exposure.Refusal

@@ -56,12 +56,12 @@ func (r portRange) parse() (portallocator.Range, error) {
 // or "". The error is a *exposure.Refusal if no number is left, or if the namespace may not have more.
 func (r portRange) allocate(allocator *portallocator.Allocator, listener types.NamespacedName,
 	choose func(from utilnet.PortRange, taken func(int32) bool) (numbers map[string]int32, without string),
-) (chosen map[string]int32, release func(), _ error) {
+) (map[string]int32, error) {
 	from, err := r.parse()
 	if err != nil {
-		return nil, func() {}, err
+		return nil, err
 	}
-	chosen, release, err = allocator.Allocate(listener, from, func(taken func(int32) bool) (map[string]int32, error) {
+	chosen, err := allocator.Allocate(listener, from, func(taken func(int32) bool) (map[string]int32, error) {
 		numbers, without := choose(from.PortRange, taken)
 		if without != "" {
 			return nil, exposure.Refuse(r.exhausted, "no %s is left for port %s: other %s have all of %s; extend spec.%s of ListenerClass %s, or delete Listeners",
@@ -73,5 +73,5 @@ func (r portRange) allocate(allocator *portallocator.Allocator, listener types.N
 		err = exposure.Refuse(listenersv1alpha1.ReasonPortLimitReached, "the Listeners of namespace %s may have %d ports of %s together, and others have %d; delete "+
 			"Listeners, or ask an administrator to raise spec.%s of ListenerClass %s", listener.Namespace, from.MaxPerNamespace, r.numbers, limit.Others, r.limitField, r.class)
 	}
-	return chosen, release, err
+	return chosen, err
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -291,13 +292,11 @@ type kinds struct {
 	readers map[schema.GroupVersionKind]kindReader
 }
 
-// newObject returns an empty object of a kind.
-func (k *kinds) newObject(kind *exposure.Kind) (client.Object, error) {
+// newObject returns an empty object of a kind, which the scheme has.
+func (k *kinds) newObject(kind *exposure.Kind) exposure.Object {
 	o, err := k.scheme.New(kind.GroupVersionKind)
-	if err != nil {
-		return nil, fmt.Errorf("making an object of kind %s: %w", kind.Kind, err)
-	}
-	return o.(client.Object), nil
+	utilruntime.Must(err)
+	return o.(exposure.Object)
 }
 
 // version returns the version of a kind that the cluster serves, or "".
@@ -307,11 +306,7 @@ func (k *kinds) version(kind *exposure.Kind) string {
 
 // get returns an object, or nil if it does not exist, or if its kind is not served.
 func (k *kinds) get(ctx context.Context, kind *exposure.Kind, key types.NamespacedName) (client.Object, error) {
-	o, err := k.newObject(kind)
-	if err != nil {
-		return nil, err
-	}
-	o, err = lookup.Get(ctx, k.readers[kind.GroupVersionKind], key, o)
+	o, err := lookup.Get(ctx, k.readers[kind.GroupVersionKind], key, k.newObject(kind).(client.Object))
 	if meta.IsNoMatchError(err) {
 		return nil, nil //nolint:nilnil // as in lookup.Get
 	}
@@ -321,9 +316,7 @@ func (k *kinds) get(ctx context.Context, kind *exposure.Kind, key types.Namespac
 // list returns objects of a kind, which must not be changed. Of a kind that is not served there are none.
 func (k *kinds) list(ctx context.Context, kind *exposure.Kind, options ...client.ListOption) ([]exposure.Object, error) {
 	list, err := k.scheme.New(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err != nil {
-		return nil, fmt.Errorf("making a list of kind %s: %w", kind.Kind, err)
-	}
+	utilruntime.Must(err)
 	err = k.readers[kind.GroupVersionKind].List(ctx, list.(client.ObjectList), append(options, client.UnsafeDisableDeepCopy)...)
 	if err != nil && !meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("listing objects of kind %s: %w", kind.Kind, err)
@@ -346,11 +339,8 @@ func (k *kinds) readable(ctx context.Context, kind *exposure.Kind, options ...cl
 }
 
 // typed returns a desired object as one of its Go type.
-func (k *kinds) typed(kind *exposure.Kind, desired exposure.Desired) (client.Object, error) {
-	o, err := k.newObject(kind)
-	if err != nil {
-		return nil, err
-	}
+func (k *kinds) typed(kind *exposure.Kind, desired exposure.Desired) (exposure.Object, error) {
+	o := k.newObject(kind)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, o); err != nil {
 		return nil, fmt.Errorf("reading the %s %s: %w", kind.Kind, client.ObjectKeyFromObject(desired), err)
 	}

@@ -18,7 +18,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -80,10 +79,8 @@ type Reconciler struct {
 	hosts      *hosts
 	advertised *advertised
 	services   *serviceWriter
-	policies   *policyWriter
 	objects    *objectWriter
 	reporter   *reporter
-	resync     resync
 	settler    *settler
 }
 
@@ -97,7 +94,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 		r.waiting.free(listenersv1alpha1.ReasonSharedPortsExhausted, listenersv1alpha1.ReasonPortLimitReached)
 	})}
 	r.reader = &reader{client: r.Client, backends: r.Backends, kinds: r.kinds, sharedPorts: r.ports, clusterDomain: r.ClusterDomain}
-	r.hosts = newHosts(r.reader, r.waiting)
+	r.hosts = &hosts{newKeys(listenersv1alpha1.ReasonInvalidHost, r.waiting, publishedHosts, r.reader.givenHosts), r.reader}
 	r.advertised = &advertised{newKeys(listenersv1alpha1.ReasonAddressTaken, r.waiting, statusEndpoints)}
 	r.exclusive = &exclusive{
 		reader: r.reader, waiting: r.waiting, known: map[objectKey]exposure.Object{}, before: map[objectKey]exposure.Object{},
@@ -108,11 +105,9 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 	}
 	applier := apply.New(r.Client, names.FieldManagerService)
 	r.services = &serviceWriter{client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, since: r.settler.since}
-	r.policies = &policyWriter{applier}
 	r.objects = &objectWriter{applier, r.exclusive}
 	r.GracePeriod = cmp.Or(r.GracePeriod, 10*time.Second)
 	r.reporter = &reporter{statuses: apply.New(r.Client, names.FieldManagerListenerStatus), events: r.Events}
-	r.resync = resync{r.Client, c}
 }
 
 // Reconcile applies the objects that expose a Listener and updates its status. Problems that the author of the Listener
@@ -159,12 +154,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 		return reconcile.Result{RequeueAfter: keptFor}, nil
 	}
 	remaining, err := r.removePrevious(ctx, s, p, o)
-	resyncIn, resyncErr := r.resync.trigger(ctx, o.desired.Rejected)
+	touchIn, touchErr := r.touchRejected(ctx, o)
 	rememberIn, rememberErr := r.remember(ctx, s, o)
-	if err := errors.Join(err, resyncErr, rememberErr); err != nil {
+	if err := errors.Join(err, touchErr, rememberErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: requests.Earliest(remaining, resyncIn, idleIn, unusedIn, nodesIn, settlesIn, rememberIn, keptFor)}, nil
+	return reconcile.Result{RequeueAfter: requests.Earliest(remaining, touchIn, idleIn, unusedIn, nodesIn, settlesIn, rememberIn, keptFor)}, nil
 }
 
 // reportDeletion takes its addresses from a Listener that finalizers keep although its Service is gone: nothing
@@ -198,70 +193,59 @@ func (r *Reconciler) deleteObsolete(ctx context.Context, listener *listenersv1al
 func (r *Reconciler) plan(ctx context.Context, s *snapshot) (*plan, error) {
 	p := planService(s)
 	if p.refusal != nil || s.serviceTerminating() {
-		return &plan{servicePlan: p, releasePorts: func() {}}, nil
+		return &plan{servicePlan: p}, nil
 	}
-	numbers, release, err := r.ports.allocate(s, p.serviceNow)
+	pending := r.ports.Pending(s.serviceKey())
+	numbers, err := r.ports.allocate(s, p.serviceNow)
 	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
-		return &plan{servicePlan: p.refused(refusal), releasePorts: release}, nil
+		return &plan{servicePlan: p.refused(refusal)}, nil
+	} else if err != nil {
+		return &plan{servicePlan: p}, err
 	}
 	p.serviceNow = exposure.WithPorts(p.serviceNow, numbers)
-	if err != nil {
-		return &plan{servicePlan: p, releasePorts: release}, err
-	}
 	objects, objectsRefusal, err := r.exclusive.plan(ctx, s, p)
 	if err != nil {
-		return &plan{servicePlan: p, sharedPorts: numbers, releasePorts: release}, err
+		return &plan{servicePlan: p, sharedPorts: numbers, pendingPorts: pending}, err
 	}
 	refusal, objectsRefusal, err := r.hosts.reserve(ctx, s, p, objects, objectsRefusal)
-	return &plan{p.refused(refusal), numbers, release, objects, objectsRefusal}, err
+	return &plan{p.refused(refusal), numbers, pending, objects, objectsRefusal}, err
 }
 
 // write writes the Service of a plan and then its objects, unless err is why the plan is not complete.
 func (r *Reconciler) write(ctx context.Context, s *snapshot, p *plan, err error) *written {
-	now, service, refusal := s.present, appliedService{}, p.refusal
-	planned := err == nil && refusal == nil && !s.serviceTerminating() // a Service that is being deleted is created again after that
+	w := written{present: s.present, refusal: p.refusal, err: err, sharedPorts: s.sharedPorts}
+	planned := err == nil && p.refusal == nil && !s.serviceTerminating() // a Service that is being deleted is created again after that
 	if planned {
-		now, service, refusal, err = r.writeService(ctx, s, p)
+		w = r.writeService(ctx, s, p)
 	}
-	if refusal != nil {
-		p.releasePorts()
+	if w.refusal != nil && p.sharedPorts != nil {
+		r.ports.SetPending(s.serviceKey(), p.pendingPorts)
 	}
-	if !planned || refusal != nil || err != nil || service.releasing > 0 {
+	if !planned || w.refusal != nil || w.err != nil || w.releasing > 0 {
 		r.exclusive.release(s, p.objects, true)
-		return &written{
-			present: now, refusal: refusal, err: err, sharedPorts: s.sharedPorts, rejectedNodePorts: service.rejected, releasing: service.releasing,
-		}
+		return &w
 	}
-	if p.sharedPorts == nil {
+	if w.sharedPorts = p.sharedPorts; p.sharedPorts == nil {
 		r.ports.SetPending(s.serviceKey(), nil)
 	}
-	objects := appliedObjects{objects: s.objects[s.backend.Name], refusal: p.objectsRefusal}
-	if p.objectsRefusal == nil {
-		objects = r.objects.apply(ctx, s, p)
-	}
-	now.objects = maps.Clone(now.objects)
-	now.objects[s.backend.Name] = objects.objects
-	return &written{
-		present: now, refusal: objects.refusal, err: objects.err, applied: objects.complete(), terminating: objects.terminating,
-		sharedPorts: p.sharedPorts, rejectedNodePorts: service.rejected,
-	}
+	return r.objects.apply(ctx, s, p, w)
 }
 
 // writeService applies the Service, and the NetworkPolicy that keeps other clients from its Pods.
-func (r *Reconciler) writeService(ctx context.Context, s *snapshot, p *plan) (now present, applied appliedService, refusal *exposure.Refusal, err error) {
-	now = s.present
-	if now.policy, refusal, err = r.policies.apply(ctx, s, p, now); refusal != nil || err != nil {
-		return now, applied, refusal, err
+func (r *Reconciler) writeService(ctx context.Context, s *snapshot, p *plan) written {
+	w := written{present: s.present, sharedPorts: s.sharedPorts}
+	if w.policy, w.refusal, w.err = r.objects.applyPolicy(ctx, s, p, w.present); w.refusal != nil || w.err != nil {
+		return w
 	}
-	applied, err = r.services.apply(ctx, s, p)
-	now.service = applied.service
-	if refusal, err = asRefusal(err, s); refusal != nil || err != nil || applied.releasing > 0 {
-		return now, applied, refusal, err
+	applied, err := r.services.apply(ctx, s, p)
+	w.service, w.rejectedNodePorts, w.releasing = applied.service, applied.rejected, applied.releasing
+	if w.refusal, w.err = asRefusal(err, s); w.refusal != nil || w.err != nil || w.releasing > 0 {
+		return w
 	}
-	if now.policy, refusal, err = r.policies.apply(ctx, s, p, now); refusal != nil || err != nil {
-		return now, applied, refusal, err
+	if w.policy, w.refusal, w.err = r.objects.applyPolicy(ctx, s, p, w.present); w.refusal == nil && w.err == nil {
+		w.err = r.objects.removePolicy(ctx, s, p, w.present)
 	}
-	return now, applied, nil, r.policies.removeUnplanned(ctx, s, p, now)
+	return w
 }
 
 // locate finds out where the Pods are after the plan was written: a Pod may just have been labelled.
@@ -300,8 +284,4 @@ func (r *Reconciler) removePrevious(ctx context.Context, s *snapshot, p *plan, o
 		errs = append(errs, err)
 	}
 	return 0, errors.Join(errs...)
-}
-
-func (r *Reconciler) rangeAllocators() rangeAllocators {
-	return rangeAllocators{r.nodePorts: nodePortRange, r.ports.Allocator: sharedPortRange}
 }

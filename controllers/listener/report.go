@@ -102,19 +102,9 @@ func (r *reporter) nodePortEvent(s *snapshot, p *plan, o *outcome, before, after
 	if len(last) == 0 || p.service == nil {
 		return
 	}
-	fixed := exposure.FixedNodePorts(p.service)
-	var changes []string
-	for _, name := range slices.Sorted(maps.Keys(after.NodePorts)) {
-		was, known := last[name]
-		if _, isFixed := fixed[name]; !known || isFixed || was == after.NodePorts[name] {
-			continue
-		}
-		change := fmt.Sprintf("%s: %d instead of %d", name, after.NodePorts[name], was)
-		if reason, ok := o.rejectedNodePorts[name]; ok {
-			change += " (" + reason + ")"
-		}
-		changes = append(changes, change)
-	}
+	ports, fixed := maps.Clone(after.NodePorts), exposure.FixedNodePorts(p.service)
+	maps.DeleteFunc(ports, func(name string, _ int32) bool { return fixed[name] != 0 })
+	changes := otherNumbers("%s", last, ports, o.rejectedNodePorts)
 	if len(changes) == 0 {
 		return
 	}
@@ -137,8 +127,8 @@ func (r *reporter) restoredEvent(s *snapshot, o *outcome, before, after *listene
 	if before.ServiceName == nil && o.service != nil && s.class != nil {
 		changes = changedNumbers(s, o, after)
 	}
-	if len(before.IngressAddresses) == 0 && len(s.remembered.Addresses) > 0 {
-		changes = append(changes, changedPorts(s.remembered.Addresses[0].Ports, o.desired.Addresses)...)
+	if len(before.IngressAddresses) == 0 && len(s.remembered.Addresses) > 0 && len(o.desired.Addresses) > 0 { // ports of a Gateway
+		changes = append(changes, otherNumbers("port %s", s.remembered.Addresses[0].Ports, o.desired.Addresses[0].Ports, nil)...)
 	}
 	if len(changes) > 0 {
 		text := "the Listener has other numbers than before, because other objects have these, or the class does not allow them: " + strings.Join(changes, "; ")
@@ -148,25 +138,25 @@ func (r *reporter) restoredEvent(s *snapshot, o *outcome, before, after *listene
 
 // changedNumbers describes which ports at a shared address and cluster IPs are not the remembered ones.
 func changedNumbers(s *snapshot, o *outcome, after *listenersv1alpha1.ListenerStatus) (changes []string) {
-	for _, name := range slices.Sorted(maps.Keys(after.SharedPorts)) {
-		if was, known := s.remembered.SharedPorts[name]; known && was != after.SharedPorts[name] {
-			changes = append(changes, fmt.Sprintf("port %s at the shared address: %d instead of %d", name, after.SharedPorts[name], was))
-		}
-	}
+	changes = otherNumbers("port %s at the shared address", s.remembered.SharedPorts, after.SharedPorts, nil)
 	if now := o.service.Spec.ClusterIPs; s.class.Spec.ClusterIPs != nil && len(s.remembered.ClusterIPs) > 0 && !slices.Equal(now, s.remembered.ClusterIPs) {
 		changes = append(changes, fmt.Sprintf("cluster IP: %s instead of %s", strings.Join(now, ", "), strings.Join(s.remembered.ClusterIPs, ", ")))
 	}
 	return changes
 }
 
-// changedPorts describes which ports of a Gateway are not the remembered ones.
-func changedPorts(was map[string]int32, addresses []listenersv1alpha1.IngressAddress) (changes []string) {
-	for _, a := range addresses[:min(len(addresses), 1)] {
-		for _, name := range slices.Sorted(maps.Keys(a.Ports)) {
-			if number, known := was[name]; known && number != a.Ports[name] {
-				changes = append(changes, fmt.Sprintf("port %s: %d instead of %d", name, a.Ports[name], number))
-			}
+// otherNumbers describes which ports, by name, have other numbers than before, and why, as far as reasons say.
+func otherNumbers(description string, before, after map[string]int32, reasons map[string]string) (changes []string) {
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		was, known := before[name]
+		if !known || was == after[name] {
+			continue
 		}
+		change := fmt.Sprintf(description+": %d instead of %d", name, after[name], was)
+		if reason, ok := reasons[name]; ok {
+			change += " (" + reason + ")"
+		}
+		changes = append(changes, change)
 	}
 	return changes
 }

@@ -3,8 +3,6 @@ package listener
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -57,7 +55,7 @@ type serviceWriter struct {
 type appliedService struct {
 	service *corev1.Service
 	// rejected are the messages of the API server about rejected node ports, by port name. releasing is the time until
-	// they are requested again, or 0.
+	// node ports or cluster IPs are requested again, or 0.
 	rejected  map[string]string
 	releasing time.Duration
 }
@@ -65,8 +63,7 @@ type appliedService struct {
 // apply applies the planned Service, with cluster IPs or node ports of the class's ranges if it needs some.
 func (w *serviceWriter) apply(ctx context.Context, s *snapshot, p *plan) (appliedService, error) {
 	if s.service == nil && exposure.RequestsClusterIPs(s.class, p.serviceNow) {
-		service, err := w.applyWithClusterIPs(ctx, s, p)
-		return appliedService{service: service}, err
+		return w.applyWithClusterIPs(ctx, s, p)
 	}
 	return w.applyWithNodePorts(ctx, s, p)
 }
@@ -83,18 +80,18 @@ func (w *serviceWriter) apply(ctx context.Context, s *snapshot, p *plan) (applie
 // API server has allocated some. No address is published in between.
 func (w *serviceWriter) applyWithNodePorts(ctx context.Context, s *snapshot, p *plan) (appliedService, error) {
 	lost, messages := w.lostNodePorts(s, p)
-	refused := sets.New[int32]()
+	refused, pending := sets.New[int32](), w.nodePorts.Pending(s.serviceKey())
 	service := s.service
 	var failure error
 	for {
-		requested, release, err := w.allocate(s, p.serviceNow, lost, refused)
+		requested, err := w.allocate(s, p.serviceNow, lost, refused)
 		if err != nil {
 			return appliedService{service, messages, 0}, cmp.Or(failure, err) // a number that the API server rejects may be deallocated soon
 		}
 		desired, _ := withTargetPorts(s, service, exposure.WithNodePorts(p.serviceNow, requested))
 		service, failure = w.applyOnce(ctx, s, desired, service)
 		if rejection(failure) != nil {
-			release()
+			w.nodePorts.SetPending(s.serviceKey(), pending) // as before
 		}
 		rejected, numbers := rejectedNodePorts(failure, requested, s.class.NodePortRange() != "")
 		switch {
@@ -149,11 +146,10 @@ func (w *serviceWriter) lostNodePorts(s *snapshot, p *plan) (lost map[string]int
 }
 
 // allocate returns the node ports to request, by port name: those that the Service lost and, if the class has a range,
-// numbers of the range for other ports that have none, except the refused ones. release gives them back.
-func (w *serviceWriter) allocate(s *snapshot, desired *corev1ac.ServiceApplyConfiguration, lost map[string]int32, refused sets.Set[int32],
-) (requested map[string]int32, release func(), _ error) {
+// numbers of the range for other ports that have none, except the refused ones.
+func (w *serviceWriter) allocate(s *snapshot, desired *corev1ac.ServiceApplyConfiguration, lost map[string]int32, refused sets.Set[int32]) (map[string]int32, error) {
 	if s.class.NodePortRange() == "" {
-		return lost, func() {}, nil
+		return lost, nil
 	}
 	return nodePortRange(s.class).allocate(w.nodePorts, s.serviceKey(), func(from utilnet.PortRange, taken func(int32) bool) (map[string]int32, string) {
 		allocated, without := exposure.AllocateNodePorts(desired, s.service, lost, from, func(number int32) bool {
@@ -189,29 +185,24 @@ func (w *serviceWriter) applyOnce(ctx context.Context, s *snapshot, service *cor
 // removeForeignPorts removes the ports of the Service that the applied one does not have. Server-side apply keeps them,
 // and they would expose more of the Pods than the class allows, and be published.
 func (w *serviceWriter) removeForeignPorts(ctx context.Context, s *snapshot, applied *corev1ac.ServiceApplyConfiguration, existing *corev1.Service) (*corev1.Service, error) {
-	own := sets.New[string]()
+	own, foreign := sets.New[string](), []string{}
 	for i := range applied.Spec.Ports {
 		p := &applied.Spec.Ports[i]
 		own.Insert(fmt.Sprintf("%d/%s", ptr.Deref(p.Port, 0), ptr.Deref(p.Protocol, corev1.ProtocolTCP)))
 	}
-	operations := []map[string]any{{"op": "replace", "path": "/metadata/resourceVersion", "value": existing.ResourceVersion}}
-	var foreign []string
-	for i, p := range slices.Backward(existing.Spec.Ports) {
-		if port := fmt.Sprintf("%d/%s", p.Port, p.Protocol); !own.Has(port) {
-			operations = append(operations, map[string]any{"op": "remove", "path": fmt.Sprintf("/spec/ports/%d", i)})
+	service := existing.DeepCopy()
+	service.Spec.Ports = slices.DeleteFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
+		port := fmt.Sprintf("%d/%s", p.Port, p.Protocol)
+		if !own.Has(port) {
 			foreign = append(foreign, port)
 		}
-	}
+		return !own.Has(port)
+	})
 	if len(foreign) == 0 {
 		return existing, nil
 	}
-	patch, err := json.Marshal(operations)
-	if err != nil {
-		return existing, fmt.Errorf("encoding a patch of service %s: %w", s.serviceKey(), err)
-	}
-	service := &corev1.Service{}
-	service.Namespace, service.Name = existing.Namespace, existing.Name
-	if err := w.client.Patch(ctx, service, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(names.FieldManagerService)); err != nil {
+	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
+	if err := w.client.Patch(ctx, service, patch, client.FieldOwner(names.FieldManagerService)); err != nil {
 		return existing, fmt.Errorf("removing ports of others from service %s: %w", s.serviceKey(), err)
 	}
 	text := message.Printable(strings.Join(foreign, ", "), message.MaxEvent/2)
@@ -243,33 +234,38 @@ func withTargetPorts(s *snapshot, existing *corev1.Service, desired *corev1ac.Se
 	return exposure.WithTargetPorts(desired, existing), true
 }
 
-// untilReleased returns how long to wait for rejected node ports that the Service lost, and that no Service has. It
-// returns 0 if other Services have them all, or if the wait has timed out, which starts with the first call.
+// untilReleased returns how long to wait for rejected node ports that the Service lost, and that no Service has, or 0.
 func (w *serviceWriter) untilReleased(ctx context.Context, listener types.UID, rejected map[string]string, lost map[string]int32) (time.Duration, error) {
-	all, err := allServices(ctx, w.client)
-	if err != nil {
-		return 0, err
-	}
-	used := sets.New[int32]()
-	for i := range all {
-		used = used.Union(portallocator.Numbers(exposure.NodePortsOf(&all[i])))
-	}
+	used, err := ofAllServices(ctx, w.client, func(s *corev1.Service) []int32 { return slices.Collect(maps.Values(exposure.NodePortsOf(s))) })
 	for name := range rejected {
-		if number, ok := lost[name]; ok && !used.Has(number) {
-			waited := w.age(releasing(listener), "")
-			return max(min(max(waited, releaseInterval), releaseTimeout-waited), 0), nil
+		if number, ok := lost[name]; ok && err == nil && !used.Has(number) {
+			return w.releasingIn(listener), nil
 		}
 	}
-	return 0, nil
+	return 0, err
 }
 
-// errReleasing means that the API server has not deallocated the cluster IP of a deleted Service yet.
-var errReleasing = errors.New("the cluster IP of the deleted Service is not free yet")
+// releasingIn returns how long to wait until the API server may have deallocated what a Listener lost, or 0 if the wait,
+// which starts with the first call, has timed out.
+func (w *serviceWriter) releasingIn(listener types.UID) time.Duration {
+	waited := w.age(releasing(listener), "")
+	return max(min(max(waited, releaseInterval), releaseTimeout-waited), 0)
+}
+
+// ofAllServices returns what the Services of the cluster have.
+func ofAllServices[T comparable](ctx context.Context, cache client.Reader, has func(*corev1.Service) []T) (sets.Set[T], error) {
+	services, err := allServices(ctx, cache)
+	all := sets.New[T]()
+	for i := range services {
+		all.Insert(has(&services[i])...)
+	}
+	return all, err
+}
 
 // applyWithClusterIPs creates the planned Service with cluster IPs in the ranges of the class, at first those that the
 // Listener publishes. The API server decides who has an address: instead of those that it rejects because another
 // Service has them, others are requested. As with node ports, only this one request contains them.
-func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p *plan) (*corev1.Service, error) {
+func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p *plan) (applied appliedService, failure error) {
 	last := lastClusterIPs(s)
 	// What others publish, they keep while their Service is created again.
 	taken := sets.New[string]()
@@ -278,44 +274,35 @@ func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p 
 		taken.Insert(clusterIPsOf(&others[i])...)
 	}
 	rejected := 0
-	var service *corev1.Service
-	var failure error
 	for {
 		addresses, refusal := exposure.AllocateClusterIPs(s.class, p.serviceNow, last, func(a netip.Addr) bool { return taken.Has(a.String()) })
 		if refusal != nil {
-			return service, cmp.Or[error](failure, refusal) // an address that the API server rejects may be deallocated soon
+			return applied, cmp.Or[error](failure, refusal) // an address that the API server rejects may be deallocated soon
 		}
-		service, failure = w.applyOnce(ctx, s, exposure.WithClusterIPs(p.serviceNow, addresses), service)
+		applied.service, failure = w.applyOnce(ctx, s, exposure.WithClusterIPs(p.serviceNow, addresses), applied.service)
 		allocated := allocatedClusterIPs(failure, addresses)
 		if rejected += len(allocated); len(allocated) == 0 || rejected > maxRejected {
 			if failure == nil {
 				w.Delete(releasing(s.listener.UID))
 			}
-			return service, failure
+			return applied, failure
 		}
 		// Only now, because that reads all Services of the cluster.
-		all, err := w.allClusterIPs(ctx)
+		all, err := ofAllServices(ctx, w.client, func(s *corev1.Service) []string { return s.Spec.ClusterIPs })
 		if err != nil {
-			return service, err
+			return applied, err
 		}
 		released := func(a string) bool { return slices.Contains(last, a) && !all.Has(a) }
-		if slices.ContainsFunc(allocated, released) && w.age(releasing(s.listener.UID), "") < releaseTimeout {
-			return service, fmt.Errorf("creating service %s with %s: %w", s.serviceKey(), strings.Join(addresses, ", "), errReleasing)
+		if slices.ContainsFunc(allocated, released) {
+			if applied.releasing = w.releasingIn(s.listener.UID); applied.releasing > 0 {
+				return applied, nil
+			}
 		}
 		taken = taken.Union(all).Insert(allocated...)
 		if len(all.Intersection(sets.New(allocated...))) == len(allocated) {
 			failure = nil // a Service has each of them
 		}
 	}
-}
-
-func (w *serviceWriter) allClusterIPs(ctx context.Context) (sets.Set[string], error) {
-	services, err := allServices(ctx, w.client)
-	all := sets.New[string]()
-	for i := range services {
-		all.Insert(services[i].Spec.ClusterIPs...)
-	}
-	return all, err
 }
 
 // lastClusterIPs returns the cluster IPs that a Listener has or, if it has none, those in its annotation.

@@ -78,19 +78,15 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	}
 	return errors.Join(
 		controlled.Complete(requests.Requeue(mgr, "listener", reconcile.AsReconciler(r.Client, r))),
-		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return exportRanges(ctx, r.Client, r.rangeAllocators()) })),
+		mgr.Add(manager.RunnableFunc(r.exportRanges)),
 	)
 }
 
 // view returns a reader of a kind's objects, which is a source of requests for their Listeners, too.
 func (r *Reconciler) view(backend *exposure.Backend, kind *exposure.Kind) (*platform.View, error) {
-	o, err := r.kinds.newObject(kind)
-	if err != nil {
-		return nil, err
-	}
 	options := platform.ViewOptions{
 		Scheme:  r.Client.Scheme(),
-		Object:  o,
+		Object:  r.kinds.newObject(kind),
 		Cache:   cache.ByObject{Transform: trimForeign(kind)},
 		Changed: func(ctx context.Context) []reconcile.Request { return r.listeners(ctx) },
 	}

@@ -107,7 +107,7 @@ func portsOf(service *corev1.Service) map[string]int32 {
 
 // allocate gives the ports of a Service at a shared address numbers, preferably those that the Listener has. The status
 // gets them when the Service has them, so that none is reserved that no Service has.
-func (p *sharedPorts) allocate(s *snapshot, service *corev1ac.ServiceApplyConfiguration) (numbers map[string]int32, release func(), _ error) {
+func (p *sharedPorts) allocate(s *snapshot, service *corev1ac.ServiceApplyConfiguration) (map[string]int32, error) {
 	present := func(taken func(int32) bool) map[string]int32 {
 		numbers := map[string]int32{}
 		for i := range service.Spec.Ports {
@@ -120,9 +120,9 @@ func (p *sharedPorts) allocate(s *snapshot, service *corev1ac.ServiceApplyConfig
 	}
 	switch {
 	case !sharesAddress(s, service):
-		return nil, func() {}, nil
+		return nil, nil //nolint:nilnil // it has none
 	case s.class.SharedPortRange() == "":
-		return present(func(int32) bool { return false }), func() {}, nil
+		return present(func(int32) bool { return false }), nil
 	}
 	return sharedPortRange(s.class).allocate(p.Allocator, s.serviceKey(), func(from utilnet.PortRange, taken func(int32) bool) (map[string]int32, string) {
 		numbers := present(taken)

@@ -171,17 +171,14 @@ func (k *keys) lock(ctx context.Context) (unlock func()) {
 	if k.shown != nil {
 		index.List(ctx, k.waiting.client, &listeners)
 	}
-	isAccepted := func(l *listenersv1alpha1.Listener) bool {
-		return condition(l, listenersv1alpha1.ListenerAccepted).Status == metav1.ConditionTrue
+	rank := func(l *listenersv1alpha1.Listener) int {
+		if condition(l, listenersv1alpha1.ListenerAccepted).Status == metav1.ConditionTrue {
+			return 0
+		}
+		return 1
 	}
 	slices.SortFunc(listeners.Items, func(a, b listenersv1alpha1.Listener) int {
-		switch acceptedA, acceptedB := isAccepted(&a), isAccepted(&b); {
-		case acceptedA && !acceptedB:
-			return -1
-		case acceptedB && !acceptedA:
-			return 1
-		}
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(rank(&a)-rank(&b), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	for _, shown := range k.shown {
 		for i := range listeners.Items {
@@ -198,6 +195,16 @@ func (k *keys) holds(listener types.NamespacedName) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.held[listener].Len() > 0
+}
+
+// refusal returns why a Listener cannot have the wanted keys, because another one has one of them, or nil.
+func (k *keys) refusal(listener types.NamespacedName, wanted []string, need, remedy string) *exposure.Refusal {
+	for _, key := range wanted {
+		if holder, taken := k.holders[key]; taken && holder != listener {
+			return exposure.RefuseTaken(k.reason, need, key, holder, remedy)
+		}
+	}
+	return nil
 }
 
 // set makes the wanted keys those of a Listener, in place of what it has, or in addition.

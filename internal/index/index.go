@@ -111,18 +111,23 @@ func Requests[T any, L interface {
 	return requests
 }
 
+// RequestsFor returns the requests for named objects of a namespace.
+func RequestsFor(namespace string, named ...string) []reconcile.Request {
+	requests := make([]reconcile.Request, len(named))
+	for i, name := range named {
+		requests[i].Namespace, requests[i].Name = namespace, name
+	}
+	return requests
+}
+
 // Request is the map function of an object to the request for itself.
 func Request(_ context.Context, o client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
+	return RequestsFor(o.GetNamespace(), o.GetName())
 }
 
 // PodToClaims maps a Pod to its claims.
 func PodToClaims(_ context.Context, o client.Object) []reconcile.Request {
-	var requests []reconcile.Request
-	for _, name := range claim.NamesOf(o.(*corev1.Pod)) {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
-	}
-	return requests
+	return RequestsFor(o.GetNamespace(), claim.NamesOf(o.(*corev1.Pod))...)
 }
 
 // VolumeToClaim maps a listener volume to its claim.
@@ -131,7 +136,7 @@ func VolumeToClaim(_ context.Context, o client.Object) []reconcile.Request {
 	if !claim.IsListenerVolume(pv) || pv.Spec.ClaimRef == nil {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}}}
+	return RequestsFor(pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
 }
 
 // VolumeListener returns the key of the Listener of a PersistentVolume, by its labels.
@@ -154,7 +159,7 @@ func VolumesOf(listener client.Object) client.MatchingFields {
 // that it may be derived from.
 func Named(ctx context.Context, cache client.Reader, namespace, name string) []reconcile.Request {
 	derived := Requests[listenersv1alpha1.ListenerList](ctx, cache, Request, client.InNamespace(namespace), client.MatchingFields{ListenersByDerivedName: name})
-	return append(derived, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+	return append(derived, RequestsFor(namespace, name)...)
 }
 
 func derivedName(o client.Object) []string {

@@ -62,9 +62,8 @@ func New(numbers func(client.Object) sets.Set[int32], freed func()) *Allocator {
 
 // Allocate makes the chosen numbers, by port name, those of a Listener. choose, which must not call the Allocator, gets
 // a function that reports whether another Listener has a number. If there is an error, for example a *LimitError,
-// nothing changes. Numbers that the Listener has already are not limited. giveBack undoes the allocation.
-func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose func(taken func(int32) bool) (map[string]int32, error),
-) (chosen map[string]int32, giveBack func(), _ error) {
+// nothing changes. Numbers that the Listener has already are not limited. SetPending with what was Pending undoes it.
+func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose func(taken func(int32) bool) (map[string]int32, error)) (map[string]int32, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	chosen, err := choose(func(number int32) bool { return a.taken(listener, number) })
@@ -72,10 +71,9 @@ func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose f
 		err = a.checkLimit(listener, from, chosen)
 	}
 	if err != nil {
-		return nil, func() {}, err
+		return nil, err
 	}
-	before := a.pending[listener]
-	wasPending, pending := Numbers(before), maps.Clone(chosen)
+	wasPending, pending := Numbers(a.pending[listener]), maps.Clone(chosen)
 	maps.DeleteFunc(pending, func(_ string, number int32) bool { // that an object of the Listener has
 		objects := a.holders[number][listener]
 		if wasPending.Has(number) {
@@ -84,7 +82,7 @@ func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose f
 		return objects > 0
 	})
 	a.setPending(listener, pending)
-	return chosen, func() { a.SetPending(listener, before) }, nil
+	return chosen, nil
 }
 
 // Taken reports whether another Listener has a number.

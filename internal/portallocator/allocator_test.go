@@ -194,7 +194,8 @@ func (m *model) allocate(t *testing.T, a *Allocator, listener types.NamespacedNa
 		m.objects[listener] = objects
 		m.pending[listener] = was
 	}
-	_, giveBack, err := a.Allocate(listener, from, want(number))
+	before := a.Pending(listener)
+	_, err := a.Allocate(listener, from, want(number))
 	var limit *LimitError
 	what := fmt.Sprintf("%s allocates %d, rejected: %t", listener, number, rejected)
 	switch {
@@ -208,7 +209,7 @@ func (m *model) allocate(t *testing.T, a *Allocator, listener types.NamespacedNa
 		m.pending[listener] = []int32{number}
 	}
 	if rejected {
-		giveBack()
+		a.SetPending(listener, before)
 		m.gaveBack = true
 		m.pending[listener] = was
 	}
