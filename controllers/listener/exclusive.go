@@ -18,8 +18,7 @@ import (
 )
 
 // exclusive has what the cache does not show of objects that exclude each other: those that are being or were just
-// written, and those that another client has deleted, which their Listeners create again. A restart begins with a
-// complete cache, and reconciles all Listeners.
+// written, and those that another client has deleted, which their Listeners create again.
 type exclusive struct {
 	*reader
 	waiting *waiting
@@ -27,15 +26,14 @@ type exclusive struct {
 	planning sync.Mutex
 
 	mu sync.Mutex
-	// known are the objects of Listeners as they are planned, or were read; deleted ones are nil. Planned ones have no
-	// time of creation, and take precedence: what other clients write into them does not count.
+	// known are the objects of Listeners as they are planned, or were read; deleted ones are nil. Planned ones, without
+	// a time of creation, take precedence over what other clients write into them.
 	known map[objectKey]exposure.Object
 	// before is what was known of those that are being written.
 	before map[objectKey]exposure.Object
 }
 
-// plan returns the objects of a plan, or why there can be none. It reserves exclusive ones until each is written or
-// restored.
+// plan returns the objects of a plan, or why there can be none. It reserves exclusive ones until release.
 func (x *exclusive) plan(ctx context.Context, s *snapshot, p servicePlan) ([]exposure.Desired, *exposure.Refusal, error) {
 	if !s.backend.IsExclusive() {
 		objects, refusal := planObjects(s, p, exposure.Others{})
@@ -80,8 +78,7 @@ func (x *exclusive) written(kind *exposure.Kind, key types.NamespacedName, o exp
 	x.known[object] = o
 }
 
-// release ends the reservations of planned objects that were not written: they are as planned or, if that failed, what
-// they were before, and others may have them.
+// release ends the reservations of planned objects that were not written: if that failed, others may have them.
 func (x *exclusive) release(s *snapshot, planned []exposure.Desired, failed bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -12,8 +13,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// hosts gives each host to one Listener. A template gives no two Listeners the same host, but the templates of two
-// classes can.
+// hosts gives each host to one Listener: the templates of two classes can give two Listeners the same one.
 type hosts struct {
 	*keys
 	*reader
@@ -33,16 +33,8 @@ func (h *hosts) reserve(ctx context.Context, s *snapshot, p servicePlan, desired
 	if ofService = refusal(service); ofService != nil {
 		return ofService, objectsRefusal, nil
 	}
-	if ofObjects = objectsRefusal; ofObjects == nil {
-		ofObjects = refusal(objects)
-	}
-	wanted := sets.New(service...)
-	for _, host := range publishedHosts(ctx, s.listener) {
-		if h.held[s.key()].Has(host) {
-			wanted.Insert(host)
-		}
-	}
-	if ofObjects == nil {
+	wanted := sets.New(publishedHosts(ctx, s.listener)...).Intersection(h.held[s.key()]).Insert(service...)
+	if ofObjects = cmp.Or(objectsRefusal, refusal(objects)); ofObjects == nil {
 		wanted.Insert(objects...)
 	}
 	h.set(s.key(), wanted, ofObjects != nil)

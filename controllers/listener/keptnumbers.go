@@ -16,8 +16,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
-// rememberAfter is from which age on a Listener has its numbers in its annotation. The write does not compete with
-// those that the start of its Pod waits for.
+// rememberAfter is how old a Listener is when its annotation is written: the start of its Pod does not wait for that.
 const rememberAfter = 10 * time.Second
 
 // maxNumbers is how many bytes the annotation may have.
@@ -32,21 +31,16 @@ type numbers struct {
 	Addresses []listenersv1alpha1.IngressAddress `json:"addresses,omitempty"`
 }
 
-// rememberedNumbers returns the numbers in the annotation of a Listener. Users may have written it, so readers
-// request none that the class or another Listener excludes.
+// rememberedNumbers returns the numbers in the annotation of a Listener, which users may have written.
 func rememberedNumbers(listener *listenersv1alpha1.Listener) (n numbers) {
 	text := listener.Annotations[names.AnnotationNumbers]
-	if len(text) > maxNumbers {
-		return numbers{}
-	}
-	if strict, err := kjson.UnmarshalStrict([]byte(text), &n); err != nil || len(strict) > 0 {
+	if strict, err := kjson.UnmarshalStrict([]byte(text), &n); err != nil || len(strict) > 0 || len(text) > maxNumbers {
 		return numbers{}
 	}
 	return n
 }
 
-// remember writes the numbers of a Listener to its annotation if they have changed, and keeps those that it has none of
-// now. It returns the time until it does so, or 0.
+// remember writes new numbers of a Listener to its annotation. It returns the time until it does so, or 0.
 func (r *Reconciler) remember(ctx context.Context, s *snapshot, o *outcome) (time.Duration, error) {
 	now := s.remembered
 	if len(o.published.NodePorts) > 0 {
@@ -76,11 +70,11 @@ func (r *Reconciler) remember(ctx context.Context, s *snapshot, o *outcome) (tim
 }
 
 // inRange returns the ports, by name, whose numbers are in a range.
-func inRange(ports map[string]int32, r portRange) (map[string]int32, error) {
-	from, err := r.parse()
+func inRange(ports map[string]int32, r portRange) map[string]int32 {
+	from, err := r.parse() // which the plan reports
 	ports = maps.Clone(ports)
 	maps.DeleteFunc(ports, func(_ string, number int32) bool { return err != nil || !from.Contains(int(number)) })
-	return ports, err
+	return ports
 }
 
 // lastNodePorts returns the last node ports of a Listener's Service, by port name.

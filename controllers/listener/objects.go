@@ -55,8 +55,7 @@ func (w *objectWriter) apply(ctx context.Context, s *snapshot, p *plan, after wr
 	return &after
 }
 
-// applyObject applies one object, unless an object of the same name exists that the Listener does not control. It
-// returns the one that the Listener controls then, or nil.
+// applyObject applies one object, unless a foreign one has its name. It returns the Listener's own then, or nil.
 func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exposure.Desired) (own exposure.Object, terminating string, _ *exposure.Refusal, _ error) {
 	kind := s.backend.Generated(desired.GetKind())
 	own = s.objects[s.backend.Name][keyOf(desired)]
@@ -140,9 +139,8 @@ const (
 	lastTouch  = 5 * time.Minute
 )
 
-// touchRejected changes the objects that another controller has rejected, when their time has come, so that it looks at
-// them again: what it rejected them for, the content of a Secret, neither it nor the operator watches. It returns the
-// time until the next touch, or 0 if there is none.
+// touchRejected changes the objects that another controller has rejected for the content of a Secret, which neither it
+// nor the operator watches, so that it looks at them again. It returns the time until the next touch, or 0.
 func (r *Reconciler) touchRejected(ctx context.Context, o *outcome) (next time.Duration, _ error) {
 	var errs []error
 	for _, object := range o.desired.Rejected {
@@ -177,9 +175,8 @@ func (r *Reconciler) touch(ctx context.Context, object exposure.Rejected, now me
 	return nil
 }
 
-// applyPolicy applies the NetworkPolicy that the Listener needs beside what exists now, as far as its ports are known, and
-// returns it. It is called before the Service is applied, so that no other client reaches the Pods meanwhile, and after
-// that, when all ports are known.
+// applyPolicy applies the NetworkPolicy that the Listener needs beside what exists now, and returns it. It is called
+// before the Service is applied, so that no other client reaches the Pods meanwhile, and when all ports are known.
 func (w *objectWriter) applyPolicy(ctx context.Context, s *snapshot, p *plan, now present) (*networkingv1.NetworkPolicy, *exposure.Refusal, error) {
 	desired := plannedPolicy(s, p, now)
 	if desired == nil {

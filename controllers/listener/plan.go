@@ -23,12 +23,10 @@ import (
 type servicePlan struct {
 	// service is the Service by the class and the overrides, or nil with a refusal.
 	service *corev1ac.ServiceApplyConfiguration
-	// serviceNow is the Service to apply now. It differs from service while the previous exposure depends on the type
-	// of the existing Service: keepsType states that.
+	// serviceNow is the Service to apply now. keepsType states that the previous exposure still depends on its type.
 	serviceNow *corev1ac.ServiceApplyConfiguration
 	keepsType  bool
-	// refusal is why there can be no Service, or nil. fixed states that the Service can neither become headless, nor
-	// stop being so, nor get another cluster IP.
+	// refusal is why there can be no Service, or nil. fixed states that it is what the existing one cannot become.
 	refusal *exposure.Refusal
 	fixed   bool
 }
@@ -144,8 +142,7 @@ func unchangeable(s *snapshot, desired *corev1ac.ServiceApplyConfiguration) *exp
 }
 
 // removesEntryPoint reports whether the desired Service removes the node ports or the load balancer of the existing
-// one. The addresses of a plain Service depend on its type, so there it is so only if it has a load balancer, and
-// already the node ports that the class needs.
+// one, if the addresses can still be there: of a plain Service, only if it has the node ports that the class needs.
 func removesEntryPoint(s *snapshot, desired *corev1ac.ServiceApplyConfiguration) bool {
 	switch {
 	case s.service == nil || s.service.Spec.Type == *desired.Spec.Type:

@@ -5,13 +5,11 @@
 // A reconciliation reads a snapshot of what exists, makes a plan of what has to exist, reserves the ports and hosts
 // that others must not get, and writes. The status follows from the snapshot, the plan and the outcome.
 //
-// It must never change an object that the Listener does not control, nor the spec or the metadata of a Listener, which
-// belong to its author, apart from the annotation with its numbers, and deletes a Listener only if the Pod of its
-// ephemeral claim has finished, or if the next Pod does not come. It never polls: everything that a Listener waits for
-// is watched, apart from the end of the grace period of a previous exposure, the deallocation of node ports of a
-// deleted Service, a minute in which nothing responded at the addresses, half an hour in which no Pod was on a node,
-// half a minute in which the sources of addresses report others, and the content of Secrets, which the operator may not
-// read.
+// It must never change an object that the Listener does not control, nor the spec or the metadata of a Listener, except
+// the annotation with its numbers, and deletes a Listener only if the Pod of its ephemeral claim has finished, or if
+// the next Pod does not come. It never polls: everything that a Listener waits for is watched, except the end of a
+// period (of grace for a previous exposure, or in which nothing responds, no Pod is on a node, or sources report other
+// addresses), the deallocation of what a deleted Service had, and the content of Secrets, which it may not read.
 package listener
 
 import (
@@ -60,12 +58,11 @@ type Reconciler struct {
 	Backends backends.List
 	// ClusterDomain is the DNS domain of the cluster that the operator's resolver has. Empty if it has none.
 	ClusterDomain string
-	// GracePeriod is how long a previous exposure stays after the addresses of the current one are complete. Defaults
-	// to ten seconds, longer than a router takes to reload, and a node to open a port.
+	// GracePeriod is how long a previous exposure stays after the current one is complete. Defaults to ten seconds,
+	// longer than a router takes to reload, and a node to open a port.
 	GracePeriod time.Duration
 	// UnusedPeriod is how long Pods must have been on the same nodes before the addresses of others are left out.
-	// Defaults to half an hour, which is longer than a node takes to restart, or a machine to be replaced: the cluster
-	// autoscaler gives one a quarter of an hour.
+	// Defaults to half an hour: a node restarts, and the cluster autoscaler replaces a machine, within a quarter.
 	UnusedPeriod time.Duration
 	// Nodes has the settled addresses of Nodes, which other controllers share.
 	Nodes *settling.Nodes

@@ -94,9 +94,8 @@ func remedyOfRange(class *listenersv1alpha1.ListenerClass) string {
 // allocated are the fields of a Service that the API server allocates, and rejects while another Service has the value.
 var allocated = regexp.MustCompile(`(?i)(nodePort|clusterIPs?|ipFamil\w+)(\[\d+\])?$`)
 
-// isFinal reports whether the API server rejects a Service because of what is in it, so that only a change of the
-// Listener, its class or the Service can help, which are watched. Values that other Services have, quotas and policies
-// are not.
+// isFinal reports whether the API server rejects a Service because of what is in it, so that only a change of watched
+// objects can help: the Listener, its class or the Service, rather than other Services, quotas or policies.
 func isFinal(err error) bool {
 	status := rejection(err)
 	if status == nil || status.Reason != metav1.StatusReasonInvalid || status.Details == nil {

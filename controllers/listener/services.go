@@ -25,6 +25,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/portallocator"
@@ -36,8 +37,7 @@ const (
 	releaseTimeout = 10 * time.Second
 	// releaseInterval is the time until the first of the repeated requests. The intervals double.
 	releaseInterval = 100 * time.Millisecond
-	// maxRejected is how many node ports or cluster IPs of a range the API server may reject until the Service is
-	// retried later.
+	// maxRejected is how many node ports or cluster IPs of a range the API server may reject at a time.
 	maxRejected = 16
 )
 
@@ -74,10 +74,8 @@ func (w *serviceWriter) apply(ctx context.Context, s *snapshot, p *plan) (applie
 // Kubernetes allocates them.
 //
 // Only this one request contains them. The next apply gives up the ownership of these fields, and the API server keeps
-// the node ports of a Service although an apply does not contain them.
-//
-// If the class has node ports lead to the container ports of the same numbers, the Service is applied again when the
-// API server has allocated some. No address is published in between.
+// the node ports. If they have to lead to the container ports of the same numbers, the Service is applied again when
+// the API server has allocated some. No address is published in between.
 func (w *serviceWriter) applyWithNodePorts(ctx context.Context, s *snapshot, p *plan) (appliedService, error) {
 	lost, messages := w.lostNodePorts(s, p)
 	refused, pending := sets.New[int32](), w.nodePorts.Pending(s.serviceKey())
@@ -103,8 +101,8 @@ func (w *serviceWriter) applyWithNodePorts(ctx context.Context, s *snapshot, p *
 			return appliedService{service, messages, 0}, failure
 		}
 		if numbers {
-			if left, err := w.untilReleased(ctx, s.listener.UID, rejected, lost); err != nil || left > 0 {
-				return appliedService{service, messages, left}, err
+			if left := w.untilReleased(ctx, s.listener.UID, rejected, lost); left > 0 {
+				return appliedService{service, messages, left}, nil
 			}
 		}
 		log.FromContext(ctx).Info("The API server rejects node ports of the Service", "rejections", rejected)
@@ -235,31 +233,32 @@ func withTargetPorts(s *snapshot, existing *corev1.Service, desired *corev1ac.Se
 }
 
 // untilReleased returns how long to wait for rejected node ports that the Service lost, and that no Service has, or 0.
-func (w *serviceWriter) untilReleased(ctx context.Context, listener types.UID, rejected map[string]string, lost map[string]int32) (time.Duration, error) {
-	used, err := ofAllServices(ctx, w.client, func(s *corev1.Service) []int32 { return slices.Collect(maps.Values(exposure.NodePortsOf(s))) })
+func (w *serviceWriter) untilReleased(ctx context.Context, listener types.UID, rejected map[string]string, lost map[string]int32) time.Duration {
+	used := ofAllServices(ctx, w.client, func(s *corev1.Service) []int32 { return slices.Collect(maps.Values(exposure.NodePortsOf(s))) })
 	for name := range rejected {
-		if number, ok := lost[name]; ok && err == nil && !used.Has(number) {
-			return w.releasingIn(listener), nil
+		if number, ok := lost[name]; ok && !used.Has(number) {
+			return w.releasingIn(listener)
 		}
 	}
-	return 0, err
+	return 0
 }
 
-// releasingIn returns how long to wait until the API server may have deallocated what a Listener lost, or 0 if the wait,
-// which starts with the first call, has timed out.
+// releasingIn returns how long to wait until the API server may have deallocated what a Listener lost, or 0 if the
+// wait, which starts with the first call, has timed out.
 func (w *serviceWriter) releasingIn(listener types.UID) time.Duration {
 	waited := w.age(releasing(listener), "")
 	return max(min(max(waited, releaseInterval), releaseTimeout-waited), 0)
 }
 
 // ofAllServices returns what the Services of the cluster have.
-func ofAllServices[T comparable](ctx context.Context, cache client.Reader, has func(*corev1.Service) []T) (sets.Set[T], error) {
-	services, err := allServices(ctx, cache)
+func ofAllServices[T comparable](ctx context.Context, cache client.Reader, has func(*corev1.Service) []T) sets.Set[T] {
+	var services corev1.ServiceList
+	index.List(ctx, cache, &services)
 	all := sets.New[T]()
-	for i := range services {
-		all.Insert(has(&services[i])...)
+	for i := range services.Items {
+		all.Insert(has(&services.Items[i])...)
 	}
-	return all, err
+	return all
 }
 
 // applyWithClusterIPs creates the planned Service with cluster IPs in the ranges of the class, at first those that the
@@ -288,10 +287,7 @@ func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p 
 			return applied, failure
 		}
 		// Only now, because that reads all Services of the cluster.
-		all, err := ofAllServices(ctx, w.client, func(s *corev1.Service) []string { return s.Spec.ClusterIPs })
-		if err != nil {
-			return applied, err
-		}
+		all := ofAllServices(ctx, w.client, func(s *corev1.Service) []string { return s.Spec.ClusterIPs })
 		released := func(a string) bool { return slices.Contains(last, a) && !all.Has(a) }
 		if slices.ContainsFunc(allocated, released) {
 			if applied.releasing = w.releasingIn(s.listener.UID); applied.releasing > 0 {
@@ -323,8 +319,7 @@ func clusterIPsOf(listener *listenersv1alpha1.Listener) (addresses []string) {
 	return addresses
 }
 
-// allocatedClusterIPs returns those of the requested cluster IPs that the API server rejects because another Service
-// has them.
+// allocatedClusterIPs returns the requested cluster IPs that the API server rejects because another Service has them.
 func allocatedClusterIPs(err error, requested []string) (allocated []string) {
 	status := rejection(err)
 	if status == nil || status.Code == http.StatusInternalServerError || !strings.Contains(status.Message, "is already allocated") {

@@ -58,14 +58,11 @@ type snapshot struct {
 	sharedPorts map[string]int32
 	// remembered are the numbers in the annotation of the Listener.
 	remembered numbers
-	clientPolicies
-}
 
-// clientPolicies is what the NetworkPolicy for clients depends on. It is empty unless they are restricted.
-type clientPolicies struct {
 	// foreignPolicy has the name of the Listener's NetworkPolicy, but another owner.
 	foreignPolicy *networkingv1.NetworkPolicy
-	// otherPolicies is what the other NetworkPolicies of the namespace say about the Pods of the Listener.
+	// otherPolicies is what the other NetworkPolicies of the namespace say about mounting, the Pods of the Listener.
+	// Both are empty unless clients are restricted.
 	otherPolicies exposure.OtherPolicies
 	mounting      []*corev1.Pod
 }
@@ -131,8 +128,7 @@ type written struct {
 	terminating string
 	// sharedPorts are the numbers that the Listener has at a shared address, by port name.
 	sharedPorts map[string]int32
-	// rejectedNodePorts are the messages of the API server about rejected node ports, by port name. releasing is the
-	// time until they are requested again, or 0.
+	// rejectedNodePorts and releasing are those of appliedService.
 	rejectedNodePorts map[string]string
 	releasing         time.Duration
 }

@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/columns"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
@@ -93,8 +95,7 @@ func (s *snapshot) keptFor(now time.Time) (left time.Duration, obsolete string) 
 	return 0, fmt.Sprintf("there was no Pod of its name for %d minutes", int(keptPeriod.Minutes()))
 }
 
-// schedulingPeriod is how long the first status of a Listener waits for the node of its Pod, so that it need not be
-// written twice.
+// schedulingPeriod is how long the first status of a Listener waits for the node of its Pod, to be written once.
 const schedulingPeriod = 5 * time.Second
 
 // nodeIn returns how long the Listener of an inline volume still waits for the node of its Pod, or 0.
@@ -203,3 +204,18 @@ func ipFamilies(s *snapshot, o *outcome) []corev1.IPFamily {
 func restoresNodePorts(s *snapshot) bool {
 	return s.serviceTerminating() && s.backend.PlainService && s.class.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort
 }
+
+// outcome is what the status of a Listener follows from, apart from the snapshot.
+type outcome struct {
+	*written
+	addresses
+	idle
+	placement exposure.Placement
+	now       metav1.Time
+}
+
+// refused returns why the Listener is not accepted, or nil.
+func (o *outcome) refused() *exposure.Refusal { return cmp.Or(o.refusal, o.taken) }
+
+// undecided reports whether the API server has neither accepted nor rejected the plan.
+func (o *outcome) undecided() bool { return o.err != nil && o.refusal == nil }

@@ -101,9 +101,8 @@ func (w *waiting) firstOf(ctx context.Context, refusal string) map[string]*liste
 	return first
 }
 
-// demand identifies what a Listener was refused, or is "": others with the same demand can get whatever this one can.
-// The message of a refusal names the namespace if that matters. What a Listener has already, no other can have in its
-// place.
+// demand identifies what a Listener was refused, or is "": others with the same demand can get whatever this one can,
+// which depends on what they have already, and on the namespace if the message of the refusal names it.
 func (w *waiting) demand(listener *listenersv1alpha1.Listener) string {
 	reason, key, condition := exposure.RefusalOf(listener)
 	if !w.scarce.Has(reason) {
@@ -128,8 +127,7 @@ func (w *waiting) demand(listener *listenersv1alpha1.Listener) string {
 }
 
 // changed handles a change of a Listener, which is nil if it was deleted. One that is newly refused is reconciled once
-// more: what it needs may have become free before. If one no longer waits, the next one is requested, because what
-// became free may have been for this one.
+// more: what it needs may have become free before. If one no longer waits, the next one may get what became free.
 func (w *waiting) changed(q queue, before, after *listenersv1alpha1.Listener) {
 	waited, waits := w.demand(before), ""
 	if after != nil {
@@ -144,8 +142,7 @@ func (w *waiting) changed(q queue, before, after *listenersv1alpha1.Listener) {
 	}
 }
 
-// keys has the keys, such as hosts, that belong to one Listener each. It is safe for concurrent use, but fields and set
-// need the lock.
+// keys has the keys, such as hosts, that belong to one Listener each. Its fields, refusal and set need the lock.
 type keys struct {
 	// reason is why Listeners are refused that need the key of another one.
 	reason  string

@@ -11,8 +11,7 @@ import (
 
 const loopback = "a loopback address"
 
-// IsIP reports whether s is an IP address. One with an IPv6 zone is none: a zone may contain any character, and means
-// nothing on another machine.
+// IsIP reports whether s is an IP address without a zone, which may have any character, and belongs to one machine.
 func IsIP(s string) bool {
 	ip, err := netip.ParseAddr(s)
 	return err == nil && ip.Zone() == ""

@@ -1,6 +1,5 @@
-// Package apply is how the operator brings objects, and statuses, to a desired state: by server-side apply, with force,
-// as one field manager for each kind of object. Metadata that others write, too, it patches. It never merges single
-// fields; that is the work of the API server.
+// Package apply brings objects, and statuses, to a desired state: by server-side apply, with force, as one field
+// manager for each kind. Metadata that others write, too, it patches. It never merges fields: the API server does.
 package apply
 
 import (
@@ -84,9 +83,8 @@ func New(c client.Client, manager string) *Applier {
 // Apply makes the object as desired says, whose apiVersion, kind and name must be set. observed is the object as last
 // read, or nil, or a pointer that is nil, if there is none: when it is still as the last apply of an equal desired
 // state left it, or SummarizeService recorded that it follows an equal one, nothing is sent and desired stays as it is.
-// Otherwise the result is true, and desired holds the object as it is now. A namesake that has replaced the observed
-// object, or that exists although observed is nil, is never written to, and if desired has a resource version, no other
-// version either; the error is then a conflict.
+// Otherwise the result is true, and desired holds the object as it is now. A namesake of the observed object, or one
+// although that is nil, is in conflict, as are other versions if desired has a resource version.
 func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured, observed client.Object) (sent bool, _ error) {
 	if v := reflect.ValueOf(observed); v.Kind() == reflect.Pointer && v.IsNil() {
 		observed = nil
@@ -282,9 +280,8 @@ func Unstructured(o any) (*unstructured.Unstructured, error) {
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-// PatchMetadata merges fields into the metadata of o, which then is as the API server answers. It is for objects that
-// keep the labels and annotations of other writers. The API server rejects the patch for another object of the name,
-// because its uid differs.
+// PatchMetadata merges fields into the metadata of o, which then is as the API server answers, and keeps those of other
+// writers. The API server rejects the patch for another object of the name, because its uid differs.
 func PatchMetadata(ctx context.Context, c client.Client, o client.Object, manager string, fields map[string]any) error {
 	fields["uid"] = o.GetUID()
 	patch, err := json.Marshal(map[string]any{"metadata": fields})

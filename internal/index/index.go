@@ -47,8 +47,7 @@ const (
 	PodListenersByListener = "podlisteners.listener"
 	// PodListenersByNode finds PodListeners by the name of the Pod's node.
 	PodListenersByNode = "podlisteners.node"
-	// ObjectsByListener finds objects of a backend's kind by the label of their Listener. Register does not add it: it
-	// belongs to the caches of these kinds.
+	// ObjectsByListener finds objects of a backend's kind by the label of their Listener. The caches of these have it.
 	ObjectsByListener = "object.listener"
 )
 
@@ -155,8 +154,7 @@ func VolumesOf(listener client.Object) client.MatchingFields {
 	return client.MatchingFields{VolumesByListener: key.String()}
 }
 
-// Named is the map function of a name in a namespace, which a Service or a label has, to the requests for the Listeners
-// that it may be derived from.
+// Named maps a name that a Service or a label has in a namespace to the Listeners that it may be derived from.
 func Named(ctx context.Context, cache client.Reader, namespace, name string) []reconcile.Request {
 	derived := Requests[listenersv1alpha1.ListenerList](ctx, cache, Request, client.InNamespace(namespace), client.MatchingFields{ListenersByDerivedName: name})
 	return append(derived, RequestsFor(namespace, name)...)

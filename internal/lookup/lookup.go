@@ -1,5 +1,4 @@
-// Package lookup reads objects that may not exist, and says which others may be meant. It must never hide another
-// error.
+// Package lookup reads objects that may not exist, and says which may be meant. It must never hide another error.
 package lookup
 
 import (
@@ -43,8 +42,7 @@ func WithUID[T client.Object](ctx context.Context, reader client.Reader, key typ
 	return o, nil
 }
 
-// Finalizers returns the finalizers that keep an object which is being deleted, except Kubernetes' own, which wait for
-// other objects.
+// Finalizers returns the finalizers of an object, except Kubernetes' own, which wait for other objects.
 func Finalizers(o client.Object) []string {
 	return slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(name string) bool {
 		return strings.HasPrefix(name, "kubernetes.io/") || name == metav1.FinalizerDeleteDependents || name == metav1.FinalizerOrphanDependents

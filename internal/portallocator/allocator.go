@@ -1,5 +1,4 @@
-// Package portallocator gives the ports of Services numbers of a range that no other object of the cluster has, as many
-// as a namespace may have.
+// Package portallocator gives ports numbers of a range that no other object has, as many as a namespace may have.
 package portallocator
 
 import (
@@ -23,8 +22,7 @@ import (
 )
 
 // Allocator has the numbers that objects have. Event handlers keep it current: an index of the cache would need a
-// hundred times its memory. It is safe for concurrent use. A Listener and its Service have their numbers together, by
-// the key of the Service.
+// hundred times its memory. A Listener and its Service have their numbers together, by the key of the Service.
 type Allocator struct {
 	numbers func(client.Object) sets.Set[int32]
 	freed   func()
@@ -129,8 +127,7 @@ func inNamespace(holders map[types.NamespacedName]int, listener types.Namespaced
 	return false
 }
 
-// Left returns, for each of the ranges, how many of its numbers no object and no Listener has. Ranges may overlap. It
-// takes time for each number that is not left.
+// Left returns, for each of the ranges, which may overlap, how many of its numbers no object and no Listener has.
 func (a *Allocator) Left(ranges []utilnet.PortRange) []int {
 	left := make([]int, len(ranges))
 	for i := range ranges {

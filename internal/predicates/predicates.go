@@ -1,5 +1,4 @@
-// Package predicates has the watch predicates that several controllers share. They only compare versions of an object,
-// and must never read others.
+// Package predicates has watch predicates that controllers share. They compare versions of an object, and nothing else.
 package predicates
 
 import (

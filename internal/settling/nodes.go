@@ -1,6 +1,5 @@
-// Package settling decides when addresses follow what their sources report: Nodes, load balancers, routers, Gateways.
-// A source may take an address away, or put another one first, for seconds. It must never delay what users and
-// administrators write.
+// Package settling decides when addresses follow what Nodes, load balancers, routers and Gateways report, which may
+// take one away, or put it elsewhere, for seconds. It must never delay what users and administrators write.
 package settling
 
 import (
@@ -48,8 +47,7 @@ type node struct {
 }
 
 // Settle returns a Node with its settled addresses, and after what time others are followed, or 0. Additional ones come
-// last. Until others are followed for the first time, published addresses come first: an earlier process knew their
-// order.
+// last, and published ones, whose order an earlier process knew, first until others are followed for the first time.
 func (n *Nodes) Settle(observed *corev1.Node, published sets.Set[string]) (_ *corev1.Node, left time.Duration) {
 	now, addresses, annotation := n.clock.Now(), observed.Status.Addresses, observed.Annotations[names.AnnotationAdvertisedAddress]
 	n.mu.Lock()

@@ -26,9 +26,8 @@ import (
 //
 // Each of its PersistentVolumes reserves the nodes that it is pinned to, or else the nodes of the Pods that mount it,
 // or else the node that it was last mounted on. Of a volume that was deleted although Pods mount it, these nodes stay
-// reserved. Copies of a Pod do not count. Which Pods mount a volume is in their PodListeners. Those of Stackable's
-// listener operator do not name nodes and volumes, so until they are written again, a Pod with the label of the
-// Listener mounts it, too.
+// reserved. Copies of a Pod do not count. Which Pods mount a volume is in their PodListeners, unless these are of
+// Stackable's listener operator: until they are written again, a Pod with the label of the Listener mounts it.
 func Placement(ctx context.Context, c client.Reader, listener *listenersv1alpha1.Listener, withNodes bool) (p exposure.Placement, _ error) {
 	isCopy, err := Copies(ctx, c, listener)
 	if err != nil {
