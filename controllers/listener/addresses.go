@@ -56,8 +56,7 @@ func keepsNodePorts(s *snapshot, service *corev1.Service) bool {
 	return s.backend.PlainService && service != nil && service.Spec.Type == corev1.ServiceTypeLoadBalancer && s.listener.Status != nil && len(s.listener.Status.NodePorts) > 0
 }
 
-// previousAddresses returns the addresses by the objects of another backend, or by the type that the Service still has,
-// or by the node ports that it has besides a load balancer.
+// previousAddresses returns the addresses by another backend's objects, or by the type or node ports of the Service.
 func previousAddresses(s *snapshot, p *plan, w *written, placement exposure.Placement) (exposed exposure.Exposed, ok bool) {
 	if keepsNodePorts(s, w.service) {
 		l := s.forBackend(s.backend, w.present, p.service)
@@ -84,10 +83,9 @@ func previousAddresses(s *snapshot, p *plan, w *written, placement exposure.Plac
 	return exposure.Exposed{}, false
 }
 
-// exposedBy returns the addresses that a backend provides. Users of the namespace may change the objects of the
-// Listener, and create others that it controls. So objects that are not known to be as planned, because they belong to
-// another backend, are being deleted, or could not be applied, keep the published addresses, but provide no others: a
-// host is published only if the template of the class, or the platform, has chosen it.
+// exposedBy returns the addresses that a backend provides. Users of the namespace may write objects that the Listener
+// controls. So objects that are not known to be as planned keep the published addresses, but provide no others: a host
+// is published only if the template of the class, or the platform, has chosen it.
 func exposedBy(backend *exposure.Backend, l *exposure.Listener, s *snapshot, w *written, placement exposure.Placement) exposure.Exposed {
 	e := backend.Addresses(l, placement)
 	if len(l.Objects) == 0 || w.applied && backend.Name == s.backend.Name {

@@ -70,8 +70,7 @@ func publishedHosts(_ context.Context, listener *listenersv1alpha1.Listener) (ho
 	return hosts
 }
 
-// givenHosts returns the hosts that the class of a Listener gives it, or none while that cannot be read. Objects do not
-// show them: tenants can write some that name a Listener as their controller.
+// givenHosts returns the hosts that the class of a Listener gives it, if that can be read. Objects may be of tenants.
 func (r *reader) givenHosts(ctx context.Context, listener *listenersv1alpha1.Listener) []string {
 	s, err := r.snapshot(ctx, listener)
 	if err != nil || s.class == nil {

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -182,12 +181,7 @@ func (w *objectWriter) applyPolicy(ctx context.Context, s *snapshot, p *plan, no
 	if desired == nil {
 		return now.policy, nil, nil
 	}
-	policy := now.policy
-	sent, err := w.applier.Apply(ctx, desired, now.policy)
-	if sent {
-		policy = &networkingv1.NetworkPolicy{}
-		err = runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, policy)
-	}
+	policy, err := apply.Typed(ctx, w.applier, desired, now.policy)
 	if status := rejection(err); status != nil {
 		return policy, exposure.Refuse(listenersv1alpha1.ReasonNetworkPolicyRejected, "the API server rejects NetworkPolicy %s, without which other clients would reach the Pods: %s",
 			client.ObjectKeyFromObject(desired), status.Message), err

@@ -79,8 +79,7 @@ func portsOf(service *corev1.Service) map[string]int32 {
 	return numbers
 }
 
-// allocate gives the ports of a Service at a shared address numbers, preferably those that the Listener has. The status
-// gets them when the Service has them, so that none is reserved that no Service has.
+// allocate gives the ports of a Service at a shared address numbers, preferably those that the Listener has.
 func (p *sharedPorts) allocate(s *snapshot, service *corev1ac.ServiceApplyConfiguration) (map[string]int32, error) {
 	present := func(taken func(int32) bool) map[string]int32 {
 		numbers := map[string]int32{}

@@ -141,8 +141,7 @@ func (r *reader) ownObjects(ctx context.Context, backend *exposure.Backend, list
 	return own, nil
 }
 
-// readReferences gets the objects that the backends read, as far as the class or the Listener's objects refer to them,
-// and the labels of the namespace, which those may select.
+// readReferences gets the objects that the class or the Listener's objects refer to, and what labels they may select.
 func (r *reader) readReferences(ctx context.Context, s *snapshot) error {
 	if s.class == nil {
 		return nil
@@ -170,8 +169,7 @@ func (r *reader) readReferences(ctx context.Context, s *snapshot) error {
 	return err
 }
 
-// readPods lists the Pods that mount the claim of the Listener, preferably those that run. Without any, it finds out
-// whether the Listener is kept for the next one.
+// readPods lists the Pods that mount the claim of the Listener, preferably running ones, or whether it awaits the next.
 func (r *reader) readPods(ctx context.Context, s *snapshot) error {
 	if !claim.OwnsListener(s.listener) {
 		return nil

@@ -23,11 +23,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -166,8 +164,7 @@ func (r *Reconciler) reportDeletion(ctx context.Context, listener *listenersv1al
 	if listener.Status == nil || len(listener.Status.IngressAddresses) == 0 || len(finalizers) == 0 {
 		return nil
 	}
-	key := types.NamespacedName{Namespace: listener.Namespace, Name: ptr.Deref(listener.Status.ServiceName, names.Service(listener.Name))}
-	if service, err := lookup.Get(ctx, r.Client, key, &corev1.Service{}); err != nil || service != nil {
+	if service, err := lookup.Get(ctx, r.Client, names.ServiceKey(listener), &corev1.Service{}); err != nil || service != nil {
 		return err
 	}
 	_, err := r.reporter.statuses.ApplyStatus(ctx, listener, deletedStatus(listener, finalizers), "")
@@ -254,8 +251,7 @@ func (r *Reconciler) locate(ctx context.Context, s *snapshot, w *written) (expos
 	return reservation.Placement(ctx, r.Client, s.listener, withNodes)
 }
 
-// removePrevious removes objects of the class's own backend that are not planned immediately, and the previous exposure
-// after the grace period. It returns what is left of that, or 0.
+// removePrevious removes unplanned objects at once, and the previous exposure when what it returns of a period is over.
 func (r *Reconciler) removePrevious(ctx context.Context, s *snapshot, p *plan, o *outcome) (time.Duration, error) {
 	if s.serviceTerminating() {
 		return 0, nil

@@ -34,8 +34,7 @@ func rejection(err error) *metav1.Status {
 	}
 }
 
-// asRefusal returns the error of applying the Service as a refusal, if it is one or a rejection. retry is what is tried
-// again: the API server may accept later what it rejects now.
+// asRefusal returns an error as a refusal, if it is one or a rejection. retry is what the API server may accept later.
 func asRefusal(err error, s *snapshot) (refusal *exposure.Refusal, retry error) {
 	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
 		return refusal, nil

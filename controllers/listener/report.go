@@ -49,8 +49,7 @@ func (r *reporter) report(ctx context.Context, s *snapshot, p *plan, o *outcome)
 	return nil
 }
 
-// conditionEvents emits an event for each changed condition. If a Listener is ready although addresses are missing, or
-// accepted with a warning, the event has the reason for that.
+// conditionEvents emits an event for each changed condition, which has the reason of a warning in place of its own.
 func (r *reporter) conditionEvents(s *snapshot, o *outcome, before, after *listenersv1alpha1.ListenerStatus) {
 	for _, condition := range after.Conditions {
 		other := "" // the reason of what is wrong although the condition is true

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -167,15 +166,8 @@ func (w *serviceWriter) applyOnce(ctx context.Context, s *snapshot, service *cor
 	if err != nil {
 		return existing, err
 	}
-	sent, err := w.applier.Apply(ctx, desired, existing)
-	if err != nil {
+	if existing, err = apply.Typed(ctx, w.applier, desired, existing); err != nil {
 		return existing, err
-	}
-	if sent {
-		existing = &corev1.Service{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, existing); err != nil {
-			return existing, fmt.Errorf("reading the applied service %s: %w", s.serviceKey(), err)
-		}
 	}
 	return w.removeForeignPorts(ctx, s, service, existing)
 }
@@ -219,8 +211,7 @@ func (w *serviceWriter) applyTargetPorts(ctx context.Context, s *snapshot, p *pl
 }
 
 // withTargetPorts returns a Service whose node ports, which may be those of the existing one, lead to the container
-// ports of the same numbers, if they have to: because the class says so or, while a previous exposure depends on the
-// type of the Service, because they do. Otherwise it returns the desired Service, and false.
+// ports of the same numbers, if they have to, by the class or a previous exposure; or else the desired one, and false.
 func withTargetPorts(s *snapshot, existing *corev1.Service, desired *corev1ac.ServiceApplyConfiguration) (*corev1ac.ServiceApplyConfiguration, bool) {
 	have := s.class.TargetsNodePorts()
 	if s.class.Spec.ServiceType != listenersv1alpha1.ServiceTypeNodePort {
@@ -243,8 +234,7 @@ func (w *serviceWriter) untilReleased(ctx context.Context, listener types.UID, r
 	return 0
 }
 
-// releasingIn returns how long to wait until the API server may have deallocated what a Listener lost, or 0 if the
-// wait, which starts with the first call, has timed out.
+// releasingIn returns how long to wait until the API server may have deallocated what a Listener lost, or 0 in the end.
 func (w *serviceWriter) releasingIn(listener types.UID) time.Duration {
 	waited := w.age(releasing(listener), "")
 	return max(min(max(waited, releaseInterval), releaseTimeout-waited), 0)
@@ -261,9 +251,8 @@ func ofAllServices[T comparable](ctx context.Context, cache client.Reader, has f
 	return all
 }
 
-// applyWithClusterIPs creates the planned Service with cluster IPs in the ranges of the class, at first those that the
-// Listener publishes. The API server decides who has an address: instead of those that it rejects because another
-// Service has them, others are requested. As with node ports, only this one request contains them.
+// applyWithClusterIPs creates the planned Service with cluster IPs in the ranges of the class: those that the Listener
+// publishes, or others if the API server rejects them. As with node ports, only this one request contains them.
 func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p *plan) (applied appliedService, failure error) {
 	last := lastClusterIPs(s)
 	// What others publish, they keep while their Service is created again.

@@ -291,8 +291,7 @@ func notReady(p *exposure.Placement) (nodes []string, all bool) {
 	return nodes, len(nodes) > 0 && len(nodes) == len(p.Nodes)
 }
 
-// undeclaredPorts returns the ports of a Service that no container of the Pods declares, by its number or by its name.
-// targetsNodePorts states that target ports which are node ports do not count.
+// undeclaredPorts returns the ports of a Service that no container declares, except node ports if targetsNodePorts.
 func undeclaredPorts(service *corev1.Service, pods []*corev1.Pod, targetsNodePorts bool) []string {
 	declared := sets.New[string]()
 	for _, pod := range pods {

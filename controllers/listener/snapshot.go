@@ -71,8 +71,7 @@ type snapshot struct {
 type present struct {
 	// service is the Service that the Listener controls, or nil.
 	service *corev1.Service
-	// objects are the objects of a backend that the Listener controls, by the name of the backend and their own. A
-	// backend has no entry while its objects are unknown.
+	// objects are those of each backend by its name, and by their own; a backend has none while they are unknown.
 	objects map[string]map[objectKey]exposure.Object
 	// policy is the NetworkPolicy that the Listener controls, or nil.
 	policy *networkingv1.NetworkPolicy

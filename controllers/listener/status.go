@@ -173,8 +173,7 @@ func setAddresses(status *listenersv1alpha1.ListenerStatus, s *snapshot, o *outc
 	}
 }
 
-// maxEndpoints is how many addresses are in the endpoints of a status. A client that discovers the others needs a few,
-// and a Listener may have as many addresses as the cluster has nodes.
+// maxEndpoints is how many addresses are in the endpoints of a status: a client that discovers the others needs a few.
 const maxEndpoints = 10
 
 // endpoints returns the first addresses as host:port, by the names of the ports, or nil without addresses.

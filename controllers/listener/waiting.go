@@ -51,8 +51,7 @@ func newWaiting(reader client.Reader, scarce ...string) *waiting {
 	return &waiting{client: reader, scarce: sets.New(scarce...), signal: make(chan event.GenericEvent, 1), freed: sets.New[string]()}
 }
 
-// free has the source request Listeners with these values of index.ListenersByRefusal. Handlers of events call it: the
-// source looks for these Listeners once for all that is freed meanwhile.
+// free has the source request Listeners with these values of index.ListenersByRefusal, once for all freed meanwhile.
 func (w *waiting) free(refusals ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,8 +146,7 @@ type keys struct {
 	// reason is why Listeners are refused that need the key of another one.
 	reason  string
 	waiting *waiting
-	// shown are functions that return the keys that a Listener has by what the cache shows, in the order of their
-	// precedence. They are needed once, after a restart, and then nil.
+	// shown return what a Listener has by the cache, the first ones with precedence. They are nil after first use.
 	shown []func(context.Context, *listenersv1alpha1.Listener) []string
 
 	mu      sync.Mutex

@@ -205,8 +205,7 @@ func (r *Reconciler) listeners(ctx context.Context, options ...client.ListOption
 	return index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, index.Request, options...)
 }
 
-// objectToListeners maps an object that backends generate to the Listener that controls it, or else to the Listeners
-// that are refused because of a foreign object.
+// objectToListeners maps an object to the Listener that controls it, or else to those refused for a foreign object.
 func (r *Reconciler) objectToListeners(kind *exposure.Kind) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		if kind.Exclusive {

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -203,12 +202,9 @@ func (m *mount) ownsListener(keeper *metav1.OwnerReference) bool {
 // the mount. An event says to those who change the class that the claim decides.
 func (r *Reconciler) applyListener(ctx context.Context, desired *unstructured.Unstructured, m *mount) error {
 	before := m.listener
-	if sent, err := r.Applier.Apply(ctx, desired, m.listener); err != nil || !sent {
+	var err error
+	if m.listener, err = apply.Typed(ctx, r.Applier, desired, before); err != nil {
 		return err
-	}
-	m.listener = &listenersv1alpha1.Listener{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, m.listener); err != nil {
-		return fmt.Errorf("decoding Listener %s: %w", client.ObjectKeyFromObject(desired), err)
 	}
 	if before != nil && before.Class() != m.listener.Class() {
 		const reason = listenersv1alpha1.ReasonClassOfClaim

@@ -116,6 +116,21 @@ func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured,
 	return true, nil
 }
 
+// Typed applies an object as Apply does, and returns it as it is now, of the type of the observed one.
+func Typed[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, a *Applier, desired *unstructured.Unstructured, observed P) (P, error) {
+	if sent, err := a.Apply(ctx, desired, observed); err != nil || !sent {
+		return observed, err
+	}
+	applied := P(new(T))
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, applied); err != nil {
+		return observed, fmt.Errorf("decoding %s %s: %w", desired.GetKind(), client.ObjectKeyFromObject(desired), err)
+	}
+	return applied, nil
+}
+
 // follows reports whether the observed object, nil if there is none, is known to follow the desired one: that is what
 // was last applied to it, and holds in the version that the API server answered with, or in a later one, which other
 // writers changed elsewhere, for example in the status.

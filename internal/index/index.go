@@ -78,8 +78,7 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// List reads a list, without copying its objects, for functions that cannot return an error: it logs that, and leaves
-// the list empty. Only a missing index causes one.
+// List reads a list, without copying its objects. It logs an error, which only a missing index causes.
 func List(ctx context.Context, cache client.Reader, list client.ObjectList, options ...client.ListOption) {
 	if err := cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		log.FromContext(ctx).Error(err, "Listing from the cache", "list", fmt.Sprintf("%T", list))

@@ -238,9 +238,8 @@ func (a *Allocator) Handler() handler.EventHandler {
 	}
 }
 
-// AllocatedNodePorts returns the node ports of a Service, or those that the status of a Listener has while its Service
-// is created again. Those that it had last are not reserved: no quota counts them. The API server allocates the port of
-// a health check from the same range. An object of any other kind has none.
+// AllocatedNodePorts returns the node ports of a Service, with that of a health check, or those that the status of a
+// Listener has while its Service is created again. The last ones are not reserved: no quota counts them.
 func AllocatedNodePorts(o client.Object) sets.Set[int32] {
 	numbers := sets.New[int32]()
 	switch object := o.(type) {

@@ -42,9 +42,8 @@ func NodeSchedulingChanged() predicate.Predicate {
 	return Changed(func(n *corev1.Node) any { return []any{n.Spec.Unschedulable, n.Labels, n.Spec.Taints} })
 }
 
-// NotInInitialList drops the objects that exist when a watch starts. It is for watches of dependencies, if the watch of
-// the reconciled kind requests every object at that time anyway: in a large cluster, mapping each dependency to the
-// same requests takes longer than the reconciliations.
+// NotInInitialList drops the objects that exist when a watch starts. It is for watches of dependencies, if all objects
+// are requested anyway: in a large cluster, to map each dependency to the same requests takes longer than to reconcile.
 func NotInInitialList() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
 }

@@ -35,11 +35,8 @@ func Placement(ctx context.Context, c client.Reader, listener *listenersv1alpha1
 	}
 	r := reader{c, listener, isCopy}
 	mounted, err := r.mountedNodes(ctx, &p)
-	if err != nil {
+	if err != nil || !withNodes {
 		return p, err
-	}
-	if !withNodes {
-		return p, nil
 	}
 	reserved, err := r.reservedNodes(ctx, mounted)
 	if err != nil {
@@ -186,8 +183,7 @@ func (r reader) nodesOfPods(ctx context.Context, ref *corev1.ObjectReference) ([
 }
 
 // lastNode returns the node on which a volume that no Pod mounts was last mounted, if it is known, so that the address
-// does not change while its Pod is replaced. There is none if the volume will never be mounted again, because its claim
-// does not exist any more, or belongs to a Pod that has finished or does not exist any more.
+// does not change while its Pod is replaced. There is none if its claim, or a Pod that owns this, is gone for good.
 func (r reader) lastNode(ctx context.Context, volume *corev1.PersistentVolume) ([]string, error) {
 	if ref := volume.Spec.ClaimRef; ref != nil {
 		pvc, err := lookup.WithUID(ctx, r, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, ref.UID, &corev1.PersistentVolumeClaim{})
