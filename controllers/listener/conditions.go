@@ -34,9 +34,6 @@ func acceptedCondition(s *snapshot, o *outcome) metav1.Condition {
 
 // warning returns what the administrator should know of an accepted Listener, and the reason of its event, if anything.
 func warning(s *snapshot) (reason, message string) {
-	if s.class == nil {
-		return "", ""
-	}
 	if s.kept {
 		return listenersv1alpha1.ReasonNamespaceNotAllowed, fmt.Sprintf("the class no longer allows namespace %s, which new Listeners and claims cannot use it in; "+
 			"this Listener keeps it", s.listener.Namespace)

@@ -61,13 +61,8 @@ func (r *reader) plannedHosts(s *snapshot, service *corev1ac.ServiceApplyConfigu
 }
 
 // publishedHosts returns the host names in the status of a Listener, which may not be those of its class.
-func publishedHosts(_ context.Context, listener *listenersv1alpha1.Listener) (hosts []string) {
-	for _, a := range listener.Status.TargetAddresses() {
-		if a.AddressType == listenersv1alpha1.AddressTypeHostname {
-			hosts = append(hosts, a.Address)
-		}
-	}
-	return hosts
+func publishedHosts(_ context.Context, listener *listenersv1alpha1.Listener) []string {
+	return publishedOf(listener, listenersv1alpha1.AddressTypeHostname)
 }
 
 // givenHosts returns the hosts that the class of a Listener gives it, if that can be read. Objects may be of tenants.

@@ -1,7 +1,6 @@
 package listener
 
 import (
-	"cmp"
 	"maps"
 	"strings"
 
@@ -41,11 +40,6 @@ type plan struct {
 	// objects are the objects of the backend, unless objectsRefusal is why there can be none.
 	objects        []exposure.Desired
 	objectsRefusal *exposure.Refusal
-}
-
-func (p servicePlan) refused(refusal *exposure.Refusal) servicePlan {
-	p.refusal = cmp.Or(p.refusal, refusal)
-	return p
 }
 
 func planService(s *snapshot) servicePlan {

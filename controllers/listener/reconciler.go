@@ -192,7 +192,8 @@ func (r *Reconciler) plan(ctx context.Context, s *snapshot) (*plan, error) {
 	pending := r.ports.Pending(s.serviceKey())
 	numbers, err := r.ports.allocate(s, p.serviceNow)
 	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
-		return &plan{servicePlan: p.refused(refusal)}, nil
+		p.refusal = refusal
+		return &plan{servicePlan: p}, nil
 	} else if err != nil {
 		return &plan{servicePlan: p}, err
 	}
@@ -201,8 +202,8 @@ func (r *Reconciler) plan(ctx context.Context, s *snapshot) (*plan, error) {
 	if err != nil {
 		return &plan{servicePlan: p, sharedPorts: numbers, pendingPorts: pending}, err
 	}
-	refusal, objectsRefusal, err := r.hosts.reserve(ctx, s, p, objects, objectsRefusal)
-	return &plan{p.refused(refusal), numbers, pending, objects, objectsRefusal}, err
+	p.refusal, objectsRefusal, err = r.hosts.reserve(ctx, s, p, objects, objectsRefusal)
+	return &plan{p, numbers, pending, objects, objectsRefusal}, err
 }
 
 // write writes the Service of a plan and then its objects, unless err is why the plan is not complete.

@@ -94,8 +94,10 @@ func (w *serviceWriter) applyWithNodePorts(ctx context.Context, s *snapshot, p *
 		switch {
 		case failure == nil:
 			w.Delete(releasing(s.listener.UID))
-			service, err = w.applyTargetPorts(ctx, s, p, service)
-			return appliedService{service, messages, 0}, err
+			if desired, ok := withTargetPorts(s, service, p.serviceNow); ok { // its node ports may just have been allocated
+				service, failure = w.applyOnce(ctx, s, desired, service)
+			}
+			return appliedService{service, messages, 0}, failure
 		case len(rejected) == 0, s.class.NodePortRange() != "" && len(refused) >= maxRejected:
 			return appliedService{service, messages, 0}, failure
 		}
@@ -202,14 +204,6 @@ func (w *serviceWriter) removeForeignPorts(ctx context.Context, s *snapshot, app
 	return service, nil
 }
 
-// applyTargetPorts applies the Service again if it has to target its node ports, which may just have been allocated.
-func (w *serviceWriter) applyTargetPorts(ctx context.Context, s *snapshot, p *plan, service *corev1.Service) (*corev1.Service, error) {
-	if desired, ok := withTargetPorts(s, service, p.serviceNow); ok {
-		return w.applyOnce(ctx, s, desired, service)
-	}
-	return service, nil
-}
-
 // withTargetPorts returns a Service whose node ports, which may be those of the existing one, lead to the container
 // ports of the same numbers, if they have to, by the class or a previous exposure; or else the desired one, and false.
 func withTargetPorts(s *snapshot, existing *corev1.Service, desired *corev1ac.ServiceApplyConfiguration) (*corev1ac.ServiceApplyConfiguration, bool) {
@@ -254,12 +248,15 @@ func ofAllServices[T comparable](ctx context.Context, cache client.Reader, has f
 // applyWithClusterIPs creates the planned Service with cluster IPs in the ranges of the class: those that the Listener
 // publishes, or others if the API server rejects them. As with node ports, only this one request contains them.
 func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p *plan) (applied appliedService, failure error) {
-	last := lastClusterIPs(s)
+	last := publishedOf(s.listener, listenersv1alpha1.AddressTypeIP)
+	if len(last) == 0 {
+		last = s.remembered.ClusterIPs
+	}
 	// What others publish, they keep while their Service is created again.
 	taken := sets.New[string]()
 	others := otherListeners(ctx, w.client, s.listener, func(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.ClusterIPs != nil })
 	for i := range others {
-		taken.Insert(clusterIPsOf(&others[i])...)
+		taken.Insert(publishedOf(&others[i], listenersv1alpha1.AddressTypeIP)...)
 	}
 	rejected := 0
 	for {
@@ -288,24 +285,6 @@ func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p 
 			failure = nil // a Service has each of them
 		}
 	}
-}
-
-// lastClusterIPs returns the cluster IPs that a Listener has or, if it has none, those in its annotation.
-func lastClusterIPs(s *snapshot) []string {
-	if last := clusterIPsOf(s.listener); len(last) > 0 {
-		return last
-	}
-	return s.remembered.ClusterIPs
-}
-
-// clusterIPsOf returns the IP addresses that lead to the Pods of a Listener.
-func clusterIPsOf(listener *listenersv1alpha1.Listener) (addresses []string) {
-	for _, a := range listener.Status.TargetAddresses() {
-		if a.AddressType == listenersv1alpha1.AddressTypeIP {
-			addresses = append(addresses, a.Address)
-		}
-	}
-	return addresses
 }
 
 // allocatedClusterIPs returns the requested cluster IPs that the API server rejects because another Service has them.

@@ -113,6 +113,16 @@ func condition(listener *listenersv1alpha1.Listener, conditionType string) metav
 	return ptr.Deref(meta.FindStatusCondition(status.Conditions, conditionType), metav1.Condition{})
 }
 
+// publishedOf returns the addresses of a type that lead to the Pods of a Listener by its status.
+func publishedOf(listener *listenersv1alpha1.Listener, addressType listenersv1alpha1.AddressType) (addresses []string) {
+	for _, a := range listener.Status.TargetAddresses() {
+		if a.AddressType == addressType {
+			addresses = append(addresses, a.Address)
+		}
+	}
+	return addresses
+}
+
 // written is the result of writing the objects of a plan.
 type written struct {
 	// present is what exposes the Listener now.

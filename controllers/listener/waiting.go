@@ -18,9 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -62,13 +60,8 @@ func (w *waiting) free(refusals ...string) {
 	}
 }
 
-func (w *waiting) source() source.Source {
-	return source.Channel(w.signal, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-		return w.freedRequests(ctx)
-	}))
-}
-
-func (w *waiting) freedRequests(ctx context.Context) (requests []reconcile.Request) {
+// freedRequests is the map function of the signal.
+func (w *waiting) freedRequests(ctx context.Context, _ client.Object) (requests []reconcile.Request) {
 	w.mu.Lock()
 	refusals := sets.List(w.freed)
 	w.freed = sets.New[string]()

@@ -184,7 +184,7 @@ func (p *pool) settle(ctx context.Context) {
 		for key := range p.written {
 			p.see(ctx, key)
 		}
-		add(poolQueue{pool: p}, p.freedRequests(ctx))
+		add(poolQueue{pool: p}, p.freedRequests(ctx, nil))
 	}
 }
 
@@ -245,7 +245,7 @@ func TestListenersThatStopWaitingAtOnceCostOneLookup(t *testing.T) {
 		for i := range 999 {
 			p.delete(t.Context(), types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("web-%04d", i)})
 		}
-		last := p.freedRequests(t.Context())
+		last := p.freedRequests(t.Context(), nil)
 		if want := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web-0999"}}}; !slices.Equal(last, want) || p.lists > 1 {
 			t.Errorf("%v: %d lookups, which request %v", n, p.lists, last)
 		}
@@ -264,7 +264,7 @@ func TestWhatIsFreedBeforeTheStatusShowsTheRefusalIsNotMissed(t *testing.T) {
 		p.create(0, n)
 		p.reconcile(false)
 		p.release(n)
-		if requests := p.freedRequests(t.Context()); len(requests) > 0 {
+		if requests := p.freedRequests(t.Context(), nil); len(requests) > 0 {
 			t.Fatalf("%v: requests %v", n, requests)
 		}
 		p.settle(t.Context())
@@ -290,7 +290,7 @@ func TestListenersThatAreRejectedAnywayKeepNoOtherOneWaiting(t *testing.T) {
 		for range 1000 {
 			switch random.IntN(3) {
 			case 0:
-				add(poolQueue{pool: p}, p.freedRequests(t.Context()))
+				add(poolQueue{pool: p}, p.freedRequests(t.Context(), nil))
 			case 1:
 				for key := range p.written {
 					p.see(t.Context(), key)
@@ -356,7 +356,7 @@ func TestNothingStaysFreeWhileAListenerWaits(t *testing.T) {
 			case 3:
 				p.see(t.Context(), key)
 			case 4:
-				add(poolQueue{pool: p}, p.freedRequests(t.Context()))
+				add(poolQueue{pool: p}, p.freedRequests(t.Context(), nil))
 			default:
 				if len(p.queued) > 0 {
 					p.reconcile(random.IntN(4) == 0)

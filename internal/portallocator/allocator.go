@@ -106,37 +106,28 @@ func (a *Allocator) checkLimit(listener types.NamespacedName, from Range, chosen
 	if from.MaxPerNamespace == 0 || !more {
 		return nil
 	}
-	others := 0
+	others := sets.New[int32]()
 	for number, holders := range a.holders {
-		if from.Contains(int(number)) && !own.Has(number) && inNamespace(holders, listener) {
-			others++
+		for holder := range holders {
+			if holder.Namespace == listener.Namespace && holder != listener && from.Contains(int(number)) {
+				others.Insert(number)
+			}
 		}
 	}
-	if others+own.Len() > from.MaxPerNamespace {
-		return &LimitError{Others: others}
+	if others = others.Difference(own); others.Len()+own.Len() > from.MaxPerNamespace {
+		return &LimitError{Others: others.Len()}
 	}
 	return nil
 }
 
-func inNamespace(holders map[types.NamespacedName]int, listener types.NamespacedName) bool {
-	for holder := range holders {
-		if holder.Namespace == listener.Namespace && holder != listener {
-			return true
-		}
-	}
-	return false
-}
-
 // Left returns, for each of the ranges, which may overlap, how many of its numbers no object and no Listener has.
 func (a *Allocator) Left(ranges []utilnet.PortRange) []int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	left := make([]int, len(ranges))
 	for i := range ranges {
 		left[i] = ranges[i].Size
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for number := range a.holders {
-		for i := range ranges {
+		for number := range a.holders {
 			if ranges[i].Contains(int(number)) {
 				left[i]--
 			}
