@@ -121,6 +121,9 @@ func TestNodePortsOfARange(t *testing.T) {
 			if diff := cmp.Diff(tc.requests, tc.allocator.requests); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
+			if pending := r.nodePorts.Pending(key); tc.reason == "ServiceRejected" && len(pending) > 0 {
+				t.Errorf("no other Listener can get the rejected %v", pending)
+			}
 			if diff := cmp.Diff(tc.ports, listener.Status.NodePorts); diff != "" && tc.ports != nil {
 				t.Errorf("node ports (-want +got):\n%s", diff)
 			}

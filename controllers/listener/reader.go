@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -112,9 +113,6 @@ func (r *reader) readObjects(ctx context.Context, s *snapshot) error {
 		for _, kind := range backend.Kinds() {
 			s.served[kind.GroupVersionKind] = r.kinds.version(kind)
 		}
-		if len(backend.Generates) == 0 {
-			continue
-		}
 		own, err := r.ownObjects(ctx, backend, s.listener)
 		if err == nil {
 			s.objects[backend.Name] = own
@@ -163,9 +161,7 @@ func (r *reader) readReferences(ctx context.Context, s *snapshot) error {
 		return nil
 	}
 	namespace, err := lookup.Get(ctx, r.client, client.ObjectKey{Name: s.listener.Namespace}, tenancy.Namespace())
-	if err == nil && namespace != nil {
-		s.namespaceLabels = namespace.Labels
-	}
+	s.namespaceLabels = ptr.Deref(namespace, metav1.PartialObjectMetadata{}).Labels
 	return err
 }
 
@@ -224,10 +220,7 @@ func (r *reader) readFinished(ctx context.Context, s *snapshot, pods []corev1.Po
 
 func (r *reader) readClusterDomain(ctx context.Context, s *snapshot) error {
 	configuration, err := lookup.Get(ctx, r.client, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, &operatorv1alpha1.ListenerOperator{})
-	if configuration == nil {
-		configuration = &operatorv1alpha1.ListenerOperator{}
-	}
-	s.clusterDomain = configuration.ClusterDomain(r.clusterDomain)
+	s.clusterDomain = cmp.Or(configuration, &operatorv1alpha1.ListenerOperator{}).ClusterDomain(r.clusterDomain)
 	return err
 }
 
