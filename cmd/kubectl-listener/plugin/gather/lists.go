@@ -5,15 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -46,37 +40,36 @@ type list struct {
 // lists returns what is gathered, in an order in which each list depends on earlier ones only. Both generations of the
 // Operator Lifecycle Manager (OLM) have objects about operators, also if they could not install one.
 func (g *gatherer) lists() (lists []list) {
-	olm := schema.GroupVersion{Group: "operators.coreos.com", Version: "v1alpha1"}
 	notCopied, _ := labels.Parse("!olm.copiedFrom") // to another namespace, by OLM
 	byName := []client.ListOption{client.MatchingFields{"metadata.name": names.Operator}}
-	add := func(group schema.GroupVersion, keep func(*unstructured.Unstructured) bool, options []client.ListOption, kinds ...string) {
+	add := func(apiVersion string, keep func(*unstructured.Unstructured) bool, options []client.ListOption, kinds ...string) {
 		for _, kind := range kinds {
-			lists = append(lists, list{group.WithKind(kind), keep, options})
+			lists = append(lists, list{schema.FromAPIVersionAndKind(apiVersion, kind), keep, options})
 		}
 	}
-	add(appsv1.SchemeGroupVersion, g.operator, byName, "Deployment")
-	add(coordinationv1.SchemeGroupVersion, g.ofOperator, byName, "Lease")
-	add(appsv1.SchemeGroupVersion, g.isOwn, []client.ListOption{client.HasLabels{labelName}}, "ReplicaSet")
-	add(corev1.SchemeGroupVersion, nil, nil, "Namespace", "Node")
-	add(corev1.SchemeGroupVersion, g.claim, nil, "PersistentVolumeClaim")
-	add(corev1.SchemeGroupVersion, has(names.Driver, "spec", "csi", "driver"), nil, "PersistentVolume")
-	add(corev1.SchemeGroupVersion, g.pod, nil, "Pod")
-	add(corev1.SchemeGroupVersion, g.service, nil, "Service")
-	add(discoveryv1.SchemeGroupVersion, g.endpoints, nil, "EndpointSlice")
-	add(networkingv1.SchemeGroupVersion, nil, nil, "NetworkPolicy")
-	add(certificatesv1.SchemeGroupVersion, has(names.Signer, "spec", "signerName"), nil, "PodCertificateRequest", "ClusterTrustBundle")
-	add(storagev1.SchemeGroupVersion, nil, nil, "CSIDriver", "CSINode", "StorageClass")
-	add(listenersv1alpha1.GroupVersion, nil, nil, "Listener", "ListenerClass", "PodListeners")
-	add(operatorv1alpha1.GroupVersion, nil, nil, "ListenerOperator")
-	add(olm, g.clusterServiceVersion, []client.ListOption{client.MatchingLabelsSelector{Selector: notCopied}}, "ClusterServiceVersion")
-	add(olm, g.subscription, nil, "Subscription")
-	add(olm, g.isOwned, nil, "InstallPlan")
-	add(schema.GroupVersion{Group: olm.Group, Version: "v1"}, g.operatorGroup, nil, "OperatorGroup")
-	add(schema.GroupVersion{Group: "olm.operatorframework.io", Version: "v1"}, g.clusterExtension, nil, "ClusterExtension")
-	add(admissionregistrationv1.SchemeGroupVersion, isNamedLikeOperator, nil,
+	add("apps/v1", g.operator, byName, "Deployment")
+	add("coordination.k8s.io/v1", g.ofOperator, byName, "Lease")
+	add("apps/v1", g.isOwn, []client.ListOption{client.HasLabels{labelName}}, "ReplicaSet")
+	add("v1", nil, nil, "Namespace", "Node")
+	add("v1", g.claim, nil, "PersistentVolumeClaim")
+	add("v1", has(names.Driver, "spec", "csi", "driver"), nil, "PersistentVolume")
+	add("v1", g.pod, nil, "Pod")
+	add("v1", g.service, nil, "Service")
+	add("discovery.k8s.io/v1", g.endpoints, nil, "EndpointSlice")
+	add("networking.k8s.io/v1", nil, nil, "NetworkPolicy")
+	add("certificates.k8s.io/v1", has(names.Signer, "spec", "signerName"), nil, "PodCertificateRequest", "ClusterTrustBundle")
+	add("storage.k8s.io/v1", nil, nil, "CSIDriver", "CSINode", "StorageClass")
+	add(listenersv1alpha1.GroupVersion.String(), nil, nil, "Listener", "ListenerClass", "PodListeners")
+	add(operatorv1alpha1.GroupVersion.String(), nil, nil, "ListenerOperator")
+	add("operators.coreos.com/v1alpha1", g.clusterServiceVersion, []client.ListOption{client.MatchingLabelsSelector{Selector: notCopied}}, "ClusterServiceVersion")
+	add("operators.coreos.com/v1alpha1", g.subscription, nil, "Subscription")
+	add("operators.coreos.com/v1alpha1", g.isOwned, nil, "InstallPlan")
+	add("operators.coreos.com/v1", g.operatorGroup, nil, "OperatorGroup")
+	add("olm.operatorframework.io/v1", g.clusterExtension, nil, "ClusterExtension")
+	add("admissionregistration.k8s.io/v1", isNamedLikeOperator, nil,
 		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
-	add(rbacv1.SchemeGroupVersion, g.binding, nil, "ClusterRoleBinding", "RoleBinding")
-	add(rbacv1.SchemeGroupVersion, g.role, nil, "ClusterRole", "Role")
+	add("rbac.authorization.k8s.io/v1", g.binding, nil, "ClusterRoleBinding", "RoleBinding")
+	add("rbac.authorization.k8s.io/v1", g.role, nil, "ClusterRole", "Role")
 	for _, backend := range backends.All() {
 		for _, kind := range backend.Kinds() {
 			l := list{}
