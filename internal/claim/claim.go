@@ -203,23 +203,17 @@ func ClassField(listener *listenersv1alpha1.Listener) string {
 	return "spec.className"
 }
 
-// podLabels are the labels of a Pod that its Listener has, too. Only the Pods of StatefulSets have them.
-var podLabels = []string{appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel}
-
 // Listener returns the desired Listener of a class-based claim. It has the labels of the claim but never its owners:
 // consumers delete what has both (contract: labels and the owner reference). pv is nil until the volume is provisioned.
 // The name and the index of the Pod come from labels: those of the Pod, or else of the existing Listener.
 func Listener(
 	claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, class string, ports []listenersv1alpha1.ListenerPort, labels map[string]string,
 ) *unstructured.Unstructured {
-	owner := func(kind, name string, uid types.UID) any {
-		return map[string]any{"apiVersion": "v1", "kind": kind, "name": name, "uid": string(uid)}
-	}
-	owners := []any{owner("PersistentVolumeClaim", claim.Name, claim.UID)}
+	owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: claim.Name, UID: claim.UID}}
 	if pod := InlinePod(claim); pod != nil {
-		owners = []any{owner("Pod", pod.Name, pod.UID)}
+		owners[0].Kind, owners[0].Name = pod.Kind, pod.Name
 	} else if pv != nil {
-		owners = append(owners, owner("PersistentVolume", pv.Name, pv.UID))
+		owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolume", Name: pv.Name, UID: pv.UID})
 	}
 	list := []any{}
 	for _, p := range ports {
@@ -233,13 +227,13 @@ func Listener(
 		"apiVersion": listenersv1alpha1.GroupVersion.String(),
 		"kind":       "Listener",
 		"metadata": map[string]any{
-			"name": claim.Name, "namespace": claim.Namespace, "ownerReferences": owners,
-			"annotations": map[string]any{names.AnnotationClaim: claim.Name},
+			"name": claim.Name, "namespace": claim.Namespace, "annotations": map[string]any{names.AnnotationClaim: claim.Name},
 		},
 		"spec": map[string]any{"className": class, "ports": list, "publishNotReadyAddresses": true},
 	}}
+	desired.SetOwnerReferences(owners)
 	all := map[string]string{}
-	for _, key := range podLabels {
+	for _, key := range []string{appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel} {
 		if value, ok := labels[key]; ok {
 			all[key] = value
 		}

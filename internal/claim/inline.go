@@ -77,8 +77,7 @@ func InlineProblem(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) string 
 	}
 }
 
-// extraAttribute returns what is wrong with an attribute that the driver does not know, or that volumes of a named
-// Listener cannot have, or "".
+// extraAttribute returns what is wrong with an attribute: it is unknown, or not for volumes of a named Listener; or "".
 func extraAttribute(attributes map[string]string, selector Selector) string {
 	for _, key := range slices.Sorted(maps.Keys(attributes)) {
 		domain, _, qualified := strings.Cut(strings.ToLower(key), "/")

@@ -88,8 +88,7 @@ func DuplicatePorts(pod *corev1.Pod) string {
 		"; rename one of them, so that both are exposed"
 }
 
-// ContainerPorts returns the ports of all containers of a Pod except init containers, and then those of its sidecars,
-// as Kubernetes looks for a port by its name.
+// ContainerPorts returns the ports of the containers of a Pod and then of its sidecars, as Kubernetes looks for a name.
 func ContainerPorts(pod *corev1.Pod) []corev1.ContainerPort {
 	return append(containerPorts(pod.Spec.Containers), SidecarPorts(pod)...)
 }

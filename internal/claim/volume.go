@@ -20,8 +20,7 @@ func IsListenerVolume(pv *corev1.PersistentVolume) bool {
 // VolumeName returns the name of the PersistentVolume that is provisioned for a claim (contract: provisioning).
 func VolumeName(claim *corev1.PersistentVolumeClaim) string { return "pvc-" + string(claim.UID) }
 
-// Volume returns the PersistentVolume of a claim that uses the Listener of this name. Its attributes are the current
-// annotations of the claim (contract: provisioning).
+// Volume returns the volume of a claim for a Listener, with the current annotations (contract: provisioning).
 func Volume(claim *corev1.PersistentVolumeClaim, listener string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
