@@ -14,8 +14,7 @@ import (
 // class sets releaseAfter: cloud providers delete a node and create it again when they replace a machine in place.
 const replacedNode = 10 * time.Second
 
-// newNode is the age up to which a node need not take a Pod. A node that was created again becomes ready a moment
-// later, and what the scheduler said about a Pod may be from before.
+// newNode is the age up to which a node need not take a Pod: it becomes ready later, and verdicts may be from before.
 const newNode = time.Minute
 
 type decision struct {
@@ -47,8 +46,7 @@ func (o *observed) decide(now time.Time) decision {
 	return d
 }
 
-// decideRequest decides about a manual request. It concerns a volume that has a node affinity and was created before
-// the request: a release creates the volume again.
+// decideRequest decides about a manual request, for a pinned volume that is older than it: a release creates a new one.
 func (o *observed) decideRequest(value string, now time.Time) (release string, wait time.Duration, invalid string) {
 	requested, err := time.Parse(time.RFC3339, value)
 	switch {

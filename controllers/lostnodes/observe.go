@@ -23,7 +23,7 @@ type observed struct {
 	claim *corev1.PersistentVolumeClaim
 	// pv is nil if it does not exist.
 	pv *corev1.PersistentVolume
-	// selector is what the volume was provisioned with or, if it does not exist, would be; it is empty if that is invalid.
+	// selector is what the volume was provisioned with or, if it does not exist, would be. It is empty if invalid.
 	selector claim.Selector
 	// listener and class are nil while they do not exist, or are not known.
 	listener *listenersv1alpha1.Listener
@@ -37,7 +37,7 @@ type observed struct {
 }
 
 // observe reads a claim and what decides about its volume: from the cache or, except Listener and class, from the API
-// server. It returns nil if the claim has no volume of the driver, or is being deleted.
+// server. It returns nil if the claim is being deleted, has no volume of the driver, or has one that is of no concern.
 func (r *Reconciler) observe(ctx context.Context, reader client.Reader, key types.NamespacedName, podsOf ...client.ListOption) (*observed, error) {
 	pvc, err := lookup.Get(ctx, reader, key, &corev1.PersistentVolumeClaim{})
 	if err != nil || pvc == nil || !claim.IsListenerClaim(pvc) || pvc.Spec.VolumeName == "" || pvc.DeletionTimestamp != nil {
@@ -47,11 +47,8 @@ func (r *Reconciler) observe(ctx context.Context, reader client.Reader, key type
 	if o.pv, err = lookup.Get(ctx, reader, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{}); err != nil {
 		return nil, err
 	}
-	if o.pv != nil && !claim.IsBoundTo(o.pv, pvc) {
-		return nil, nil //nolint:nilnil // the volume belongs to another driver or claim
-	}
-	if o.pv != nil && !o.concerns() {
-		return o, nil
+	if o.pv != nil && (!claim.IsBoundTo(o.pv, pvc) || !o.concerns()) {
+		return nil, nil //nolint:nilnil // as documented
 	}
 	if err := r.observeListener(ctx, o); err != nil {
 		return nil, err

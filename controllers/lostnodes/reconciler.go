@@ -81,8 +81,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	case o.pv == nil, o.interrupted():
 		return reconcile.Result{}, r.replace(ctx, req.NamespacedName)
-	case !o.concerns():
-		return reconcile.Result{}, nil
 	}
 	if o.displaced, err = r.displaced(ctx, o); err != nil {
 		return reconcile.Result{}, err
@@ -148,8 +146,7 @@ func (r *Reconciler) report(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// mountedOn reports whether the volume is pinned to the node, or a Pod uses it there. A record of the node alone may be
-// from before a release.
+// mountedOn reports whether the volume is pinned to the node, or a Pod uses it there now, rather than before a release.
 func (o *observed) mountedOn(node string) bool {
 	return o.pinned() == node || slices.ContainsFunc(o.users(), func(p corev1.Pod) bool {
 		return p.Spec.NodeName == node && p.DeletionTimestamp == nil

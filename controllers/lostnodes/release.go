@@ -25,8 +25,7 @@ import (
 )
 
 const (
-	// finalizerProtection delays the deletion of a PersistentVolume until it is not bound. Only this package removes it
-	// earlier: the claim gets a new volume.
+	// finalizerProtection keeps a bound PersistentVolume. Only this package removes it: the claim gets a new volume.
 	finalizerProtection = "kubernetes.io/pv-protection"
 	// finalizerProvisioner is on volumes of Stackable's listener operator; package volume removes it.
 	finalizerProvisioner = volume.PVDeletionProtectionFinalizer
@@ -202,8 +201,7 @@ func (r *Reconciler) unprotect(ctx context.Context, o *observed) (bool, error) {
 	return len(o.pv.Finalizers) == 0, nil
 }
 
-// annotate changes an annotation of the observed version of a volume, or removes it if the value is nil, and observes
-// the result. Any other version is a conflict.
+// annotate changes an annotation of the observed version of a volume, or removes it if the value is nil.
 func (r *Reconciler) annotate(ctx context.Context, o *observed, key string, value any) error {
 	o.pv = o.pv.DeepCopy() // the cache's object must not change
 	return apply.PatchMetadata(ctx, r.Client, o.pv, names.FieldManagerLostNodes, map[string]any{

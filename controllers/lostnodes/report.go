@@ -28,13 +28,10 @@ func (r *Reconciler) warn(o *observed, reason, text string) {
 	}
 }
 
-// maxStuck is the number of Pods of a claim that have an event each.
-const maxStuck = 10
-
 // warnStuck emits the warning PinnedToNode on each Pod that cannot be scheduled because of the volume, and on the claim
 // the first of them. It is not about the other Pods that use the claim, for example one that runs on the node.
 func (r *Reconciler) warnStuck(o *observed, stuck []stuckPod) {
-	stuck = stuck[:min(len(stuck), maxStuck)]
+	stuck = stuck[:min(len(stuck), 10)] // each has an event
 	var all []string
 	for _, s := range stuck {
 		all = append(all, string(s.pod.UID), s.text) // a new Pod has the event, too
@@ -85,8 +82,7 @@ func (r *Reconciler) reportCondition(ctx context.Context, o *observed, pv *corev
 	return err
 }
 
-// condition returns the condition that describes the volumes of a Listener, or nil if nothing happened to any of them.
-// before is the present one, or nil.
+// condition returns the condition that describes the volumes of a Listener, or nil. before is the present one, or nil.
 func condition(volumes []corev1.PersistentVolume, generation int64, before *metav1.Condition) *metav1.Condition {
 	texts := map[string][]string{}
 	for i := range volumes {
