@@ -74,8 +74,7 @@ const (
 	// last one, because the cause is in the namespace, and must not delay the evictions of others.
 	retryRefused     = 10 * time.Second
 	lastRetryRefused = 5 * time.Minute
-	// retryWaiting is when a controller whose Pods are not complete is looked at again. Its Pods are watched, but the
-	// number of replicas that it should have is not.
+	// retryWaiting is when incomplete Pods are looked at again: the number that there should be is not watched.
 	retryWaiting = time.Minute
 )
 

@@ -18,8 +18,7 @@ import (
 // deleter deletes volumes that were released. They have no storage, and their Listeners are garbage-collected.
 type deleter struct{ client client.Client }
 
-// Reconcile deletes a released volume, and removes the finalizer by which Stackable's listener operator would have
-// delayed its deletion until then.
+// Reconcile deletes a released volume, and removes the finalizer by which Stackable's listener operator delayed that.
 func (d deleter) Reconcile(ctx context.Context, pv *corev1.PersistentVolume) (reconcile.Result, error) {
 	observed := pv
 	pv = pv.DeepCopy()
@@ -41,18 +40,14 @@ func (d deleter) Reconcile(ctx context.Context, pv *corev1.PersistentVolume) (re
 	return reconcile.Result{}, nil
 }
 
-// concernsDeleter reports whether there is something to do about a volume.
+// concernsDeleter reports whether there is something to do about a volume of this operator or of Stackable's.
 func concernsDeleter(o client.Object) bool {
 	pv := o.(*corev1.PersistentVolume)
-	return isProvisioned(pv) && (isReleased(pv) || controllerutil.ContainsFinalizer(pv, volumehelpers.PVDeletionProtectionFinalizer))
+	return claim.IsListenerVolume(pv) && pv.Annotations[volumehelpers.AnnDynamicallyProvisioned] == names.Driver &&
+		(isReleased(pv) || controllerutil.ContainsFinalizer(pv, volumehelpers.PVDeletionProtectionFinalizer))
 }
 
 // isReleased reports whether a volume is to be deleted, because its claim was.
 func isReleased(pv *corev1.PersistentVolume) bool {
 	return pv.Status.Phase == corev1.VolumeReleased && pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && pv.DeletionTimestamp == nil
-}
-
-// isProvisioned reports whether a volume was provisioned by this operator, or by Stackable's.
-func isProvisioned(pv *corev1.PersistentVolume) bool {
-	return claim.IsListenerVolume(pv) && pv.Annotations[volumehelpers.AnnDynamicallyProvisioned] == names.Driver
 }

@@ -67,12 +67,10 @@ func showFrequentReasons(context.Context) error {
 type Reconciler struct {
 	// Client reads from the cache, with the indexes of package index, and writes.
 	Client client.Client
-	// Events emits the events of claims and Pods.
 	Events events.EventRecorder
 	// Applier writes Listeners of earlier claims.
 	Applier *apply.Applier
-	// Clock is the time.
-	Clock clock.PassiveClock
+	Clock   clock.PassiveClock
 
 	// warnings are those of claims that cannot be provisioned.
 	warnings message.Warnings[types.NamespacedName, string]
@@ -142,8 +140,7 @@ func (r *Reconciler) unprovisioned(ctx context.Context, key types.NamespacedName
 	return pvc, class, nil
 }
 
-// provision creates the volume of a claim, unless it exists, or nothing can be created in the namespace any more. wait
-// is when to look again whether the volume exists, or 0.
+// provision creates the volume of a claim, unless its namespace is being deleted. wait is when to look again, or 0.
 func (r *Reconciler) provision(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) (wait time.Duration, _ error) {
 	existing, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: claim.VolumeName(pvc)}, &corev1.PersistentVolume{})
 	if err != nil || existing != nil {
