@@ -65,8 +65,7 @@ func (r *Reconciler) ensureVolume(ctx context.Context, m *mount) error {
 	}
 	own := labels.Set{names.LabelListenerNamespace: m.pod.Namespace, names.LabelListenerName: names.ListenerLabel(m.listenerName())}
 	affinity, annotations := m.reservation()
-	pinning := affinity != m.pv.Spec.NodeAffinity
-	if !pinning && own.AsSelector().Matches(labels.Set(m.pv.Labels)) && labels.Set(annotations).AsSelector().Matches(labels.Set(m.pv.Annotations)) {
+	if affinity == m.pv.Spec.NodeAffinity && own.AsSelector().Matches(labels.Set(m.pv.Labels)) && labels.Set(annotations).AsSelector().Matches(labels.Set(m.pv.Annotations)) {
 		return nil
 	}
 	desired := apply.Object(corev1.SchemeGroupVersion.WithKind("PersistentVolume"), client.ObjectKeyFromObject(m.pv))
@@ -79,14 +78,8 @@ func (r *Reconciler) ensureVolume(ctx context.Context, m *mount) error {
 		}
 		desired.Object["spec"] = map[string]any{"nodeAffinity": content.Object}
 	}
-	if _, err := r.Applier.Apply(ctx, desired, m.pv); err != nil {
-		return err
-	}
-	if pinning {
-		m.pv = m.pv.DeepCopy()
-		m.pv.Spec.NodeAffinity = affinity
-	}
-	return nil
+	_, err := r.Applier.Apply(ctx, desired, m.pv)
+	return err
 }
 
 // labelPod adds the labels of Listeners that a Pod lacks, and keeps those of its other mounts (contract: the labels),

@@ -45,11 +45,6 @@ func (m *mount) isInline() bool { return m.pv.Name == "" }
 
 func (m *mount) listenerName() string { return m.selector.ListenerName(m.claim.Name) }
 
-// labelled reports whether the Pod has the label of the Listener.
-func (m *mount) labelled() bool {
-	return m.listener != nil && m.pod.Labels[names.PodMountLabel(m.listener.UID)] == names.ListenerLabel(m.listener.Name)
-}
-
 // pinnedElsewhere reports whether the volume is pinned to other nodes, so that the kubelet does not mount it.
 func (m *mount) pinnedElsewhere() bool {
 	nodes := claim.PinnedNodes(m.pv)
@@ -77,8 +72,7 @@ func (m *mount) reservation() (*corev1.VolumeNodeAffinity, map[string]string) {
 	return m.pv.Spec.NodeAffinity, map[string]string{names.AnnotationNode: recorded}
 }
 
-// entry returns the desired entry of the volume. It has the addresses of the previous entry while new ones are unknown,
-// as far as the Listener still has them.
+// entry returns the desired entry: while new addresses are unknown, with the previous ones that the Listener still has.
 func (m *mount) entry() listenersv1alpha1.PodListener {
 	entry := listenersv1alpha1.PodListener{
 		Scope:                cmp.Or(m.previous.Scope, listenersv1alpha1.ListenerScopeCluster),
@@ -109,11 +103,10 @@ func (m *mount) entry() listenersv1alpha1.PodListener {
 // settling reports whether the Listener still publishes the previous addresses, and not the present ones of the node.
 func (m *mount) settling(addresses []listenersv1alpha1.IngressAddress) bool {
 	published := m.listener.Status.IngressAddresses
-	has := func(a listenersv1alpha1.IngressAddress) bool {
-		return len(exposure.AppendNew(published, a)) == len(published)
+	lacks := func(a listenersv1alpha1.IngressAddress) bool {
+		return len(exposure.AppendNew(published, a)) > len(published)
 	}
-	lacks := func(a listenersv1alpha1.IngressAddress) bool { return !has(a) }
-	return slices.ContainsFunc(m.previous.IngressAddresses, has) && !slices.ContainsFunc(m.previous.IngressAddresses, lacks) && slices.ContainsFunc(addresses, lacks)
+	return len(m.previous.IngressAddresses) > 0 && !slices.ContainsFunc(m.previous.IngressAddresses, lacks) && slices.ContainsFunc(addresses, lacks)
 }
 
 // held returns those of the addresses that the Listener publishes. Another one may have the others by now. The status
@@ -153,8 +146,7 @@ func (m *mount) nodeAddresses() []listenersv1alpha1.IngressAddress {
 	return addresses
 }
 
-// nodeChoice returns how addresses of nodes are chosen. While the class does not exist, they have the type of the
-// addresses in the status.
+// nodeChoice returns how to choose addresses of nodes: while the class does not exist, by type of those in the status.
 func (m *mount) nodeChoice() exposure.NodeChoice {
 	if m.class != nil {
 		return (&exposure.Listener{Listener: m.listener, Class: m.class}).NodeChoice()
@@ -183,10 +175,8 @@ const previousExposure = 2 * time.Minute
 // untilPrevious returns how long a Pod that has PodListeners since a time still waits for others than previous
 // addresses, and why. Those of the Pod alone are no previous ones: the new exposure may be complete only with them.
 func (m *mount) untilPrevious(since metav1.Time, now time.Time) (left time.Duration, text string) {
-	if m.listener == nil || m.listener.Status == nil || len(m.previous.IngressAddresses) > 0 {
-		return 0, ""
-	}
-	if own := m.ownAddresses(); own != nil && len(own.Addresses) > 0 {
+	own := m.ownAddresses()
+	if m.listener == nil || m.listener.Status == nil || len(m.previous.IngressAddresses) > 0 || own != nil && len(own.Addresses) > 0 {
 		return 0, ""
 	}
 	ready := meta.FindStatusCondition(m.listener.Status.Conditions, listenersv1alpha1.ListenerReady)

@@ -16,6 +16,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/lookup"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // pod returns the Pod whose uid is in the name of a PodListeners, or nil. Its name is the recorded one, or else that in
@@ -39,49 +40,57 @@ func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, existing
 	return lookup.WithUID(ctx, r.APIReader, types.NamespacedName{Namespace: key.Namespace, Name: owner}, uid, &corev1.Pod{})
 }
 
-// mounts returns the listener volumes of a Pod that are bound, with what decides about their addresses, and warns about
-// claims. A volume that the operator did not provision may name a Listener that cannot exist.
+// mounts returns the listener volumes of a Pod, with what decides about their addresses, and warns about claims.
 func (r *Reconciler) mounts(ctx context.Context, p *pass, entries map[string]listenersv1alpha1.PodListener) (mounts []*mount, _ error) {
-	volumes, err := r.volumes(ctx, p)
-	if err != nil {
-		return nil, err
-	}
 	node, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: p.pod.Spec.NodeName}, &corev1.Node{})
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range volumes {
-		key := types.NamespacedName{Namespace: m.claim.Namespace, Name: m.listenerName()}
-		if m.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
-			return nil, err
-		}
-		reason, problem, err := r.problem(ctx, m)
+	for i := range p.pod.Spec.Volumes {
+		m, err := r.mount(ctx, p, &p.pod.Spec.Volumes[i])
 		if err != nil {
 			return nil, err
 		}
-		if problem != "" {
-			m.warn(reason, actionMount, "Volume %q is not mounted: %s", m.volume, problem)
+		if m == nil {
 			continue
-		}
-		if m.listener != nil {
-			isCopy, err := reservation.Copies(ctx, r.Client, m.listener)
-			if err != nil {
-				return nil, err
-			}
-			m.isCopy = isCopy(p.pod)
-		}
-		if err := r.observeClass(ctx, m); err != nil {
-			return nil, err
 		}
 		if m.node = node; node != nil {
 			published := ptr.Deref(m.listener, listenersv1alpha1.Listener{}).Status.TargetAddresses()
 			m.node, _ = r.Nodes.Settle(node, exposure.AddressSet(published))
 		}
 		previous, known := entries[m.volume]
-		m.previous, m.isNew = previous, !known && !m.labelled()
+		m.previous = previous
+		m.isNew = !known && (m.listener == nil || p.pod.Labels[names.PodMountLabel(m.listener.UID)] != names.ListenerLabel(m.listener.Name))
 		mounts = append(mounts, m)
 	}
 	return mounts, nil
+}
+
+// mount returns the mount of a volume, or nil if it is not a listener volume, not bound, or cannot be mounted: a volume
+// that the operator did not provision may name a Listener that cannot exist.
+func (r *Reconciler) mount(ctx context.Context, p *pass, volume *corev1.Volume) (*mount, error) {
+	m, err := r.volume(ctx, p, volume)
+	if err != nil || m == nil {
+		return nil, err
+	}
+	key := types.NamespacedName{Namespace: m.claim.Namespace, Name: m.listenerName()}
+	if m.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
+		return nil, err
+	}
+	if reason, problem, err := r.problem(ctx, m); err != nil || problem != "" {
+		if err == nil {
+			m.warn(reason, actionMount, "Volume %q is not mounted: %s", m.volume, problem)
+		}
+		return nil, err
+	}
+	if m.listener != nil {
+		isCopy, err := reservation.Copies(ctx, r.Client, m.listener)
+		if err != nil {
+			return nil, err
+		}
+		m.isCopy = isCopy(p.pod)
+	}
+	return m, r.observeClass(ctx, m)
 }
 
 // problem returns why a volume cannot be mounted, with its reason, or "".
@@ -113,31 +122,14 @@ func (r *Reconciler) inlineProblem(ctx context.Context, m *mount) (string, error
 	return "", nil
 }
 
-// volumes returns the listener volumes of a Pod that are bound or inline. A change of any other volume, or of its
-// claim, is watched. Like the kubelet, it ignores an ephemeral claim that the Pod does not control.
-func (r *Reconciler) volumes(ctx context.Context, p *pass) ([]*mount, error) {
-	var bound []*mount
-	for i := range p.pod.Spec.Volumes {
-		volume := &p.pod.Spec.Volumes[i]
-		if claim.IsInline(volume) {
-			m := &mount{pass: p, volume: volume.Name, claim: claim.Inline(p.pod, volume), pv: &corev1.PersistentVolume{}}
-			m.selector, _ = claim.ParseSelector(m.claim.Annotations)
-			bound = append(bound, m)
-			continue
-		}
-		m, err := r.boundVolume(ctx, p, volume)
-		if err != nil {
-			return nil, err
-		}
-		if m != nil {
-			bound = append(bound, m)
-		}
+// volume returns the mount of a listener volume that is bound or inline, or nil. Changes of others, or of their claims,
+// are watched. Like the kubelet, it ignores an ephemeral claim that the Pod does not control.
+func (r *Reconciler) volume(ctx context.Context, p *pass, volume *corev1.Volume) (*mount, error) {
+	if claim.IsInline(volume) {
+		m := &mount{pass: p, volume: volume.Name, claim: claim.Inline(p.pod, volume), pv: &corev1.PersistentVolume{}}
+		m.selector, _ = claim.ParseSelector(m.claim.Annotations)
+		return m, nil
 	}
-	return bound, nil
-}
-
-// boundVolume returns the mount of a volume with a claim, or nil if it is not a listener volume, or not bound.
-func (r *Reconciler) boundVolume(ctx context.Context, p *pass, volume *corev1.Volume) (*mount, error) {
 	key := types.NamespacedName{Namespace: p.pod.Namespace, Name: claim.NameOf(p.pod, volume)}
 	pvc, err := lookup.Get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{})
 	if err != nil || pvc == nil || pvc.Spec.VolumeName == "" || volume.Ephemeral != nil && !metav1.IsControlledBy(pvc, p.pod) {
@@ -159,7 +151,6 @@ func (r *Reconciler) boundVolume(ctx context.Context, p *pass, volume *corev1.Vo
 	return m, nil
 }
 
-// observeClass reads the class of the Listener.
 func (r *Reconciler) observeClass(ctx context.Context, m *mount) (err error) {
 	m.class, err = lookup.Get(ctx, r.Client, types.NamespacedName{Name: m.listener.Class()}, &listenersv1alpha1.ListenerClass{})
 	if m.backend = nil; m.class != nil {

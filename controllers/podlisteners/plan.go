@@ -27,8 +27,7 @@ type plan struct {
 	previousIn time.Duration
 }
 
-// newPlan plans the PodListeners of a Pod, which exists since a time. Entries of volumes whose claims or
-// PersistentVolumes were not observed have no addresses.
+// newPlan plans the PodListeners of a Pod, which exist since a time. Entries without a mount have no addresses.
 func newPlan(observed listenersv1alpha1.PodListenersSpec, of *pass, mounts []*mount, since metav1.Time, now time.Time) plan {
 	p := plan{spec: observed}
 	p.spec.NodeName, p.spec.Listeners = of.pod.Spec.NodeName, map[string]listenersv1alpha1.PodListener{}
@@ -101,10 +100,8 @@ func restartsOf(pod *corev1.Pod, volume string) map[string]int32 {
 	counts := map[string]int32{}
 	for i := range pod.Spec.Containers { // the cache has init containers, too
 		container := &pod.Spec.Containers[i]
-		for _, m := range container.VolumeMounts {
-			if m.Name == volume {
-				counts[container.Name] = 0
-			}
+		if slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume }) {
+			counts[container.Name] = 0
 		}
 	}
 	for i := range pod.Status.ContainerStatuses {

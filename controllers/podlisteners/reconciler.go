@@ -52,14 +52,11 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader reads Pods that are not in the cache yet.
 	APIReader client.Reader
-	// Events emits the events of Pods.
-	Events events.EventRecorder
-	// Backends are the backends that expose Listeners.
-	Backends backends.List
+	Events    events.EventRecorder
+	Backends  backends.List
 	// Applier writes PersistentVolumes, and the Listeners of class-based claims.
 	Applier *apply.Applier
-	// Clock is the time.
-	Clock clock.PassiveClock
+	Clock   clock.PassiveClock
 	// Nodes has the settled addresses of Nodes.
 	Nodes *settling.Nodes
 
@@ -138,12 +135,9 @@ func (r *Reconciler) reconcile(ctx context.Context, existing *listenersv1alpha1.
 	return r.write(ctx, existing, p)
 }
 
-// maxMetadata is how many labels and annotations an object may have, so that there is room for addresses.
-const maxMetadata = 100
-
 // matches reports whether the object is one that the operator or Stackable's listener operator creates for the Pod.
 func matches(existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) bool {
-	return len(existing.Labels)+len(existing.Annotations) <= maxMetadata &&
+	return len(existing.Labels)+len(existing.Annotations) <= 100 && // so that there is room for addresses
 		(existing.Spec.NodeName == "" || existing.Spec.NodeName == pod.Spec.NodeName) &&
 		len(existing.OwnerReferences) == 1 &&
 		existing.OwnerReferences[0].Kind == "Pod" && existing.OwnerReferences[0].UID == pod.UID
@@ -241,13 +235,11 @@ func (r *Reconciler) create(ctx context.Context, desired *listenersv1alpha1.PodL
 		return wait, nil
 	}
 	err := r.Client.Create(ctx, desired, client.FieldOwner(names.FieldManagerDefault))
-	switch {
-	case err == nil:
+	if err == nil {
 		w.created = r.Clock.Now()
-		return 0, nil
-	case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return 0, nil
-	default:
-		return 0, fmt.Errorf("creating PodListeners %s: %w", client.ObjectKeyFromObject(desired), err)
 	}
+	if err == nil || apierrors.IsAlreadyExists(err) || requests.IsTerminating(err) {
+		return 0, nil
+	}
+	return 0, fmt.Errorf("creating PodListeners %s: %w", client.ObjectKeyFromObject(desired), err)
 }

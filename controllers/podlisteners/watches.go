@@ -27,12 +27,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
-// workers is the number of Pods that are reconciled concurrently: as many as a node commonly starts at once.
-const workers = 16
-
 // SetupWithManager registers the controller and its watches.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	changes := predicates.NotInInitialList() // the first two watches enqueue all requests at the start
+	const workers = 16                       // as many Pods as a node commonly starts at once
 	return requests.Controller(mgr, "podlisteners", workers).
 		For(&listenersv1alpha1.PodListeners{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podToPodListeners), builder.WithPredicates(podToMountChanged())).
