@@ -211,12 +211,8 @@ func (r *Reconciler) applyListener(ctx context.Context, desired *unstructured.Un
 	return r.observeClass(ctx, m)
 }
 
-const (
-	// schedulingTimeout is how long the scheduler may take until it has noticed that the claims of a Pod are bound.
-	schedulingTimeout = 10 * time.Second
-	// unboundClaims is a part of the scheduler's message about a Pod with claims that it takes for unbound.
-	unboundClaims = "unbound immediate PersistentVolumeClaims"
-)
+// schedulingTimeout is how long the scheduler may take until it has noticed that the claims of a Pod are bound.
+const schedulingTimeout = 10 * time.Second
 
 // prepare applies the Listeners of the inline volumes of a Pod while it waits for a node, so that they have addresses
 // then, and reminds the scheduler of the Pod. wait is when to look again, or 0.
@@ -245,7 +241,8 @@ func (r *Reconciler) prepare(ctx context.Context, p *pass) (wait time.Duration, 
 // PersistentVolume changes (kubernetes/kubernetes#73216). left is when to look again, or 0.
 func (r *Reconciler) remindScheduler(ctx context.Context, m *mount) (left time.Duration, _ error) {
 	left = requests.Left(m.pv.CreationTimestamp, schedulingTimeout, r.Clock.Now())
-	if left > 0 || m.pv.Annotations[names.AnnotationReminded] != "" || !strings.Contains(claim.Unschedulable(m.pod), unboundClaims) {
+	takesForUnbound := strings.Contains(claim.Unschedulable(m.pod), "unbound immediate PersistentVolumeClaims")
+	if left > 0 || m.pv.Annotations[names.AnnotationReminded] != "" || !takesForUnbound {
 		return left, nil
 	}
 	log.FromContext(ctx).Info("The scheduler has not noticed that the claims of a Pod are bound: changing its volume", "Pod", m.pod.Name, "volume", m.pv.Name)
