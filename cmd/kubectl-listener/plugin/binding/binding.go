@@ -183,15 +183,14 @@ func (o *bindingOptions) typeOf(b *bound) (string, error) {
 
 // choose returns the name of the port, and the addresses that have it, in the order of preference.
 func (o *bindingOptions) choose(b *bound) (name string, candidates []listenersv1alpha1.IngressAddress, _ error) {
-	if len(b.addresses) == 0 {
-		return "", nil, errors.New(b.what + " has no address; find out why: " + b.why)
-	}
 	ports := sets.New[string]()
 	for _, a := range b.addresses {
 		ports.Insert(slices.Collect(maps.Keys(a.Ports))...)
 	}
 	all := sets.List(ports)
 	switch {
+	case len(b.addresses) == 0:
+		return "", nil, errors.New(b.what + " has no address; find out why: " + b.why)
 	case len(all) == 0:
 		return "", nil, errors.New(b.what + " has no port at its addresses; find out why: " + b.why)
 	case o.port == "" && len(all) != 1:

@@ -82,6 +82,11 @@ func Examine(ctx context.Context, x *check.Examination, unusedDays uint16) {
 		d.Ranges(ctx)
 		d.Unused(ctx, unusedDays)
 		d.Authorities(ctx, d.installation)
+		for f := range check.Each(d.Findings) {
+			if f.State == check.Failed {
+				d.elsewhere.Insert(f.Kind)
+			}
+		}
 		d.walks(ctx)
 	}
 	d.ForAdministrators(d.installation)
@@ -120,11 +125,6 @@ func (d *doctor) walks(ctx context.Context) {
 		}
 		if (!claim.PodFinished(pod) || pod.DeletionTimestamp != nil) && (walk.AwaitsInjection(pod) || slices.ContainsFunc(pod.Spec.Volumes, mounts)) {
 			mounting = append(mounting, pod)
-		}
-	}
-	for f := range check.Each(d.Findings) {
-		if f.State == check.Failed {
-			d.elsewhere.Insert(f.Kind)
 		}
 	}
 	d.each(ctx, claims, "PersistentVolumeClaims", "%d have a volume, or wait for a Pod")

@@ -21,7 +21,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
 func (w *Walk) fromClaim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) {
@@ -105,12 +104,14 @@ func (w *Walk) bound(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 	return slices.ContainsFunc(w.Pods(ctx, pvc), bound)
 }
 
-// addAbsentClaim reports a claim that does not exist, unless it is certain that it would not be a listener claim.
-func (w *Walk) addAbsentClaim(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, name string, found check.Presence) {
+// addAbsentClaim reports a claim that does not exist, unless it is certain that it would not be a listener claim. It
+// returns whether it may be.
+func (w *Walk) addAbsentClaim(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, name string, found check.Presence) bool {
 	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pod.Namespace, Name: name}
 	missing := f.Failed("", fmt.Sprintf("does not exist, and volume %q of Pod %s needs it", volume.Name, pod.Name), "Create the claim, or name another one in the Pod.")
 	switch {
 	case volume.Ephemeral != nil && !IsEphemeral(volume):
+		return false
 	case found == check.Forbidden:
 		w.Add(f.Unreadable())
 	case volume.Ephemeral == nil:
@@ -119,6 +120,7 @@ func (w *Walk) addAbsentClaim(ctx context.Context, pod *corev1.Pod, volume *core
 		missing.Remedy = "Kubernetes creates the claim of an ephemeral volume. If it does not, look at the events: " + describe("pod", pod)
 		w.Add(w.said(ctx, pod, check.HasReason(reasons.FailedBinding, reasons.FailedCreate), missing))
 	}
+	return true
 }
 
 // Claim returns whether a claim has its volume, or why not.
@@ -278,12 +280,4 @@ func (w *Walk) mountedBy(ctx context.Context, pvc *corev1.PersistentVolumeClaim)
 		}
 	}
 	return pods
-}
-
-func (w *Walk) namespace(ctx context.Context, name string) {
-	namespace := tenancy.Namespace()
-	if w.Get(ctx, types.NamespacedName{Name: name}, namespace) == check.Present && namespace.DeletionTimestamp != nil {
-		w.Add(check.Finding{Kind: "Namespace", Name: name}.Failed("", deletion(namespace)+", so nothing can be created in it",
-			"Use another namespace. To see what its deletion waits for: kubectl get namespace "+name+" --output yaml"))
-	}
 }

@@ -136,10 +136,9 @@ func (w *Walk) idle(ctx context.Context, deployment *appsv1.Deployment) (why, re
 		return "has no available Pod", logs
 	}
 	var lease coordinationv1.Lease
-	if w.Get(ctx, client.ObjectKeyFromObject(deployment), &lease) != check.Present || lease.Spec.RenewTime == nil {
-		return "", ""
-	}
-	expired := w.Now().Sub(lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second))
+	w.Get(ctx, client.ObjectKeyFromObject(deployment), &lease) // if it cannot be read, it counts as renewed
+	renewed := ptr.Deref(lease.Spec.RenewTime, metav1.NewMicroTime(w.Now()))
+	expired := w.Now().Sub(renewed.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second))
 	if expired < renewalOverdue {
 		return "", ""
 	}
@@ -304,11 +303,10 @@ func difference(path string, desired, observed any) string {
 	return path
 }
 
-var listeners = listenersv1alpha1.GroupVersion.Group
-
 // operatorPermissions and agentPermissions are the permissions without which no volume works: of each rule in
 // config/rbac that concerns all clusters, the one that is needed first.
 var (
+	listeners           = listenersv1alpha1.GroupVersion.Group
 	operatorPermissions = []authorizationv1.ResourceAttributes{
 		{Verb: "watch", Group: listeners, Resource: "listenerclasses"},
 		{Verb: "create", Group: listeners, Resource: "listeners"},

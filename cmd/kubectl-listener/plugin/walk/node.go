@@ -41,11 +41,11 @@ const (
 func (w *Walk) node(ctx context.Context, name string) nodeState {
 	node := &corev1.Node{}
 	f := check.Finding{Kind: "Node", Name: name}
-	switch found := w.Follow(ctx, f, node); {
-	case found == check.Missing:
+	switch w.Follow(ctx, f, node) {
+	case check.Missing:
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonNodesMissing, "does not exist").Because()) // a volume may be pinned to it
 		return notResponding
-	case found == check.Present:
+	case check.Present:
 		w.Add(nodeFinding(node))
 	}
 	if !claim.NodeReady(node) {
@@ -101,8 +101,8 @@ func (w *Walk) Nodes(ctx context.Context, i *Installation) {
 		return
 	}
 	var nodes corev1.NodeList
-	a := &agents{daemonSet: i.daemonSet, placement: components.PlacementOf(i.daemonSet)}
-	if w.List(ctx, &nodes) != check.Present || !w.observeAgents(ctx, a) {
+	a := w.observeAgents(ctx, i.daemonSet)
+	if w.List(ctx, &nodes) != check.Present || a == nil {
 		w.Add(check.Finding{Kind: "Node"}.Unreadable())
 		return
 	}
@@ -120,20 +120,20 @@ func (w *Walk) Nodes(ctx context.Context, i *Installation) {
 			suitable++
 		}
 	}
-	text := fmt.Sprintf("%%d of %d have a node agent that is ready", suitable)
+	text := []string{fmt.Sprintf("%%d of %d have a node agent that is ready", suitable)}
 	for _, by := range slices.Sorted(maps.Keys(others)) {
-		text += fmt.Sprintf("; %s excludes %s", by, columns.Names(others[by]))
+		text = append(text, fmt.Sprintf("%s excludes %s", by, columns.Names(others[by])))
 	}
-	w.AddAll(findings, "Nodes", text)
+	w.AddAll(findings, "Nodes", strings.Join(text, "; "))
 }
 
-// observeAgents reads what is known about node agents. It returns whether the user may read their Pods.
-func (w *Walk) observeAgents(ctx context.Context, a *agents) bool {
+// observeAgents reads what is known about node agents. It is nil if the user may not read their Pods.
+func (w *Walk) observeAgents(ctx context.Context, daemonSet *appsv1.DaemonSet) *agents {
 	var pods corev1.PodList
-	options := []client.ListOption{client.InNamespace(a.daemonSet.Namespace), client.MatchingLabels(components.NodeAgentLabels())}
-	if w.List(ctx, &pods, options...) != check.Present {
-		return false
+	if w.List(ctx, &pods, client.InNamespace(daemonSet.Namespace), client.MatchingLabels(components.NodeAgentLabels())) != check.Present {
+		return nil
 	}
+	a := &agents{daemonSet: daemonSet, placement: components.PlacementOf(daemonSet)}
 	a.byNode, a.published = map[string]*corev1.Pod{}, map[string][]*listenersv1alpha1.PodListeners{}
 	for pod := range check.Each(pods.Items) {
 		if pod.DeletionTimestamp == nil {
@@ -154,7 +154,7 @@ func (w *Walk) observeAgents(ctx context.Context, a *agents) bool {
 	for object := range check.Each(published.Items) {
 		a.published[object.Spec.NodeName] = append(a.published[object.Spec.NodeName], object)
 	}
-	return true
+	return a
 }
 
 // nodeOf returns the node of a Pod of a DaemonSet. While the Pod waits for the scheduler, its node affinity names it.

@@ -43,8 +43,7 @@ func (w *Walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 		pvc := &corev1.PersistentVolumeClaim{}
 		switch found := w.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}, pvc); {
 		case found != check.Present:
-			mounts = mounts || volume.Ephemeral == nil || IsEphemeral(volume)
-			w.addAbsentClaim(ctx, pod, volume, name, found)
+			mounts = w.addAbsentClaim(ctx, pod, volume, name, found) || mounts
 		case RequestsListener(pvc):
 			mounts = true
 			w.claim(ctx, pvc, pod)

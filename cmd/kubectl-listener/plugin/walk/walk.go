@@ -21,6 +21,7 @@ import (
 	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
 // Walk follows the path of an address, and adds what it finds to a report.
@@ -40,7 +41,11 @@ func (w *Walk) Apart() *Walk {
 
 // Examine follows the path of an address from a Pod, a claim, a Listener or a workload.
 func (w *Walk) Examine(ctx context.Context, o client.Object) {
-	w.namespace(ctx, o.GetNamespace())
+	namespace, name := tenancy.Namespace(), o.GetNamespace()
+	if w.Get(ctx, types.NamespacedName{Name: name}, namespace) == check.Present && namespace.DeletionTimestamp != nil {
+		w.Add(check.Finding{Kind: "Namespace", Name: name}.Failed("", deletion(namespace)+", so nothing can be created in it",
+			"Use another namespace. To see what its deletion waits for: kubectl get namespace "+name+" --output yaml"))
+	}
 	connect := w.Command("connect", o)
 	switch o := o.(type) {
 	case *corev1.Pod:
