@@ -40,8 +40,7 @@ type Backend struct {
 
 	// Generates are the kinds of the objects that the backend generates in addition to the Service, and Objects returns
 	// those of a Listener, in the order of the kinds: they follow from the class, the Service and the state of the
-	// Listener. The refusal is for the author of the Listener or of the class, who has to change something. Both are
-	// nil if it generates none.
+	// Listener. Both are nil if it generates none.
 	Generates []*Kind
 	Objects   func(l *Listener, others Others) ([]Desired, *Refusal)
 	// TakenReasons are the reasons of such a refusal because objects of others are in the way.
@@ -50,13 +49,11 @@ type Backend struct {
 	// the existing objects of a Listener refer to. Both are nil if it reads none.
 	Reads      *Kind
 	References func(class *listenersv1alpha1.ListenerClass, objects []Object) []types.NamespacedName
-	// PlainService states that clients connect to the Service itself, at the addresses that its type provides. For any
-	// other backend the type of the Service does not matter.
+	// PlainService states that clients connect to the Service, whose type does not matter for any other backend.
 	PlainService bool
 	// Headless states that the Services of its Listeners have no cluster IP: clients connect to the Pods.
 	Headless bool
-	// NodeScoped reports whether each address of a Listener of the class leads only to the Pods of one node. If nil,
-	// all addresses lead to all Pods.
+	// NodeScoped reports whether each address of a Listener of the class leads only to the Pods of one node. Nil: none.
 	NodeScoped func(class *listenersv1alpha1.ListenerClass) bool
 	// PodAddresses returns the addresses that lead to a Pod of the Listener, which is bound to the node. If nil, they
 	// follow from the status of the Listener: its addresses or, with node ports, that of the node.
@@ -72,8 +69,7 @@ type Clients struct {
 	// Problem returns why the Service with all overrides would not restrict them, and what to do about it, or "". If
 	// nil, the backend cannot restrict clients.
 	Problem func(l *Listener, service *corev1ac.ServiceApplyConfiguration, ranges []netip.Prefix) string
-	// ByPolicy reports whether a NetworkPolicy for the Pods restricts them, because Pods see the addresses of clients.
-	// If nil, none does.
+	// ByPolicy reports whether a NetworkPolicy for the Pods, which see their addresses, restricts them. Nil: never.
 	ByPolicy func(service *corev1ac.ServiceApplyConfiguration) bool
 	// Ports returns the ports of the Pods that clients are led to. If nil, they are the target ports of the Service.
 	Ports func(l *Listener) []listenersv1alpha1.ListenerPort
@@ -84,8 +80,7 @@ func (b *Backend) RestrictsPods(service *corev1ac.ServiceApplyConfiguration) boo
 	return b.Clients.ByPolicy != nil && b.Clients.ByPolicy(service)
 }
 
-// ScarceOf returns what each Listener of a class takes from others: that of the backend, LoadBalancer, which often has
-// a price, or NodePort. It is "" if the addresses cost nothing.
+// ScarceOf returns what each Listener of a class takes from others: Scarce, LoadBalancer, NodePort, or "".
 func (b *Backend) ScarceOf(class *listenersv1alpha1.ListenerClass) string {
 	switch {
 	case b.Scarce != "":
@@ -198,25 +193,21 @@ type Others struct {
 // Placement is where the Pods of a Listener are.
 type Placement struct {
 	// Nodes are the nodes with reservations for the Listener, sorted by name, and MissingNodes are the names of those
-	// that no longer exist. Both are empty unless the addresses of the class are those of nodes, or the Service is of
-	// type NodePort.
+	// that no longer exist. Both are empty unless the class publishes addresses or ports of nodes.
 	Nodes        []*corev1.Node
 	MissingNodes []string
-	// UnusedNodes are the names of further nodes with reservations, sorted. Their addresses are left out, because no
-	// Pod has mounted the Listener there for a while.
+	// UnusedNodes are further ones, sorted, which are left out: no Pod has mounted the Listener there for a while.
 	UnusedNodes []string
 	// EmptyNodes are the names of those of Nodes at which nothing responds, sorted: no Pod has mounted the Listener
 	// there for a moment, and nodes do not forward to each other.
 	EmptyNodes []string
-	// Mounting are the Pods that mount volumes of the Listener, on any node, sorted by name. Pods that have finished
-	// are left out.
+	// Mounting are the Pods that mount volumes of the Listener and have not finished, on any node, sorted by name.
 	Mounting []*corev1.Pod
 	// Outdated are the names of those of these Pods that started with other addresses of the Listener, sorted.
 	Outdated []string
 }
 
-// Last returns the addresses in the status of the Listener, instead of which others may be advertised, or those that it
-// had in a backup.
+// Last returns the addresses in the status, in whose place others may be advertised, or those that it had in a backup.
 func (l *Listener) Last() []listenersv1alpha1.IngressAddress {
 	if published := l.Status.TargetAddresses(); len(published) > 0 {
 		return published
@@ -264,8 +255,7 @@ type Rejected struct {
 }
 
 // Usable returns those of the addresses that another controller reports which clients outside the cluster can use, and
-// a list of the others with the reasons, or "". A class that advertises other addresses leaves it to administrators
-// what leads clients to these.
+// a list of the others with the reasons, or "". If the class advertises others, administrators lead clients to these.
 func (l *Listener) Usable(reported ...listenersv1alpha1.IngressAddress) (usable []listenersv1alpha1.IngressAddress, leftOut string) {
 	var others []string
 	for _, a := range reported {
@@ -310,9 +300,8 @@ func describeLeftOut(address, why string) string {
 	return fmt.Sprintf("%s (%s)", message.Printable(address, maxValue), why)
 }
 
-// Refusal is why a Listener cannot be exposed. Its reason is one of those of the condition
-// listenersv1alpha1.ListenerAccepted. Its message names the cause and the remedy, and addresses the author of the
-// Listener or of its class.
+// Refusal is why a Listener cannot be exposed. Its reason is one of those of listenersv1alpha1.ListenerAccepted. Its
+// message names the cause, and what the author of the Listener or of its class has to change.
 type Refusal struct {
 	Reason  string
 	Message string
@@ -334,8 +323,7 @@ func RefuseTaken(reason, need, key string, holder types.NamespacedName, remedy s
 	return Refuse(reason, "%s %s%s%s has already; %s", need, key, takenBy, holder, remedy)
 }
 
-// RefusalOf returns the reason why a Listener is not accepted and the condition, or "" if it is accepted, or is being
-// deleted. The key is what RefuseTaken got, or "".
+// RefusalOf returns why a Listener that is not being deleted is not accepted, or "". key is that of RefuseTaken.
 func RefusalOf(listener *listenersv1alpha1.Listener) (reason, key string, condition metav1.Condition) {
 	if listener.Status == nil || !listener.DeletionTimestamp.IsZero() {
 		return "", "", condition

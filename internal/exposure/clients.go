@@ -23,9 +23,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// AllowedClients returns the ranges of addresses whose clients may reach a Listener from outside the cluster: those of
-// the Listener, or else those of the class. Without any, all clients may. The refusal is for a Listener that would
-// allow more than its class.
+// AllowedClients returns the ranges of clients that may reach a Listener from outside the cluster: its own, or else
+// those of the class, or none if all clients may. The refusal is for a Listener that would allow more than its class.
 func AllowedClients(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) ([]netip.Prefix, *Refusal) {
 	byClass, refusal := parseClients(class.Spec.AllowedClients, "spec.allowedClients of ListenerClass "+class.Name)
 	if refusal != nil {
@@ -250,8 +249,7 @@ func SelectsForIngress(policy *networkingv1.NetworkPolicy) func(*corev1.Pod) boo
 	return func(pod *corev1.Pod) bool { return !pod.Spec.HostNetwork && selector.Matches(labels.Set(pod.Labels)) }
 }
 
-// BoundSelector returns the selector of a NetworkPolicy, or one that selects every Pod in place of one that is too
-// large.
+// BoundSelector returns the selector of a NetworkPolicy, or if it is too large one that selects every Pod.
 func BoundSelector(selector metav1.LabelSelector) metav1.LabelSelector {
 	if selectorSize(selector) > maxSelector {
 		return metav1.LabelSelector{}

@@ -35,8 +35,7 @@ func OtherClusterIPs(ranges []netip.Prefix, service *corev1.Service) (others []s
 }
 
 // AllocateClusterIPs returns cluster IPs in the ranges of the class for the desired Service, one for each of its IP
-// families, in their order. One of the last addresses of the Listener is preferred. taken reports whether an address is
-// not available.
+// families, in their order: if possible, one of the last addresses of the Listener that is not taken.
 func AllocateClusterIPs(class *listenersv1alpha1.ListenerClass, desired *corev1ac.ServiceApplyConfiguration, last []string, taken func(netip.Addr) bool,
 ) (addresses []string, _ *Refusal) {
 	ranges := class.ClusterIPRanges()
@@ -56,8 +55,7 @@ func AllocateClusterIPs(class *listenersv1alpha1.ListenerClass, desired *corev1a
 	return addresses, nil
 }
 
-// clusterIPFamilies returns the IP families of the desired Service. The first one is that of the first range, unless
-// the class or overrides choose it.
+// clusterIPFamilies returns the IP families of the desired Service, by default the one of the first range first.
 func clusterIPFamilies(ranges []netip.Prefix, desired *corev1ac.ServiceApplyConfiguration) []corev1.IPFamily {
 	families := slices.Clone(desired.Spec.IPFamilies)
 	if len(families) == 0 {

@@ -21,8 +21,7 @@ import (
 type NodeChoice struct {
 	// Prefer is the preferred type if Types is empty.
 	Prefer listenersv1alpha1.AddressType
-	// Types are types of addresses, the preferred one first. If empty, that of the contract applies (contract: the
-	// address of a node).
+	// Types are types of addresses, the preferred one first. If empty, see NodeAddresses.
 	Types []listenersv1alpha1.NodeAddressType
 	// CIDRs are the ranges that IP addresses must be in, or empty for all. With ranges, host names are published only
 	// if Types has a type of host names: whatever writes the Node, such as its kubelet, could name any host otherwise.
@@ -117,8 +116,7 @@ func advertised(node *corev1.Node) (addresses []listenersv1alpha1.IngressAddress
 	return addresses, ""
 }
 
-// InvalidAdvertisedAddress reports whether the annotation names.AnnotationAdvertisedAddress of one of the nodes is not
-// valid, so that the node has no address.
+// InvalidAdvertisedAddress reports whether one of the nodes has an invalid annotation, and therefore no address.
 func InvalidAdvertisedAddress(nodes []*corev1.Node) bool {
 	return slices.ContainsFunc(nodes, func(n *corev1.Node) bool {
 		_, problem := advertised(n)

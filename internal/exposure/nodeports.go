@@ -14,9 +14,8 @@ import (
 )
 
 // LostNodePorts returns the node ports, by port name, to request for the Service of a Listener so that it gets its last
-// ones again. There are none if the existing Service has node ports, or if the desired Service gets none. The address
-// of a load balancer does not depend on them, but its Service may be of type NodePort again later. Node ports that
-// overrides set take precedence. existing is nil if there is no Service.
+// ones again. There are none if the existing Service, which may be nil, has node ports, or if the desired one gets
+// none. Those of a load balancer count, too: its Service may be of type NodePort again. Overrides take precedence.
 func LostNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1.Service, last map[string]int32) map[string]int32 {
 	kind := ptr.Deref(desired.Spec.Type, "")
 	allocates := kind == corev1.ServiceTypeNodePort || kind == corev1.ServiceTypeLoadBalancer && ptr.Deref(desired.Spec.AllocateLoadBalancerNodePorts, true)

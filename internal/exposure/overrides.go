@@ -151,8 +151,8 @@ func emptyService() *corev1ac.ServiceApplyConfiguration {
 	return corev1ac.Service("", "").WithSpec(corev1ac.ServiceSpec())
 }
 
-// identity is the object that an override of a Listener applies to (contract: the Service). An entry without one of the
-// fields applies to none, which is not an error: product operators pass on lists for all of their objects.
+// identity is the object that an override of a Listener applies to (contract: the Service). An entry that lacks a field
+// applies to none, which is not an error: product operators pass on lists for all of their objects.
 type identity struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
@@ -184,8 +184,8 @@ func IgnoredOverrides(listener *listenersv1alpha1.Listener) []string {
 	return ignored
 }
 
-// merge applies a partial Service as a strategic merge patch, except that the selector is replaced, and ports are merged
-// by number and protocol (contract: the Service). unknown are the paths of fields that a Service does not have.
+// merge applies a partial Service as a strategic merge patch, but replaces its selector, and merges ports by number and
+// protocol (contract: the Service). unknown are the paths of fields that a Service does not have.
 func merge(service *corev1ac.ServiceApplyConfiguration, patch []byte) (merged *corev1ac.ServiceApplyConfiguration, unknown []string, _ error) {
 	if len(patch) == 0 {
 		return service, nil, nil
@@ -241,8 +241,7 @@ func isOfAnyService(field string, value any) bool {
 }
 
 // takePorts removes the ports from the specs of the Service and of the patch, and returns the merged ones: a strategic
-// merge patch distinguishes ports by number alone, and compares each with each other one. It also has the patch replace
-// the selector, which would be merged otherwise.
+// merge patch distinguishes ports by number alone, and compares each with each. It has the patch replace the selector.
 func takePorts(service, patch any) ([]any, error) {
 	spec, _ := service.(map[string]any)
 	existing, _ := spec["ports"].([]any)

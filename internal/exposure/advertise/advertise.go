@@ -74,8 +74,7 @@ func nodesOf(l *exposure.Listener, p exposure.Placement) map[string]string {
 	return nodes
 }
 
-// templates are the templates of a class for a Listener. pod is the name of its only Pod, or "" if they have no
-// placeholder that refers to it.
+// templates are those of a class for a Listener. pod is the name of its only Pod, or "" if they do not refer to it.
 type templates struct {
 	*exposure.Listener
 	address, port, pod string
@@ -214,8 +213,7 @@ func Endpoints(listener *listenersv1alpha1.Listener, targets []listenersv1alpha1
 	return endpoints
 }
 
-// endpoint returns an advertised address with a port in a canonical form, such as kafka.example.com:9000. The protocol
-// is left out for TCP.
+// endpoint returns an advertised address with a port in a canonical form. The protocol is left out for TCP.
 func endpoint(listener *listenersv1alpha1.Listener, a listenersv1alpha1.IngressAddress, port string) string {
 	canonical := strings.ToLower(a.Address)
 	if ip, err := netip.ParseAddr(a.Address); err == nil {
@@ -293,8 +291,7 @@ func hostPort(address string, port int32) string {
 	return net.JoinHostPort(address, strconv.Itoa(int(port)))
 }
 
-// Forwards returns what is advertised for a Listener, in the order of its status, and there by the names of the ports.
-// It is empty if its class advertises nothing.
+// Forwards returns what is advertised for a Listener, in the order of its status and of the names of the ports.
 func Forwards(listener *listenersv1alpha1.Listener) []Forward {
 	forwards := []Forward{}
 	if listener.Status == nil {

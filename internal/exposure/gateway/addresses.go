@@ -240,8 +240,7 @@ func isFalse(object string, conditions []metav1.Condition, types ...string) stri
 	return ""
 }
 
-// gatewayAddresses returns the addresses in the status of a Gateway, which may be nil. Only its controller knows the
-// types of some.
+// gatewayAddresses returns the addresses of a Gateway, which may be nil. Only its controller knows the types of some.
 func gatewayAddresses(gateway *gatewayv1.Gateway) []listenersv1alpha1.IngressAddress {
 	var addresses []listenersv1alpha1.IngressAddress
 	for _, a := range ptr.Deref(gateway, gatewayv1.Gateway{}).Status.Addresses {

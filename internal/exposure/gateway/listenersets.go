@@ -125,9 +125,8 @@ func publishedFirst(l *exposure.Listener, gateways []gatewayName) []gatewayName 
 	})
 }
 
-// usedBy returns whether a Gateway, which may be nil, has no port of a number left: its own listeners have it, or the
-// ListenerSets of others, or others publish it. Of the ListenerSets, only the older ones take precedence over the
-// Listener's own one at this Gateway, which may be nil.
+// usedBy returns whether a Gateway, which may be nil, has no port of a number left: its own listeners have it, or
+// others publish it, or have it in a ListenerSet that is older than the Listener's own, if there is one.
 func usedBy(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others, own *gatewayv1.ListenerSet) func(number int32) bool {
 	if gateway == nil {
 		return func(int32) bool { return false }
@@ -137,8 +136,7 @@ func usedBy(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others
 	return func(number int32) bool { return used[number] || !hasPort(own, number) && published()[number] != "" }
 }
 
-// portsOf returns the ports of a Gateway's own listeners, and of the ListenerSets of others, only of older ones than
-// the Listener's own one, which may be nil.
+// portsOf returns the ports of a Gateway's own listeners, and of ListenerSets of others that take precedence over own.
 func portsOf(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others, own *gatewayv1.ListenerSet) map[int32]bool {
 	used := map[int32]bool{}
 	for i := range gateway.Spec.Listeners {
@@ -186,9 +184,8 @@ func allocateNumbers(l *exposure.Listener, own *gatewayv1.ListenerSet, ports []s
 	return numbers, ""
 }
 
-// kept returns the numbers that a port may keep, the preferred one first: that of the ListenerSet if it is published,
-// published ones of the range, because another client may have changed or deleted the ListenerSet, and then that of the
-// ListenerSet in any case.
+// kept returns the numbers that a port may keep, the preferred one first: its number in the ListenerSet if that is
+// published, or published ones of the range, as other clients may change ListenerSets, and then its number anyway.
 func kept(l *exposure.Listener, own *gatewayv1.ListenerSet, port string, from utilnet.PortRange) []int32 {
 	var numbers, has []int32
 	if entry := entryOf(own, port); entry != nil {

@@ -123,14 +123,12 @@ func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, *expos
 	}
 }
 
-// SeparatesNamespaces reports whether a template of a host gives no two namespaces the same host, whatever the names of
-// their objects.
+// SeparatesNamespaces reports whether a template gives no two namespaces the same host, whatever the names of objects.
 func SeparatesNamespaces(template string) bool {
 	return endsWithHash.MatchString(template) || namespaceAlone.MatchString(template)
 }
 
-// ExpandHost returns the host of a port by a template, and the placeholders of the template without a value, as Expand
-// does.
+// ExpandHost is Expand for the template of a host.
 //
 // A value has no dots in the host, so that each placeholder stays in its DNS label. Labels that had dots or got too
 // long end with a hash of what they stand for, and so do those that look as if they did. So two labels of the same
@@ -180,9 +178,8 @@ func digest(s string) string {
 	return hex.EncodeToString(sum[:])[:hashDigits]
 }
 
-// PodOf returns the name of the only Pod of the Listener, which has an index if a template, at the path in the class,
-// contains {podIndex}, or "" if the template does not refer to the Pod. While there is no Pod, for example because it
-// is being replaced, the Listener's objects record it.
+// PodOf returns the name of the only Pod of the Listener, with an index if the template at the path in the class needs
+// it, or "" if the template does not refer to the Pod. While there is none, the Listener's objects record it.
 func PodOf(l *exposure.Listener, path, template string) (string, *exposure.Refusal) {
 	if !ofPod.MatchString(template) {
 		return "", nil
@@ -262,8 +259,7 @@ func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfigu
 	return copied.WithAnnotations(annotations), nil
 }
 
-// PodOfAdvertised returns the name of the only Pod of the Listener, or "" if the addresses that the class advertises do
-// not refer to it.
+// PodOfAdvertised is PodOf for the addresses that the class advertises.
 func PodOfAdvertised(l *exposure.Listener) (string, *exposure.Refusal) {
 	advertise := l.Class.Spec.Advertise
 	if advertise == nil {

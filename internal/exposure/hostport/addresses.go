@@ -3,11 +3,6 @@
 // backend generates no object, and its Service has no node ports.
 //
 // It must never change a Pod: a Pod without these ports is reported.
-// Package hostport is the backend that exposes Listeners at the ports of nodes that their Pods declare as hostPort, or
-// open by themselves in the network of the node. The program in a Pod then listens on the port that it advertises. The
-// backend generates no object, and its Service has no node ports.
-//
-// It must never change a Pod: a Pod without these ports is reported.
 package hostport
 
 import (
@@ -43,9 +38,8 @@ func Backend() *exposure.Backend {
 	}
 }
 
-// addresses returns the addresses of the Pods that mount the Listener, in the order of their nodes. A node whose
-// reservation outlives its Pod keeps the address that the status has for it, because the ports are not known while
-// there is no Pod.
+// addresses returns the addresses of the Pods that mount the Listener, in the order of their nodes. Without a Pod, the
+// ports are not known: a node whose reservation outlives its Pod keeps its address in the status.
 func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	e := exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{}}
 	var notes []string
@@ -95,8 +89,7 @@ func lastAddresses(l *exposure.Listener, node *corev1.Node) []listenersv1alpha1.
 	return slices.DeleteFunc(slices.Clone(l.Status.TargetAddresses()), func(last listenersv1alpha1.IngressAddress) bool { return !ofNode.Has(last.Address) })
 }
 
-// podAddresses returns the addresses of a Pod: those of its node, with the host ports of the Pod. The message lists the
-// ports of the Listener that the Pod has no host port for.
+// podAddresses returns the addresses of a Pod's node with its host ports. The message lists ports without a host port.
 func podAddresses(l *exposure.Listener, pod *corev1.Pod, node *corev1.Node) *exposure.Exposed {
 	addresses, problem := exposure.NodeAddresses(node, l.NodeChoice())
 	if problem != "" {

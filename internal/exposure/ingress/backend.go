@@ -123,8 +123,7 @@ func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
 	})
 }
 
-// notes returns what is wrong with what the controller of an Ingress reports. The host is published nevertheless: it
-// may lead to a proxy in front of the cluster.
+// notes returns what is wrong in the status of an Ingress, whose host may lead to a proxy in front of the cluster.
 func notes(l *exposure.Listener, ingress *networkingv1.Ingress) (problems []perport.Problem) {
 	var reported []listenersv1alpha1.IngressAddress
 	for _, i := range ingress.Status.LoadBalancer.Ingress {

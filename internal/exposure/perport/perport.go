@@ -23,8 +23,7 @@ type Objects[T exposure.Object] struct {
 	Protocol corev1.Protocol
 	// Exposes is that of the backend.
 	Exposes func(class *listenersv1alpha1.ListenerClass) bool
-	// NameOf returns the name of a port's object. If nil, it is that of the Listener and of the port, which has at most
-	// 127 characters.
+	// NameOf returns the name of a port's object. If nil, it consists of the names of the Listener and of the port.
 	NameOf func(l *exposure.Listener, port string) string
 	// Waiting is the reason of listenersv1alpha1.ListenerReady for an object that is not served yet.
 	Waiting string

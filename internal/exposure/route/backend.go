@@ -172,8 +172,7 @@ func mustRecreate(existing *routev1.Route, class *listenersv1alpha1.RouteExposur
 	}
 }
 
-// hostsOf returns the host that a Route requests. For a subdomain, they are the subdomain in any domain of a router,
-// and the hosts that routers have made of it.
+// hostsOf returns the host of a Route, or its subdomain in any domain of a router, and what routers have made of it.
 func hostsOf(o exposure.Object) []string {
 	route := o.(*routev1.Route)
 	if route.Spec.Host != "" || route.Spec.Subdomain == "" {

@@ -143,8 +143,7 @@ func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	return e
 }
 
-// nodeAddresses returns the addresses of the nodes, in the given order. Nodes that advertise the same address have it
-// once.
+// nodeAddresses returns the addresses of the nodes, in their order, each once.
 func nodeAddresses(l *exposure.Listener, nodes []*corev1.Node) (addresses []listenersv1alpha1.IngressAddress) {
 	for _, node := range nodes {
 		published, _ := exposure.NodeAddresses(node, l.NodeChoice())
