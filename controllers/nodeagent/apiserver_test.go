@@ -281,7 +281,7 @@ func TestOperatorInstallsRepairsAndRemovesByWatches(t *testing.T) {
 	}
 
 	// A deleted configuration is not created again, except by an administrator.
-	g.Expect((&firstStart{writer: c, apiReader: c, namespace: namespace}).ensure(t.Context())).To(Succeed())
+	g.Expect((&Reconciler{Client: c, apiReader: c, Namespace: namespace}).createConfiguration(t.Context())).To(Succeed())
 	g.Expect(apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(config), config))).To(BeTrue())
 	config = createConfig(t, c)
 	g.Eventually(available, apiserver.Timeout, "50ms").Should(BeTrue())
@@ -298,8 +298,8 @@ func collectGarbage(t *testing.T, c client.Client, agents *appsv1.DaemonSet) {
 
 func TestDeletedConfigurationIsNotRecreated(t *testing.T) {
 	c, namespace := fresh(t)
-	step := &firstStart{writer: c, apiReader: c, namespace: namespace}
-	if err := step.Start(t.Context()); err != nil {
+	step := &Reconciler{Client: c, apiReader: c, Namespace: namespace}
+	if err := step.createConfiguration(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	config := &operatorv1alpha1.ListenerOperator{}
@@ -312,7 +312,7 @@ func TestDeletedConfigurationIsNotRecreated(t *testing.T) {
 	if err := c.Delete(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	if err := step.Start(t.Context()); err != nil {
+	if err := step.createConfiguration(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(config), config); client.IgnoreNotFound(err) != nil || err == nil {
@@ -323,8 +323,8 @@ func TestDeletedConfigurationIsNotRecreated(t *testing.T) {
 func TestExistingConfigurationIsNotModified(t *testing.T) {
 	c, namespace := fresh(t)
 	before := createConfig(t, c)
-	step := &firstStart{writer: c, apiReader: c, namespace: namespace}
-	if err := step.Start(t.Context()); err != nil {
+	step := &Reconciler{Client: c, apiReader: c, Namespace: namespace}
+	if err := step.createConfiguration(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	after := &operatorv1alpha1.ListenerOperator{}
@@ -343,8 +343,8 @@ func TestExistingConfigurationIsNotModified(t *testing.T) {
 // fields have their defaults. Afterwards, only the object counts.
 func TestTheGivenSpecIsUsedOnce(t *testing.T) {
 	c, namespace := fresh(t)
-	step := &firstStart{writer: c, apiReader: c, namespace: namespace, spec: `{"preset": "none", "nodeAgent": {"logLevel": "debug"}}`}
-	if err := step.ensure(t.Context()); err != nil {
+	step := &Reconciler{Client: c, apiReader: c, Namespace: namespace, FirstSpec: `{"preset": "none", "nodeAgent": {"logLevel": "debug"}}`}
+	if err := step.createConfiguration(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	config := &operatorv1alpha1.ListenerOperator{}
@@ -356,8 +356,8 @@ func TestTheGivenSpecIsUsedOnce(t *testing.T) {
 	if diff := cmp.Diff(want, config.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
-	step.spec = `{"preset": "stable-nodes"}`
-	if err := step.ensure(t.Context()); err != nil {
+	step.FirstSpec = `{"preset": "stable-nodes"}`
+	if err := step.createConfiguration(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(config), config); err != nil {

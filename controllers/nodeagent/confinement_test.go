@@ -406,7 +406,7 @@ func TestStolenOperatorTokenIsConfined(t *testing.T) {
 			defer crds.Remove(t, admin, optional...)
 			installRBAC(t, admin, namespace)
 			operator := asOperator(t, config(t), namespace)
-			if err := (&firstStart{writer: operator, apiReader: operator, namespace: namespace}).ensure(t.Context()); err != nil {
+			if err := (&Reconciler{Client: operator, apiReader: operator, Namespace: namespace}).createConfiguration(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			r := reconcilerWithRBAC(operator, admin, namespace)

@@ -181,7 +181,7 @@ func ofTheOperator(t *testing.T, namespace string) []written {
 	t.Helper()
 	deployment := object(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: `+namespace+`, name: listener-operator, uid: uid}}`)
 	first := fakeclient.New(t, interceptor.Funcs{}, deployment)
-	if err := (&firstStart{writer: first, apiReader: first, namespace: namespace}).ensure(t.Context()); err != nil {
+	if err := (&Reconciler{Client: first, apiReader: first, Namespace: namespace}).createConfiguration(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	record, config := &corev1.ConfigMap{}, &operatorv1alpha1.ListenerOperator{}

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -23,51 +21,24 @@ import (
 	"github.com/listener-operator/listener-operator/internal/stackable"
 )
 
-// firstStart creates ListenerOperator/cluster at the first start of the operator, with the fields that the
-// administrator has set, what an earlier installation left of its settings, and defaults. A ConfigMap records that it
-// did, in case an administrator deletes the configuration. Its owner is the Deployment: a reinstallation creates the
-// configuration again.
-type firstStart struct {
-	writer    client.Writer
-	apiReader client.Reader
-	namespace string
-	// clusterDomain is the DNS domain of the cluster that the operator's resolver has, or empty.
-	clusterDomain string
-	// spec has fields, as JSON, that the administrator has set before the first start. Empty if there are none.
-	spec string
-}
-
-// Start retries until it succeeds or ctx is done. Only the leader runs it.
-func (s *firstStart) Start(ctx context.Context) error {
-	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: time.Minute}
-	err := backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		err := s.ensure(ctx)
-		if err != nil {
-			log.FromContext(ctx).Error(err, "Creating the default configuration; will retry")
-		}
-		return err == nil, nil
-	})
-	if wait.Interrupted(err) {
-		return nil
-	}
-	return err
-}
-
-// ensure creates the configuration before the ConfigMap: an operator that stops in between repeats both steps.
-func (s *firstStart) ensure(ctx context.Context) error {
-	key := types.NamespacedName{Namespace: s.namespace, Name: names.Operator}
-	if marker, err := lookup.Get(ctx, s.apiReader, key, &corev1.ConfigMap{}); err != nil || marker != nil {
+// createConfiguration creates ListenerOperator/cluster at the first start of the operator, with the fields that the
+// administrator has set, what an earlier installation left of its settings, and defaults. Then it creates a ConfigMap
+// that records that it did, in case an administrator deletes the configuration. Its owner is the Deployment: a
+// reinstallation creates the configuration again. An operator that stops in between repeats both steps.
+func (r *Reconciler) createConfiguration(ctx context.Context) error {
+	key := types.NamespacedName{Namespace: r.Namespace, Name: names.Operator}
+	if marker, err := lookup.Get(ctx, r.apiReader, key, &corev1.ConfigMap{}); err != nil || marker != nil {
 		return err
 	}
-	spec, err := s.carriedOver(ctx)
+	spec, err := r.carriedOver(ctx)
 	if err != nil {
 		return err
 	}
-	if err := MergeSpec(&spec, s.spec); err != nil {
+	if err := MergeSpec(&spec, r.FirstSpec); err != nil {
 		return err
 	}
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}, Spec: spec}
-	if err := create(ctx, s.writer, config); err != nil {
+	if err := create(ctx, r.Client, config); err != nil {
 		return err
 	}
 	marker := &corev1.ConfigMap{
@@ -75,14 +46,14 @@ func (s *firstStart) ensure(ctx context.Context) error {
 		Data: map[string]string{"README": "ListenerOperator/" + operatorv1alpha1.ListenerOperatorName +
 			" was created. As long as this ConfigMap exists, the operator does not create it again.\n"},
 	}
-	deployment, err := lookup.Get(ctx, s.apiReader, key, &appsv1.Deployment{})
+	deployment, err := lookup.Get(ctx, r.apiReader, key, &appsv1.Deployment{})
 	if err != nil {
 		return err
 	}
 	if deployment != nil {
 		marker.OwnerReferences = []metav1.OwnerReference{{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment", Name: deployment.Name, UID: deployment.UID}}
 	}
-	return create(ctx, s.writer, marker)
+	return create(ctx, r.Client, marker)
 }
 
 // create creates an object. One that exists is no error, and not modified.
@@ -94,13 +65,13 @@ func create(ctx context.Context, writer client.Writer, object client.Object) err
 }
 
 // carriedOver returns the settings of an earlier installation, as far as they are known.
-func (s *firstStart) carriedOver(ctx context.Context) (operatorv1alpha1.ListenerOperatorSpec, error) {
+func (r *Reconciler) carriedOver(ctx context.Context) (operatorv1alpha1.ListenerOperatorSpec, error) {
 	var classes listenersv1alpha1.ListenerClassList
 	var listeners listenersv1alpha1.ListenerList
-	if err := errors.Join(s.apiReader.List(ctx, &classes), s.apiReader.List(ctx, &listeners)); err != nil {
+	if err := errors.Join(r.apiReader.List(ctx, &classes), r.apiReader.List(ctx, &listeners)); err != nil {
 		return operatorv1alpha1.ListenerOperatorSpec{}, fmt.Errorf("listing classes and listeners of an earlier installation: %w", err)
 	}
-	spec := stackable.Settings(classes.Items, listeners.Items, s.clusterDomain)
+	spec := stackable.Settings(classes.Items, listeners.Items, r.ClusterDomain)
 	if spec.Preset != "" || spec.ClusterDomain != "" {
 		log.FromContext(ctx).Info("Carrying over settings of an earlier installation", "preset", spec.Preset, "clusterDomain", spec.ClusterDomain)
 	}

@@ -47,7 +47,7 @@ func TestConfigurationIsCreatedWithTheSettingsOfThePredecessor(t *testing.T) {
 	installRBAC(t, c, namespace)
 	operator := asOperator(t, apiserver.Config(t), namespace)
 	confine(t, operator, c)
-	if err := (&firstStart{writer: operator, apiReader: operator, namespace: namespace}).ensure(t.Context()); err != nil {
+	if err := (&Reconciler{Client: operator, apiReader: operator, Namespace: namespace}).createConfiguration(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	config := &operatorv1alpha1.ListenerOperator{}

@@ -95,7 +95,7 @@ func TestOperatorPermissionsSuffice(t *testing.T) {
 	installRBAC(t, admin, namespace)
 	c := asOperator(t, apiserver.Config(t), namespace)
 	confine(t, c, admin)
-	if err := (&firstStart{writer: c, apiReader: c, namespace: namespace}).ensure(t.Context()); err != nil {
+	if err := (&Reconciler{Client: c, apiReader: c, Namespace: namespace}).createConfiguration(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r := reconcilerWithRBAC(c, admin, namespace)

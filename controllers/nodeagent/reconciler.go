@@ -12,6 +12,7 @@
 package nodeagent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -35,7 +36,6 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/confinement"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
-	"github.com/listener-operator/listener-operator/controllers/olmupgrade"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -71,7 +71,6 @@ type Reconciler struct {
 	// State of earlier reconciliations, which never run concurrently.
 
 	operatorPod corev1.PodSpec
-	upgrades    olmupgrade.Reporter
 	// replacements are the last ones, by the kinds and names of the components.
 	replacements map[string]replacement
 	// uncreated is how many Pods of agents are missing, and uncreatedSince when this number has last changed.
@@ -188,7 +187,11 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 	if status := agents.Status; status.UpdatedNumberScheduled < status.DesiredNumberScheduled {
 		o.settings.Agents, o.settings.AgentsDown = int(status.DesiredNumberScheduled), len(o.rollout.down)
 	}
-	r.guardsScheduling = o.guardsScheduling(r.guardsScheduling)
+	// The API server sets a default for the field, unless its feature gate is off. So the first CSIDriver gets the field
+	// with the second write, and one that was deleted with the first, as it had it before.
+	if driver := objectOf[*storagev1.CSIDriver](o); driver != nil {
+		r.guardsScheduling = driver.Spec.PreventPodSchedulingIfMissing != nil
+	}
 	o.settings.GuardsScheduling = r.guardsScheduling
 	if uncreated := uncreatedPods(o); uncreated != r.uncreated || r.uncreatedSince.IsZero() {
 		r.uncreated, r.uncreatedSince = uncreated, r.Clock.Now()
@@ -298,7 +301,7 @@ func (r *Reconciler) prepare(ctx context.Context, config *operatorv1alpha1.Liste
 	if c.object == nil {
 		return nil
 	}
-	if c.Immutable == nil || !c.Immutable(c.object) {
+	if !installation.Immutable(c.object) {
 		return r.repair(ctx, config, c, desired)
 	}
 	if err := r.delete(ctx, c.Kind, c.object); err != nil {
@@ -318,24 +321,17 @@ func (o *observed) missing() []string {
 	return missing
 }
 
-// guardsScheduling reports whether the API server has CSIDriver.spec.preventPodSchedulingIfMissing: it sets a default,
-// unless its feature gate is off. So the first CSIDriver gets the field with the second write, and one that was deleted
-// with the first, as it had it before.
-func (o *observed) guardsScheduling(before bool) bool {
-	for _, c := range o.components {
-		if driver, ok := c.object.(*storagev1.CSIDriver); ok {
-			return driver.Spec.PreventPodSchedulingIfMissing != nil
-		}
-	}
-	return before
-}
-
 // agents returns the DaemonSet, which is empty if there is none.
 func (o *observed) agents() *appsv1.DaemonSet {
+	return cmp.Or(objectOf[*appsv1.DaemonSet](o), &appsv1.DaemonSet{})
+}
+
+// objectOf returns the object of the only component of a type, or nil.
+func objectOf[T client.Object](o *observed) (object T) {
 	for _, c := range o.components {
-		if agents, ok := c.object.(*appsv1.DaemonSet); ok {
-			return agents
+		if found, ok := c.object.(T); ok {
+			return found
 		}
 	}
-	return &appsv1.DaemonSet{}
+	return object
 }

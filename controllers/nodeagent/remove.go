@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -172,31 +173,24 @@ func (r *Reconciler) deleteOtherAgents(ctx context.Context, o *observed) (moving
 // label of managed objects that the configuration controls, of the kinds of the components. While such objects may
 // exist, their kind has to stay among the components, and their name in the operator's RBAC rules.
 func (r *Reconciler) prune(ctx context.Context, o *observed) error {
-	desired, listed := map[string]bool{}, map[string]bool{}
+	desired, kinds := sets.New[string](), map[string]component{}
 	for _, c := range o.components {
-		desired[c.Kind+"/"+c.Name] = true
+		if c.Optional.Empty() { // others may only be read by name
+			desired.Insert(c.Kind + "/" + c.Name)
+			kinds[c.Kind] = c
+		}
 	}
-	for _, c := range installation.Components() {
-		// Optional kinds may only be read by name.
-		if listed[c.Kind] || !c.Optional.Empty() {
-			continue
-		}
-		listed[c.Kind] = true
-		objects, err := r.managed(ctx, c)
-		if err != nil {
-			return err
-		}
+	var errs []error
+	for kind, c := range kinds {
+		objects, err := r.managed(ctx, c.Component)
+		errs = append(errs, err)
 		for _, item := range objects {
-			object := item.(client.Object)
-			if desired[c.Kind+"/"+object.GetName()] || !metav1.IsControlledBy(object, o.config) {
-				continue
-			}
-			if err := r.delete(ctx, c.Kind, object); err != nil {
-				return err
+			if object := item.(client.Object); !desired.Has(kind+"/"+object.GetName()) && metav1.IsControlledBy(object, o.config) {
+				errs = append(errs, r.delete(ctx, kind, object))
 			}
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (r *Reconciler) managed(ctx context.Context, c installation.Component) ([]runtime.Object, error) {

@@ -102,7 +102,7 @@ func TestComponentsAreOwnedByTheConfigurationAlone(t *testing.T) {
 	if err := c.Create(t.Context(), deployment); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&firstStart{writer: c, apiReader: c, namespace: namespace}).ensure(t.Context()); err != nil {
+	if err := (&Reconciler{Client: c, apiReader: c, Namespace: namespace}).createConfiguration(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	config := mustReconcile(t, reconciler(c, namespace))

@@ -77,17 +77,22 @@ func (r *Reconciler) repair(ctx context.Context, config *operatorv1alpha1.Listen
 	return nil
 }
 
-// replace makes wanted the content of this version of the object of a component, and returns the result.
+// restartedAt is the path of the annotation that `kubectl rollout restart` sets.
+var restartedAt = []string{"spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"}
+
+// replace makes wanted the content of this version of the object of a component, and returns the result. A restart of
+// the agents stays.
 func (r *Reconciler) replace(ctx context.Context, c *component, before *unstructured.Unstructured, wanted content) (*unstructured.Unstructured, error) {
-	kept, err := c.KeepFrom(before, wanted)
-	if err != nil {
-		return nil, fmt.Errorf("keeping a field of %s %s: %w", c.Kind, c.Name, err)
-	}
 	after := before.DeepCopy()
 	for field := range contentOf(before) {
 		delete(after.Object, field)
 	}
-	maps.Copy(after.Object, kept)
+	maps.Copy(after.Object, runtime.DeepCopyJSON(wanted))
+	if restarted, ok, _ := unstructured.NestedFieldNoCopy(before.Object, restartedAt...); ok {
+		if err := unstructured.SetNestedField(after.Object, restarted, restartedAt...); err != nil {
+			return nil, fmt.Errorf("keeping the restart of %s %s: %w", c.Kind, c.Name, err)
+		}
+	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, after, patch, client.FieldOwner(names.FieldManagerOperator)); err != nil {
 		return nil, fmt.Errorf("replacing the content of %s %s: %w", c.Kind, c.Name, err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/olmupgrade"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/version"
@@ -38,22 +40,20 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 		ObservedGeneration: o.config.Generation,
 		Version:            version.Version,
 		ClusterDomain:      o.clusterDomain,
+		Conditions:         slices.Clone(o.config.Status.Conditions),
 		NodeAgent: operatorv1alpha1.NodeAgentStatus{
 			Desired: agents.Status.DesiredNumberScheduled,
 			Ready:   agents.Status.NumberReady,
 			Updated: agents.Status.UpdatedNumberScheduled,
 		},
 	}
-	set := func(c metav1.Condition) *metav1.Condition {
-		c.ObservedGeneration, c.LastTransitionTime = o.config.Generation, metav1.NewTime(now)
+	set := func(condition string, c metav1.Condition) metav1.Condition {
+		c.Type, c.ObservedGeneration, c.LastTransitionTime = condition, o.config.Generation, metav1.NewTime(now)
 		c.Message = message.Printable(c.Message, message.MaxEvent) // Degraded is also emitted as an event
-		if before := meta.FindStatusCondition(o.config.Status.Conditions, c.Type); before != nil && before.Status == c.Status {
-			c.LastTransitionTime = before.LastTransitionTime
-		}
-		status.Conditions = append(status.Conditions, c)
-		return &c
+		meta.SetStatusCondition(&status.Conditions, c)
+		return *meta.FindStatusCondition(status.Conditions, condition)
 	}
-	current := set(progressing(o, done))
+	current := set(operatorv1alpha1.ConditionProgressing, progressing(o, done))
 	switch { // the operator's, once the agents are rolled out
 	case agents.Name == "":
 	case current.Reason == operatorv1alpha1.ReasonAgentsRolledOut:
@@ -61,10 +61,10 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 	default:
 		status.NodeAgent.Version = o.config.Status.NodeAgent.Version
 	}
-	stalled, recheck := stalledAgents(o, *current, now)
-	set(available(o, done, stalled))
-	set(degraded(o, done, stalled))
-	set(upgradeable(o, *current, stalled))
+	stalled, recheck := stalledAgents(o, current, now)
+	set(operatorv1alpha1.ConditionAvailable, available(o, done, stalled))
+	set(operatorv1alpha1.ConditionDegraded, degraded(o, done, stalled))
+	set(operatorv1alpha1.ConditionUpgradeable, upgradeable(o, current, stalled))
 	return status, max(recheck, done.stackable.Recheck)
 }
 
@@ -93,30 +93,30 @@ func stalledAgents(o *observed, progressing metav1.Condition, now time.Time) (re
 	return reason, recheck
 }
 
-func isTrue(condition, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+func isTrue(reason, message string) metav1.Condition {
+	return metav1.Condition{Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }
 
-func isFalse(condition, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+func isFalse(reason, message string) metav1.Condition {
+	return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
 // available returns the condition that volumes can be provisioned, and mounted on nodes with an agent that is ready.
 func available(o *observed, done outcome, stalled string) metav1.Condition {
-	c := isTrue(operatorv1alpha1.ConditionAvailable, operatorv1alpha1.ReasonAsExpected, "listener volumes can be provisioned, and mounted on the nodes that have an agent")
+	c := isTrue(operatorv1alpha1.ReasonAsExpected, "listener volumes can be provisioned, and mounted on the nodes that have an agent")
 	missing := o.missing()
 	if len(missing) > 0 {
 		c.Status, c.Message = metav1.ConditionFalse, "listener volumes cannot be used without "+strings.Join(missing, ", ")
 	}
 	switch state := effectiveManagementState(o.config); {
 	case done.beside():
-		return isFalse(c.Type, operatorv1alpha1.ReasonOtherOperatorRunning, "listener volumes are those of Stackable's listener operator as long as it runs")
+		return isFalse(operatorv1alpha1.ReasonOtherOperatorRunning, "listener volumes are those of Stackable's listener operator as long as it runs")
 	case state == operatorv1alpha1.Removed:
 		c.Reason = operatorv1alpha1.ReasonRemoved
 	case state == operatorv1alpha1.Unmanaged:
 		c.Reason = operatorv1alpha1.ReasonUnmanaged
 	case len(missing) == 0 && stalled != "" && o.agents().Status.NumberReady == 0:
-		return isFalse(c.Type, stalled, "listener volumes cannot be mounted, because no node has an agent that is ready")
+		return isFalse(stalled, "listener volumes cannot be mounted, because no node has an agent that is ready")
 	case len(missing) == 0:
 	case done.foreign != "":
 		c.Reason = operatorv1alpha1.ReasonForeignObject
@@ -130,43 +130,41 @@ func available(o *observed, done outcome, stalled string) metav1.Condition {
 
 // progressing returns the condition that the components will match the configuration without intervention.
 func progressing(o *observed, done outcome) metav1.Condition {
-	const condition = operatorv1alpha1.ConditionProgressing
 	switch state := effectiveManagementState(o.config); {
 	case done.beside():
-		return isFalse(condition, operatorv1alpha1.ReasonOtherOperatorRunning, "nothing is changed until the condition Degraded is resolved")
+		return isFalse(operatorv1alpha1.ReasonOtherOperatorRunning, "nothing is changed until the condition Degraded is resolved")
 	case state == operatorv1alpha1.Removed:
 		return removing(o, done)
 	case state == operatorv1alpha1.Unmanaged:
-		return isFalse(condition, operatorv1alpha1.ReasonUnmanaged, "managementState is Unmanaged: components are not changed")
+		return isFalse(operatorv1alpha1.ReasonUnmanaged, "managementState is Unmanaged: components are not changed")
 	case done.foreign != "":
-		return isFalse(condition, operatorv1alpha1.ReasonForeignObject, "nothing is installed until the condition Degraded is resolved")
+		return isFalse(operatorv1alpha1.ReasonForeignObject, "nothing is installed until the condition Degraded is resolved")
 	case done.err != nil:
-		return isTrue(condition, operatorv1alpha1.ReasonApplyFailed, "the installation is retried")
+		return isTrue(operatorv1alpha1.ReasonApplyFailed, "the installation is retried")
 	case done.moving != "":
-		return isTrue(condition, operatorv1alpha1.ReasonAgentsMoving,
+		return isTrue(operatorv1alpha1.ReasonAgentsMoving,
 			"the agents of an earlier installation in another namespace have to be deleted first: waiting for the deletion of DaemonSet "+done.moving)
 	case !rolledOut(o):
-		return isTrue(condition, operatorv1alpha1.ReasonAgentsRollout, rolloutMessage(o))
+		return isTrue(operatorv1alpha1.ReasonAgentsRollout, rolloutMessage(o))
 	default:
-		return isFalse(condition, operatorv1alpha1.ReasonAgentsRolledOut, rolloutMessage(o))
+		return isFalse(operatorv1alpha1.ReasonAgentsRolledOut, rolloutMessage(o))
 	}
 }
 
 func removing(o *observed, done outcome) metav1.Condition {
-	const condition = operatorv1alpha1.ConditionProgressing
 	owned := o.owned()
 	switch {
 	case done.users.any():
-		return isTrue(condition, operatorv1alpha1.ReasonVolumesInUse, "the removal waits for volumes that are in use")
+		return isTrue(operatorv1alpha1.ReasonVolumesInUse, "the removal waits for volumes that are in use")
 	case done.err != nil:
-		return isTrue(condition, operatorv1alpha1.ReasonRemovalFailed, "the removal is retried")
+		return isTrue(operatorv1alpha1.ReasonRemovalFailed, "the removal is retried")
 	case len(owned) > 0:
 		last := owned[len(owned)-1]
-		return isTrue(condition, operatorv1alpha1.ReasonRemoved, fmt.Sprintf("the removal waits for the deletion of %s %s", last.Kind, last.Name))
+		return isTrue(operatorv1alpha1.ReasonRemoved, fmt.Sprintf("the removal waits for the deletion of %s %s", last.Kind, last.Name))
 	case done.moving != "":
-		return isTrue(condition, operatorv1alpha1.ReasonRemoved, "the removal waits for the deletion of DaemonSet "+done.moving)
+		return isTrue(operatorv1alpha1.ReasonRemoved, "the removal waits for the deletion of DaemonSet "+done.moving)
 	default:
-		return isFalse(condition, operatorv1alpha1.ReasonRemoved, "all components are removed")
+		return isFalse(operatorv1alpha1.ReasonRemoved, "all components are removed")
 	}
 }
 
@@ -203,49 +201,54 @@ func rolloutMessage(o *observed) string {
 	if min(status.UpdatedNumberScheduled, status.NumberReady) >= status.DesiredNumberScheduled {
 		text = fmt.Sprintf("the agents of all %d nodes are ready", status.DesiredNumberScheduled)
 	}
-	for _, part := range []struct {
-		text  string
-		names []string
-	}{
-		{"nodes that are down: ", o.rollout.down},
-		{"agents that do not become ready: ", o.rollout.late},
-		{"nodes where no agent can run: ", o.rollout.unsuitable},
-	} {
-		if len(part.names) > 0 {
-			text += "; " + part.text + firstOf(part.names)
-		}
+	return joined(text, firstOf("nodes that are down: ", o.rollout.down), firstOf("agents that do not become ready: ", o.rollout.late),
+		firstOf("nodes where no agent can run: ", o.rollout.unsuitable))
+}
+
+// firstOf lists names after a text, or the first ones and how many more there are. It is "" if there are none.
+func firstOf(text string, all []string) string {
+	if len(all) == 0 {
+		return ""
+	}
+	text += strings.Join(all[:min(len(all), maxListed)], ", ")
+	if more := len(all) - maxListed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
 }
 
+// joined joins the parts of a message that are not empty.
+func joined(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "; ")
+}
+
 // degraded returns the condition that a problem needs intervention.
 func degraded(o *observed, done outcome, stalled string) metav1.Condition {
-	const condition = operatorv1alpha1.ConditionDegraded
 	daemonSet := client.ObjectKeyFromObject(o.agents())
 	switch {
 	case done.beside():
-		return isTrue(condition, operatorv1alpha1.ReasonOtherOperatorRunning, besideMessage(o.config, done))
+		return isTrue(operatorv1alpha1.ReasonOtherOperatorRunning, besideMessage(o.config, done))
 	case done.foreign != "":
-		return isTrue(condition, operatorv1alpha1.ReasonForeignObject, done.foreign)
+		return isTrue(operatorv1alpha1.ReasonForeignObject, done.foreign)
 	case done.users.any():
-		return isTrue(condition, operatorv1alpha1.ReasonVolumesInUse, volumesInUseMessage(o.config, done))
+		return isTrue(operatorv1alpha1.ReasonVolumesInUse, volumesInUseMessage(o.config, done))
 	case done.deselected.any():
-		return isTrue(condition, operatorv1alpha1.ReasonAgentsInUse, "agents stay where they are, because listener volumes are in use on nodes that spec.nodeAgent "+
+		return isTrue(operatorv1alpha1.ReasonAgentsInUse, "agents stay where they are, because listener volumes are in use on nodes that spec.nodeAgent "+
 			"no longer selects, by its node selector, tolerations, affinity or placement; change it, or delete the Pods there: "+done.deselected.String()+done.meanwhile())
 	case done.err != nil && effectiveManagementState(o.config) == operatorv1alpha1.Removed:
-		return isTrue(condition, operatorv1alpha1.ReasonRemovalFailed, done.err.Error())
+		return isTrue(operatorv1alpha1.ReasonRemovalFailed, done.err.Error())
 	case done.err != nil:
-		return isTrue(condition, operatorv1alpha1.ReasonApplyFailed, done.err.Error())
+		return isTrue(operatorv1alpha1.ReasonApplyFailed, done.err.Error())
 	case stalled == operatorv1alpha1.ReasonAgentsNotCreated:
-		return isTrue(condition, stalled, fmt.Sprintf("of the agents of %d nodes, %d are not created; see the events of DaemonSet %s; "+
+		return isTrue(stalled, fmt.Sprintf("of the agents of %d nodes, %d are not created; see the events of DaemonSet %s; "+
 			"if pod security rejects them: the namespace has to admit host path volumes, by the label pod-security.kubernetes.io/enforce=privileged; "+
 			"if security context constraints of OpenShift do: kubectl listener doctor names the missing permission",
 			o.agents().Status.DesiredNumberScheduled, uncreatedPods(o), daemonSet))
 	case stalled != "":
-		return isTrue(condition, stalled,
+		return isTrue(stalled,
 			fmt.Sprintf("%s, for more than %.0f minutes; see the Pods and events of DaemonSet %s", rolloutMessage(o), rolloutTimeout.Minutes(), daemonSet))
 	case len(o.otherConfinements) > 0:
-		return isTrue(condition, operatorv1alpha1.ReasonOtherConfinement, "policies do not confine the operator as intended: "+strings.Join(o.otherConfinements, ". "))
+		return isTrue(operatorv1alpha1.ReasonOtherConfinement, "policies do not confine the operator as intended: "+strings.Join(o.otherConfinements, ". "))
 	default:
 		return undegraded(o)
 	}
@@ -254,9 +257,9 @@ func degraded(o *observed, done outcome, stalled string) metav1.Condition {
 // undegraded returns the condition that no problem is known, with what may become one.
 func undegraded(o *observed) metav1.Condition {
 	if o.resolverDomain == "" || o.clusterDomain == o.resolverDomain {
-		return isFalse(operatorv1alpha1.ConditionDegraded, operatorv1alpha1.ReasonAsExpected, "no problem is known")
+		return isFalse(operatorv1alpha1.ReasonAsExpected, "no problem is known")
 	}
-	return isFalse(operatorv1alpha1.ConditionDegraded, operatorv1alpha1.ReasonOtherClusterDomain, fmt.Sprintf(
+	return isFalse(operatorv1alpha1.ReasonOtherClusterDomain, fmt.Sprintf(
 		"addresses inside the cluster have spec.clusterDomain, %s, and the domain of the operator's resolver is %s: see that the DNS of the cluster serves the former, "+
 			"or remove the field", o.clusterDomain, o.resolverDomain))
 }
@@ -271,7 +274,7 @@ func (o outcome) meanwhile() string {
 
 func besideMessage(config *operatorv1alpha1.ListenerOperator, done outcome) string {
 	message := fmt.Sprintf("Stackable's listener operator is running: %s; until it is uninstalled, this operator writes nothing but this status; "+
-		"then it goes on by itself: see "+version.Link("docs/moving-over.md"), firstOf(done.stackable.Names()))
+		"then it goes on by itself: see "+version.Link("docs/moving-over.md"), firstOf("", done.stackable.Names()))
 	if dir := done.stackable.KubeletDir; dir != "" && dir != config.Spec.NodeAgent.KubeletDir {
 		message += "; its kubelet directory is " + dir + ": set spec.nodeAgent.kubeletDir before"
 	}
@@ -289,14 +292,13 @@ func volumesInUseMessage(config *operatorv1alpha1.ListenerOperator, done outcome
 // upgradeable returns the condition that the operator may be replaced by another version. A problem does not prevent
 // that, because an upgrade may resolve it, nor does a rollout that timed out, for which one broken node is enough.
 func upgradeable(o *observed, progressing metav1.Condition, stalled string) metav1.Condition {
-	const condition = operatorv1alpha1.ConditionUpgradeable
 	switch {
 	case progressing.Status == metav1.ConditionTrue && effectiveManagementState(o.config) == operatorv1alpha1.Removed:
-		return isFalse(condition, progressing.Reason, "components are being removed: "+progressing.Message)
+		return isFalse(progressing.Reason, "components are being removed: "+progressing.Message)
 	case progressing.Reason == operatorv1alpha1.ReasonAgentsRollout && stalled == "":
-		return isFalse(condition, progressing.Reason, "the agents are still being rolled out: "+progressing.Message)
+		return isFalse(progressing.Reason, "the agents are still being rolled out: "+progressing.Message)
 	default:
-		return isTrue(condition, operatorv1alpha1.ReasonAsExpected, "the operator may be upgraded")
+		return isTrue(operatorv1alpha1.ReasonAsExpected, "the operator may be upgraded")
 	}
 }
 
@@ -324,5 +326,5 @@ func (r *Reconciler) reportUpgradeable(ctx context.Context, status operatorv1alp
 		return nil
 	}
 	key := client.ObjectKey{Namespace: r.Namespace, Name: r.OperatorCondition}
-	return r.upgrades.Report(ctx, r.apiReader, r.applier, key, *meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionUpgradeable))
+	return olmupgrade.Report(ctx, r.apiReader, r.applier, key, *meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionUpgradeable))
 }

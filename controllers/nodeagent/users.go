@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -27,21 +26,7 @@ type users struct {
 func (u users) any() bool { return len(u.pods)+len(u.claims) > 0 }
 
 func (u users) String() string {
-	var parts []string
-	if len(u.pods) > 0 {
-		parts = append(parts, "Pods "+firstOf(slices.Sorted(maps.Keys(u.pods))))
-	}
-	if len(u.claims) > 0 {
-		parts = append(parts, "claims without a Pod "+firstOf(u.claims))
-	}
-	return strings.Join(parts, "; ")
-}
-
-func firstOf(all []string) string {
-	if more := len(all) - maxListed; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(all[:maxListed], ", "), more)
-	}
-	return strings.Join(all, ", ")
+	return joined(firstOf("Pods ", slices.Sorted(maps.Keys(u.pods))), firstOf("claims without a Pod ", u.claims))
 }
 
 // users returns the users of listener volumes. Until the next reconciliation, every change of them triggers one. It

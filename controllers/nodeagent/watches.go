@@ -2,7 +2,6 @@ package nodeagent
 
 import (
 	"context"
-	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -32,7 +31,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
-// SetupWithManager registers the controller, and the step that creates ListenerOperator/cluster at the first start.
+// SetupWithManager registers the controller, and the one that creates ListenerOperator/cluster at the first start.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.apiReader = mgr.GetAPIReader()
 	r.applier = apply.New(r.Client, names.FieldManagerOperator)
@@ -41,8 +40,11 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.stackable = func(ctx context.Context) (stackable.Installation, error) {
 		return stackable.Running(ctx, r.Client, r.Clock.Now())
 	}
-	if err := mgr.Add(&firstStart{writer: r.Client, apiReader: r.apiReader, namespace: r.Namespace, clusterDomain: r.ClusterDomain, spec: r.FirstSpec}); err != nil {
-		return fmt.Errorf("adding the step of the first start: %w", err)
+	first := requests.Controller(mgr, "first-start", 1).WatchesRawSource(requests.OnlyAtStart())
+	if err := first.Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+		return reconcile.Result{}, r.createConfiguration(ctx)
+	})); err != nil {
+		return err
 	}
 	always, whileWaiting := handler.EnqueueRequestsFromMapFunc(toListenerOperator), handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator)
 	changed := predicates.Changed(func(c *operatorv1alpha1.ListenerOperator) any { return []any{c.Generation, c.Finalizers} })

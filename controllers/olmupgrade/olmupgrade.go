@@ -16,15 +16,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Reporter remembers the last report.
-type Reporter struct{ last metav1.Condition }
-
-// Report writes the condition Upgradeable into the OperatorCondition with this key, unless there is none or the
-// condition was reported before. reader must read without the cache, because the operator may read this object only.
-func (r *Reporter) Report(ctx context.Context, reader client.Reader, applier *apply.Applier, key types.NamespacedName, upgradeable metav1.Condition) error {
-	if r.last.Status == upgradeable.Status && r.last.Reason == upgradeable.Reason && r.last.Message == upgradeable.Message {
-		return nil
-	}
+// Report writes the condition Upgradeable into the OperatorCondition with this key, unless there is none. reader must
+// read without the cache, because the operator may read this object only.
+func Report(ctx context.Context, reader client.Reader, applier *apply.Applier, key types.NamespacedName, upgradeable metav1.Condition) error {
 	observed := apply.Object(names.KindOperatorCondition, key)
 	err := reader.Get(ctx, key, observed)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
@@ -38,9 +32,6 @@ func (r *Reporter) Report(ctx context.Context, reader client.Reader, applier *ap
 		"type": upgradeable.Type, "status": string(upgradeable.Status), "reason": upgradeable.Reason, "message": upgradeable.Message,
 		"lastTransitionTime": upgradeable.LastTransitionTime.UTC().Format(metav1.RFC3339Micro),
 	}}}
-	if _, err := applier.Apply(ctx, desired, observed); err != nil { // never creates one, because of the observed uid
-		return err
-	}
-	r.last = upgradeable
-	return nil
+	_, err = applier.Apply(ctx, desired, observed) // never creates one, because of the observed uid
+	return err
 }

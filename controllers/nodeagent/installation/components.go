@@ -67,14 +67,7 @@ type Component struct {
 	Optional schema.GroupVersionKind
 	// Extra is set if volumes can be used without the component.
 	Extra bool
-	// Immutable reports whether an observed object differs from the desired one in immutable fields, so that it has to
-	// be deleted and created again. Nil means that it never does.
-	Immutable func(observed Object) bool
-	// Kept is the path of a field that other clients may set. Empty if there is none.
-	Kept []string
 
-	// values returns the values in the manifest of the component besides the common ones. Nil if there are none.
-	values func(*operatorv1alpha1.ListenerOperator, Settings) (map[string]any, error)
 	// example is an empty object of the kind.
 	example Object
 }
@@ -86,10 +79,10 @@ func Components() []Component {
 	return []Component{
 		{Kind: "ValidatingAdmissionPolicy", Name: names.PodListenersPolicy, example: &admissionregistrationv1.ValidatingAdmissionPolicy{}},
 		{Kind: "ValidatingAdmissionPolicyBinding", Name: names.PodListenersPolicy, example: &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}},
-		{Kind: "CSIDriver", Name: names.Driver, Adopt: true, values: csiDriverValues, example: &storagev1.CSIDriver{}},
+		{Kind: "CSIDriver", Name: names.Driver, Adopt: true, example: &storagev1.CSIDriver{}},
 		optional(names.KindSecurityContextConstraints, Component{Name: names.NodeAgent}),
-		{Kind: "DaemonSet", Name: names.NodeAgent, Namespaced: true, Kept: annotationRestartedAt, values: daemonSetValues, example: &appsv1.DaemonSet{}},
-		{Kind: "StorageClass", Name: names.Driver, Adopt: true, Immutable: storageClassImmutable, example: &storagev1.StorageClass{}},
+		{Kind: "DaemonSet", Name: names.NodeAgent, Namespaced: true, example: &appsv1.DaemonSet{}},
+		{Kind: "StorageClass", Name: names.Driver, Adopt: true, example: &storagev1.StorageClass{}},
 		{Kind: "NetworkPolicy", Name: names.Operator, Namespaced: true, Extra: true, example: &networkingv1.NetworkPolicy{}},
 		{Kind: "NetworkPolicy", Name: names.NodeAgent, Namespaced: true, Extra: true, example: &networkingv1.NetworkPolicy{}},
 		{Kind: "Service", Name: names.MetricsService, Namespaced: true, Extra: true, example: &corev1.Service{}},
@@ -140,19 +133,6 @@ func (c Component) Desired(config *operatorv1alpha1.ListenerOperator, s Settings
 	return object, nil
 }
 
-// KeepFrom returns the desired content of the component, completed by the observed field that other clients may set.
-func (c Component) KeepFrom(observed *unstructured.Unstructured, desired map[string]any) (map[string]any, error) {
-	if len(c.Kept) == 0 {
-		return desired, nil
-	}
-	value, ok, err := unstructured.NestedFieldCopy(observed.Object, c.Kept...)
-	if err != nil || !ok {
-		return desired, err
-	}
-	kept := runtime.DeepCopyJSON(desired)
-	return kept, unstructured.SetNestedField(kept, value, c.Kept...)
-}
-
 // ForeignMessage returns why the observed object must not be modified, or "" if it may.
 func (c Component) ForeignMessage(config *operatorv1alpha1.ListenerOperator, observed metav1.Object) string {
 	controller := metav1.GetControllerOf(observed)
@@ -170,16 +150,9 @@ func (c Component) ForeignMessage(config *operatorv1alpha1.ListenerOperator, obs
 	}
 }
 
-func csiDriverValues(config *operatorv1alpha1.ListenerOperator, s Settings) (map[string]any, error) {
-	values := map[string]any{"preventPodSchedulingIfMissing": nil}
-	if s.GuardsScheduling {
-		values["preventPodSchedulingIfMissing"] = ptr.Deref(config.Spec.NodeAgent.PreventPodSchedulingIfMissing, true)
-	}
-	return values, nil
-}
-
-// storageClassImmutable reports whether a StorageClass, as Stackable's, cannot be updated to the desired one.
-func storageClassImmutable(observed Object) bool {
+// Immutable reports whether the object of a component is a StorageClass, as Stackable's, that cannot be updated to the
+// desired one, so that it has to be deleted and created again.
+func Immutable(observed Object) bool {
 	class, ok := observed.(*storagev1.StorageClass)
 	return ok && class.Provisioner == names.Driver && (len(class.Parameters) > 0 ||
 		ptr.Deref(class.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete) != corev1.PersistentVolumeReclaimDelete ||

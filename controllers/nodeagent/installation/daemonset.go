@@ -18,9 +18,6 @@ import (
 // DefaultKubeletDir is the root directory of the kubelet if the configuration leaves it empty.
 const DefaultKubeletDir = "/var/lib/kubelet"
 
-// annotationRestartedAt is set by `kubectl rollout restart`.
-var annotationRestartedAt = []string{"spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"}
-
 // daemonSetValues returns the values in the manifest of the DaemonSet. Objects that were created before a field had its
 // default do not have it.
 func daemonSetValues(config *operatorv1alpha1.ListenerOperator, s Settings) (map[string]any, error) {

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/utils/ptr"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/config/samples"
@@ -31,9 +32,9 @@ func (c Component) render(config *operatorv1alpha1.ListenerOperator, s Settings)
 	if err != nil {
 		return nil, fmt.Errorf("reading the manifest: %w", err)
 	}
-	values := commonValues(s)
-	if c.values != nil {
-		own, err := c.values(config, s)
+	values := commonValues(config, s)
+	if c.Kind == "DaemonSet" {
+		own, err := daemonSetValues(config, s)
 		if err != nil {
 			return nil, err
 		}
@@ -73,12 +74,16 @@ const ServiceCA = "openshift-service-ca.crt"
 // LabelMonitored is the label of namespaces that the Prometheus of OpenShift itself monitors, if it is "true".
 const LabelMonitored = "openshift.io/cluster-monitoring"
 
-func commonValues(s Settings) map[string]any {
+func commonValues(config *operatorv1alpha1.ListenerOperator, s Settings) map[string]any {
 	values := map[string]any{
 		"namespace": s.Namespace, "operatorUser": fmt.Sprintf("system:serviceaccount:%s:%s", s.Namespace, names.Operator),
 		"listenerClass": samples.ListenerClass(), "listener": samples.Listener(), "statefulSet": samples.StatefulSet(),
 		// The operator's certificate is self-signed.
 		"insecureSkipVerify": true, "serverName": nil, "ca": nil, "metricsAnnotations": nil,
+		"preventPodSchedulingIfMissing": nil,
+	}
+	if s.GuardsScheduling {
+		values["preventPodSchedulingIfMissing"] = ptr.Deref(config.Spec.NodeAgent.PreventPodSchedulingIfMissing, true)
 	}
 	if s.ServiceCA {
 		values["insecureSkipVerify"], values["serverName"] = nil, names.MetricsService+"."+s.Namespace+".svc"
