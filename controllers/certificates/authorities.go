@@ -2,7 +2,6 @@ package certificates
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"sync/atomic"
@@ -57,8 +56,8 @@ type state struct {
 	rotation certificate.Rotation
 }
 
-// errNoAuthority means that the roots have not been read, or are damaged.
-var errNoAuthority = errors.New("the operator has no certificate authority: see the events of ListenerOperator/cluster")
+// errNoAuthority means that the roots have not been read, or are damaged. Authorities enqueue what waits for them.
+var errNoAuthority = wait("the operator has no certificate authority: see the events of ListenerOperator/cluster")
 
 // maxSilence is when the Secret is read again, although nothing says that it has changed.
 const maxSilence = time.Hour

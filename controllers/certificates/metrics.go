@@ -1,10 +1,7 @@
 package certificates
 
 import (
-	"sync"
-
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
@@ -25,22 +22,5 @@ var authorityExpiry = prometheus.NewGauge(prometheus.GaugeOpts{
 
 func init() {
 	metrics.Registry.MustRegister(decisions, waitingRequests, authorityExpiry)
-	for _, result := range []string{"issued", "denied"} {
-		decisions.WithLabelValues(result) // present at zero
-	}
-}
-
-// waiting are the requests that wait for longer than usual.
-type waiting struct{ requests sync.Map }
-
-func (w *waiting) add(request types.NamespacedName) {
-	if _, waits := w.requests.LoadOrStore(request, nil); !waits {
-		waitingRequests.Inc()
-	}
-}
-
-func (w *waiting) remove(request types.NamespacedName) {
-	if _, waits := w.requests.LoadAndDelete(request); waits {
-		waitingRequests.Dec()
-	}
+	_, _ = decisions.WithLabelValues("issued"), decisions.WithLabelValues("denied") // present at zero
 }

@@ -1,6 +1,7 @@
 package certificates
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -21,8 +22,10 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/predicates"
 	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
@@ -49,20 +52,12 @@ func (a *Authorities) source(all func(context.Context) []reconcile.Request) sour
 	return source.Channel(changed, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return all(ctx) }))
 }
 
-// SetupWithManager registers the controller and its watches. Of a request that is decided, it keeps no more than that.
+// SetupWithManager registers the controller and its watches.
 func (s *Signer) SetupWithManager(mgr manager.Manager) (err error) {
 	all := func(ctx context.Context) []reconcile.Request { return s.undecided(ctx) }
 	s.requests, err = s.Platform.View(platform.ViewOptions{
 		Scheme: mgr.GetScheme(), Object: &certificatesv1.PodCertificateRequest{},
-		Cache: cache.ByObject{
-			Field: fields.OneTermEqualSelector("spec.signerName", names.Signer),
-			Transform: func(o any) (any, error) {
-				if request, ok := o.(*certificatesv1.PodCertificateRequest); ok {
-					return trim(request), nil
-				}
-				return o, nil // a tombstone of what was trimmed before
-			},
-		},
+		Cache: cache.ByObject{Field: fields.OneTermEqualSelector("spec.signerName", names.Signer), Transform: trim},
 		Indexes: map[string]client.IndexerFunc{byPod: func(o client.Object) []string {
 			if request := o.(*certificatesv1.PodCertificateRequest); !decided(request) {
 				return []string{string(request.Spec.PodUID)}
@@ -82,17 +77,18 @@ func (s *Signer) SetupWithManager(mgr manager.Manager) (err error) {
 		Complete(requests.Requeue(mgr, "certificates", s))
 }
 
-func trim(request *certificatesv1.PodCertificateRequest) *certificatesv1.PodCertificateRequest {
+// trim keeps of a request that is decided no more than that.
+func trim(o any) (any, error) {
+	request, ok := o.(*certificatesv1.PodCertificateRequest)
+	if !ok {
+		return o, nil // a tombstone of what was trimmed before
+	}
 	request.ManagedFields = nil
-	if !decided(request) {
-		return request
+	if decided(request) {
+		request.Spec = certificatesv1.PodCertificateRequestSpec{}
+		request.Status = certificatesv1.PodCertificateRequestStatus{Conditions: []metav1.Condition{{Type: request.Status.Conditions[0].Type}}}
 	}
-	return &certificatesv1.PodCertificateRequest{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: request.Namespace, Name: request.Name, UID: request.UID, ResourceVersion: request.ResourceVersion,
-		},
-		Status: certificatesv1.PodCertificateRequestStatus{Conditions: []metav1.Condition{{Type: request.Status.Conditions[0].Type}}},
-	}
+	return request, nil
 }
 
 // podListenersToRequests maps PodListeners to the requests of their Pod that wait for an address.
@@ -117,10 +113,11 @@ func (s *Signer) undecided(ctx context.Context, options ...client.ListOption) []
 
 // SetupWithManager registers the controller and its watches.
 func (t *Trust) SetupWithManager(mgr manager.Manager) (err error) {
+	namespaces := handler.EnqueueRequestsFromMapFunc(toNamespace)
 	t.bundles, err = t.Platform.View(platform.ViewOptions{
 		Scheme: mgr.GetScheme(), Object: &certificatesv1.ClusterTrustBundle{},
 		Cache:   cache.ByObject{Field: fields.OneTermEqualSelector("spec.signerName", names.Signer)},
-		Handler: toNamespace(namespaceOfBundle),
+		Handler: namespaces,
 		Changed: t.all,
 	})
 	if err != nil {
@@ -129,35 +126,22 @@ func (t *Trust) SetupWithManager(mgr manager.Manager) (err error) {
 	return requests.Controller(mgr, "certificate-trust", workers).
 		WatchesRawSource(t.bundles).
 		WatchesRawSource(t.source(t.all)).
-		Watches(&corev1.ConfigMap{}, toNamespace(client.Object.GetNamespace)). // of this name only, see package cache
-		Watches(tenancy.Namespace(), toNamespace(client.Object.GetName), builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
+		Watches(&corev1.ConfigMap{}, namespaces). // of this name only, see package cache
+		Watches(tenancy.Namespace(), namespaces, builder.WithPredicates(predicates.ExistenceChanged())).
 		Complete(requests.Requeue(mgr, "certificate-trust", t))
 }
 
-func namespaceRequest(name string) []reconcile.Request {
+// toNamespace maps a Namespace, or what is published for one, to the namespace.
+func toNamespace(_ context.Context, o client.Object) []reconcile.Request {
+	name := cmp.Or(o.GetNamespace(), strings.TrimPrefix(o.GetName(), names.TrustBundlePrefix))
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
-}
-
-func toNamespace(namespaceOf func(client.Object) string) handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request { return namespaceRequest(namespaceOf(o)) })
-}
-
-func namespaceOfBundle(o client.Object) string {
-	return strings.TrimPrefix(o.GetName(), names.TrustBundlePrefix)
 }
 
 // all returns the namespaces for which something is published.
 func (t *Trust) all(ctx context.Context) []reconcile.Request {
-	var configMaps corev1.ConfigMapList
-	var bundles certificatesv1.ClusterTrustBundleList
-	// What cannot be listed yet is enqueued when it becomes known.
-	_, _ = t.Client.List(ctx, &configMaps), t.bundles.List(ctx, &bundles)
-	var found []reconcile.Request
-	for i := range bundles.Items {
-		found = append(found, namespaceRequest(namespaceOfBundle(&bundles.Items[i]))...)
-	}
-	for i := range configMaps.Items {
-		found = append(found, namespaceRequest(configMaps.Items[i].Namespace)...)
+	found := index.Requests[corev1.ConfigMapList](ctx, t.Client, toNamespace)
+	if t.bundles.Version() != "" {
+		found = append(found, index.Requests[certificatesv1.ClusterTrustBundleList](ctx, t.bundles, toNamespace)...)
 	}
 	return found
 }

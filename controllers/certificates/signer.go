@@ -11,6 +11,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -42,7 +44,8 @@ type Signer struct {
 	Clock clock.PassiveClock
 
 	requests *platform.View
-	waiting  waiting
+	// waiting are the namespaced names of the requests that wait for longer than usual.
+	waiting sync.Map
 }
 
 const action = "Sign"
@@ -57,7 +60,9 @@ func (s *Signer) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	case err != nil:
 		return reconcile.Result{}, err
 	case request == nil || request.Spec.SignerName != names.Signer || decided(request):
-		s.waiting.remove(req.NamespacedName)
+		if _, waits := s.waiting.LoadAndDelete(req.NamespacedName); waits {
+			waitingRequests.Dec()
+		}
 		return reconcile.Result{}, nil
 	}
 	o, err := parse(&request.Spec)
@@ -75,10 +80,8 @@ func (s *Signer) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	case v.reason == "":
 		return s.wait(request, pod, v.message), nil
 	}
-	now, text := s.Clock.Now(), message.Printable(v.message, message.MaxEvent) // the kubelet repeats it in an event of the Pod
-	return reconcile.Result{}, s.decide(ctx, request, "denied", certificatesv1.PodCertificateRequestStatus{
-		Conditions: []metav1.Condition{condition(certificatesv1.PodCertificateRequestConditionTypeDenied, v.reason, text, now)},
-	})
+	text := message.Printable(v.message, message.MaxEvent) // the kubelet repeats it in an event of the Pod
+	return reconcile.Result{}, s.decide(ctx, request, certificatesv1.PodCertificateRequestConditionTypeDenied, v.reason, text, certificatesv1.PodCertificateRequestStatus{})
 }
 
 // pod returns the Pod of a request. Whether it still exists on the node the API server decides.
@@ -98,13 +101,15 @@ func (s *Signer) wait(request *certificatesv1.PodCertificateRequest, pod *corev1
 	if left := requests.Left(request.CreationTimestamp, slow, s.Clock.Now()); left > 0 {
 		return reconcile.Result{RequeueAfter: left}
 	}
-	s.waiting.add(client.ObjectKeyFromObject(request))
+	if _, waits := s.waiting.LoadOrStore(client.ObjectKeyFromObject(request), nil); !waits {
+		waitingRequests.Inc()
+	}
 	s.Events.Eventf(pod, nil, corev1.EventTypeNormal, listenersv1alpha1.ReasonCertificateWaiting, action, "%s",
 		message.Printable("The certificate for the addresses of the Pod is not issued yet: "+what, message.MaxEvent))
 	return reconcile.Result{RequeueAfter: message.Repeat}
 }
 
-// issue signs a certificate. While the namespace has no authority, it waits: Authorities enqueue the request again.
+// issue signs a certificate.
 func (s *Signer) issue(ctx context.Context, request *certificatesv1.PodCertificateRequest, pod *corev1.Pod, o order) error {
 	addresses, err := s.addressesOf(ctx, pod, o)
 	if err != nil {
@@ -114,18 +119,15 @@ func (s *Signer) issue(ctx context.Context, request *certificatesv1.PodCertifica
 	if err := s.Client.Get(ctx, types.NamespacedName{Name: request.Namespace}, namespace); err != nil {
 		return fmt.Errorf("reading namespace %s: %w", request.Namespace, err)
 	}
-	if err := s.publish(ctx, namespace); errors.Is(err, errNoAuthority) {
-		return wait("%s", err)
-	} else if err != nil {
+	if err := s.publish(ctx, namespace); err != nil {
 		return err
 	}
 	authority, err := s.signing(namespace.Name, namespace.UID)
 	if err != nil {
 		return err
 	}
-	now := s.Clock.Now()
 	issued, err := authority.Issue(certificate.Leaf{
-		PublicKey: o.publicKey, Pod: client.ObjectKeyFromObject(pod), Names: addresses, Client: o.client, Now: now, Lifetime: o.lifetime,
+		PublicKey: o.publicKey, Pod: client.ObjectKeyFromObject(pod), Names: addresses, Client: o.client, Now: s.Clock.Now(), Lifetime: o.lifetime,
 	})
 	switch {
 	case errors.Is(err, certificate.ErrNoNames):
@@ -134,8 +136,8 @@ func (s *Signer) issue(ctx context.Context, request *certificatesv1.PodCertifica
 		return err
 	}
 	refresh := metav1.NewTime(issued.NotBefore.Add(certificate.RefreshAfter))
-	err = s.decide(ctx, request, "issued", certificatesv1.PodCertificateRequestStatus{
-		Conditions:       []metav1.Condition{condition(certificatesv1.PodCertificateRequestConditionTypeIssued, "Issued", fmt.Sprintf("issued for %s", addresses), now)},
+	const decision = certificatesv1.PodCertificateRequestConditionTypeIssued
+	err = s.decide(ctx, request, decision, decision, fmt.Sprintf("issued for %s", addresses), certificatesv1.PodCertificateRequestStatus{
 		CertificateChain: string(issued.Chain), NotBefore: new(metav1.NewTime(issued.NotBefore)), NotAfter: new(metav1.NewTime(issued.NotAfter)), BeginRefreshAt: &refresh,
 	})
 	if err == nil {
@@ -144,20 +146,22 @@ func (s *Signer) issue(ctx context.Context, request *certificatesv1.PodCertifica
 	return err
 }
 
-func condition(kind, reason, text string, now time.Time) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: text, LastTransitionTime: metav1.NewTime(now)}
-}
-
-// decide writes the status of a request, which is then final, and counts it. One that no longer exists is no error.
-func (s *Signer) decide(ctx context.Context, request *certificatesv1.PodCertificateRequest, result string, status certificatesv1.PodCertificateRequestStatus) error {
+// decide completes a status by the condition that is the decision, and writes it. The request is then final, and counted.
+// One that no longer exists is no error.
+func (s *Signer) decide(
+	ctx context.Context, request *certificatesv1.PodCertificateRequest, decision, reason, text string, status certificatesv1.PodCertificateRequestStatus,
+) error {
 	changed := request.DeepCopy()
 	changed.Status = status
+	changed.Status.Conditions = []metav1.Condition{
+		{Type: decision, Status: metav1.ConditionTrue, Reason: reason, Message: text, LastTransitionTime: metav1.NewTime(s.Clock.Now())},
+	}
 	patch := client.MergeFromWithOptions(request, client.MergeFromWithOptimisticLock{})
 	err := s.Client.Status().Patch(ctx, changed, patch, client.FieldOwner(names.FieldManagerOperator))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deciding PodCertificateRequest %s: %w", client.ObjectKeyFromObject(request), err)
 	}
-	decisions.WithLabelValues(result).Inc()
+	decisions.WithLabelValues(strings.ToLower(decision)).Inc()
 	return nil
 }
 

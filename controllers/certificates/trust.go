@@ -34,21 +34,16 @@ type Trust struct {
 // Reconcile implements reconcile.Reconciler. Its requests are namespaces.
 func (t *Trust) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	namespace, err := lookup.Get(ctx, t.Client, types.NamespacedName{Name: req.Name}, tenancy.Namespace())
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	bundle, configMap, err := t.published(ctx, req.Name)
-	switch {
+	bundle, configMap, publishedErr := t.published(ctx, req.Name)
+	switch err := errors.Join(err, publishedErr); {
 	case err != nil || bundle == nil && configMap == nil:
-		return reconcile.Result{}, err
-	case namespace != nil && namespace.DeletionTimestamp == nil:
-		err = t.publish(ctx, namespace)
-		if errors.Is(err, errNoAuthority) {
-			err = nil // the namespace is enqueued when there is one
-		}
 		return reconcile.Result{}, err
 	case namespace == nil && bundle != nil:
 		return reconcile.Result{}, t.Applier.Delete(ctx, bundle)
+	case namespace != nil && namespace.DeletionTimestamp == nil:
+		if err := t.publish(ctx, namespace); !errors.Is(err, errNoAuthority) {
+			return reconcile.Result{}, err
+		}
 	}
 	return reconcile.Result{}, nil
 }
