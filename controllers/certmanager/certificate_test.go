@@ -100,8 +100,15 @@ func TestPlan(t *testing.T) {
 			if test.problems == nil {
 				test.problems = map[string]string{}
 			}
+			var dnsNames, ips []string
+			for _, name := range p.dnsNames {
+				dnsNames = append(dnsNames, name.(string))
+			}
+			for _, ip := range p.ips {
+				ips = append(ips, ip.(string))
+			}
 			want := []any{test.issuer, test.dnsNames, test.ips, test.problems}
-			if diff := cmp.Diff(want, []any{got, p.dnsNames, p.ips, problems}); diff != "" {
+			if diff := cmp.Diff(want, []any{got, dnsNames, ips, problems}); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -248,8 +247,8 @@ type member struct {
 type plan struct {
 	// settings are in the class, or nil while no Listener has both an address and a class with settings.
 	settings *listenersv1alpha1.Certificates
-	// dnsNames and ips are the addresses of the Listeners, in order, each once.
-	dnsNames, ips []string
+	// dnsNames and ips are the addresses of the Listeners, in order, each once, as values of a spec.
+	dnsNames, ips []any
 }
 
 // newPlan plans a Certificate of the members, which it sorts: the oldest decides about the issuer, and about who has a
@@ -258,7 +257,7 @@ func newPlan(members []member) plan {
 	slices.SortFunc(members, func(a, b member) int {
 		return cmp.Or(a.listener.CreationTimestamp.Compare(b.listener.CreationTimestamp.Time), cmp.Compare(a.listener.Name, b.listener.Name))
 	})
-	var p plan
+	p := plan{dnsNames: []any{}, ips: []any{}}
 	all := sets.New[string]()
 	var first *listenersv1alpha1.Listener
 	for i := range members {
@@ -281,7 +280,7 @@ func newPlan(members []member) plan {
 		}
 	}
 	for _, a := range sets.List(all) {
-		if _, err := netip.ParseAddr(a); err == nil {
+		if address.IsIP(a) {
 			p.ips = append(p.ips, a)
 		} else {
 			p.dnsNames = append(p.dnsNames, a)
@@ -322,17 +321,9 @@ func (p plan) spec(name string) map[string]any {
 		usages = append(usages, string(u)+" auth")
 	}
 	return map[string]any{
-		"secretName": name, "dnsNames": list(p.dnsNames), "ipAddresses": list(p.ips), "usages": usages,
+		"secretName": name, "dnsNames": p.dnsNames, "ipAddresses": p.ips, "usages": usages,
 		"issuerRef":               map[string]any{"group": p.settings.IssuerRef.Group, "kind": p.settings.IssuerRef.Kind, "name": p.settings.IssuerRef.Name},
 		"privateKey":              map[string]any{"algorithm": "ECDSA", "size": int64(256), "encoding": "PKCS8", "rotationPolicy": "Always"},
 		"additionalOutputFormats": []any{map[string]any{"type": "CombinedPEM"}},
 	}
-}
-
-func list(all []string) []any {
-	values := make([]any, 0, len(all))
-	for _, s := range all {
-		values = append(values, s)
-	}
-	return values
 }
