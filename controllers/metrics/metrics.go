@@ -104,7 +104,10 @@ func (c *collector) Collect(collected chan<- prometheus.Metric) {
 	for s := range c.values {
 		c.values[s] = 0
 	}
-	c.count()
+	c.countListeners()
+	c.countLostVolumes()
+	c.countOutdatedPods()
+	c.countConditions()
 	for s, value := range c.values {
 		collected <- prometheus.MustNewConstMetric(s.metric, prometheus.GaugeValue, value, strings.Split(s.labels, separator)...)
 	}
@@ -118,13 +121,6 @@ func (c *collector) add(value float64, metric *prometheus.Desc, labels ...string
 // unusedDays are the numbers of days after which a Listener without Pods counts.
 var unusedDays = []int{1, 7, 30}
 
-func (c *collector) count() {
-	c.countListeners()
-	c.countLostVolumes()
-	c.countOutdatedPods()
-	c.countConditions()
-}
-
 // countListeners counts Listeners by their state, the addresses of their load balancers, those that no Pod mounts, and
 // measures the longest wait for a load balancer. Each value of a label is a series, so they are none that users can
 // choose: a class is empty unless it exists.
@@ -132,26 +128,23 @@ func (c *collector) countListeners() {
 	var all listenersv1alpha1.ListenerList
 	c.list(&all)
 	classes, balanced := c.classes(), c.loadBalancerAddresses()
-	addresses, longest, now := map[string]sets.Set[string]{}, map[string]time.Duration{}, c.clock.Now()
+	counted, longest, now := sets.New[[2]string](), map[string]time.Duration{}, c.clock.Now()
 	for i := range all.Items {
 		l := &all.Items[i]
 		status, class := ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{}), classes[l.Class()]
 		c.countState(&status, class.Name)
-		if own := balanced[l.UID]; len(own) > 0 {
-			if addresses[class.Name] == nil {
-				addresses[class.Name] = sets.New[string]()
+		for _, address := range balanced[l.UID] {
+			c.add(0, longestWait, class.Name) // present at zero
+			if different := [2]string{class.Name, address}; !counted.Has(different) {
+				counted.Insert(different)
+				c.add(1, addressesInUse, class.Name)
 			}
-			addresses[class.Name].Insert(own...)
 		}
 		ready := meta.FindStatusCondition(status.Conditions, listenersv1alpha1.ListenerReady)
 		if ready != nil && status.Summary.Reason == listenersv1alpha1.ReasonWaitingForLoadBalancer {
 			longest[class.Name] = max(longest[class.Name], now.Sub(ready.LastTransitionTime.Time))
 		}
 		c.countUnused(&status, &class, now)
-	}
-	for class, different := range addresses {
-		c.add(float64(len(different)), addressesInUse, class)
-		c.add(0, longestWait, class) // present at zero
 	}
 	for class, duration := range longest {
 		c.add(duration.Seconds(), longestWait, class)
