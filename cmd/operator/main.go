@@ -145,19 +145,20 @@ func run(ctx context.Context, options Options) error {
 	return runOn(ctx, config, options)
 }
 
-// runOn runs the operator on an API server until ctx is done, or until it finds that etcd was restored.
+// runOn runs the operator on an API server until ctx is done, until it finds that etcd was restored, or until Stackable's
+// listener operator starts.
 func runOn(ctx context.Context, config *rest.Config, options Options) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	config.Wrap(restored.Detect(end))
-	err := start(ctx, config, options)
+	err := start(ctx, end, config, options)
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ctx.Err()) {
 		return fmt.Errorf("ending, so that the next process reads everything again: %w", cause)
 	}
 	return err
 }
 
-func start(ctx context.Context, config *rest.Config, options Options) error {
+func start(ctx context.Context, end context.CancelCauseFunc, config *rest.Config, options Options) error {
 	// Priority and fairness protects the API server; a client-side limit would only delay mounts.
 	config.QPS = -1
 	apiTime := &servertime.Clock{}
@@ -187,7 +188,7 @@ func start(ctx context.Context, config *rest.Config, options Options) error {
 	if err := index.Register(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	if err := setupControllers(mgr, apis, options, apiTime); err != nil {
+	if err := setupControllers(mgr, end, apis, options, apiTime); err != nil {
 		return err
 	}
 	ctrl.Log.Info("Starting", "version", version.Version, "namespace", options.Namespace)
@@ -227,8 +228,8 @@ func newManager(config *rest.Config, options Options, times electionTimes) (mana
 }
 
 // setupControllers adds the controllers. While Stackable's operator runs, only the one that reports what is wrong does.
-func setupControllers(mgr manager.Manager, apis *platform.APIs, options Options, apiTime clock.PassiveClock) error {
-	gate, err := coexistence.SetupWithManager(mgr)
+func setupControllers(mgr manager.Manager, end context.CancelCauseFunc, apis *platform.APIs, options Options, apiTime clock.PassiveClock) error {
+	gate, err := coexistence.SetupWithManager(mgr, end)
 	if err != nil {
 		return err
 	}

@@ -160,7 +160,7 @@ func (m *moving) start() *writes {
 		m.Fatal(err)
 	}
 	apiserver.StartManager(m.T, config, m.namespace, func(mgr ctrl.Manager) error {
-		return setupControllers(mgr, apis, Options{Namespace: m.namespace, NodeAgentImage: "listener-operator:test"}, clock.RealClock{})
+		return setupControllers(mgr, func(error) {}, apis, Options{Namespace: m.namespace, NodeAgentImage: "listener-operator:test"}, clock.RealClock{})
 	})
 	return recorded
 }

@@ -21,29 +21,26 @@ import (
 )
 
 // Gate delays the start of controllers until Stackable's listener operator does not run. If it starts later, the Gate
-// ends the manager, and with it the process: the next one begins with the delay.
+// ends the process: the next one begins with the delay.
 type Gate struct {
 	client client.Client
+	end    context.CancelCauseFunc
 	// open is closed when the controllers may start.
 	open chan struct{}
 	// opened is whether it is. Reconcile alone uses it, and never runs concurrently.
 	opened bool
-	// appeared has what has started since.
-	appeared chan []string
 }
 
-// SetupWithManager registers a Gate, which runs at the start, and when Pods of Stackable's listener operator change.
-func SetupWithManager(mgr manager.Manager) (*Gate, error) {
-	g := &Gate{client: mgr.GetClient(), open: make(chan struct{}), appeared: make(chan []string, 1)}
+// SetupWithManager registers a Gate, which runs at the start, and when Pods of Stackable's listener operator change. It
+// calls end to end the manager, and with it the process.
+func SetupWithManager(mgr manager.Manager, end context.CancelCauseFunc) (*Gate, error) {
+	g := &Gate{client: mgr.GetClient(), end: end, open: make(chan struct{})}
 	err := requests.Controller(mgr, "takeover", 1).
 		WatchesRawSource(requests.OnlyAtStart()).
 		Watches(&corev1.Pod{}, requests.Only(), builder.WithPredicates(stackable.Pods())).
 		Complete(g)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the takeover controller: %w", err)
-	}
-	if err := mgr.Add(manager.RunnableFunc(g.end)); err != nil {
-		return nil, fmt.Errorf("adding the end of the process: %w", err)
 	}
 	return g, nil
 }
@@ -60,24 +57,11 @@ func (g *Gate) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Re
 		g.opened = true
 		close(g.open)
 	case g.opened:
-		select {
-		case g.appeared <- running:
-		default: // the process is ending
-		}
+		g.end(fmt.Errorf("all controllers have to stop: Stackable's listener operator was started, by %s", strings.Join(running, ", ")))
 	default:
 		log.FromContext(ctx).Info("Waiting for the end of Stackable's listener operator", "workloads", running)
 	}
 	return reconcile.Result{RequeueAfter: found.Recheck}, nil
-}
-
-// end returns an error, which ends the manager, when Stackable's listener operator has started since the Gate opened.
-func (g *Gate) end(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case running := <-g.appeared:
-		return fmt.Errorf("the process ends, to stop all controllers: Stackable's listener operator was started, by %s", strings.Join(running, ", "))
-	}
 }
 
 // Hold returns a manager that starts what is added to it only when the Gate is open.

@@ -2,6 +2,7 @@ package coexistence
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -41,7 +42,7 @@ func nodeDriver(namespace string) *corev1.Pod {
 type started struct {
 	// running is closed when the runnable starts.
 	running chan struct{}
-	// ended receives the error of the manager.
+	// ended receives why the manager has ended.
 	ended chan error
 }
 
@@ -59,7 +60,8 @@ func start(t *testing.T) started {
 	if err := index.Register(t.Context(), mgr.GetFieldIndexer()); err != nil {
 		t.Fatal(err)
 	}
-	gate, err := SetupWithManager(mgr)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	gate, err := SetupWithManager(mgr, cancel)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,14 +74,13 @@ func start(t *testing.T) started {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.ended <- mgr.Start(ctx)
+		s.ended <- errors.Join(mgr.Start(ctx), context.Cause(ctx))
 	}()
 	t.Cleanup(func() {
-		cancel()
+		cancel(nil)
 		<-done
 	})
 	return s
