@@ -234,7 +234,7 @@ func setupControllers(mgr manager.Manager, end context.CancelCauseFunc, apis *pl
 		return err
 	}
 	for _, c := range controllers(mgr, apis, options, apiTime) {
-		held := gate.Hold(mgr)
+		var held manager.Manager = gate
 		if c.name == "nodeagent" {
 			held = mgr
 		}

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -20,11 +19,11 @@ import (
 	"github.com/listener-operator/listener-operator/internal/stackable"
 )
 
-// Gate delays the start of controllers until Stackable's listener operator does not run. If it starts later, the Gate
-// ends the process: the next one begins with the delay.
+// Gate is a manager that starts what is added to it only when Stackable's listener operator does not run. If that starts
+// later, the Gate ends the process: the next one begins with the delay.
 type Gate struct {
-	client client.Client
-	end    context.CancelCauseFunc
+	manager.Manager
+	end context.CancelCauseFunc
 	// open is closed when the controllers may start.
 	open chan struct{}
 	// opened is whether it is. Reconcile alone uses it, and never runs concurrently.
@@ -34,7 +33,7 @@ type Gate struct {
 // SetupWithManager registers a Gate, which runs at the start, and when Pods of Stackable's listener operator change. It
 // calls end to end the manager, and with it the process.
 func SetupWithManager(mgr manager.Manager, end context.CancelCauseFunc) (*Gate, error) {
-	g := &Gate{client: mgr.GetClient(), end: end, open: make(chan struct{})}
+	g := &Gate{Manager: mgr, end: end, open: make(chan struct{})}
 	err := requests.Controller(mgr, "takeover", 1).
 		WatchesRawSource(requests.OnlyAtStart()).
 		Watches(&corev1.Pod{}, requests.Only(), builder.WithPredicates(stackable.Pods())).
@@ -47,7 +46,7 @@ func SetupWithManager(mgr manager.Manager, end context.CancelCauseFunc) (*Gate, 
 
 // Reconcile opens the Gate, or ends the process if it is open already.
 func (g *Gate) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	found, err := stackable.Running(ctx, g.client, time.Now())
+	found, err := stackable.Running(ctx, g.GetClient(), time.Now())
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -64,21 +63,13 @@ func (g *Gate) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Re
 	return reconcile.Result{RequeueAfter: found.Recheck}, nil
 }
 
-// Hold returns a manager that starts what is added to it only when the Gate is open.
-func (g *Gate) Hold(mgr manager.Manager) manager.Manager { return &holding{mgr, g} }
-
-type holding struct {
-	manager.Manager
-	gate *Gate
-}
-
 // Add implements manager.Manager. Only the leader starts the runnable, because only the leader opens the Gate.
-func (h *holding) Add(r manager.Runnable) error {
-	return h.Manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
+func (g *Gate) Add(r manager.Runnable) error {
+	return g.Manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-h.gate.open:
+		case <-g.open:
 			return r.Start(ctx)
 		}
 	}))

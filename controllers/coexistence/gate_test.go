@@ -66,7 +66,7 @@ func start(t *testing.T) started {
 		t.Fatal(err)
 	}
 	s := started{running: make(chan struct{}), ended: make(chan error, 1)}
-	err = gate.Hold(mgr).Add(manager.RunnableFunc(func(ctx context.Context) error {
+	err = gate.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		close(s.running)
 		<-ctx.Done()
 		return nil

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodeutil "k8s.io/component-helpers/node/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
@@ -83,12 +84,9 @@ func unreadySince(pod *corev1.Pod, node *corev1.Node) time.Time {
 	if pod.DeletionTimestamp != nil {
 		since = pod.DeletionTimestamp.Time
 	}
-	if node == nil {
-		return since
-	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.LastTransitionTime.After(since) {
-			since = c.LastTransitionTime.Time
+	if node != nil {
+		if _, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady); ready != nil && ready.LastTransitionTime.After(since) {
+			since = ready.LastTransitionTime.Time
 		}
 	}
 	return since

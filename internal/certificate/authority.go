@@ -6,6 +6,7 @@
 package certificate
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -70,13 +71,9 @@ type Authority struct {
 // Authority returns the authority of a namespace. A namespace that was deleted and created again has another uid, and
 // so another authority, because its users may be others.
 func (r Root) Authority(namespace string, uid types.UID) (*Authority, error) {
-	key, err := r.key(namespace, uid)
+	key, id, err := r.key(namespace, uid)
 	if err != nil {
 		return nil, fmt.Errorf("deriving the key of the authority of namespace %s: %w", namespace, err)
-	}
-	id, err := keyID(key)
-	if err != nil {
-		return nil, err
 	}
 	template := &x509.Certificate{
 		// Names of authorities differ in their keys, so that clients may trust several: of other clusters, or the one
@@ -93,12 +90,9 @@ func (r Root) Authority(namespace string, uid types.UID) (*Authority, error) {
 	}
 	// Without random numbers, the signature follows RFC 6979, and is the same each time.
 	raw, err := x509.CreateCertificate(nil, template, template, key.Public(), key)
-	if err != nil {
+	certificate, parsingErr := x509.ParseCertificate(raw)
+	if err := cmp.Or(err, parsingErr); err != nil {
 		return nil, fmt.Errorf("signing the certificate of the authority of namespace %s: %w", namespace, err)
-	}
-	certificate, err := x509.ParseCertificate(raw)
-	if err != nil {
-		return nil, fmt.Errorf("parsing the certificate of the authority of namespace %s: %w", namespace, err)
 	}
 	return &Authority{Certificate: certificate, key: key}, nil
 }
@@ -110,27 +104,23 @@ func encode(raw []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})
 }
 
-// key derives the key of a namespace, as in FIPS 186-5, A.2.1: from 64 bits more than the order of the curve has.
-func (r Root) key(namespace string, uid types.UID) (*ecdsa.PrivateKey, error) {
+// key derives the key of a namespace, as in FIPS 186-5, A.2.1: from 64 bits more than the order of the curve has. id is
+// its subject key identifier (RFC 7093, method 1).
+func (r Root) key(namespace string, uid types.UID) (key *ecdsa.PrivateKey, id []byte, err error) {
 	curve := elliptic.P256()
 	material, err := hkdf.Key(sha256.New, r.Seed[:], nil, "listener-operator.dev/address "+namespace+" "+string(uid), 40)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // by the caller
+		return nil, nil, err //nolint:wrapcheck // by the caller
 	}
 	d := new(big.Int).SetBytes(material)
 	d.Mod(d, new(big.Int).Sub(curve.Params().N, big.NewInt(1)))
 	d.Add(d, big.NewInt(1))
-	return ecdsa.ParseRawPrivateKey(curve, d.FillBytes(make([]byte, 32)))
-}
-
-// keyID returns the subject key identifier of a key (RFC 7093, method 1).
-func keyID(key *ecdsa.PrivateKey) ([]byte, error) {
-	public, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return nil, fmt.Errorf("encoding a public key: %w", err)
+	if key, err = ecdsa.ParseRawPrivateKey(curve, d.FillBytes(make([]byte, 32))); err != nil {
+		return nil, nil, err //nolint:wrapcheck // by the caller
 	}
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
 	sum := sha256.Sum256(public)
-	return sum[:20], nil
+	return key, sum[:20], err //nolint:wrapcheck // by the caller
 }
 
 // Leaf describes a certificate of a Pod.

@@ -68,33 +68,29 @@ func defaultResources() *corev1.ResourceRequirements {
 	}
 }
 
-// inheritedEnv are the environment variables that the agents inherit: they reach the API server as the operator does.
-var inheritedEnv = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
-
 // componentOperator is the name of the container in the operator's Pods.
 const componentOperator = "operator"
 
 // proxyEnv returns the environment variables that the agents inherit from the operator's own Pod, to which OLM adds
-// those of a Subscription. The operator's policy for DaemonSets denies all but literal values: the kubelet would read
+// those of a Subscription: agents reach the API server as the operator does. The operator's policy for DaemonSets denies all but literal values: the kubelet would read
 // any Secret of the namespace for others.
 func proxyEnv(operator corev1.PodSpec) ([]corev1.EnvVar, error) {
+	container := slices.IndexFunc(operator.Containers, func(c corev1.Container) bool { return c.Name == componentOperator })
+	if container < 0 {
+		return nil, nil
+	}
 	var env []corev1.EnvVar
-	for i := range operator.Containers {
-		if operator.Containers[i].Name != componentOperator {
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"} {
+		n := slices.IndexFunc(operator.Containers[container].Env, func(e corev1.EnvVar) bool { return e.Name == name })
+		if n < 0 {
 			continue
 		}
-		for _, name := range inheritedEnv {
-			n := slices.IndexFunc(operator.Containers[i].Env, func(e corev1.EnvVar) bool { return e.Name == name })
-			if n < 0 {
-				continue
-			}
-			variable := operator.Containers[i].Env[n]
-			if variable.ValueFrom != nil || strings.Contains(variable.Value, "$(") {
-				return nil, fmt.Errorf("environment variable %s of Deployment %s refers to another object or variable, and so cannot be passed on to the node agents; "+
-					"set its value itself there, or in spec.config.env of the Subscription", name, names.Operator)
-			}
-			env = append(env, corev1.EnvVar{Name: name, Value: variable.Value})
+		variable := operator.Containers[container].Env[n]
+		if variable.ValueFrom != nil || strings.Contains(variable.Value, "$(") {
+			return nil, fmt.Errorf("environment variable %s of Deployment %s refers to another object or variable, and so cannot be passed on to the node agents; "+
+				"set its value itself there, or in spec.config.env of the Subscription", name, names.Operator)
 		}
+		env = append(env, corev1.EnvVar{Name: name, Value: variable.Value})
 	}
 	return env, nil
 }
