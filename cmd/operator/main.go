@@ -145,8 +145,8 @@ func run(ctx context.Context, options Options) error {
 	return runOn(ctx, config, options)
 }
 
-// runOn runs the operator on an API server until ctx is done, until it finds that etcd was restored, or until Stackable's
-// listener operator starts.
+// runOn runs the operator on an API server until ctx is done, or until it finds that etcd was restored, or that
+// Stackable's listener operator has started.
 func runOn(ctx context.Context, config *rest.Config, options Options) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)

@@ -29,16 +29,12 @@ import (
 // Authorities keeps the roots from which the certificate authorities of all namespaces are derived, in a Secret in the
 // operator's namespace, and replaces them in time. The cache has only the metadata of this Secret.
 type Authorities struct {
-	// Client reads from the cache, and writes.
 	Client client.Client
 	// APIReader reads the Secret, and Pods that are not in the cache yet.
 	APIReader client.Reader
-	// Events emits the events of the configuration, of ConfigMaps and of Pods.
-	Events events.EventRecorder
-	// Applier writes what the operator owns.
-	Applier *apply.Applier
-	// Platform reports whether the cluster serves PodCertificateRequests, without which there are no authorities, and
-	// ClusterTrustBundles.
+	Events    events.EventRecorder
+	Applier   *apply.Applier
+	// Platform reports whether the cluster serves PodCertificateRequests, without which there are no authorities.
 	Platform *platform.APIs
 	// Namespace is the operator's.
 	Namespace string
@@ -103,38 +99,32 @@ func (a *Authorities) next(ctx context.Context, secret *corev1.Secret, rotation 
 	if stored && reflect.DeepEqual(roots, before) {
 		return roots, again, nil
 	}
-	if err := applied(ctx, a.Applier, a.secret(roots, secret), secret); err != nil {
+	if err := a.write(ctx, roots, secret); err != nil {
 		return nil, time.Time{}, err
 	}
 	log.FromContext(ctx).Info("Wrote the roots of the certificate authorities", "roots", len(roots), "before", len(before))
 	return roots, again, nil
 }
 
-func applied(ctx context.Context, applier *apply.Applier, o, observed client.Object) error {
-	desired, err := apply.Unstructured(o)
-	if err == nil {
-		_, err = applier.Apply(ctx, desired, observed)
-	}
-	return err
-}
-
-// secret returns the desired Secret. It has no owner: in a cluster that is restored from a backup, the owner would be
+// write applies the Secret. It has no owner: in a cluster that is restored from a backup, the owner would be
 // another object, and the garbage collector would delete what all clients trust. With the observed version, no roots
 // are lost that another process has written.
-func (a *Authorities) secret(roots certificate.Roots, observed *corev1.Secret) *corev1.Secret {
+func (a *Authorities) write(ctx context.Context, roots certificate.Roots, observed *corev1.Secret) error {
 	secret := &corev1.Secret{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: a.Namespace, Name: names.CertificateAuthoritySecret,
-			Labels: names.OperatorLabels(),
-		},
-		Type: corev1.SecretTypeOpaque,
-		Data: roots.Encode(),
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: names.CertificateAuthoritySecret, Labels: names.OperatorLabels()},
+		Type:       corev1.SecretTypeOpaque,
+		Data:       roots.Encode(),
 	}
 	if observed != nil {
 		secret.ResourceVersion = observed.ResourceVersion
 	}
-	return secret
+	desired, err := apply.Unstructured(secret)
+	if err != nil {
+		return err
+	}
+	_, err = a.Applier.Apply(ctx, desired, observed)
+	return err
 }
 
 func rotationOf(configuration *operatorv1alpha1.ListenerOperator) certificate.Rotation {

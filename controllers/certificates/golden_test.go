@@ -39,7 +39,7 @@ func TestWrittenObjects(t *testing.T) {
 	if err := trust.applyConfigMap(t.Context(), "default", certificates, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := applied(t.Context(), trust.Applier, authorities.secret(authorities.state().roots, nil), nil); err != nil {
+	if err := authorities.write(t.Context(), authorities.state().roots, nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, o := range map[string]client.Object{

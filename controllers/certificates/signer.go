@@ -38,7 +38,6 @@ import (
 
 // Signer decides PodCertificateRequests.
 type Signer struct {
-	// Trust publishes the authorities before they sign.
 	*Trust
 	// Clock is the time of the API server, which rejects certificates of another time.
 	Clock clock.PassiveClock
@@ -146,8 +145,7 @@ func (s *Signer) issue(ctx context.Context, request *certificatesv1.PodCertifica
 	return err
 }
 
-// decide completes a status by the condition that is the decision, and writes it. The request is then final, and counted.
-// One that no longer exists is no error.
+// decide writes a status with the decision, which is then final, and counts it. A request that was deleted is no error.
 func (s *Signer) decide(
 	ctx context.Context, request *certificatesv1.PodCertificateRequest, decision, reason, text string, status certificatesv1.PodCertificateRequestStatus,
 ) error {
@@ -179,8 +177,7 @@ func wait(format string, args ...any) error { return deny("", format, args...) }
 
 type order struct {
 	publicKey crypto.PublicKey
-	// volumes are the names of the Pod's volumes whose addresses the certificate is for. Nil means all listener
-	// volumes.
+	// volumes are the Pod's volumes whose addresses the certificate is for. Nil means all listener volumes.
 	volumes  sets.Set[string]
 	client   bool
 	lifetime time.Duration

@@ -10,11 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -25,7 +27,6 @@ import (
 // Trust publishes the certificates that clients have to trust: for Pods as a ClusterTrustBundle, for everybody else as
 // a ConfigMap in the namespace. A namespace gets both before its first certificate is issued.
 type Trust struct {
-	// Authorities sign.
 	*Authorities
 
 	bundles *platform.View
@@ -73,27 +74,25 @@ func (t *Trust) publish(ctx context.Context, namespace *metav1.PartialObjectMeta
 	return errors.Join(err, t.applyConfigMap(ctx, namespace.Name, certificates, configMap))
 }
 
-// metadata returns the metadata of what is published, which ends with the operator's CRDs.
-func (t *Trust) metadata(ctx context.Context, namespace, name string) (metav1.ObjectMeta, error) {
+// apply applies what is published, which ends with the operator's CRDs.
+func (t *Trust) apply(ctx context.Context, desired *unstructured.Unstructured, observed client.Object) error {
 	owner, err := lookup.ConfigurationCRD(ctx, t.APIReader)
-	return metav1.ObjectMeta{
-		Namespace: namespace, Name: name, Labels: map[string]string{names.LabelManagedBy: names.Operator}, OwnerReferences: []metav1.OwnerReference{owner},
-	}, err
+	if err != nil {
+		return err
+	}
+	desired.SetLabels(map[string]string{names.LabelManagedBy: names.Operator})
+	desired.SetOwnerReferences([]metav1.OwnerReference{owner})
+	_, err = t.Applier.Apply(ctx, desired, observed)
+	return err
 }
 
 func (t *Trust) applyBundle(ctx context.Context, namespace, certificates string, observed *certificatesv1.ClusterTrustBundle) error {
 	if observed != nil && observed.Spec.TrustBundle == certificates {
 		return nil
 	}
-	desired, err := t.metadata(ctx, "", names.TrustBundlePrefix+namespace)
-	if err != nil {
-		return err
-	}
-	return applied(ctx, t.Applier, &certificatesv1.ClusterTrustBundle{
-		TypeMeta:   metav1.TypeMeta{APIVersion: certificatesv1.SchemeGroupVersion.String(), Kind: "ClusterTrustBundle"},
-		ObjectMeta: desired,
-		Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: names.Signer, TrustBundle: certificates},
-	}, observed)
+	desired := apply.Object(names.KindClusterTrustBundle, types.NamespacedName{Name: names.TrustBundlePrefix + namespace})
+	desired.Object["spec"] = map[string]any{"signerName": names.Signer, "trustBundle": certificates}
+	return t.apply(ctx, desired, observed)
 }
 
 // applyConfigMap makes the ConfigMap of a namespace what the operator publishes. The operator owns its name, as
@@ -104,12 +103,10 @@ func (t *Trust) applyConfigMap(ctx context.Context, namespace, certificates stri
 		return nil
 	}
 	if observed == nil {
-		metadata, err := t.metadata(ctx, namespace, names.CertificateAuthorityConfigMap)
-		if err != nil {
-			return err
-		}
-		desired := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metadata, Data: data}
-		return applied(ctx, t.Applier, desired, observed)
+		key := types.NamespacedName{Namespace: namespace, Name: names.CertificateAuthorityConfigMap}
+		created := apply.Object(corev1.SchemeGroupVersion.WithKind("ConfigMap"), key)
+		created.Object["data"] = map[string]any{names.CertificateAuthorityKey: certificates}
+		return t.apply(ctx, created, nil)
 	}
 	desired := observed.DeepCopy()
 	desired.Data, desired.BinaryData, desired.Immutable = data, nil, nil

@@ -47,16 +47,11 @@ const action = "RequestCertificate"
 
 // Reconciler writes Certificates.
 type Reconciler struct {
-	// Client reads from the cache.
-	Client client.Client
-	// APIReader reads without the cache.
+	Client    client.Client
 	APIReader client.Reader
-	// Events emits the events of Listeners.
-	Events events.EventRecorder
-	// Applier writes Certificates.
-	Applier *apply.Applier
-	// Platform reports whether the cluster serves Certificates.
-	Platform *platform.APIs
+	Events    events.EventRecorder
+	Applier   *apply.Applier
+	Platform  *platform.APIs
 	// Clock is for the time between repeated warnings.
 	Clock clock.PassiveClock
 

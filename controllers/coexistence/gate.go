@@ -19,7 +19,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/stackable"
 )
 
-// Gate is a manager that starts what is added to it only when Stackable's listener operator does not run. If that starts
+// Gate is a manager that starts what is added to it when Stackable's listener operator does not run. If that starts
 // later, the Gate ends the process: the next one begins with the delay.
 type Gate struct {
 	manager.Manager

@@ -49,8 +49,7 @@ type Reconciler struct {
 	owner metav1.OwnerReference
 }
 
-// SetupWithManager registers the controller, which runs at the start, when Listeners come and go, and when the policy
-// or its binding changes.
+// SetupWithManager registers the controller, for Listeners that come or go, and changes of the policy and its binding.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.applier = apply.New(r.Client, names.FieldManagerOperator)
 	isOurs := builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == name }))

@@ -55,12 +55,10 @@ func Preset(preset operatorv1alpha1.Preset) ([]listenersv1alpha1.ListenerClass, 
 
 // Reconciler creates the classes of presets.
 type Reconciler struct {
-	// Client reads ListenerOperators, and creates ListenerClasses.
 	Client client.Client
 }
 
-// SetupWithManager registers the controller. It reconciles when the operator starts, when the configuration is created,
-// and when the preset or the management state changes.
+// SetupWithManager registers the controller, for a configuration that is new or changes its preset or management state.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	changed := predicates.Changed(func(c *operatorv1alpha1.ListenerOperator) any { return []any{c.Spec.Preset, c.Spec.ManagementState} })
 	return requests.Controller(mgr, "listenerclass", 1).
@@ -93,9 +91,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.Lis
 
 // Warner emits an event on each ListenerClass with settings that have no effect, when it is written and at the start.
 type Warner struct {
-	// Client reads ListenerClasses.
 	Client client.Client
-	// Events emits the events of classes.
 	Events events.EventRecorder
 }
 

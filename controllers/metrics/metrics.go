@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
@@ -96,8 +97,7 @@ func (c *collector) Describe(descriptions chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. A series that no object counts in any more stays at zero, as Prometheus
-// expects.
+// Collect implements prometheus.Collector. A series without objects stays at zero, as Prometheus expects.
 func (c *collector) Collect(collected chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,6 +118,12 @@ func (c *collector) add(value float64, metric *prometheus.Desc, labels ...string
 	c.values[series{metric, strings.Join(labels, separator)}] += value
 }
 
+// each calls a function with each object of a kind, given an empty list.
+func each[T client.Object](c *collector, list client.ObjectList, do func(T)) {
+	c.list(list)
+	_ = meta.EachListItem(list, func(o runtime.Object) error { do(o.(T)); return nil }) // which has no error of its own
+}
+
 // unusedDays are the numbers of days after which a Listener without Pods counts.
 var unusedDays = []int{1, 7, 30}
 
@@ -125,12 +131,9 @@ var unusedDays = []int{1, 7, 30}
 // measures the longest wait for a load balancer. Each value of a label is a series, so they are none that users can
 // choose: a class is empty unless it exists.
 func (c *collector) countListeners() {
-	var all listenersv1alpha1.ListenerList
-	c.list(&all)
 	classes, balanced := c.classes(), c.loadBalancerAddresses()
 	counted, longest, now := sets.New[[2]string](), map[string]time.Duration{}, c.clock.Now()
-	for i := range all.Items {
-		l := &all.Items[i]
+	each(c, &listenersv1alpha1.ListenerList{}, func(l *listenersv1alpha1.Listener) {
 		status, class := ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{}), classes[l.Class()]
 		c.countState(&status, class.Name)
 		for _, address := range balanced[l.UID] {
@@ -145,19 +148,15 @@ func (c *collector) countListeners() {
 			longest[class.Name] = max(longest[class.Name], now.Sub(ready.LastTransitionTime.Time))
 		}
 		c.countUnused(&status, &class, now)
-	}
+	})
 	for class, duration := range longest {
 		c.add(duration.Seconds(), longestWait, class)
 	}
 }
 
 func (c *collector) classes() map[string]listenersv1alpha1.ListenerClass {
-	var all listenersv1alpha1.ListenerClassList
-	c.list(&all)
 	classes := map[string]listenersv1alpha1.ListenerClass{}
-	for i := range all.Items {
-		classes[all.Items[i].Name] = all.Items[i]
-	}
+	each(c, &listenersv1alpha1.ListenerClassList{}, func(class *listenersv1alpha1.ListenerClass) { classes[class.Name] = *class })
 	return classes
 }
 
@@ -199,53 +198,45 @@ func (c *collector) countUnused(status *listenersv1alpha1.ListenerStatus, class 
 }
 
 func (c *collector) loadBalancerAddresses() map[types.UID][]string {
-	var services corev1.ServiceList
-	c.list(&services)
 	addresses := map[types.UID][]string{}
-	for i := range services.Items {
-		owner := metav1.GetControllerOfNoCopy(&services.Items[i])
-		if owner == nil || services.Items[i].Spec.Type != corev1.ServiceTypeLoadBalancer {
-			continue
+	each(c, &corev1.ServiceList{}, func(service *corev1.Service) {
+		owner := metav1.GetControllerOfNoCopy(service)
+		if owner == nil || service.Spec.Type != corev1.ServiceTypeLoadBalancer {
+			return
 		}
-		for _, ingress := range services.Items[i].Status.LoadBalancer.Ingress {
+		for _, ingress := range service.Status.LoadBalancer.Ingress {
 			for _, address := range []string{ingress.IP, ingress.Hostname} {
 				if address != "" {
 					addresses[owner.UID] = append(addresses[owner.UID], address)
 				}
 			}
 		}
-	}
+	})
 	return addresses
 }
 
 func (c *collector) countLostVolumes() {
-	var volumes corev1.PersistentVolumeList
-	c.list(&volumes)
-	for i := range volumes.Items {
-		pv := &volumes.Items[i]
-		if !claim.IsListenerVolume(pv) || pv.Annotations[names.AnnotationLostSince] == "" {
-			continue
+	each(c, &corev1.PersistentVolumeList{}, func(pv *corev1.PersistentVolume) {
+		if claim.IsListenerVolume(pv) && pv.Annotations[names.AnnotationLostSince] != "" {
+			for _, node := range claim.PinnedNodes(pv) {
+				c.add(1, lostVolumes, node)
+			}
 		}
-		for _, node := range claim.PinnedNodes(pv) {
-			c.add(1, lostVolumes, node)
-		}
-	}
+	})
 }
 
 func (c *collector) countOutdatedPods() {
 	restart, rewrite := string(listenersv1alpha1.OnAddressChangeRestart), string(listenersv1alpha1.OnAddressChangeRewrite)
 	c.add(0, outdatedPods, restart) // present at zero
 	c.add(0, outdatedPods, rewrite)
-	var pods listenersv1alpha1.PodListenersList
-	c.list(&pods)
-	for i := range pods.Items {
-		switch spec := &pods.Items[i].Spec; {
+	each(c, &listenersv1alpha1.PodListenersList{}, func(pod *listenersv1alpha1.PodListeners) {
+		switch spec := &pod.Spec; {
 		case len(spec.NeedsRestart()) > 0:
 			c.add(1, outdatedPods, restart)
 		case len(spec.Outdated()) > 0:
 			c.add(1, outdatedPods, rewrite)
 		}
-	}
+	})
 }
 
 func (c *collector) countConditions() {
@@ -254,13 +245,11 @@ func (c *collector) countConditions() {
 	} {
 		c.add(0, conditions, kind) // present at zero
 	}
-	var configurations operatorv1alpha1.ListenerOperatorList
-	c.list(&configurations)
-	for i := range configurations.Items {
-		for _, condition := range configurations.Items[i].Status.Conditions {
+	each(c, &operatorv1alpha1.ListenerOperatorList{}, func(configuration *operatorv1alpha1.ListenerOperator) {
+		for _, condition := range configuration.Status.Conditions {
 			if condition.Status == metav1.ConditionTrue {
 				c.add(1, conditions, condition.Type)
 			}
 		}
-	}
+	})
 }

@@ -1,9 +1,6 @@
 // Package nodeagent is the controller of ListenerOperator/cluster. It installs the components of package installation,
-// which the nodes need to mount listener volumes: the DaemonSet of node agents, the policy that confines them, the
-// CSIDriver and the StorageClass. ListenerOperator/cluster owns all of them, so that an upgrade of the operator removes
-// nothing.
-//
-// It does nothing but report while Stackable's listener operator runs.
+// which the nodes need to mount listener volumes. ListenerOperator/cluster owns all of them, so that an upgrade of the
+// operator removes nothing. While Stackable's listener operator runs, it does nothing but report.
 //
 // It must never modify an object that another installation controls, nor remove anything while volumes are in use, even
 // when ListenerOperator/cluster is deleted, which a finalizer delays until then. Only agents that an operator left in
@@ -51,8 +48,7 @@ type Reconciler struct {
 	// Namespace is the namespace of the operator and of the node agents.
 	Namespace string
 	Image     string
-	// OperatorCondition is the name of the OperatorCondition that reports to the Operator Lifecycle Manager whether the
-	// operator may be upgraded. Empty if there is none.
+	// OperatorCondition is the name of the object that tells OLM whether it may upgrade the operator, or empty.
 	OperatorCondition string
 	// ClusterDomain is the DNS domain of the cluster that the operator's resolver has. Empty if it has none.
 	ClusterDomain string
@@ -85,8 +81,7 @@ type Reconciler struct {
 	waitingForUsers atomic.Bool
 }
 
-// Reconcile brings the components and the status up to date. What an administrator has to resolve is reported by
-// conditions; errors are for what may resolve by itself.
+// Reconcile updates components and status. Conditions report what an administrator has to resolve, errors the rest.
 func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (reconcile.Result, error) {
 	r.waitingForUsers.Store(false)
 	o, err := r.observe(ctx, config)
@@ -187,8 +182,8 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 	if status := agents.Status; status.UpdatedNumberScheduled < status.DesiredNumberScheduled {
 		o.settings.Agents, o.settings.AgentsDown = int(status.DesiredNumberScheduled), len(o.rollout.down)
 	}
-	// The API server sets a default for the field, unless its feature gate is off. So the first CSIDriver gets the field
-	// with the second write, and one that was deleted with the first, as it had it before.
+	// The API server sets a default for the field, unless its feature gate is off. So the first CSIDriver gets the
+	// field with the second write, and one that was deleted with the first, as it had it before.
 	if driver := objectOf[*storagev1.CSIDriver](o); driver != nil {
 		r.guardsScheduling = driver.Spec.PreventPodSchedulingIfMissing != nil
 	}
@@ -200,8 +195,7 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 	return o, nil
 }
 
-// serviceAccount returns the uid of the agents' ServiceAccount in a namespace, or "" if there is none. It reads without
-// the cache: reconciliations are rare, and a watch needs permission to list all ServiceAccounts.
+// serviceAccount returns the uid of the agents' ServiceAccount, or "". A cache would need permission to list all.
 func (r *Reconciler) serviceAccount(ctx context.Context, namespace string) (types.UID, error) {
 	account, err := lookup.Get(ctx, r.apiReader, types.NamespacedName{Namespace: namespace, Name: names.NodeAgent}, &corev1.ServiceAccount{})
 	if err != nil || account == nil {

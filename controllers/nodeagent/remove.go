@@ -108,8 +108,7 @@ func (r *Reconciler) delete(ctx context.Context, kind string, object client.Obje
 	return nil
 }
 
-// addFinalizer adds the operator's finalizer, before anything is installed. Server-side apply preserves the finalizers
-// of others, even those that are not in the cache yet.
+// addFinalizer adds the operator's finalizer. Server-side apply preserves others, even those that the cache lacks yet.
 func (r *Reconciler) addFinalizer(ctx context.Context, config *operatorv1alpha1.ListenerOperator) error {
 	if controllerutil.ContainsFinalizer(config, operatorv1alpha1.FinalizerNodeAgent) {
 		return nil

@@ -43,8 +43,7 @@ type replacement struct {
 	desired, result content
 }
 
-// repair makes the content of a component that exists the desired one, and reports what it repaired. It sends nothing
-// if the object is as the last replacement by the same desired content left it.
+// repair makes the content of an existing component the desired one, unless it is as the last replacement left it.
 func (r *Reconciler) repair(ctx context.Context, config *operatorv1alpha1.ListenerOperator, c *component, desired *unstructured.Unstructured) error {
 	wanted := contentOf(desired)
 	observed, err := apply.Unstructured(c.object)
@@ -80,8 +79,7 @@ func (r *Reconciler) repair(ctx context.Context, config *operatorv1alpha1.Listen
 // restartedAt is the path of the annotation that `kubectl rollout restart` sets.
 var restartedAt = []string{"spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"}
 
-// replace makes wanted the content of this version of the object of a component, and returns the result. A restart of
-// the agents stays.
+// replace makes wanted the content of this version of an object, except a restart of the agents, and returns it.
 func (r *Reconciler) replace(ctx context.Context, c *component, before *unstructured.Unstructured, wanted content) (*unstructured.Unstructured, error) {
 	after := before.DeepCopy()
 	for field := range contentOf(before) {

@@ -72,8 +72,7 @@ func (f *rollout) add(agent *corev1.Pod, node *corev1.Node, template string, now
 	}
 }
 
-// unreadySince returns since when a Pod that is not ready, or is being deleted, cannot be used although its node is
-// ready.
+// unreadySince returns since when a Pod that is not ready, or is being deleted, cannot be used on a node that is ready.
 func unreadySince(pod *corev1.Pod, node *corev1.Node) time.Time {
 	since := pod.CreationTimestamp.Time
 	for _, c := range pod.Status.Conditions {
@@ -92,8 +91,7 @@ func unreadySince(pod *corev1.Pod, node *corev1.Node) time.Time {
 	return since
 }
 
-// observeTemplate records since which generation the DaemonSet has its template. Other changes of the DaemonSet replace
-// no agent.
+// observeTemplate records since which generation the DaemonSet has its template. No other change replaces an agent.
 func (r *Reconciler) observeTemplate(agents *appsv1.DaemonSet) int64 {
 	template := string(agents.UID) + "/" + agents.Annotations[appsv1.DeprecatedTemplateGeneration]
 	if template != r.template {

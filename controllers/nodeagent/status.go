@@ -9,13 +9,13 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/api/reasons"
 	"github.com/listener-operator/listener-operator/controllers/olmupgrade"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/requests"
@@ -68,8 +68,7 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 	return status, max(recheck, done.stackable.Recheck)
 }
 
-// stalledAgents returns the reason why the agents need intervention, or "", and the time after which it may change
-// without an event, or 0.
+// stalledAgents returns why the agents need intervention, or "", and when that may change without an event, or 0.
 func stalledAgents(o *observed, progressing metav1.Condition, now time.Time) (reason string, recheck time.Duration) {
 	if r := progressing.Reason; r != operatorv1alpha1.ReasonAgentsRollout && r != operatorv1alpha1.ReasonAgentsRolledOut {
 		return "", 0
@@ -311,12 +310,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, config *operatorv1alpha1.L
 	}
 	log.FromContext(ctx).Info("Updated status", "nodeAgent", status.NodeAgent)
 	before := meta.FindStatusCondition(config.Status.Conditions, operatorv1alpha1.ConditionDegraded)
-	switch after := meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionDegraded); {
-	case before != nil && before.Reason == after.Reason:
-	case after.Status == metav1.ConditionTrue:
-		r.events.Eventf(config, nil, corev1.EventTypeWarning, after.Reason, "Reconcile", "%s", after.Message)
-	case before != nil:
-		r.events.Eventf(config, nil, corev1.EventTypeNormal, after.Reason, "Reconcile", "%s", after.Message)
+	after := meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionDegraded)
+	if before == nil && after.Status == metav1.ConditionTrue || before != nil && before.Reason != after.Reason {
+		r.events.Eventf(config, nil, reasons.EventType(after.Reason), after.Reason, "Reconcile", "%s", after.Message)
 	}
 	return nil
 }

@@ -217,8 +217,7 @@ const (
 	// LeafLifetime is how long certificates of Pods are valid, unless the Pod asks for less. They are replaced much
 	// earlier, so that they remain valid for most of a day while no operator runs.
 	LeafLifetime = 24 * time.Hour
-	// RefreshAfter is when the kubelet replaces a certificate, and thus how old the addresses in it may be. The kubelet
-	// adds up to seven minutes.
+	// RefreshAfter is when the kubelet replaces a certificate, within seven minutes, and so how old its addresses may be.
 	RefreshAfter = 15 * time.Minute
 )
 
@@ -246,8 +245,7 @@ func (r Roots) Next(rotation Rotation, now time.Time) (next Roots, again time.Ti
 	return next, again
 }
 
-// Signing returns the root whose authorities sign at a time: the newest one that clients have had time to trust. There
-// must be a root.
+// Signing returns the root whose authorities sign at a time: the newest one that clients have had time to trust.
 func (r Roots) Signing(rotation Rotation, now time.Time) Root {
 	signing := r[0]
 	for _, root := range r[1:] {

@@ -25,8 +25,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// NodeAgentLabels returns the labels of the agents' Pods, which also select them and so cannot change, and of all
-// components.
+// NodeAgentLabels returns the labels of all components. They also select the agents' Pods, and so cannot change.
 func NodeAgentLabels() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": names.Operator, "app.kubernetes.io/component": "node-agent"}
 }

@@ -18,8 +18,7 @@ import (
 // DefaultKubeletDir is the root directory of the kubelet if the configuration leaves it empty.
 const DefaultKubeletDir = "/var/lib/kubelet"
 
-// daemonSetValues returns the values in the manifest of the DaemonSet. Objects that were created before a field had its
-// default do not have it.
+// daemonSetValues returns the values in the manifest of the DaemonSet. Old configurations lack defaults of new fields.
 func daemonSetValues(config *operatorv1alpha1.ListenerOperator, s Settings) (map[string]any, error) {
 	if s.ServiceAccount == "" {
 		return nil, fmt.Errorf("ServiceAccount %s/%s, which is part of the operator's manifests, does not exist; install the manifests again", s.Namespace, names.NodeAgent)
@@ -72,8 +71,8 @@ func defaultResources() *corev1.ResourceRequirements {
 const componentOperator = "operator"
 
 // proxyEnv returns the environment variables that the agents inherit from the operator's own Pod, to which OLM adds
-// those of a Subscription: agents reach the API server as the operator does. The operator's policy for DaemonSets denies all but literal values: the kubelet would read
-// any Secret of the namespace for others.
+// those of a Subscription: agents reach the API server as it does. The operator's policy for DaemonSets denies all but
+// literal values: the kubelet would read any Secret of the namespace for others.
 func proxyEnv(operator corev1.PodSpec) ([]corev1.EnvVar, error) {
 	container := slices.IndexFunc(operator.Containers, func(c corev1.Container) bool { return c.Name == componentOperator })
 	if container < 0 {

@@ -67,8 +67,7 @@ func (c Component) render(config *operatorv1alpha1.ListenerOperator, s Settings)
 	return object, nil
 }
 
-// ServiceCA is a ConfigMap that OpenShift and MicroShift create in each namespace. It has the certificate of the
-// authority that they sign serving certificates of Services with.
+// ServiceCA is a ConfigMap of each namespace of OpenShift and MicroShift, with the authority of serving certificates.
 const ServiceCA = "openshift-service-ca.crt"
 
 // LabelMonitored is the label of namespaces that the Prometheus of OpenShift itself monitors, if it is "true".

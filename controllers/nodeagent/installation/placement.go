@@ -50,8 +50,7 @@ func DesiredPlacement(agent operatorv1alpha1.NodeAgentSpec, operator corev1.PodS
 	return p
 }
 
-// requirements exclude nodes where the image does not run, and virtual ones, which have no kubelet that could mount a
-// volume.
+// requirements exclude nodes where the image does not run, and virtual ones, without a kubelet that mounts volumes.
 var requirements = []corev1.NodeSelectorRequirement{
 	{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"amd64", "arm64", "ppc64le", "s390x"}},
 	{Key: "type", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"virtual-kubelet"}},
