@@ -13,10 +13,15 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
@@ -24,6 +29,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // Authorities keeps the roots from which the certificate authorities of all namespaces are derived, in a Secret in the
@@ -57,6 +63,22 @@ var errNoAuthority = wait("the operator has no certificate authority: see the ev
 
 // maxSilence is when the Secret is read again, although nothing says that it has changed.
 const maxSilence = time.Hour
+
+// SetupWithManager registers the controller, which runs at the start, when the configuration changes, and in time.
+func (a *Authorities) SetupWithManager(mgr manager.Manager) error {
+	return requests.Controller(mgr, "certificate-authorities", 1).
+		WatchesRawSource(requests.OnlyAtStart()).
+		Watches(&operatorv1alpha1.ListenerOperator{}, requests.Only(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesMetadata(&corev1.Secret{}, requests.Only()). // of this name only, see package cache
+		Complete(requests.Requeue(mgr, "certificate-authorities", a))
+}
+
+// source is a source of these requests for each change of the authorities.
+func (a *Authorities) source(all func(context.Context) []reconcile.Request) source.Source {
+	changed := make(chan event.GenericEvent, 1)
+	a.changed = append(a.changed, changed)
+	return source.Channel(changed, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return all(ctx) }))
+}
 
 // Reconcile implements reconcile.Reconciler. Its one request are the roots.
 func (a *Authorities) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {

@@ -18,12 +18,16 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -51,6 +55,71 @@ const action = "Sign"
 
 // slow is how long a request may wait until an event says for what. Addresses are usually known sooner.
 const slow = 5 * time.Second
+
+// workers is the number of requests that are decided concurrently, and of namespaces whose trust is published.
+const workers = 4
+
+// byPod finds requests by the uid of their Pod.
+const byPod = "request.pod"
+
+// SetupWithManager registers the controller and its watches.
+func (s *Signer) SetupWithManager(mgr manager.Manager) (err error) {
+	all := func(ctx context.Context) []reconcile.Request { return s.undecided(ctx) }
+	s.requests, err = s.Platform.View(platform.ViewOptions{
+		Scheme: mgr.GetScheme(), Object: &certificatesv1.PodCertificateRequest{},
+		Cache: cache.ByObject{Field: fields.OneTermEqualSelector("spec.signerName", names.Signer), Transform: trim},
+		Indexes: map[string]client.IndexerFunc{byPod: func(o client.Object) []string {
+			if request := o.(*certificatesv1.PodCertificateRequest); !decided(request) {
+				return []string{string(request.Spec.PodUID)}
+			}
+			return nil
+		}},
+		Handler: &handler.EnqueueRequestForObject{},
+		Changed: all,
+	})
+	if err != nil {
+		return err
+	}
+	return requests.Controller(mgr, "certificates", workers).
+		WatchesRawSource(s.requests).
+		WatchesRawSource(s.source(all)).
+		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(s.podListenersToRequests)).
+		Complete(requests.Requeue(mgr, "certificates", s))
+}
+
+// trim keeps of a request that is decided no more than that.
+func trim(o any) (any, error) {
+	request, ok := o.(*certificatesv1.PodCertificateRequest)
+	if !ok {
+		return o, nil // a tombstone of what was trimmed before
+	}
+	request.ManagedFields = nil
+	if decided(request) {
+		request.Spec = certificatesv1.PodCertificateRequestSpec{}
+		request.Status = certificatesv1.PodCertificateRequestStatus{Conditions: []metav1.Condition{{Type: request.Status.Conditions[0].Type}}}
+	}
+	return request, nil
+}
+
+// podListenersToRequests maps PodListeners to the requests of their Pod that wait for an address.
+func (s *Signer) podListenersToRequests(ctx context.Context, o client.Object) []reconcile.Request {
+	return s.undecided(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{byPod: string(listenersv1alpha1.PodUID(o.GetName()))})
+}
+
+// undecided returns requests that are not decided. While the kind is not served, there are none.
+func (s *Signer) undecided(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	var all certificatesv1.PodCertificateRequestList
+	if s.requests.Version() == "" || s.requests.List(ctx, &all, options...) != nil {
+		return nil // each is enqueued when it becomes known
+	}
+	var found []reconcile.Request
+	for i := range all.Items {
+		if !decided(&all.Items[i]) {
+			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+		}
+	}
+	return found
+}
 
 // Reconcile implements reconcile.Reconciler. Its requests are PodCertificateRequests.
 func (s *Signer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {

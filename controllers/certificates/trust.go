@@ -1,26 +1,36 @@
 package certificates
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/predicates"
+	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
@@ -30,6 +40,41 @@ type Trust struct {
 	*Authorities
 
 	bundles *platform.View
+}
+
+// SetupWithManager registers the controller and its watches.
+func (t *Trust) SetupWithManager(mgr manager.Manager) (err error) {
+	namespaces := handler.EnqueueRequestsFromMapFunc(toNamespace)
+	t.bundles, err = t.Platform.View(platform.ViewOptions{
+		Scheme: mgr.GetScheme(), Object: &certificatesv1.ClusterTrustBundle{},
+		Cache:   cache.ByObject{Field: fields.OneTermEqualSelector("spec.signerName", names.Signer)},
+		Handler: namespaces,
+		Changed: t.all,
+	})
+	if err != nil {
+		return err
+	}
+	return requests.Controller(mgr, "certificate-trust", workers).
+		WatchesRawSource(t.bundles).
+		WatchesRawSource(t.source(t.all)).
+		Watches(&corev1.ConfigMap{}, namespaces). // of this name only, see package cache
+		Watches(tenancy.Namespace(), namespaces, builder.WithPredicates(predicates.ExistenceChanged())).
+		Complete(requests.Requeue(mgr, "certificate-trust", t))
+}
+
+// toNamespace maps a Namespace, or what is published for one, to the namespace.
+func toNamespace(_ context.Context, o client.Object) []reconcile.Request {
+	name := cmp.Or(o.GetNamespace(), strings.TrimPrefix(o.GetName(), names.TrustBundlePrefix))
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+}
+
+// all returns the namespaces for which something is published.
+func (t *Trust) all(ctx context.Context) []reconcile.Request {
+	found := index.Requests[corev1.ConfigMapList](ctx, t.Client, toNamespace)
+	if t.bundles.Version() != "" {
+		found = append(found, index.Requests[certificatesv1.ClusterTrustBundleList](ctx, t.bundles, toNamespace)...)
+	}
+	return found
 }
 
 // Reconcile implements reconcile.Reconciler. Its requests are namespaces.
