@@ -231,7 +231,7 @@ func newManager(config *rest.Config, options Options, times electionTimes) (mana
 func setupControllers(mgr manager.Manager, end context.CancelCauseFunc, apis *platform.APIs, options Options, apiTime clock.PassiveClock) error {
 	gate, err := coexistence.SetupWithManager(mgr, end)
 	if err != nil {
-		return err
+		return fmt.Errorf("setting up the takeover controller: %w", err)
 	}
 	for _, c := range controllers(mgr, apis, options, apiTime) {
 		var held manager.Manager = gate

@@ -34,14 +34,10 @@ type Gate struct {
 // calls end to end the manager, and with it the process.
 func SetupWithManager(mgr manager.Manager, end context.CancelCauseFunc) (*Gate, error) {
 	g := &Gate{Manager: mgr, end: end, open: make(chan struct{})}
-	err := requests.Controller(mgr, "takeover", 1).
+	return g, requests.Controller(mgr, "takeover", 1).
 		WatchesRawSource(requests.OnlyAtStart()).
 		Watches(&corev1.Pod{}, requests.Only(), builder.WithPredicates(stackable.Pods())).
 		Complete(g)
-	if err != nil {
-		return nil, fmt.Errorf("setting up the takeover controller: %w", err)
-	}
-	return g, nil
 }
 
 // Reconcile opens the Gate, or ends the process if it is open already.

@@ -37,14 +37,9 @@ const maxListed = 5
 func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.ListenerOperatorStatus, time.Duration) {
 	agents := o.agents()
 	status := operatorv1alpha1.ListenerOperatorStatus{
-		ObservedGeneration: o.config.Generation,
-		Version:            version.Version,
-		ClusterDomain:      o.clusterDomain,
-		Conditions:         slices.Clone(o.config.Status.Conditions),
+		ObservedGeneration: o.config.Generation, Version: version.Version, ClusterDomain: o.clusterDomain, Conditions: slices.Clone(o.config.Status.Conditions),
 		NodeAgent: operatorv1alpha1.NodeAgentStatus{
-			Desired: agents.Status.DesiredNumberScheduled,
-			Ready:   agents.Status.NumberReady,
-			Updated: agents.Status.UpdatedNumberScheduled,
+			Desired: agents.Status.DesiredNumberScheduled, Ready: agents.Status.NumberReady, Updated: agents.Status.UpdatedNumberScheduled,
 		},
 	}
 	set := func(condition string, c metav1.Condition) metav1.Condition {
@@ -54,11 +49,9 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 		return *meta.FindStatusCondition(status.Conditions, condition)
 	}
 	current := set(operatorv1alpha1.ConditionProgressing, progressing(o, done))
-	switch { // the operator's, once the agents are rolled out
-	case agents.Name == "":
-	case current.Reason == operatorv1alpha1.ReasonAgentsRolledOut:
+	if current.Reason == operatorv1alpha1.ReasonAgentsRolledOut {
 		status.NodeAgent.Version = version.Version
-	default:
+	} else if agents.Name != "" {
 		status.NodeAgent.Version = o.config.Status.NodeAgent.Version
 	}
 	stalled, recheck := stalledAgents(o, current, now)

@@ -48,6 +48,9 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	}
 	always, whileWaiting := handler.EnqueueRequestsFromMapFunc(toListenerOperator), handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator)
 	changed := predicates.Changed(func(c *operatorv1alpha1.ListenerOperator) any { return []any{c.Generation, c.Finalizers} })
+	// The status of the DaemonSet may be older than what the cache has of its Pods, or newer.
+	agents := predicate.NewPredicateFuncs(func(o client.Object) bool { return names.IsNodeAgent(o) })
+	readiness := predicates.Changed(func(pod *corev1.Pod) any { return []any{claim.PodReady(pod), pod.DeletionTimestamp} })
 	withClaims := predicate.NewPredicateFuncs(func(o client.Object) bool { return len(claim.NamesOf(o.(*corev1.Pod))) > 0 }) // conditions name them
 	b := requests.Controller(mgr, "nodeagent", 1).
 		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(changed)).
@@ -59,13 +62,15 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, always, builder.WithPredicates(confinement.IsPolicy())).
 		Watches(tenancy.Namespace(), always, builder.WithPredicates(predicate.LabelChangedPredicate{},
 			predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == r.Namespace }))).
-		Watches(&corev1.Pod{}, always, builder.WithPredicates(agentChanged())).
+		Watches(&corev1.Pod{}, always, builder.WithPredicates(agents, readiness)).
 		Watches(&corev1.Node{}, always, builder.WithPredicates(predicates.NodeReadinessChanged())).
 		Watches(&corev1.Node{}, whileWaiting, builder.WithPredicates(predicates.NodeSchedulingChanged()))
 	for _, c := range installation.Components() {
 		// By name, not by owner: the deletion of a foreign object has to trigger a reconciliation, too.
 		if c.Optional.Empty() {
-			b = b.Watches(c.Empty(), always, builder.WithPredicates(r.isComponent(c)))
+			b = b.Watches(c.Empty(), always, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
+				return client.ObjectKeyFromObject(o) == c.Key(r.Namespace) || c.Kind == "DaemonSet" && o.GetName() == c.Name // in any namespace
+			})))
 			continue
 		}
 		source, err := r.optionalSource(mgr, c)
@@ -90,22 +95,8 @@ func (r *Reconciler) optionalSource(mgr manager.Manager, c installation.Componen
 	})
 }
 
-// isComponent passes the object of the component, and agents in other namespaces.
-func (r *Reconciler) isComponent(c installation.Component) predicate.Predicate {
-	return predicate.NewPredicateFuncs(func(o client.Object) bool {
-		return client.ObjectKeyFromObject(o) == c.Key(r.Namespace) || c.Kind == "DaemonSet" && o.GetName() == c.Name
-	})
-}
-
 func toListenerOperator(context.Context, client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}}}
-}
-
-// agentChanged passes Pods of agents that are created or deleted, or become ready or not ready. The status of the
-// DaemonSet may be older than what the cache has of them, or newer.
-func agentChanged() predicate.Predicate {
-	return predicate.And(predicate.NewPredicateFuncs(func(o client.Object) bool { return names.IsNodeAgent(o) }),
-		predicates.Changed(func(pod *corev1.Pod) any { return []any{claim.PodReady(pod), pod.DeletionTimestamp} }))
 }
 
 // toWaitingListenerOperator maps to ListenerOperator/cluster if a change may wait for volumes that are in use.

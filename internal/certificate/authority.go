@@ -31,10 +31,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// SeedSize is the number of bytes of a seed.
-const SeedSize = sha256.Size
-
-// Lifetimes.
 const (
 	// AuthorityLifetime is how long the certificate of an authority is valid.
 	AuthorityLifetime = 2 * 365 * 24 * time.Hour
@@ -47,7 +43,7 @@ const (
 // each time, so that nothing else has to be kept.
 type Root struct {
 	// Seed is the secret.
-	Seed [SeedSize]byte
+	Seed [sha256.Size]byte
 	// Since is when the root was created, in seconds.
 	Since time.Time
 }
@@ -293,10 +289,10 @@ func Decode(data map[string][]byte) (Roots, error) {
 			return nil, fmt.Errorf("key %q is not a time like %s", key, timeFormat)
 		}
 		seed, err := base64.StdEncoding.DecodeString(string(value))
-		if err != nil || len(seed) != SeedSize {
-			return nil, fmt.Errorf("the value of key %q is not %d bytes in base64", key, SeedSize)
+		if err != nil || len(seed) != sha256.Size {
+			return nil, fmt.Errorf("the value of key %q is not %d bytes in base64", key, sha256.Size)
 		}
-		roots = append(roots, Root{Seed: [SeedSize]byte(seed), Since: since})
+		roots = append(roots, Root{Seed: [sha256.Size]byte(seed), Since: since})
 	}
 	slices.SortFunc(roots, func(a, b Root) int { return a.Since.Compare(b.Since) })
 	return roots, nil
