@@ -213,7 +213,7 @@ const (
 	// LeafLifetime is how long certificates of Pods are valid, unless the Pod asks for less. They are replaced much
 	// earlier, so that they remain valid for most of a day while no operator runs.
 	LeafLifetime = 24 * time.Hour
-	// RefreshAfter is when the kubelet replaces a certificate, within seven minutes, and so how old its addresses may be.
+	// RefreshAfter is when the kubelet replaces a certificate, within seven minutes: so old its addresses may be.
 	RefreshAfter = 15 * time.Minute
 )
 
