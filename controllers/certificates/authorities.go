@@ -2,6 +2,7 @@ package certificates
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"sync/atomic"
@@ -42,8 +43,7 @@ type Authorities struct {
 	Applier   *apply.Applier
 	// Platform reports whether the cluster serves PodCertificateRequests, without which there are no authorities.
 	Platform *platform.APIs
-	// Namespace is the operator's.
-	Namespace string
+	Namespace string // the operator's
 	// Clock is the time of the API server.
 	Clock clock.PassiveClock
 
@@ -86,12 +86,9 @@ func (a *Authorities) Reconcile(ctx context.Context, _ reconcile.Request) (recon
 		return reconcile.Result{}, nil
 	}
 	configuration, err := lookup.Get(ctx, a.Client, types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}, &operatorv1alpha1.ListenerOperator{})
-	if err != nil {
-		return reconcile.Result{}, err
-	}
 	key := types.NamespacedName{Namespace: a.Namespace, Name: names.CertificateAuthoritySecret}
-	secret, err := lookup.Get(ctx, a.APIReader, key, &corev1.Secret{})
-	if err != nil {
+	secret, secretErr := lookup.Get(ctx, a.APIReader, key, &corev1.Secret{})
+	if err := errors.Join(err, secretErr); err != nil {
 		return reconcile.Result{}, err
 	}
 	rotation := rotationOf(configuration)

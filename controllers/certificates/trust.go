@@ -106,11 +106,8 @@ func (t *Trust) published(ctx context.Context, namespace string) (*certificatesv
 
 func (t *Trust) publish(ctx context.Context, namespace *metav1.PartialObjectMetadata) error {
 	certificates, err := t.trusted(namespace.Name, namespace.UID)
-	if err != nil {
-		return err
-	}
-	bundle, configMap, err := t.published(ctx, namespace.Name)
-	if err != nil {
+	bundle, configMap, publishedErr := t.published(ctx, namespace.Name)
+	if err := errors.Join(err, publishedErr); err != nil {
 		return err
 	}
 	if t.bundles.Version() != "" {
