@@ -42,7 +42,7 @@ type Authorities struct {
 	Events    events.EventRecorder
 	Applier   *apply.Applier
 	// Platform reports whether the cluster serves PodCertificateRequests, without which there are no authorities.
-	Platform *platform.APIs
+	Platform  *platform.APIs
 	Namespace string // the operator's
 	// Clock is the time of the API server.
 	Clock clock.PassiveClock
