@@ -149,7 +149,8 @@ func (s *Signer) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		return s.wait(request, pod, v.message), nil
 	}
 	text := message.Printable(v.message, message.MaxEvent) // the kubelet repeats it in an event of the Pod
-	return reconcile.Result{}, s.decide(ctx, request, certificatesv1.PodCertificateRequestConditionTypeDenied, v.reason, text, certificatesv1.PodCertificateRequestStatus{})
+	const decision = certificatesv1.PodCertificateRequestConditionTypeDenied
+	return reconcile.Result{}, s.decide(ctx, request, decision, v.reason, text, certificatesv1.PodCertificateRequestStatus{})
 }
 
 // pod returns the Pod of a request. Whether it still exists on the node the API server decides.
