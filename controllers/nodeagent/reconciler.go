@@ -188,10 +188,7 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 		r.guardsScheduling = driver.Spec.PreventPodSchedulingIfMissing != nil
 	}
 	o.settings.GuardsScheduling = r.guardsScheduling
-	if uncreated := uncreatedPods(o); uncreated != r.uncreated || r.uncreatedSince.IsZero() {
-		r.uncreated, r.uncreatedSince = uncreated, r.Clock.Now()
-	}
-	o.uncreatedSince = r.uncreatedSince
+	o.uncreatedSince = r.observeUncreated(uncreatedPods(o))
 	return o, nil
 }
 

@@ -99,3 +99,11 @@ func (r *Reconciler) observeTemplate(agents *appsv1.DaemonSet) int64 {
 	}
 	return r.templateSince
 }
+
+// observeUncreated returns since when so many Pods of agents have been missing.
+func (r *Reconciler) observeUncreated(uncreated int32) time.Time {
+	if uncreated != r.uncreated || r.uncreatedSince.IsZero() {
+		r.uncreated, r.uncreatedSince = uncreated, r.Clock.Now()
+	}
+	return r.uncreatedSince
+}
