@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -38,18 +36,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/predicates"
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
-
-var evictions = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "listener_operator_evictions_total",
-	Help: "Number of evictions of Pods whose addresses changed, by result: evicted, or refused, for example by a PodDisruptionBudget.",
-}, []string{"result"})
-
-func init() {
-	metrics.Registry.MustRegister(evictions)
-	for _, result := range []string{"evicted", "refused"} {
-		evictions.WithLabelValues(result) // present at zero
-	}
-}
 
 // Reconciler evicts Pods. The name of a request is the uid of the controller of Pods, or of a Pod that has none.
 type Reconciler struct {

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,7 +23,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -37,14 +35,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/settling"
 )
-
-// withdrawn counts objects that would have misled a node agent, or would have let it wait for a Pod that is leaving.
-var withdrawn = prometheus.NewCounter(prometheus.CounterOpts{
-	Name: "listener_operator_withdrawn_podlisteners_total",
-	Help: "Number of PodListeners that the operator deleted, because they did not match their Pod, or the Pod was deleted before it had an address.",
-})
-
-func init() { metrics.Registry.MustRegister(withdrawn) }
 
 // Reconciler writes PodListeners. Its requests are names of PodListeners objects, which need not exist.
 type Reconciler struct {

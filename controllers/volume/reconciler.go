@@ -17,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,7 +28,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/listener-operator/listener-operator/api/reasons"
@@ -44,24 +42,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
-
-var waitingClaims = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "listener_operator_waiting_claims",
-	Help: "Number of claims that cannot be provisioned until a user or administrator acts, by the reason of their event.",
-}, []string{"reason"})
-
-func init() { metrics.Registry.MustRegister(waitingClaims) }
-
-// showFrequentReasons makes the most frequent reasons present at zero, in the leader alone: only there claims wait.
-func showFrequentReasons(context.Context) error {
-	for _, reason := range []string{
-		listenersv1alpha1.ReasonInvalidClaim, listenersv1alpha1.ReasonClassNotFound, listenersv1alpha1.ReasonListenerNotFound,
-		listenersv1alpha1.ReasonNamespaceNotAllowed, listenersv1alpha1.ReasonNoPorts,
-	} {
-		waitingClaims.WithLabelValues(reason)
-	}
-	return nil
-}
 
 // Reconciler provisions claims. SetupWithManager makes it usable.
 type Reconciler struct {
@@ -202,17 +182,6 @@ func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeCla
 		return reconcile.Result{RequeueAfter: max(requests.Left(pvc.CreationTimestamp, restoreWait, r.Clock.Now()), time.Second)}, nil
 	}
 	return reconcile.Result{RequeueAfter: r.warnings.RepeatAfter(key)}, nil
-}
-
-// setWaiting sets why a claim waits. An empty reason means that it does not.
-func (r *Reconciler) setWaiting(key types.NamespacedName, reason string) {
-	if before, ok := r.waiting.LoadAndDelete(key); ok {
-		waitingClaims.WithLabelValues(before.(string)).Dec()
-	}
-	if reason != "" {
-		r.waiting.Store(key, reason)
-		waitingClaims.WithLabelValues(reason).Inc()
-	}
 }
 
 // resolve returns the key of the Listener of a claim, which exists or can be created, and whose class exists.
