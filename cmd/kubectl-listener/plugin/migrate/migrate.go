@@ -65,8 +65,8 @@ type migration struct {
 	*walk.Walk
 	classes   listenersv1alpha1.ListenerClassList
 	listeners listenersv1alpha1.ListenerList
-	// other is what there is of Stackable's listener operator. preset and clusterDomain are its settings, or empty if they
-	// are unknown. Each has a default.
+	// other is what there is of Stackable's listener operator. preset and clusterDomain are its settings, or empty if
+	// they are unknown. Each has a default.
 	other                 stackable.Installation
 	preset, clusterDomain string
 	// agents is the Pod template of its node driver, or empty if it is unknown.
