@@ -51,6 +51,11 @@ func addressesOf(s *snapshot, p *plan, w *written, placement exposure.Placement)
 	return addresses{desired: desired, published: published}
 }
 
+// fitsClass reports whether the Service has the type of the class, and a cluster IP if it must.
+func fitsClass(s *snapshot, p *plan, w *written) bool {
+	return !p.fixed && (w.service.Spec.Type == "" || listenersv1alpha1.ServiceType(w.service.Spec.Type) == s.class.Spec.ServiceType)
+}
+
 // keepsNodePorts reports whether published node ports are those of a Service that now has a load balancer.
 func keepsNodePorts(s *snapshot, service *corev1.Service) bool {
 	return s.backend.PlainService && service != nil && service.Spec.Type == corev1.ServiceTypeLoadBalancer && s.listener.Status != nil && len(s.listener.Status.NodePorts) > 0
@@ -66,12 +71,11 @@ func previousAddresses(s *snapshot, p *plan, w *written, placement exposure.Plac
 			return e, true
 		}
 	}
-	fitsClass := !p.fixed && (w.service.Spec.Type == "" || listenersv1alpha1.ServiceType(w.service.Spec.Type) == s.class.Spec.ServiceType)
 	for _, backend := range s.others {
 		l := s.forBackend(backend, w.present, p.service)
 		ofService := backend.PlainService || backend.Headless
 		switch {
-		case !ofService && len(l.Objects) == 0, ofService && (backend.Headless != exposure.IsHeadless(w.service) || fitsClass):
+		case !ofService && len(l.Objects) == 0, ofService && (backend.Headless != exposure.IsHeadless(w.service) || fitsClass(s, p, w)):
 			continue
 		case ofService:
 			l.Class = classWithTypeOf(w.service, s.class)
