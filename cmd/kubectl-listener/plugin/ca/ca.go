@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
@@ -65,5 +66,10 @@ func Certificates(ctx context.Context, c client.Client, namespace string) (strin
 	case err != nil:
 		return "", err
 	}
-	return bundle.Spec.TrustBundle, nil
+	certificates, err := cert.ParseCertsPEM([]byte(bundle.Spec.TrustBundle)) // which may have text in between
+	if err != nil {
+		return "", fmt.Errorf("reading ClusterTrustBundle %s: %w", key.Name, err)
+	}
+	encoded, err := cert.EncodeCertificates(certificates...)
+	return string(encoded), err
 }
