@@ -60,7 +60,7 @@ func TestAdvertisedAddressesArePublishedInPlaceOfThoseOfNodes(t *testing.T) {
 // the first one does not have it any more.
 func TestNoTwoListenersAreAdvertisedAtOneAddress(t *testing.T) {
 	for name, free := range map[string]func(f *fixture, first client.Object){
-		"until it is deleted": func(f *fixture, first client.Object) { f.Expect(f.client.Delete(f.t.Context(), first)).To(Succeed()) },
+		"until it is deleted": func(f *fixture, first client.Object) { f.Expect(f.Delete(f.Context(), first)).To(Succeed()) },
 		"until its class has other ones": func(f *fixture, _ client.Object) {
 			f.change(f.class, func() { f.class.Spec.Advertise.PortTemplate = "444" })
 		},
@@ -70,7 +70,7 @@ func TestNoTwoListenersAreAdvertisedAtOneAddress(t *testing.T) {
 			address := listenersv1alpha1.AdvertisedAddress(apiserver.Namespace(t) + ".example.com") // of no other test
 			f := newFixture(t, nil, advertisingClass(address, "443"))
 			other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: advertisingClass(address, "{servicePort}+363")}
-			f.Expect(f.client.Create(t.Context(), other)).To(Succeed())
+			f.Expect(f.Create(t.Context(), other)).To(Succeed())
 			first, second := f.key, client.ObjectKey{Namespace: apiserver.Namespace(t), Name: "later"}
 			node := f.createNode("192.0.2.1")
 			f.createVolume(node.Name)

@@ -46,11 +46,9 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
 // fixture is a namespace, a class, and a running controller.
 type fixture struct {
-	*WithT
-	t      *testing.T
-	client client.Client
-	class  *listenersv1alpha1.ListenerClass
-	key    client.ObjectKey
+	*apiserver.World
+	class *listenersv1alpha1.ListenerClass
+	key   client.ObjectKey
 
 	stop      func()  // stops the controller, where the test goes on without it
 	abandoned float64 // the length of the work queues of managers that were stopped
@@ -81,14 +79,9 @@ func newFixtureWithBackends(t *testing.T, list backends.List, cfg *rest.Config, 
 
 func newFixtureWithNodes(t *testing.T, nodes *settling.Nodes, list backends.List, cfg *rest.Config, spec listenersv1alpha1.ListenerClassSpec) *fixture {
 	t.Helper()
-	f := &fixture{
-		WithT: NewWithT(t), t: t, client: apiserver.Client(t),
-		key:   client.ObjectKey{Namespace: apiserver.Namespace(t), Name: "web"},
-		class: &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: spec},
-	}
-	f.SetDefaultEventuallyTimeout(apiserver.Timeout)
-	f.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	f.Expect(f.client.Create(t.Context(), f.class)).To(Succeed())
+	f := &fixture{World: apiserver.NewWorld(t), class: &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: spec}}
+	f.key = client.ObjectKey{Namespace: f.Namespace, Name: "web"}
+	f.Expect(f.Create(t.Context(), f.class)).To(Succeed())
 	f.abandoned = metric.Value(t, "workqueue_depth")
 	if cfg == nil {
 		cfg = apiserver.Config(t)
@@ -109,7 +102,7 @@ func newFixtureWithNodes(t *testing.T, nodes *settling.Nodes, list backends.List
 
 // createListener creates a Listener of the fixture's class, with the explicit null that product operators send.
 func (f *fixture) createListener(change func(*listenersv1alpha1.Listener)) *listenersv1alpha1.Listener {
-	f.t.Helper()
+	f.Helper()
 	l := &listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name},
 		Spec:       listenersv1alpha1.ListenerSpec{ClassName: &f.class.Name, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
@@ -117,7 +110,7 @@ func (f *fixture) createListener(change func(*listenersv1alpha1.Listener)) *list
 	if change != nil {
 		change(l)
 	}
-	createWithNull(f.t, l)
+	createWithNull(f.T, l)
 	return l
 }
 
@@ -141,42 +134,42 @@ func createWithNull(t *testing.T, l *listenersv1alpha1.Listener) {
 }
 
 func (f *fixture) listener() *listenersv1alpha1.Listener {
-	f.t.Helper()
+	f.Helper()
 	l := &listenersv1alpha1.Listener{}
-	f.Expect(f.client.Get(f.t.Context(), f.key, l)).To(Succeed())
+	f.Expect(f.Get(f.Context(), f.key, l)).To(Succeed())
 	return l
 }
 
 func (f *fixture) service() *corev1.Service {
-	f.t.Helper()
+	f.Helper()
 	s := &corev1.Service{}
-	f.Expect(f.client.Get(f.t.Context(), f.key, s)).To(Succeed())
+	f.Expect(f.Get(f.Context(), f.key, s)).To(Succeed())
 	return s
 }
 
 // assign waits for the Service, and gives it addresses, as the controller of a load balancer does. The operator may
 // write meanwhile.
 func (f *fixture) assign(addresses ...corev1.LoadBalancerIngress) {
-	f.t.Helper()
+	f.Helper()
 	service := &corev1.Service{}
-	f.Eventually(func() error { return f.client.Get(f.t.Context(), f.key, service) }).Should(Succeed())
+	f.Eventually(func() error { return f.Get(f.Context(), f.key, service) }).Should(Succeed())
 	before := service.DeepCopy()
 	service.Status.LoadBalancer.Ingress = addresses
-	f.Expect(f.client.Status().Patch(f.t.Context(), service, client.MergeFrom(before))).To(Succeed())
+	f.Expect(f.Status().Patch(f.Context(), service, client.MergeFrom(before))).To(Succeed())
 }
 
 func (f *fixture) change(o client.Object, change func()) {
-	f.t.Helper()
+	f.Helper()
 	before := o.DeepCopyObject().(client.Object)
 	change()
-	f.Expect(f.client.Patch(f.t.Context(), o, client.MergeFrom(before))).To(Succeed())
+	f.Expect(f.Patch(f.Context(), o, client.MergeFrom(before))).To(Succeed())
 }
 
 // reason returns a function that returns the reason of an up-to-date condition, or "".
 func (f *fixture) reason(conditionType string) func() string {
 	return func() string {
 		l := &listenersv1alpha1.Listener{}
-		if err := f.client.Get(f.t.Context(), f.key, l); err != nil || l.Status == nil {
+		if err := f.Get(f.Context(), f.key, l); err != nil || l.Status == nil {
 			return ""
 		}
 		if c := meta.FindStatusCondition(l.Status.Conditions, conditionType); c != nil && c.ObservedGeneration == l.Generation {
@@ -187,13 +180,13 @@ func (f *fixture) reason(conditionType string) func() string {
 }
 
 func (f *fixture) eventually(conditionType, reason string) *listenersv1alpha1.Listener {
-	f.t.Helper()
+	f.Helper()
 	f.Eventually(f.reason(conditionType)).Should(Equal(reason))
 	return f.listener()
 }
 
 func (f *fixture) eventuallyAddresses(want ...string) *listenersv1alpha1.Listener {
-	f.t.Helper()
+	f.Helper()
 	f.Eventually(func() []string {
 		addresses := []string{}
 		if l := f.listener(); l.Status != nil {
@@ -207,21 +200,21 @@ func (f *fixture) eventuallyAddresses(want ...string) *listenersv1alpha1.Listene
 }
 
 func (f *fixture) createNode(ip string) *corev1.Node {
-	f.t.Helper()
+	f.Helper()
 	return f.createNodeAs(metav1.ObjectMeta{GenerateName: "node-"}, ip)
 }
 
 func (f *fixture) createNodeAs(meta metav1.ObjectMeta, ip string) *corev1.Node {
-	f.t.Helper()
+	f.Helper()
 	node := &corev1.Node{ObjectMeta: meta}
-	f.Expect(f.client.Create(f.t.Context(), node)).To(Succeed())
+	f.Expect(f.Create(f.Context(), node)).To(Succeed())
 	node.Status.Addresses = []corev1.NodeAddress{objects.InternalIP(ip)}
-	f.Expect(f.client.Status().Update(f.t.Context(), node)).To(Succeed())
+	f.Expect(f.Status().Update(f.Context(), node)).To(Succeed())
 	return node
 }
 
 func (f *fixture) createVolume(node string) *corev1.PersistentVolume {
-	f.t.Helper()
+	f.Helper()
 	pv := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			GenerateName: "pvc-",
@@ -236,7 +229,7 @@ func (f *fixture) createVolume(node string) *corev1.PersistentVolume {
 			},
 		},
 	}
-	f.Expect(f.client.Create(f.t.Context(), pv)).To(Succeed())
+	f.Expect(f.Create(f.Context(), pv)).To(Succeed())
 	return pv
 }
 
@@ -264,7 +257,7 @@ func TestClusterIPListenerBecomesReady(t *testing.T) {
 	f.change(l, func() { l.Spec.ClassName = nil })
 	f.Eventually(func() []string {
 		var list eventsv1.EventList
-		f.Expect(f.client.List(t.Context(), &list, client.InNamespace(f.key.Namespace))).To(Succeed())
+		f.Expect(f.List(t.Context(), &list, client.InNamespace(f.key.Namespace))).To(Succeed())
 		var reasons []string
 		for _, e := range list.Items {
 			if e.Regarding.Kind != "Listener" {
@@ -293,7 +286,7 @@ func TestRolesOfTheOperatorSuffice(t *testing.T) {
 	f.change(l, func() { l.Spec.ClassName = nil }) // which is an event
 	f.Eventually(func() int {
 		var list eventsv1.EventList
-		f.Expect(f.client.List(t.Context(), &list, client.InNamespace(f.key.Namespace))).To(Succeed())
+		f.Expect(f.List(t.Context(), &list, client.InNamespace(f.key.Namespace))).To(Succeed())
 		return len(list.Items)
 	}).Should(Equal(1))
 }
@@ -321,10 +314,10 @@ func TestListenerBecomesReadyWhenItsClassIsCreated(t *testing.T) {
 	l := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonClassNotFound)
 	f.Expect(l.Status.IngressAddresses).To(And(Not(BeNil()), BeEmpty()))
 
-	f.Expect(f.client.Create(t.Context(), late)).To(Succeed())
+	f.Expect(f.Create(t.Context(), late)).To(Succeed())
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 
-	f.Expect(f.client.Delete(t.Context(), late)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), late)).To(Succeed())
 	l = f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonClassNotFound)
 	f.Expect(l.Status.IngressAddresses).To(HaveLen(1))
 	f.Expect(f.service().DeletionTimestamp).To(BeNil())
@@ -336,13 +329,13 @@ func TestForeignServiceIsNotModifiedAndItsDeletionNoticed(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 7}}},
 	}
-	f.Expect(f.client.Create(t.Context(), foreign)).To(Succeed())
+	f.Expect(f.Create(t.Context(), foreign)).To(Succeed())
 	f.createListener(nil)
 	l := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonForeignService)
 	f.Expect(l.Status.ServiceName).To(BeNil())
 	f.Expect(cmp.Diff(foreign, f.service())).To(BeEmpty())
 
-	f.Expect(f.client.Delete(t.Context(), foreign)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), foreign)).To(Succeed())
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 	f.Expect(f.service().Spec.Ports[0].Port).To(BeEquivalentTo(80))
 }
@@ -351,15 +344,15 @@ func TestForeignServiceIsNotModifiedAndItsDeletionNoticed(t *testing.T) {
 func TestPortsThatOthersAddToAServiceAreRemoved(t *testing.T) {
 	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	f.createListener(nil)
-	f.Eventually(func() error { return f.client.Get(t.Context(), f.key, &corev1.Service{}) }).Should(Succeed())
+	f.Eventually(func() error { return f.Get(t.Context(), f.key, &corev1.Service{}) }).Should(Succeed())
 	before := f.service().Spec.Ports
 	foreign := corev1ac.Service(f.key.Name, f.key.Namespace).WithSpec(corev1ac.ServiceSpec().WithPorts(
 		corev1ac.ServicePort().WithName("admin").WithPort(9000).WithProtocol(corev1.ProtocolTCP)))
-	f.Expect(f.client.Apply(t.Context(), foreign, client.FieldOwner("someone"))).To(Succeed())
+	f.Expect(f.Apply(t.Context(), foreign, client.FieldOwner("someone"))).To(Succeed())
 	f.Eventually(func() []corev1.ServicePort { return f.service().Spec.Ports }).Should(Equal(before))
 	f.Eventually(func() []string {
 		var all eventsv1.EventList
-		f.Expect(f.client.List(t.Context(), &all, client.InNamespace(f.key.Namespace))).To(Succeed())
+		f.Expect(f.List(t.Context(), &all, client.InNamespace(f.key.Namespace))).To(Succeed())
 		var notes []string
 		for i := range all.Items {
 			notes = append(notes, all.Items[i].Reason+": "+all.Items[i].Note)
@@ -374,7 +367,7 @@ func TestTerminatingServiceIsCreatedAgainAfterItsDeletion(t *testing.T) {
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 	first := f.service()
 	f.change(first, func() { first.Finalizers = []string{"example.com/cleanup"} })
-	f.Expect(f.client.Delete(t.Context(), first)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), first)).To(Succeed())
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonServiceTerminating)
 
 	first = f.service()
@@ -395,7 +388,7 @@ func TestAddressesOfANodePortListenerFollowItsNodes(t *testing.T) {
 	f.eventuallyAddresses("10.1.0.1")
 
 	node.Status.Addresses[0].Address = "10.1.0.2"
-	f.Expect(f.client.Status().Update(t.Context(), node)).To(Succeed())
+	f.Expect(f.Status().Update(t.Context(), node)).To(Succeed())
 	f.eventuallyAddresses("10.1.0.2")
 
 	other := f.createNode("10.1.0.3")
@@ -406,20 +399,20 @@ func TestAddressesOfANodePortListenerFollowItsNodes(t *testing.T) {
 			Volumes: []corev1.Volume{objects.ClaimVolume("listener", "web")},
 		},
 	}
-	f.Expect(f.client.Create(t.Context(), mounting)).To(Succeed())
+	f.Expect(f.Create(t.Context(), mounting)).To(Succeed())
 	pod := &listenersv1alpha1.PodListeners{
 		ObjectMeta: newMountMeta(mounting),
 		Spec: listenersv1alpha1.PodListenersSpec{NodeName: other.Name, Listeners: map[string]listenersv1alpha1.PodListener{
 			"listener": {Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: f.key.Name, PersistentVolumeName: volume.Name},
 		}},
 	}
-	f.Expect(f.client.Create(t.Context(), pod)).To(Succeed())
+	f.Expect(f.Create(t.Context(), pod)).To(Succeed())
 	f.createVolume(node.Name)
 	f.eventuallyAddresses(sortedByNode(map[string]string{node.Name: "10.1.0.2", other.Name: "10.1.0.3"})...)
 
-	f.Expect(f.client.Delete(t.Context(), node)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), node)).To(Succeed())
 	f.eventuallyAddresses("10.1.0.3")
-	f.Expect(f.client.Delete(t.Context(), other)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), other)).To(Succeed())
 	l = f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonNodesMissing)
 	f.Expect(l.Status.NodePorts["http"]).To(Equal(number))
 	f.Expect(f.service().Spec.Ports[0].NodePort).To(Equal(number))
@@ -442,20 +435,20 @@ func TestAddressIsRemovedWhenThePodFinishes(t *testing.T) {
 				Volumes: []corev1.Volume{objects.ClaimVolume("listener", "web")},
 			},
 		}
-		f.Expect(f.client.Create(t.Context(), pod)).To(Succeed())
+		f.Expect(f.Create(t.Context(), pod)).To(Succeed())
 		pods = append(pods, pod)
 		mount := &listenersv1alpha1.PodListeners{
 			ObjectMeta: newMountMeta(pod),
 			Spec:       listenersv1alpha1.PodListenersSpec{NodeName: node.Name, Listeners: map[string]listenersv1alpha1.PodListener{}},
 		}
-		f.Expect(f.client.Create(t.Context(), mount)).To(Succeed())
+		f.Expect(f.Create(t.Context(), mount)).To(Succeed())
 		f.change(mount, func() {
 			mount.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: l.Name, PersistentVolumeName: volume.Name}
 		})
 	}
 	f.eventuallyAddresses(sortedByNode(map[string]string{nodes[0].Name: "10.1.0.11", nodes[1].Name: "10.1.0.12"})...)
 	pods[0].Status.Phase = corev1.PodFailed
-	f.Expect(f.client.Status().Update(t.Context(), pods[0])).To(Succeed())
+	f.Expect(f.Status().Update(t.Context(), pods[0])).To(Succeed())
 	f.eventuallyAddresses("10.1.0.12")
 }
 
@@ -471,13 +464,13 @@ func TestServicesFollowTheClassForPodsThatAreNotReady(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: owners},
 			Spec:       listenersv1alpha1.ListenerSpec{ClassName: &f.class.Name, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
 		}
-		f.Expect(f.client.Create(t.Context(), l)).To(Succeed())
+		f.Expect(f.Create(t.Context(), l)).To(Succeed())
 		f.Expect(l.Spec.PublishNotReadyAddresses).To(HaveValue(BeTrue()))
 	}
 	publishes := func(key client.ObjectKey) func() (bool, error) {
 		return func() (bool, error) {
 			service := &corev1.Service{}
-			err := f.client.Get(t.Context(), key, service)
+			err := f.Get(t.Context(), key, service)
 			return service.Spec.PublishNotReadyAddresses, err
 		}
 	}
@@ -636,9 +629,9 @@ func TestOverridesThatTheClassDoesNotAllowAreRefused(t *testing.T) {
 
 // warnings returns the notes of the warnings with a reason.
 func (f *fixture) warnings(reason string) []string {
-	f.t.Helper()
+	f.Helper()
 	var list eventsv1.EventList
-	f.Expect(f.client.List(f.t.Context(), &list, client.InNamespace(f.key.Namespace))).To(Succeed())
+	f.Expect(f.List(f.Context(), &list, client.InNamespace(f.key.Namespace))).To(Succeed())
 	var notes []string
 	for i := range list.Items {
 		if e := &list.Items[i]; e.Reason == reason && e.Type == corev1.EventTypeWarning {
@@ -686,11 +679,11 @@ func TestHostNameFollowsTheClusterDomain(t *testing.T) {
 	f.eventuallyAddresses(prefix + "cluster.local")
 	configuration := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
 	configuration.Spec.ClusterDomain = "one.example"
-	f.Expect(f.client.Create(t.Context(), configuration)).To(Succeed())
+	f.Expect(f.Create(t.Context(), configuration)).To(Succeed())
 	f.eventuallyAddresses(prefix + "one.example")
 	f.change(configuration, func() { configuration.Spec.ClusterDomain = "two.example" })
 	f.eventuallyAddresses(prefix + "two.example")
-	f.Expect(f.client.Delete(t.Context(), configuration)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), configuration)).To(Succeed())
 	f.eventuallyAddresses(prefix + "cluster.local")
 }
 
@@ -699,7 +692,7 @@ func TestOverwrittenStatusIsRepaired(t *testing.T) {
 	f.createListener(nil)
 	l := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 	l.Status = &listenersv1alpha1.ListenerStatus{}
-	f.Expect(f.client.Status().Update(t.Context(), l)).To(Succeed())
+	f.Expect(f.Status().Update(t.Context(), l)).To(Succeed())
 	f.eventuallyAddresses("web." + f.key.Namespace + ".svc.cluster.local")
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 }
@@ -804,7 +797,7 @@ func reconciliations(t *testing.T) float64 {
 // idle reports whether the controller has no work left. The metrics still contain the queues of managers that were
 // stopped, with their length at that time.
 func (f *fixture) idle() bool {
-	return metric.Value(f.t, "controller_runtime_active_workers") == 0 && metric.Value(f.t, "workqueue_depth") <= f.abandoned
+	return metric.Value(f.T, "controller_runtime_active_workers") == 0 && metric.Value(f.T, "workqueue_depth") <= f.abandoned
 }
 
 func TestSteadyStateWritesNothing(t *testing.T) {
@@ -832,7 +825,7 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 		}, nil},
 		{"an ignored address of the node", func() {
 			node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: "x"})
-			f.Expect(f.client.Status().Update(t.Context(), node)).To(Succeed())
+			f.Expect(f.Status().Update(t.Context(), node)).To(Succeed())
 		}, nil},
 		{"a change of the Service in another field, which is applied once", func() {
 			service := f.service()

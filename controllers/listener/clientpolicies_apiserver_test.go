@@ -17,7 +17,7 @@ import (
 // policy returns the NetworkPolicy of the Listener, or nil.
 func (f *fixture) policy() *networkingv1.NetworkPolicy {
 	policy := &networkingv1.NetworkPolicy{}
-	err := f.client.Get(f.t.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: f.key.Name + "-allowed-clients"}, policy)
+	err := f.Get(f.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: f.key.Name + "-allowed-clients"}, policy)
 	if !apierrors.IsNotFound(err) {
 		f.Expect(err).NotTo(HaveOccurred())
 		return policy
@@ -62,7 +62,7 @@ func TestPolicyFollowsAllowedClients(t *testing.T) {
 	policy := f.policy()
 	f.change(policy, func() { policy.Spec.Ingress[0].From = nil })
 	admits(2, "198.51.100.0/24")
-	f.Expect(f.client.Delete(t.Context(), policy)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), policy)).To(Succeed())
 	admits(2, "198.51.100.0/24")
 
 	// The Listener restricts further, but not less.
@@ -77,9 +77,9 @@ func TestPolicyFollowsAllowedClients(t *testing.T) {
 
 	// Other ports are as a policy of the namespace says.
 	deny := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "deny"}}
-	f.Expect(f.client.Create(t.Context(), deny)).To(Succeed())
+	f.Expect(f.Create(t.Context(), deny)).To(Succeed())
 	admits(1, "198.51.100.0/24")
-	f.Expect(f.client.Delete(t.Context(), deny)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), deny)).To(Succeed())
 	admits(2, "198.51.100.0/24")
 
 	// A load balancer restricts clients by itself, and then all may.
@@ -97,11 +97,11 @@ func TestForeignPolicyIsReportedUntilItIsDeleted(t *testing.T) {
 		ServiceType: listenersv1alpha1.ServiceTypeClusterIP, HostPort: &listenersv1alpha1.HostPortExposure{}, AllowedClients: []listenersv1alpha1.CIDR{"198.51.100.0/24"},
 	})
 	foreign := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "web-allowed-clients"}}
-	f.Expect(f.client.Create(t.Context(), foreign)).To(Succeed())
+	f.Expect(f.Create(t.Context(), foreign)).To(Succeed())
 	f.createListener(nil)
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonForeignNetworkPolicy)
 	f.Expect(f.policy().Spec.Ingress).To(BeEmpty())
-	f.Expect(f.client.Delete(t.Context(), foreign)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), foreign)).To(Succeed())
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 	f.Eventually(func() int32 { _, port, _ := f.admitted(); return port }).Should(BeEquivalentTo(80))
 }

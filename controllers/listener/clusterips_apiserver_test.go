@@ -35,12 +35,12 @@ func routedClass(cidrs ...listenersv1alpha1.CIDR) listenersv1alpha1.ListenerClas
 // createServiceCIDR lets the API server allocate cluster IPs of a range until the test ends. Without a controller
 // manager, nothing protects it, and it is ready at once.
 func (f *fixture) createServiceCIDR(cidr string) {
-	f.t.Helper()
+	f.Helper()
 	serviceCIDR := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}}}
-	f.Expect(f.client.Create(f.t.Context(), serviceCIDR)).To(Succeed())
-	f.t.Cleanup(func() {
-		if err := f.client.Delete(context.Background(), serviceCIDR); err != nil {
-			f.t.Error(err)
+	f.Expect(f.Create(f.Context(), serviceCIDR)).To(Succeed())
+	f.Cleanup(func() {
+		if err := f.Delete(context.Background(), serviceCIDR); err != nil {
+			f.Error(err)
 		}
 	})
 }
@@ -48,7 +48,7 @@ func (f *fixture) createServiceCIDR(cidr string) {
 // clusterIP returns the cluster IP of the Service of the Listener, or "".
 func (f *fixture) clusterIP() string {
 	service := &corev1.Service{}
-	f.Expect(client.IgnoreNotFound(f.client.Get(f.t.Context(), f.key, service))).To(Succeed())
+	f.Expect(client.IgnoreNotFound(f.Get(f.Context(), f.key, service))).To(Succeed())
 	return service.Spec.ClusterIP
 }
 
@@ -57,7 +57,7 @@ func (f *fixture) clusterIP() string {
 func (f *fixture) collect(deleted ...string) {
 	for _, name := range deleted {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: name}}
-		f.Expect(client.IgnoreNotFound(f.client.Delete(f.t.Context(), service))).To(Succeed())
+		f.Expect(client.IgnoreNotFound(f.Delete(f.Context(), service))).To(Succeed())
 	}
 }
 
@@ -116,7 +116,7 @@ func TestListenersHaveClusterIPsOfARange(t *testing.T) {
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonClusterIPsExhausted)
 	for address, name := range addresses {
 		gone := metav1.ObjectMeta{Namespace: f.key.Namespace, Name: name}
-		f.Expect(f.client.Delete(t.Context(), &listenersv1alpha1.Listener{ObjectMeta: gone})).To(Succeed())
+		f.Expect(f.Delete(t.Context(), &listenersv1alpha1.Listener{ObjectMeta: gone})).To(Succeed())
 		f.Eventually(func() string { f.collect(name); return f.clusterIP() }).Should(Equal(address))
 		delete(addresses, address)
 		break
@@ -131,7 +131,7 @@ func TestListenersHaveClusterIPsOfARange(t *testing.T) {
 	freed := slices.Sorted(maps.Values(addresses))[:3]
 	for _, name := range freed {
 		gone := metav1.ObjectMeta{Namespace: f.key.Namespace, Name: name}
-		f.Expect(f.client.Delete(t.Context(), &listenersv1alpha1.Listener{ObjectMeta: gone})).To(Succeed())
+		f.Expect(f.Delete(t.Context(), &listenersv1alpha1.Listener{ObjectMeta: gone})).To(Succeed())
 	}
 	served := func() (served int) {
 		f.collect(freed...)
@@ -156,12 +156,12 @@ func TestAClusterIPOutlivesAServiceWithAFinalizer(t *testing.T) {
 	f.eventuallyAddresses(address)
 	f.change(f.class, func() { f.class.Spec.ClusterIPs.CIDRs = []listenersv1alpha1.CIDR{"10.97.64.32/30", "10.97.64.16/30"} })
 	f.change(service, func() { service.Finalizers = []string{"example.com/wait"} })
-	f.Expect(f.client.Delete(t.Context(), service)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), service)).To(Succeed())
 	f.Consistently(func() []listenersv1alpha1.IngressAddress { return f.listener().Status.IngressAddresses }, "500ms", "20ms").Should(HaveLen(1))
 
-	f.Expect(f.client.Get(t.Context(), f.key, service)).To(Succeed())
+	f.Expect(f.Get(t.Context(), f.key, service)).To(Succeed())
 	service.Finalizers = nil
-	f.Expect(f.client.Update(t.Context(), service)).To(Succeed())
+	f.Expect(f.Update(t.Context(), service)).To(Succeed())
 	f.Eventually(f.clusterIP).Should(Equal(address))
 	f.Expect(f.service().UID).NotTo(Equal(service.UID))
 	f.eventuallyAddresses(address)
@@ -178,7 +178,7 @@ func TestKubernetesAllocatesTheFirstAddressesOfAServiceCIDRLast(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: fmt.Sprint("plain-", i)},
 			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 		}
-		f.Expect(f.client.Create(t.Context(), service)).To(Succeed())
+		f.Expect(f.Create(t.Context(), service)).To(Succeed())
 		address := netip.MustParseAddr(service.Spec.ClusterIP)
 		f.Expect(routed.Contains(address)).To(BeFalse(), service.Spec.ClusterIP)
 		if all.Contains(address) {
@@ -228,8 +228,8 @@ func TestOtherServicesAreKeptOutOfARange(t *testing.T) {
 		for document := range strings.SplitSeq(policy, "\n---\n") {
 			o := &unstructured.Unstructured{}
 			f.Expect(yaml.Unmarshal([]byte(strings.ReplaceAll(document, "10.120.0.0/24", "10.97.48.0/24")), &o.Object)).To(Succeed())
-			f.Expect(f.client.Create(t.Context(), o)).To(Succeed())
-			t.Cleanup(func() { _ = f.client.Delete(context.Background(), o) })
+			f.Expect(f.Create(t.Context(), o)).To(Succeed())
+			t.Cleanup(func() { _ = f.Delete(context.Background(), o) })
 			policies++
 		}
 	}
@@ -242,10 +242,10 @@ func TestOtherServicesAreKeptOutOfARange(t *testing.T) {
 	number := 0
 	f.Eventually(func() error { // when the API server has read the policy
 		number++
-		return create(f.client, fmt.Sprint("foreign-", number), fmt.Sprint("10.97.48.", number))
+		return create(f.Client, fmt.Sprint("foreign-", number), fmt.Sprint("10.97.48.", number))
 	}).Should(And(Satisfy(apierrors.IsInvalid), MatchError(ContainSubstring("cluster IPs of 10.97.48.0/24 are for Listeners"))))
-	f.Expect(create(f.client, "elsewhere", "10.97.49.7")).To(Succeed())
-	f.Expect(create(f.client, "any", "")).To(Succeed())
+	f.Expect(create(f.Client, "elsewhere", "10.97.49.7")).To(Succeed())
+	f.Expect(create(f.Client, "any", "")).To(Succeed())
 
 	config := rest.CopyConfig(apiserver.Config(t))
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + names.Operator + ":" + names.Operator, Groups: []string{"system:masters"}}
@@ -253,7 +253,7 @@ func TestOtherServicesAreKeptOutOfARange(t *testing.T) {
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(create(operator, "own", "10.97.48.200")).To(Succeed())
 	own := &corev1.Service{}
-	f.Expect(f.client.Get(t.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: "own"}, own)).To(Succeed())
+	f.Expect(f.Get(t.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: "own"}, own)).To(Succeed())
 	own.Labels = map[string]string{"changed": "by-another-client"}
-	f.Expect(f.client.Update(t.Context(), own)).To(Succeed(), "its other fields can be changed")
+	f.Expect(f.Update(t.Context(), own)).To(Succeed(), "its other fields can be changed")
 }

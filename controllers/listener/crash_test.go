@@ -23,7 +23,7 @@ func TestAListenerIsExposedWhateverHappensToAWrite(t *testing.T) {
 	crash.Run(t, crash.Scenario{
 		Setup: setupForCrashes,
 		Begin: func(t *testing.T, c client.Client, namespace string) {
-			f := &fixture{WithT: NewWithT(t), t: t, client: c, key: client.ObjectKey{Namespace: namespace, Name: "web"}}
+			f := &fixture{World: &apiserver.World{T: t, Gomega: NewWithT(t), Client: c, Namespace: namespace}, key: client.ObjectKey{Namespace: namespace, Name: "web"}}
 			f.class = &listenersv1alpha1.ListenerClass{
 				ObjectMeta: metav1.ObjectMeta{Name: namespace},
 				Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},

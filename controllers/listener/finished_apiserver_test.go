@@ -29,7 +29,7 @@ func TestAJobHasMorePodsThanItsClassHasNodePorts(t *testing.T) {
 				Volumes: []corev1.Volume{objects.EphemeralVolume("listener", nil)},
 			},
 		}
-		f.Expect(f.client.Create(t.Context(), pod)).To(Succeed())
+		f.Expect(f.Create(t.Context(), pod)).To(Succeed())
 		pvc := &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: pod.Namespace, Name: pod.Name + "-listener",
@@ -37,7 +37,7 @@ func TestAJobHasMorePodsThanItsClassHasNodePorts(t *testing.T) {
 			},
 			Spec: objects.ClaimSpec(""),
 		}
-		f.Expect(f.client.Create(t.Context(), pvc)).To(Succeed())
+		f.Expect(f.Create(t.Context(), pvc)).To(Succeed())
 		f.key.Name = pvc.Name
 		f.createListener(func(l *listenersv1alpha1.Listener) {
 			l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: pvc.Name, UID: pvc.UID}}
@@ -47,10 +47,10 @@ func TestAJobHasMorePodsThanItsClassHasNodePorts(t *testing.T) {
 	f.Eventually(func() int { // Pods finish as soon as they have had their port
 		for key, pod := range running {
 			l := &listenersv1alpha1.Listener{}
-			f.Expect(f.client.Get(t.Context(), key, l)).To(Succeed())
+			f.Expect(f.Get(t.Context(), key, l)).To(Succeed())
 			if l.Status != nil && l.Status.NodePorts["http"] != 0 {
 				pod.Status.Phase = corev1.PodSucceeded
-				f.Expect(f.client.Status().Update(t.Context(), pod)).To(Succeed())
+				f.Expect(f.Status().Update(t.Context(), pod)).To(Succeed())
 				delete(running, key)
 			}
 		}
@@ -61,8 +61,8 @@ func TestAJobHasMorePodsThanItsClassHasNodePorts(t *testing.T) {
 		f.collectGarbage(f.key.Namespace)
 		var listeners listenersv1alpha1.ListenerList
 		var services corev1.ServiceList
-		g.Expect(f.client.List(t.Context(), &listeners, client.InNamespace(f.key.Namespace))).To(Succeed())
-		g.Expect(f.client.List(t.Context(), &services, client.InNamespace(f.key.Namespace))).To(Succeed())
+		g.Expect(f.List(t.Context(), &listeners, client.InNamespace(f.key.Namespace))).To(Succeed())
+		g.Expect(f.List(t.Context(), &services, client.InNamespace(f.key.Namespace))).To(Succeed())
 		g.Expect(len(listeners.Items) + len(services.Items)).To(BeZero())
 	}).Should(Succeed())
 }

@@ -61,24 +61,24 @@ func newGateways(t *testing.T, kind listenersv1alpha1.GatewayRouteKind) *gateway
 
 // createGateway creates a Gateway with these listeners, which is programmed and has an address.
 func (g *gateways) createGateway(listeners ...gatewayv1.Listener) *gatewayv1.Gateway {
-	g.t.Helper()
+	g.Helper()
 	gateway := &gatewayv1.Gateway{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: g.edge},
 		Spec:       gatewayv1.GatewaySpec{GatewayClassName: "class", Listeners: listeners},
 	}
-	g.Eventually(func() error { return g.api.Create(g.t.Context(), gateway) }).Should(Succeed())
+	g.Eventually(func() error { return g.api.Create(g.Context(), gateway) }).Should(Succeed())
 	g.setAddresses(gateway, "192.0.2.1")
 	return gateway
 }
 
 func (g *gateways) setAddresses(gateway *gatewayv1.Gateway, addresses ...string) {
-	g.t.Helper()
+	g.Helper()
 	gateway.Status.Conditions = []metav1.Condition{{Type: "Programmed", Status: metav1.ConditionTrue, Reason: "Programmed", LastTransitionTime: metav1.Now()}}
 	gateway.Status.Addresses = nil
 	for _, a := range addresses {
 		gateway.Status.Addresses = append(gateway.Status.Addresses, gatewayv1.GatewayStatusAddress{Type: ptr.To(gatewayv1.IPAddressType), Value: a})
 	}
-	g.Expect(g.api.Status().Update(g.t.Context(), gateway)).To(Succeed())
+	g.Expect(g.api.Status().Update(g.Context(), gateway)).To(Succeed())
 }
 
 func gatewayListener(name string, protocol gatewayv1.ProtocolType, port gatewayv1.PortNumber) gatewayv1.Listener {
@@ -100,26 +100,26 @@ func parentStatus(parent gatewayv1.ParentReference, status metav1.ConditionStatu
 
 // tlsRoute waits until a TLSRoute exists, and returns it.
 func (g *gateways) tlsRoute(name string) *gatewayv1.TLSRoute {
-	g.t.Helper()
+	g.Helper()
 	route := &gatewayv1.TLSRoute{}
 	g.Eventually(func() error {
-		return g.api.Get(g.t.Context(), client.ObjectKey{Namespace: g.key.Namespace, Name: name}, route)
+		return g.api.Get(g.Context(), client.ObjectKey{Namespace: g.key.Namespace, Name: name}, route)
 	}).Should(Succeed())
 	return route
 }
 
 func (g *gateways) decideTLS(name string, status metav1.ConditionStatus, reason string) {
-	g.t.Helper()
+	g.Helper()
 	route := g.tlsRoute(name)
 	route.Status.RouteStatus = parentStatus(route.Spec.ParentRefs[0], status, reason)
-	g.Expect(g.api.Status().Update(g.t.Context(), route)).To(Succeed())
+	g.Expect(g.api.Status().Update(g.Context(), route)).To(Succeed())
 }
 
 // sections returns the listeners of Gateways that the TCPRoutes of the namespace have, by the names of the routes.
 func (g *gateways) sections() map[string]string {
-	g.t.Helper()
+	g.Helper()
 	var routes gatewayv1.TCPRouteList
-	g.Expect(g.api.List(g.t.Context(), &routes, client.InNamespace(g.key.Namespace))).To(Succeed())
+	g.Expect(g.api.List(g.Context(), &routes, client.InNamespace(g.key.Namespace))).To(Succeed())
 	sections := map[string]string{}
 	for _, r := range routes.Items {
 		sections[r.Name] = string(*r.Spec.ParentRefs[0].SectionName)
@@ -129,23 +129,23 @@ func (g *gateways) sections() map[string]string {
 
 // acceptTCP accepts a TCPRoute.
 func (g *gateways) acceptTCP(name string) {
-	g.t.Helper()
+	g.Helper()
 	route := &gatewayv1.TCPRoute{}
 	g.Eventually(func() error {
-		return g.api.Get(g.t.Context(), client.ObjectKey{Namespace: g.key.Namespace, Name: name}, route)
+		return g.api.Get(g.Context(), client.ObjectKey{Namespace: g.key.Namespace, Name: name}, route)
 	}).Should(Succeed())
 	route.Status.RouteStatus = parentStatus(route.Spec.ParentRefs[0], metav1.ConditionTrue, "Accepted")
-	g.Expect(g.api.Status().Update(g.t.Context(), route)).To(Succeed())
+	g.Expect(g.api.Status().Update(g.Context(), route)).To(Succeed())
 }
 
 func (g *gateways) serve(t *testing.T) {
 	t.Helper()
-	crds.Install(t, g.client, gatewayKinds()...)
+	crds.Install(t, g.Client, gatewayKinds()...)
 }
 
 func TestHostOfATLSRouteIsReportedWhileAGatewayServesIt(t *testing.T) {
 	g := newGateways(t, listenersv1alpha1.GatewayRouteKindTLS)
-	crds.Remove(t, g.client, gatewayKinds()...)
+	crds.Remove(t, g.Client, gatewayKinds()...)
 	g.createListener(nil)
 	g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNotServed)
 	g.serve(t)
@@ -186,7 +186,7 @@ func TestHostOfATLSRouteIsReportedWhileAGatewayServesIt(t *testing.T) {
 	}, "30s").Should(BeTrue(), "the former route is removed after its grace period")
 
 	// The Gateway API is removed with all its objects, and returns.
-	crds.Remove(t, g.client, gatewayKinds()...)
+	crds.Remove(t, g.Client, gatewayKinds()...)
 	g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNotServed)
 	g.serve(t)
 	g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNoGatewayListener)
@@ -264,7 +264,7 @@ func TestEachListenerHasAPortOfTheGatewayForItself(t *testing.T) {
 
 	// But not if its Listener was deleted with it.
 	gone := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: refused}}
-	g.Expect(g.client.Delete(t.Context(), gone)).To(Succeed())
+	g.Expect(g.Delete(t.Context(), gone)).To(Succeed())
 	g.Expect(g.api.Delete(t.Context(), deleted)).To(Succeed()) // as the garbage collector does
 	g.Eventually(g.sections).Should(HaveKeyWithValue("later-http", "tcp-8"))
 }
@@ -313,7 +313,7 @@ func TestARouteThatTheGatewayDoesNotAllowTakesNoPort(t *testing.T) {
 func TestRoutesFollowTheVersionsThatAreServed(t *testing.T) {
 	g := newGateways(t, listenersv1alpha1.GatewayRouteKindTCP)
 	g.serve(t)
-	defer crds.Remove(t, g.client, crds.TCPRoutes)
+	defer crds.Remove(t, g.Client, crds.TCPRoutes)
 	serveOnly := func(version string) {
 		t.Helper()
 		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: string(crds.TCPRoutes)}}

@@ -39,9 +39,9 @@ func TestAListenerIsPublishedByName(t *testing.T) {
 			f.key.Namespace, names.AnnotationHostname, names.AnnotationHostname022)}}
 	})
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNoSinglePod)
-	f.Expect(f.client.Get(t.Context(), f.key, &corev1.Service{})).NotTo(Succeed())
+	f.Expect(f.Get(t.Context(), f.key, &corev1.Service{})).NotTo(Succeed())
 
-	f.Expect(f.client.Create(t.Context(), pod)).To(Succeed())
+	f.Expect(f.Create(t.Context(), pod)).To(Succeed())
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForLoadBalancer)
 	f.Expect(f.service().Annotations).To(Equal(map[string]string{
 		names.AnnotationHostname: host, names.AnnotationHostname022: host, names.AnnotationPod: "kafka-2", "example.com/ttl": "10", "example.com/replica": "2 of web",
@@ -53,7 +53,7 @@ func TestAListenerIsPublishedByName(t *testing.T) {
 	}))
 
 	// The name does not change while the Pod is replaced.
-	f.Expect(f.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
+	f.Expect(f.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
 	f.change(f.class, func() { f.class.Spec.ServiceAnnotations["example.com/seen"] = "true" })
 	f.Eventually(func() map[string]string { return f.service().Annotations }).Should(HaveKeyWithValue("example.com/seen", "true"))
 	f.Expect(f.service().Annotations).To(HaveKeyWithValue(names.AnnotationHostname, host))

@@ -59,7 +59,7 @@ func TestTwoClassesGiveNoHostTwice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, nil, tc.first(plain))
 			other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: tc.second(mirrored)}
-			f.Expect(f.client.Create(t.Context(), other)).To(Succeed())
+			f.Expect(f.Create(t.Context(), other)).To(Succeed())
 			first := client.ObjectKey{Namespace: f.key.Namespace, Name: apiserver.Namespace(t)}
 			second := client.ObjectKey{Namespace: first.Name, Name: first.Namespace}
 
@@ -74,7 +74,7 @@ func TestTwoClassesGiveNoHostTwice(t *testing.T) {
 			f.Expect(message).To(ContainSubstring("the host is %s.%s.example.com, which Listener %s has already", first.Name, first.Namespace, first))
 			f.Expect(refused.Status.IngressAddresses).To(BeEmpty())
 
-			f.Expect(f.client.Delete(t.Context(), l)).To(Succeed())
+			f.Expect(f.Delete(t.Context(), l)).To(Succeed())
 			f.Eventually(f.reason(listenersv1alpha1.ListenerAccepted)).Should(Equal(listenersv1alpha1.ReasonAccepted))
 		})
 	}
@@ -92,7 +92,7 @@ func TestAHostThatAClassNoLongerGivesIsFree(t *testing.T) {
 			spec := ingressClass("some")
 			spec.Ingress.HostTemplate = "{namespace}.{listener}.example.com"
 			other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: spec}
-			f.Expect(f.client.Create(t.Context(), other)).To(Succeed())
+			f.Expect(f.Create(t.Context(), other)).To(Succeed())
 			first := client.ObjectKey{Namespace: f.key.Namespace, Name: apiserver.Namespace(t)}
 			second := client.ObjectKey{Namespace: first.Name, Name: first.Namespace}
 			f.key = first

@@ -23,10 +23,10 @@ func ingressClass(className string) listenersv1alpha1.ListenerClassSpec {
 
 // ingress waits until the Ingress exists with another uid, and returns it.
 func (f *fixture) ingress(name string, other types.UID) *networkingv1.Ingress {
-	f.t.Helper()
+	f.Helper()
 	ingress := &networkingv1.Ingress{}
 	f.Eventually(func(g Gomega) {
-		g.Expect(f.client.Get(f.t.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: name}, ingress)).To(Succeed())
+		g.Expect(f.Get(f.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: name}, ingress)).To(Succeed())
 		g.Expect(ingress.UID).NotTo(Equal(other))
 	}).Should(Succeed())
 	return ingress
@@ -34,12 +34,12 @@ func (f *fixture) ingress(name string, other types.UID) *networkingv1.Ingress {
 
 // take sets the addresses that a controller reports for an Ingress.
 func (f *fixture) take(ingress *networkingv1.Ingress, ips ...string) {
-	f.t.Helper()
+	f.Helper()
 	ingress.Status.LoadBalancer.Ingress = nil
 	for _, ip := range ips {
 		ingress.Status.LoadBalancer.Ingress = append(ingress.Status.LoadBalancer.Ingress, networkingv1.IngressLoadBalancerIngress{IP: ip})
 	}
-	f.Expect(f.client.Status().Update(f.t.Context(), ingress)).To(Succeed())
+	f.Expect(f.Status().Update(f.Context(), ingress)).To(Succeed())
 }
 
 func TestHostOfAnIngressIsReportedWhileAControllerServesIt(t *testing.T) {
@@ -75,7 +75,7 @@ func TestHostOfAnIngressIsReportedWhileAControllerServesIt(t *testing.T) {
 	f.change(f.class, func() { f.class.Spec.Ingress, f.class.Spec.ServiceType = nil, listenersv1alpha1.ServiceTypeNodePort })
 	f.eventuallyAddresses("10.4.0.1")
 	f.Eventually(func() bool {
-		return apierrors.IsNotFound(f.client.Get(f.t.Context(), client.ObjectKeyFromObject(second), &networkingv1.Ingress{}))
+		return apierrors.IsNotFound(f.Get(f.Context(), client.ObjectKeyFromObject(second), &networkingv1.Ingress{}))
 	}).Should(BeTrue())
 }
 
@@ -85,11 +85,11 @@ func TestForeignIngressIsNeverModified(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "web-http"},
 		Spec:       networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: "other.example.com"}}},
 	}
-	f.Expect(f.client.Create(t.Context(), foreign)).To(Succeed())
+	f.Expect(f.Create(t.Context(), foreign)).To(Succeed())
 	f.createListener(nil)
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonForeignIngress)
 	f.Expect(f.ingress("web-http", "").ResourceVersion).To(Equal(foreign.ResourceVersion))
-	f.Expect(f.client.Delete(t.Context(), foreign)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), foreign)).To(Succeed())
 	f.take(f.ingress("web-http", foreign.UID), "192.0.2.1")
 	f.eventuallyAddresses("web." + f.key.Namespace + ".example.com")
 }
@@ -107,7 +107,7 @@ func TestATenantCannotPublishAHostByAnIngressOfItsOwn(t *testing.T) {
 		},
 		Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: "other.example.com"}}},
 	}
-	f.Expect(f.client.Create(t.Context(), theirs)).To(Succeed())
+	f.Expect(f.Create(t.Context(), theirs)).To(Succeed())
 	f.take(theirs, "192.0.2.1")
 	f.Eventually(f.idle).Should(BeTrue())
 	f.change(l, func() { l.Labels = map[string]string{"reconciled": "again"} })
@@ -118,6 +118,6 @@ func TestATenantCannotPublishAHostByAnIngressOfItsOwn(t *testing.T) {
 	f.assign(corev1.LoadBalancerIngress{IP: "192.0.2.2"})
 	f.eventuallyAddresses("192.0.2.2")
 	f.Eventually(func() bool {
-		return apierrors.IsNotFound(f.client.Get(t.Context(), client.ObjectKeyFromObject(theirs), &networkingv1.Ingress{}))
+		return apierrors.IsNotFound(f.Get(t.Context(), client.ObjectKeyFromObject(theirs), &networkingv1.Ingress{}))
 	}).Should(BeTrue())
 }

@@ -27,26 +27,26 @@ func newListenerSets(t *testing.T, kind listenersv1alpha1.GatewayRouteKind, numb
 
 // openGateway creates a Gateway that allows ListenerSets of all namespaces, and has a listener at port 20000.
 func (g *gateways) openGateway() *gatewayv1.Gateway {
-	g.t.Helper()
+	g.Helper()
 	gateway := g.createGateway(gatewayListener("own", gatewayv1.TCPProtocolType, 20000))
 	g.allowListenerSets(gateway, gatewayv1.NamespacesFromAll)
 	return gateway
 }
 
 func (g *gateways) allowListenerSets(gateway *gatewayv1.Gateway, from gatewayv1.FromNamespaces) {
-	g.t.Helper()
+	g.Helper()
 	g.Eventually(func() error {
-		g.Expect(g.api.Get(g.t.Context(), client.ObjectKeyFromObject(gateway), gateway)).To(Succeed())
+		g.Expect(g.api.Get(g.Context(), client.ObjectKeyFromObject(gateway), gateway)).To(Succeed())
 		gateway.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{From: &from}}
-		return g.api.Update(g.t.Context(), gateway)
+		return g.api.Update(g.Context(), gateway)
 	}).Should(Succeed())
 }
 
 // ports returns the ports of the ListenerSets of the namespace, by their names, and those of their listeners.
 func (g *gateways) ports() map[string]int32 {
-	g.t.Helper()
+	g.Helper()
 	var sets gatewayv1.ListenerSetList
-	g.Expect(client.IgnoreNotFound(g.api.List(g.t.Context(), &sets, client.InNamespace(g.key.Namespace)))).To(Succeed())
+	g.Expect(client.IgnoreNotFound(g.api.List(g.Context(), &sets, client.InNamespace(g.key.Namespace)))).To(Succeed())
 	ports := map[string]int32{}
 	for i := range sets.Items {
 		for _, entry := range sets.Items[i].Spec.Listeners {
@@ -57,32 +57,32 @@ func (g *gateways) ports() map[string]int32 {
 }
 
 func (g *gateways) listenerSet(name string) *gatewayv1.ListenerSet {
-	g.t.Helper()
+	g.Helper()
 	set := &gatewayv1.ListenerSet{}
 	g.Eventually(func() error {
-		return g.api.Get(g.t.Context(), client.ObjectKey{Namespace: g.key.Namespace, Name: name}, set)
+		return g.api.Get(g.Context(), client.ObjectKey{Namespace: g.key.Namespace, Name: name}, set)
 	}).Should(Succeed())
 	return set
 }
 
 // program makes a ListenerSet one that the Gateway serves.
 func (g *gateways) program(name string) {
-	g.t.Helper()
+	g.Helper()
 	set := g.listenerSet(name)
 	set.Status.Conditions = nil
 	for _, conditionType := range []string{"Accepted", "Programmed"} {
 		set.Status.Conditions = append(set.Status.Conditions, metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: conditionType, LastTransitionTime: metav1.Now()})
 	}
-	g.Expect(g.api.Status().Update(g.t.Context(), set)).To(Succeed())
+	g.Expect(g.api.Status().Update(g.Context(), set)).To(Succeed())
 }
 
 func TestAListenerSetIsWrittenWhenTheGatewayAllowsIt(t *testing.T) {
 	g := newListenerSets(t, listenersv1alpha1.GatewayRouteKindTCP, "20000-20999")
-	crds.Remove(t, g.client, crds.ListenerSets)
+	crds.Remove(t, g.Client, crds.ListenerSets)
 	g.createListener(nil)
 	l := g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNotServed)
 	g.Expect(l.Status.Conditions[0].Message).To(ContainSubstring("requires objects of kind ListenerSet, which this cluster does not serve in gateway.networking.k8s.io/v1"))
-	crds.Install(t, g.client, crds.ListenerSets)
+	crds.Install(t, g.Client, crds.ListenerSets)
 	g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNoGatewayListener)
 	gateway := g.createGateway(gatewayListener("own", gatewayv1.TCPProtocolType, 20000))
 	g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonListenerSetNotAllowed)
@@ -110,13 +110,13 @@ func TestAListenerSetIsWrittenWhenTheGatewayAllowsIt(t *testing.T) {
 	g.change(g.class, func() { g.class.Spec.Gateway.PortRange = "" })
 	g.Eventually(g.ports).Should(BeEmpty())
 	g.Expect(g.sections()).To(Equal(map[string]string{"web-http": "own"}))
-	crds.Remove(t, g.client, crds.ListenerSets)
+	crds.Remove(t, g.Client, crds.ListenerSets)
 	g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 }
 
 func TestEachListenerHasPortsOfTheRangeForItself(t *testing.T) {
 	g := newListenerSets(t, listenersv1alpha1.GatewayRouteKindTCP, "20000-20008")
-	crds.Install(t, g.client, crds.ListenerSets)
+	crds.Install(t, g.Client, crds.ListenerSets)
 	g.openGateway()
 	foreign := &gatewayv1.ListenerSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: "foreign"},
@@ -193,7 +193,7 @@ func TestEachListenerHasPortsOfTheRangeForItself(t *testing.T) {
 
 	// A Listener that is deleted gives its port back.
 	gone := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: "late"}}
-	g.Expect(g.client.Delete(t.Context(), gone)).To(Succeed())
+	g.Expect(g.Delete(t.Context(), gone)).To(Succeed())
 	g.Expect(g.api.Delete(t.Context(), g.listenerSet("late-tcp"))).To(Succeed()) // as the garbage collector does
 	g.createListener(func(l *listenersv1alpha1.Listener) { l.Name = "last" })
 	g.Eventually(g.ports).Should(HaveKeyWithValue("last-tcp/http", int32(20000)))
@@ -214,7 +214,7 @@ func TestAListenerThatChangesItsProtocolGetsAnotherPort(t *testing.T) {
 // Either of them is enough. A port outside of the range stays, too, as long as the ListenerSet has it.
 func TestPortsOfAGatewayStayWhenAStatusOrAListenerSetIsLost(t *testing.T) {
 	g := newListenerSets(t, listenersv1alpha1.GatewayRouteKindTCP, "20005-20005")
-	crds.Install(t, g.client, crds.ListenerSets)
+	crds.Install(t, g.Client, crds.ListenerSets)
 	g.openGateway()
 	g.createListener(nil)
 	want := map[string]int32{"web-tcp/http": 20005}
@@ -226,7 +226,7 @@ func TestPortsOfAGatewayStayWhenAStatusOrAListenerSetIsLost(t *testing.T) {
 	g.change(g.class, func() { g.class.Spec.Gateway.PortRange = "20001-20002" })
 	l := g.listener()
 	l.Status = nil
-	g.Expect(g.client.Status().Update(t.Context(), l)).To(Succeed())
+	g.Expect(g.Status().Update(t.Context(), l)).To(Succeed())
 	g.eventuallyAddresses("192.0.2.1")
 	g.Expect(g.ports()).To(Equal(want))
 
@@ -239,7 +239,7 @@ func TestPortsOfAGatewayStayWhenAStatusOrAListenerSetIsLost(t *testing.T) {
 
 func TestForeignListenerSetIsNeverModified(t *testing.T) {
 	g := newListenerSets(t, listenersv1alpha1.GatewayRouteKindTCP, "20000-20999")
-	crds.Install(t, g.client, crds.ListenerSets)
+	crds.Install(t, g.Client, crds.ListenerSets)
 	g.openGateway()
 	foreign := &gatewayv1.ListenerSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: "web-tcp"},

@@ -17,7 +17,7 @@ import (
 
 // left returns what the metrics say about the ports that are left in a range of a class, or -1 if they say nothing.
 func (f *fixture) left(class, kind string) int {
-	f.t.Helper()
+	f.Helper()
 	families, err := metrics.Registry.Gather()
 	f.Expect(err).NotTo(HaveOccurred())
 	for _, family := range families {
@@ -45,13 +45,13 @@ func TestThePortsThatAreLeftAreThoseThatListenersCanGet(t *testing.T) {
 	}
 	f := newFixture(t, nil, nodePorts(first))
 	other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: nodePorts(first + size - overlap)}
-	f.Expect(f.client.Create(t.Context(), other)).To(Succeed())
+	f.Expect(f.Create(t.Context(), other)).To(Succeed())
 	f.occupy(first + 2)
 	checked := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "health-check"}, Spec: corev1.ServiceSpec{
 		Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, HealthCheckNodePort: first + 3,
 		AllocateLoadBalancerNodePorts: ptr.To(false), Ports: []corev1.ServicePort{{Port: 80}},
 	}}
-	f.Expect(f.client.Create(t.Context(), checked)).To(Succeed())
+	f.Expect(f.Create(t.Context(), checked)).To(Succeed())
 	left := func(class string) func() int { return func() int { return f.left(class, "NodePort") } }
 	f.Eventually(left(f.class.Name)).Should(Equal(size - 2))
 	f.Eventually(left(other.Name)).Should(Equal(size))
@@ -70,7 +70,7 @@ func TestThePortsThatAreLeftAreThoseThatListenersCanGet(t *testing.T) {
 	f.Expect(f.left(f.class.Name, "NodePort")).To(Equal(0))
 	f.Expect(f.left(other.Name, "NodePort")).To(Equal(size - inOverlap))
 
-	f.Expect(f.client.Delete(t.Context(), other)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), other)).To(Succeed())
 	f.Eventually(left(other.Name)).Should(Equal(-1))
 	f.change(f.class, func() { f.class.Spec.NodePorts.Range = fmt.Sprintf("%d-%d", first, first+size+1) })
 	f.eventuallyNodePorts(1)
@@ -95,7 +95,7 @@ func TestTheSharedPortsThatAreLeftAreThoseThatListenersCanGet(t *testing.T) {
 	f.createListener(nil)
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonSharedPortsExhausted)
 	for _, key := range keys[:2] {
-		f.Expect(f.client.Delete(t.Context(), &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})).To(Succeed())
+		f.Expect(f.Delete(t.Context(), &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})).To(Succeed())
 	}
 	f.eventuallySharedPorts()
 	f.Eventually(func() int { return f.left(f.class.Name, "SharedPort") }).Should(Equal(1))

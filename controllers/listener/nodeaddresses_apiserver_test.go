@@ -47,7 +47,7 @@ func TestListenerSaysThatItsNodeIsNotReady(t *testing.T) {
 	f.eventuallyAddresses("10.3.4.1")
 	ready := func(status corev1.ConditionStatus) {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
-		f.Expect(f.client.Status().Update(t.Context(), node)).To(Succeed())
+		f.Expect(f.Status().Update(t.Context(), node)).To(Succeed())
 	}
 
 	ready(corev1.ConditionUnknown)
@@ -65,7 +65,7 @@ func TestAddressesFollowTheTypesAndRangesOfTheClass(t *testing.T) {
 	node := f.createNode("10.3.1.1")
 	node.Status.Addresses = append(node.Status.Addresses,
 		corev1.NodeAddress{Type: corev1.NodeExternalDNS, Address: "node.example.com"}, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.1"})
-	f.Expect(f.client.Status().Update(t.Context(), node)).To(Succeed())
+	f.Expect(f.Status().Update(t.Context(), node)).To(Succeed())
 	f.createVolume(node.Name)
 	f.eventuallyAddresses("10.3.1.1")
 
@@ -87,7 +87,7 @@ func TestFamiliesOfAClusterWithASingleOne(t *testing.T) {
 	f.createListener(nil)
 	node := f.createNode("10.3.3.1")
 	node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "fd00:3::3"})
-	f.Expect(f.client.Status().Update(t.Context(), node)).To(Succeed())
+	f.Expect(f.Status().Update(t.Context(), node)).To(Succeed())
 	f.createVolume(node.Name)
 	l := f.eventuallyAddresses("10.3.3.1")
 	f.Expect(l.Status.IPFamilies).To(Equal([]corev1.IPFamily{corev1.IPv4Protocol}))
@@ -103,7 +103,7 @@ func TestDualStackListenerHasAnAddressOfEachFamily(t *testing.T) {
 	c, err := client.New(cfg, client.Options{Scheme: apiserver.Scheme()})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	f := &fixture{
-		WithT: NewWithT(t), t: t, client: c, key: client.ObjectKey{Namespace: "default", Name: "web"},
+		World: &apiserver.World{T: t, Gomega: NewWithT(t), Client: c}, key: client.ObjectKey{Namespace: "default", Name: "web"},
 		class: &listenersv1alpha1.ListenerClass{},
 	}
 	f.class.GenerateName = "dual-stack-"

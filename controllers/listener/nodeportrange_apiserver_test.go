@@ -44,7 +44,7 @@ func TestListenersShareARangeOfNodePorts(t *testing.T) {
 	}
 
 	f.key.Name = "last"
-	f.Expect(f.client.Delete(t.Context(), foreign)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), foreign)).To(Succeed())
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 	f.Expect(f.eventuallyNodePorts(1)).To(Equal(map[string]int32{"http": first + 2}))
 

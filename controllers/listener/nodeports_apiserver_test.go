@@ -23,11 +23,11 @@ import (
 
 // eventuallyNodePorts waits until the status has as many node ports, which are those of the Service, and returns them.
 func (f *fixture) eventuallyNodePorts(count int) map[string]int32 {
-	f.t.Helper()
+	f.Helper()
 	var numbers map[string]int32
 	f.Eventually(func(g Gomega) {
 		service := &corev1.Service{}
-		g.Expect(f.client.Get(f.t.Context(), f.key, service)).To(Succeed())
+		g.Expect(f.Get(f.Context(), f.key, service)).To(Succeed())
 		g.Expect(service.DeletionTimestamp).To(BeNil())
 		numbers = map[string]int32{}
 		for _, p := range service.Spec.Ports {
@@ -43,12 +43,12 @@ func (f *fixture) eventuallyNodePorts(count int) map[string]int32 {
 
 // deleteService deletes the Service and waits until another one exists.
 func (f *fixture) deleteService() {
-	f.t.Helper()
+	f.Helper()
 	deleted := f.service()
-	f.Expect(f.client.Delete(f.t.Context(), deleted)).To(Succeed())
+	f.Expect(f.Delete(f.Context(), deleted)).To(Succeed())
 	f.Eventually(func() types.UID {
 		service := &corev1.Service{}
-		if err := f.client.Get(f.t.Context(), f.key, service); err != nil {
+		if err := f.Get(f.Context(), f.key, service); err != nil {
 			return deleted.UID
 		}
 		return service.UID
@@ -57,7 +57,7 @@ func (f *fixture) deleteService() {
 
 // eventuallyNodePortsUnowned waits until no manager owns a node port of the Service.
 func (f *fixture) eventuallyNodePortsUnowned() {
-	f.t.Helper()
+	f.Helper()
 	f.Eventually(func() string {
 		var fields strings.Builder
 		for _, entry := range f.service().ManagedFields {
@@ -69,9 +69,9 @@ func (f *fixture) eventuallyNodePortsUnowned() {
 
 // nodePortEvents returns the notes of the events about changed node ports.
 func (f *fixture) nodePortEvents() []string {
-	f.t.Helper()
+	f.Helper()
 	var list eventsv1.EventList
-	f.Expect(f.client.List(f.t.Context(), &list, client.InNamespace(f.key.Namespace))).To(Succeed())
+	f.Expect(f.List(f.Context(), &list, client.InNamespace(f.key.Namespace))).To(Succeed())
 	var notes []string
 	for i := range list.Items {
 		if e := &list.Items[i]; e.Reason == listenersv1alpha1.ReasonNodePortsChanged {
@@ -84,12 +84,12 @@ func (f *fixture) nodePortEvents() []string {
 
 // occupy creates another Service with this node port.
 func (f *fixture) occupy(number int32) *corev1.Service {
-	f.t.Helper()
+	f.Helper()
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, GenerateName: "other-"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80, NodePort: number}}},
 	}
-	f.Eventually(func() error { return f.client.Create(f.t.Context(), service) }).Should(Succeed())
+	f.Eventually(func() error { return f.Create(f.Context(), service) }).Should(Succeed())
 	return service
 }
 
@@ -125,7 +125,7 @@ func TestTerminatingServiceGetsItsNodePortsAgain(t *testing.T) {
 	before := f.eventuallyNodePorts(1)
 	first := f.service()
 	f.change(first, func() { first.Finalizers = []string{"example.com/cleanup"} })
-	f.Expect(f.client.Delete(t.Context(), first)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), first)).To(Succeed())
 	l := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonServiceTerminating)
 	f.Expect(l.Status.NodePorts).To(Equal(before))
 	first = f.service()
@@ -177,11 +177,11 @@ func TestNodePortsOfOtherServicesAreNotTaken(t *testing.T) {
 	f.Expect(after["http"]).NotTo(Equal(before["http"]))
 	f.Eventually(f.nodePortEvents).Should(ConsistOf(ContainSubstring("http: %d instead of %d (Invalid value: %d: provided port is already allocated)",
 		after["http"], before["http"], before["http"])))
-	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(other), other)).To(Succeed())
+	f.Expect(f.Get(t.Context(), client.ObjectKeyFromObject(other), other)).To(Succeed())
 	f.Expect(other.Spec.Ports[0].NodePort).To(Equal(before["http"]))
 
 	// The new one counts from now on, although the other one is free again.
-	f.Expect(f.client.Delete(t.Context(), other)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), other)).To(Succeed())
 	f.deleteService()
 	f.Expect(f.eventuallyNodePorts(2)).To(Equal(after))
 	f.Expect(f.nodePortEvents()).To(HaveLen(1))
@@ -202,29 +202,29 @@ func TestNodePortsAreAwaitedWhileNoServicePortHasThem(t *testing.T) {
 			HealthCheckNodePort: before["http"], AllocateLoadBalancerNodePorts: ptr.To(false), Ports: []corev1.ServicePort{{Port: 80}},
 		},
 	}
-	f.Expect(f.client.Create(t.Context(), other)).To(Succeed())
+	f.Expect(f.Create(t.Context(), other)).To(Succeed())
 	version, reconciled := f.listener().ResourceVersion, reconciliations(t)
 	f.change(f.class, func() { f.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeNodePort })
 	f.Eventually(func() float64 { return reconciliations(t) }).Should(BeNumerically(">=", reconciled+2))
 	f.Expect(f.listener().ResourceVersion).To(Equal(version))
 	f.Expect(f.service().Spec.Type).To(Equal(corev1.ServiceTypeClusterIP))
 
-	f.Expect(f.client.Delete(t.Context(), other)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), other)).To(Succeed())
 	f.Expect(f.eventuallyNodePorts(1)).To(Equal(before))
 	f.Expect(f.nodePortEvents()).To(BeEmpty())
 }
 
 func TestNodePortsOutsideTheRangeAreReplaced(t *testing.T) {
-	g, c := NewWithT(t), apiserver.Client(t)
-	f := &fixture{WithT: g, t: t, client: c, key: client.ObjectKey{Namespace: apiserver.Namespace(t), Name: "web"}}
+	f := &fixture{World: apiserver.NewWorld(t)}
+	f.key = client.ObjectKey{Namespace: f.Namespace, Name: "web"}
 	class := &listenersv1alpha1.ListenerClass{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
 	}
-	g.Expect(c.Create(t.Context(), class)).To(Succeed())
+	f.Expect(f.Create(t.Context(), class)).To(Succeed())
 	f.class = class
 	l := f.createListener(nil)
 	l.Status = &listenersv1alpha1.ListenerStatus{NodePorts: map[string]int32{"http": 20000}, IngressAddresses: []listenersv1alpha1.IngressAddress{}}
-	g.Expect(c.Status().Update(t.Context(), l)).To(Succeed())
+	f.Expect(f.Status().Update(t.Context(), l)).To(Succeed())
 	running := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	running.key = f.key
 	after := running.eventuallyNodePorts(1)
@@ -241,7 +241,7 @@ func TestNodePortsOfOverridesTakePrecedence(t *testing.T) {
 	before := f.eventuallyNodePorts(1)["http"]
 	reserved := f.occupy(0) // a number that is free, because it is released here
 	number := reserved.Spec.Ports[0].NodePort
-	f.Expect(f.client.Delete(t.Context(), reserved)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), reserved)).To(Succeed())
 	f.change(l, func() {
 		l.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: fmt.Appendf(nil,
 			`{"apiVersion":"v1","kind":"Service","metadata":{"name":%q,"namespace":%q},"spec":{"ports":[{"port":80,"nodePort":%d}]}}`, l.Name, l.Namespace, number)}}
@@ -267,7 +267,7 @@ func TestServiceDeletedWithoutAnOperatorGetsItsNodePortsAgain(t *testing.T) {
 	before := first.eventuallyNodePorts(1)
 	first.stop()
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: first.key.Namespace, Name: first.key.Name}}
-	first.Expect(first.client.Delete(t.Context(), service)).To(Succeed())
+	first.Expect(first.Delete(t.Context(), service)).To(Succeed())
 
 	second := newFixture(t, nil, spec)
 	second.key = first.key
@@ -326,7 +326,7 @@ func TestNodePortsOutliveTheProcess(t *testing.T) {
 	first.stop()
 	setType := func(serviceType listenersv1alpha1.ServiceType) func(*testing.T) {
 		return func(t *testing.T) {
-			f := &fixture{WithT: NewWithT(t), t: t, client: apiserver.Client(t)}
+			f := &fixture{World: apiserver.NewWorld(t)}
 			f.change(class, func() { class.Spec.ServiceType = serviceType })
 		}
 	}

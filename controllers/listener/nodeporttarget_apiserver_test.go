@@ -25,7 +25,7 @@ func sameTarget() listenersv1alpha1.ListenerClassSpec {
 
 // targets returns the target ports of the Service, by port name.
 func (f *fixture) targets() map[string]intstr.IntOrString {
-	f.t.Helper()
+	f.Helper()
 	targets := map[string]intstr.IntOrString{}
 	for _, p := range f.service().Spec.Ports {
 		targets[p.Name] = p.TargetPort
@@ -66,11 +66,11 @@ func TestNodePortsLeadToTheSameContainerPorts(t *testing.T) {
 	// Another client changes the node port of the Service, and the Listener gets another number and another port.
 	reserved := f.occupy(0)
 	free := reserved.Spec.Ports[0].NodePort
-	f.Expect(f.client.Delete(t.Context(), reserved)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), reserved)).To(Succeed())
 	f.Eventually(func() error {
 		service := f.service()
 		service.Spec.Ports[slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == "http" })].NodePort = free
-		return f.client.Update(t.Context(), service)
+		return f.Update(t.Context(), service)
 	}).Should(Succeed())
 	f.Eventually(func() int32 { return f.listener().Status.NodePorts["http"] }).Should(Equal(free))
 	f.Expect(f.targets()["http"]).To(Equal(intstr.FromInt32(free)))
@@ -123,7 +123,7 @@ func TestTargetPortsFollowNodePortsThatListenersOverride(t *testing.T) {
 	f := newFixture(t, nil, spec)
 	reserved := f.occupy(0)
 	number := reserved.Spec.Ports[0].NodePort
-	f.Expect(f.client.Delete(t.Context(), reserved)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), reserved)).To(Succeed())
 	override := func(field string) func(l *listenersv1alpha1.Listener) {
 		return func(l *listenersv1alpha1.Listener) {
 			l.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: fmt.Appendf(nil,

@@ -77,7 +77,7 @@ func TestAServiceNeitherBecomesHeadlessNorStopsBeingSo(t *testing.T) {
 			f.Expect(l.Status.IngressAddresses).To(Equal(before))
 			f.Expect(f.service().ResourceVersion).To(Equal(service.ResourceVersion))
 
-			f.Expect(f.client.Delete(t.Context(), service, client.PropagationPolicy("Background"))).To(Succeed())
+			f.Expect(f.Delete(t.Context(), service, client.PropagationPolicy("Background"))).To(Succeed())
 			f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 			now := f.service()
 			f.Expect(now.UID).NotTo(Equal(service.UID))

@@ -42,7 +42,7 @@ func TestTheRemedyOfARejectedServiceFollowsFromWhoRejectsIt(t *testing.T) {
 			override(`{"ports":[{"port":80,"nodePort":32001}]}`), func(f *fixture) {
 				service := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80, NodePort: 32001}}}}
 				service.Namespace, service.Name = f.key.Namespace, "other"
-				f.Expect(f.client.Create(f.t.Context(), service)).To(Succeed())
+				f.Expect(f.Create(f.Context(), service)).To(Succeed())
 			}, "ServiceRejected", "set another number in the overrides",
 		},
 		"an invalid override": {override(`{"sessionAffinity":"Sometimes"}`), nil, "ServiceRejected", "correct it in the overrides of the Listener or of its class"},
@@ -64,9 +64,9 @@ func TestTheRemedyOfARejectedServiceFollowsFromWhoRejectsIt(t *testing.T) {
 func (f *fixture) createQuota(name corev1.ResourceName) {
 	none := corev1.ResourceList{name: resource.MustParse("0")}
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: none}}
-	f.Expect(f.client.Create(f.t.Context(), quota)).To(Succeed())
+	f.Expect(f.Create(f.Context(), quota)).To(Succeed())
 	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // as the controller of quotas, which does not run here
-	f.Expect(f.client.Status().Update(f.t.Context(), quota)).To(Succeed())
+	f.Expect(f.Status().Update(f.Context(), quota)).To(Succeed())
 }
 
 // createPolicy creates an admission policy that forbids the Services of the namespace, and waits until it does.
@@ -85,14 +85,14 @@ func (f *fixture) createPolicy() {
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 		PolicyName: meta.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 	}}
-	f.Expect(f.client.Create(f.t.Context(), policy)).To(Succeed())
-	f.Expect(f.client.Create(f.t.Context(), binding)).To(Succeed())
-	f.t.Cleanup(func() {
-		f.Expect(f.client.Delete(context.Background(), binding)).To(Succeed()) // the test's context has ended
-		f.Expect(f.client.Delete(context.Background(), policy)).To(Succeed())
+	f.Expect(f.Create(f.Context(), policy)).To(Succeed())
+	f.Expect(f.Create(f.Context(), binding)).To(Succeed())
+	f.Cleanup(func() {
+		f.Expect(f.Delete(context.Background(), binding)).To(Succeed()) // the test's context has ended
+		f.Expect(f.Delete(context.Background(), policy)).To(Succeed())
 	})
 	f.Eventually(func() error {
 		probe := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, GenerateName: "probe-"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}}
-		return f.client.Create(f.t.Context(), probe)
+		return f.Create(f.Context(), probe)
 	}).Should(MatchError(ContainSubstring("no Services here")))
 }

@@ -61,7 +61,7 @@ func TestObjectsFromABackupAreAdopted(t *testing.T) {
 		for order, tc := range map[string]struct{ listenerFirst, written bool }{"objects first": {}, "Listener first": {listenerFirst: true}, "written by people": {written: true}} {
 			t.Run(kind+", "+order, func(t *testing.T) {
 				g := newGateways(t, listenersv1alpha1.GatewayRouteKindTCP)
-				crds.Install(t, g.client, optional...)
+				crds.Install(t, g.Client, optional...)
 				protocol := gatewayv1.TCPProtocolType
 				switch kind {
 				case "TLSRoute":
@@ -96,10 +96,10 @@ func TestObjectsFromABackupAreAdopted(t *testing.T) {
 
 				// There is no garbage collector. Without a class, the operator creates nothing again in the meantime.
 				listener, backup := g.listener(), list.Items[0]
-				g.Expect(g.client.Delete(t.Context(), g.class.DeepCopy())).To(Succeed())
+				g.Expect(g.Delete(t.Context(), g.class.DeepCopy())).To(Succeed())
 				g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonClassNotFound)
-				g.Expect(g.client.Delete(t.Context(), listener)).To(Succeed())
-				g.Expect(g.client.Delete(t.Context(), g.service())).To(Succeed())
+				g.Expect(g.Delete(t.Context(), listener)).To(Succeed())
+				g.Expect(g.Delete(t.Context(), g.service())).To(Succeed())
 				g.Expect(g.api.Delete(t.Context(), backup.DeepCopy())).To(Succeed())
 				labels := map[string]string{"velero.io/restore-name": "monday"}
 				if !tc.written {
@@ -113,15 +113,15 @@ func TestObjectsFromABackupAreAdopted(t *testing.T) {
 				restored.SetAnnotations(backup.GetAnnotations())
 				*listener = listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: listener.Namespace, Name: listener.Name}, Spec: listener.Spec}
 				if tc.listenerFirst {
-					g.Expect(g.client.Create(t.Context(), listener)).To(Succeed())
+					g.Expect(g.Create(t.Context(), listener)).To(Succeed())
 					g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonClassNotFound)
 				}
 				g.Expect(g.api.Create(t.Context(), restored)).To(Succeed())
 				if !tc.listenerFirst {
-					g.Expect(g.client.Create(t.Context(), listener)).To(Succeed())
+					g.Expect(g.Create(t.Context(), listener)).To(Succeed())
 				}
 				g.class.ResourceVersion = ""
-				g.Expect(g.client.Create(t.Context(), g.class)).To(Succeed())
+				g.Expect(g.Create(t.Context(), g.class)).To(Succeed())
 
 				now := restored.DeepCopy()
 				if tc.written {
@@ -158,7 +158,7 @@ func TestAListenerFromABackupKeepsItsPortOfAGateway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newListenerSets(t, listenersv1alpha1.GatewayRouteKindTCP, tc.portRange)
-			crds.Install(t, g.client, crds.ListenerSets)
+			crds.Install(t, g.Client, crds.ListenerSets)
 			g.allowListenerSets(g.createGateway(gatewayListener("first", gatewayv1.TCPProtocolType, 20000), gatewayListener("second", gatewayv1.TCPProtocolType, 20001)),
 				gatewayv1.NamespacesFromAll)
 			g.createListener(func(l *listenersv1alpha1.Listener) {

@@ -42,17 +42,17 @@ func serveRoutes(t *testing.T) {
 }
 
 func (f *fixture) route(name string) *routev1.Route {
-	f.t.Helper()
+	f.Helper()
 	route := &routev1.Route{}
 	f.Eventually(func() error {
-		return f.client.Get(f.t.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: name}, route)
+		return f.Get(f.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: name}, route)
 	}).Should(Succeed())
 	return route
 }
 
 // setIngress sets the status that a router reports for a Route.
 func (f *fixture) setIngress(name, router, host string, status corev1.ConditionStatus, reason, message string) {
-	f.t.Helper()
+	f.Helper()
 	route := f.route(name)
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	entry := routev1.RouteIngress{RouterName: router, Host: host, WildcardPolicy: routev1.WildcardPolicyNone, Conditions: []routev1.RouteIngressCondition{{
@@ -61,12 +61,12 @@ func (f *fixture) setIngress(name, router, host string, status corev1.ConditionS
 	for i := range route.Status.Ingress {
 		if route.Status.Ingress[i].RouterName == router {
 			route.Status.Ingress[i] = entry
-			f.Expect(f.client.Status().Update(f.t.Context(), route)).To(Succeed())
+			f.Expect(f.Status().Update(f.Context(), route)).To(Succeed())
 			return
 		}
 	}
 	route.Status.Ingress = append(route.Status.Ingress, entry)
-	f.Expect(f.client.Status().Update(f.t.Context(), route)).To(Succeed())
+	f.Expect(f.Status().Update(f.Context(), route)).To(Succeed())
 }
 
 // generated returns the host that OpenShift chooses for a Route.
@@ -75,12 +75,12 @@ func (f *fixture) generated(name string) string {
 }
 
 func (f *fixture) admit(name, host string) {
-	f.t.Helper()
+	f.Helper()
 	f.setIngress(name, "default", host, corev1.ConditionTrue, "", "")
 }
 
 func (f *fixture) reject(name, reason, message string) {
-	f.t.Helper()
+	f.Helper()
 	f.setIngress(name, "default", "taken.example.com", corev1.ConditionFalse, reason, message)
 }
 
@@ -155,15 +155,15 @@ func TestPreviousExposureStaysUntilTheNewAddressesAreComplete(t *testing.T) {
 	f.assign(corev1.LoadBalancerIngress{Hostname: "lb.example.com"})
 	f.eventuallyAddresses("lb.example.com")
 	f.Eventually(func() error {
-		return f.client.Get(t.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: "web-http"}, &routev1.Route{})
+		return f.Get(t.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: "web-http"}, &routev1.Route{})
 	}).Should(MatchError(ContainSubstring("not found")))
 }
 
 func (f *fixture) eventuallySpec(name string, want func(routev1.RouteSpec) bool) *routev1.Route {
-	f.t.Helper()
+	f.Helper()
 	route := &routev1.Route{}
 	f.Eventually(func() bool {
-		err := f.client.Get(f.t.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: name}, route)
+		err := f.Get(f.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: name}, route)
 		return err == nil && want(route.Spec)
 	}).Should(BeTrue(), "%v", route)
 	return route
@@ -227,9 +227,9 @@ func TestRoutesFollowThePortsOfTheListener(t *testing.T) {
 }
 
 func (f *fixture) eventuallyGone(route string) {
-	f.t.Helper()
+	f.Helper()
 	f.Eventually(func() bool {
-		return apierrors.IsNotFound(f.client.Get(f.t.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: route}, &routev1.Route{}))
+		return apierrors.IsNotFound(f.Get(f.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: route}, &routev1.Route{}))
 	}).Should(BeTrue())
 }
 
@@ -239,7 +239,7 @@ func TestForeignRouteIsNotModifiedAndItsDeletionNoticed(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "web-http"},
 		Spec:       routev1.RouteSpec{Host: "theirs.example.com", To: routev1.RouteTargetReference{Kind: "Service", Name: "theirs"}},
 	}
-	f.Expect(f.client.Create(t.Context(), foreign)).To(Succeed())
+	f.Expect(f.Create(t.Context(), foreign)).To(Succeed())
 	f.createListener(nil)
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonForeignRoute)
 	f.admit("web-http", "theirs.example.com")
@@ -247,7 +247,7 @@ func TestForeignRouteIsNotModifiedAndItsDeletionNoticed(t *testing.T) {
 	f.Expect(f.listener().Status.IngressAddresses).To(BeEmpty())
 	f.Expect(f.route("web-http").Spec).To(Equal(foreign.Spec))
 
-	f.Expect(f.client.Delete(t.Context(), foreign)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), foreign)).To(Succeed())
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 	f.Expect(f.route("web-http").Spec.Host).To(Equal("web." + f.key.Namespace + ".example.com"))
 }
@@ -258,7 +258,7 @@ func TestDeletedRouteIsCreatedAgain(t *testing.T) {
 	f.admit("web-http", f.generated("web-http"))
 	f.eventuallyAddresses(f.generated("web-http"))
 	first := f.route("web-http")
-	f.Expect(f.client.Delete(t.Context(), first)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), first)).To(Succeed())
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForRouter)
 	f.Expect(f.route("web-http").UID).NotTo(Equal(first.UID))
 	f.Expect(f.listener().Status.IngressAddresses).To(BeEmpty())
@@ -269,7 +269,7 @@ func TestRoutesStayWhenTheirClassIsDeleted(t *testing.T) {
 	f.createListener(nil)
 	f.admit("web-http", f.generated("web-http"))
 	f.eventuallyAddresses(f.generated("web-http"))
-	f.Expect(f.client.Delete(t.Context(), f.class)).To(Succeed())
+	f.Expect(f.Delete(t.Context(), f.class)).To(Succeed())
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonClassNotFound)
 	f.eventuallyAddresses(f.generated("web-http"))
 	f.Expect(f.route("web-http").DeletionTimestamp).To(BeNil())
@@ -288,14 +288,14 @@ func TestHostsOfAStatefulSetContainTheOrdinal(t *testing.T) {
 		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: l.Name, UID: "claim-uid"}}
 	})
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNoSinglePod)
-	f.Expect(f.client.Create(t.Context(), pod)).To(Succeed())
+	f.Expect(f.Create(t.Context(), pod)).To(Succeed())
 	host := "broker-2.web." + f.key.Namespace + ".example.com"
 	f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.Host == host })
 	f.admit("web-http", host)
 	f.eventuallyAddresses(host)
 
 	// The host does not change while the Pod is replaced.
-	f.Expect(f.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
+	f.Expect(f.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
 	f.change(f.class, func() { f.class.Spec.Route.Annotations = map[string]string{"seen": "true"} })
 	f.Eventually(func() map[string]string { return f.route("web-http").Annotations }).Should(HaveKeyWithValue("seen", "true"))
 	f.Expect(f.route("web-http").Spec.Host).To(Equal(host))

@@ -32,7 +32,7 @@ func TestAFlapOfSecondsIsNotPublished(t *testing.T) {
 			for _, a := range addresses {
 				node.Status.Addresses = append(node.Status.Addresses, objects.InternalIP(a))
 			}
-			f.Expect(f.client.Status().Update(f.t.Context(), node)).To(Succeed())
+			f.Expect(f.Status().Update(f.Context(), node)).To(Succeed())
 		}
 	}
 	for name, tc := range map[string]struct {

@@ -31,11 +31,11 @@ func sharing(first, size int32) listenersv1alpha1.ListenerClassSpec {
 
 // eventuallySharedPorts waits until the Service has the numbers in the status, and returns them.
 func (f *fixture) eventuallySharedPorts() map[string]int32 {
-	f.t.Helper()
+	f.Helper()
 	var numbers map[string]int32
 	f.Eventually(func(g Gomega) {
 		service := &corev1.Service{}
-		g.Expect(f.client.Get(f.t.Context(), f.key, service)).To(Succeed())
+		g.Expect(f.Get(f.Context(), f.key, service)).To(Succeed())
 		g.Expect(service.DeletionTimestamp).To(BeNil())
 		numbers = map[string]int32{}
 		for _, p := range service.Spec.Ports {
@@ -84,7 +84,7 @@ func TestListenersOfAllNamespacesShareAnAddress(t *testing.T) {
 	f.createListener(nil)
 	l = f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonSharedPortsExhausted)
 	f.Expect(l.Status.SharedPorts).To(BeNil())
-	f.Expect(f.client.Get(t.Context(), f.key, &corev1.Service{})).NotTo(Succeed())
+	f.Expect(f.Get(t.Context(), f.key, &corev1.Service{})).NotTo(Succeed())
 
 	for _, f.key = range keys[:4] {
 		f.deleteService()
@@ -105,7 +105,7 @@ func TestListenersOfAllNamespacesShareAnAddress(t *testing.T) {
 
 	f.class = class // to which the Listeners belong
 	f.key = keys[3]
-	f.Expect(f.client.Delete(t.Context(), f.listener())).To(Succeed())
+	f.Expect(f.Delete(t.Context(), f.listener())).To(Succeed())
 	f.key = last
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 	f.Expect(f.eventuallySharedPorts()).To(Equal(before[keys[3]]))
@@ -125,7 +125,7 @@ func TestClassesMayHaveTheSameAddress(t *testing.T) {
 	f := newFixture(t, nil, sharing(9100, 2))
 	other := &listenersv1alpha1.ListenerClass{Spec: sharing(9100, 2)}
 	other.GenerateName = "class-"
-	f.Expect(f.client.Create(t.Context(), other)).To(Succeed())
+	f.Expect(f.Create(t.Context(), other)).To(Succeed())
 	f.createListener(nil)
 	one := f.eventuallySharedPorts()["http"]
 	f.key.Name = "other"
@@ -185,17 +185,17 @@ func TestNumbersOfListenersBeyondAQuotaAreFree(t *testing.T) {
 	f := newFixture(t, nil, sharing(first, size))
 	quota := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"services.loadbalancers": resource.MustParse(fmt.Sprint(allowed))}}}
 	quota.Namespace, quota.Name = f.key.Namespace, "load-balancers"
-	f.Expect(f.client.Create(t.Context(), quota)).To(Succeed())
+	f.Expect(f.Create(t.Context(), quota)).To(Succeed())
 	// What the controller of quotas, which does not run here, writes first.
 	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{"services.loadbalancers": resource.MustParse("0")}}
-	f.Expect(f.client.Status().Update(t.Context(), quota)).To(Succeed())
+	f.Expect(f.Status().Update(t.Context(), quota)).To(Succeed())
 	for i := range size {
 		f.key.Name = fmt.Sprint("web-", i)
 		f.createListener(nil)
 	}
 	having := func(namespace string) (n int) {
 		var listeners listenersv1alpha1.ListenerList
-		f.Expect(f.client.List(t.Context(), &listeners, client.InNamespace(namespace))).To(Succeed())
+		f.Expect(f.List(t.Context(), &listeners, client.InNamespace(namespace))).To(Succeed())
 		for _, l := range listeners.Items {
 			if l.Status != nil && len(l.Status.SharedPorts) > 0 {
 				n++
@@ -239,7 +239,7 @@ func TestANamespaceHasAsManyNumbersAsItMay(t *testing.T) {
 				f.collectGarbage(namespace)
 				all := map[string]int{}
 				var listeners listenersv1alpha1.ListenerList
-				f.Expect(f.client.List(t.Context(), &listeners, client.InNamespace(namespace))).To(Succeed())
+				f.Expect(f.List(t.Context(), &listeners, client.InNamespace(namespace))).To(Succeed())
 				for i := range listeners.Items {
 					if accepted := meta.FindStatusCondition(conditionsOf(&listeners.Items[i]), listenersv1alpha1.ListenerAccepted); accepted != nil {
 						all[accepted.Reason]++
@@ -257,11 +257,11 @@ func TestANamespaceHasAsManyNumbersAsItMay(t *testing.T) {
 			f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 
 			var listeners listenersv1alpha1.ListenerList
-			f.Expect(f.client.List(t.Context(), &listeners, client.InNamespace(namespace))).To(Succeed())
+			f.Expect(f.List(t.Context(), &listeners, client.InNamespace(namespace))).To(Succeed())
 			for i := range listeners.Items {
 				l := &listeners.Items[i]
 				if meta.IsStatusConditionTrue(conditionsOf(l), listenersv1alpha1.ListenerAccepted) {
-					f.Expect(f.client.Delete(t.Context(), l)).To(Succeed())
+					f.Expect(f.Delete(t.Context(), l)).To(Succeed())
 					break
 				}
 			}
@@ -282,13 +282,13 @@ func TestANamespaceHasAsManyNumbersAsItMay(t *testing.T) {
 // operator creates again because its cache still has the Listener.
 func (f *fixture) collectGarbage(namespace string) {
 	var services corev1.ServiceList
-	f.Expect(f.client.List(f.t.Context(), &services, client.InNamespace(namespace))).To(Succeed())
+	f.Expect(f.List(f.Context(), &services, client.InNamespace(namespace))).To(Succeed())
 	var listeners listenersv1alpha1.ListenerList
-	f.Expect(f.client.List(f.t.Context(), &listeners, client.InNamespace(namespace))).To(Succeed())
+	f.Expect(f.List(f.Context(), &listeners, client.InNamespace(namespace))).To(Succeed())
 	for i := range services.Items {
 		service := &services.Items[i]
 		if !slices.ContainsFunc(listeners.Items, func(l listenersv1alpha1.Listener) bool { return metav1.IsControlledBy(service, &l) }) {
-			f.Expect(client.IgnoreNotFound(f.client.Delete(f.t.Context(), service))).To(Succeed())
+			f.Expect(client.IgnoreNotFound(f.Delete(f.Context(), service))).To(Succeed())
 		}
 	}
 }

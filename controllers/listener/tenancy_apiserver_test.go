@@ -15,15 +15,15 @@ import (
 
 // noService fails the test if there is a Service with the Listener's name.
 func (f *fixture) noService() {
-	f.t.Helper()
+	f.Helper()
 	f.Eventually(f.idle).Should(BeTrue())
-	f.Expect(client.IgnoreNotFound(f.client.Get(f.t.Context(), f.key, &corev1.Service{}))).To(Succeed())
-	f.Expect(f.client.Get(f.t.Context(), f.key, &corev1.Service{})).NotTo(Succeed())
+	f.Expect(client.IgnoreNotFound(f.Get(f.Context(), f.key, &corev1.Service{}))).To(Succeed())
+	f.Expect(f.Get(f.Context(), f.key, &corev1.Service{})).NotTo(Succeed())
 }
 
 // accepted returns the status and the message of the condition Accepted.
 func (f *fixture) accepted() (metav1.ConditionStatus, string) {
-	f.t.Helper()
+	f.Helper()
 	if status := f.listener().Status; status != nil {
 		if c := meta.FindStatusCondition(status.Conditions, listenersv1alpha1.ListenerAccepted); c != nil {
 			return c.Status, c.Message
@@ -48,7 +48,7 @@ func TestListenerInANamespaceThatTheClassDoesNotAllowGetsNoService(t *testing.T)
 
 	// An administrator labels the namespace.
 	namespace := &corev1.Namespace{}
-	f.Expect(f.client.Get(t.Context(), client.ObjectKey{Name: f.key.Namespace}, namespace)).To(Succeed())
+	f.Expect(f.Get(t.Context(), client.ObjectKey{Name: f.key.Namespace}, namespace)).To(Succeed())
 	f.change(namespace, func() { namespace.Labels = map[string]string{"exposure": "public"} })
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 	f.Expect(f.service().Spec.Type).To(Equal(corev1.ServiceTypeNodePort))
@@ -73,15 +73,15 @@ func TestListenersKeepAClassThatNoLongerAllowsTheirNamespace(t *testing.T) {
 	f.change(l, func() { l.Spec.Ports = append(l.Spec.Ports, listenersv1alpha1.ListenerPort{Name: "https", Port: 443}) })
 	f.Eventually(func() int { return len(f.service().Spec.Ports) }).Should(Equal(2))
 	first := f.service()
-	f.Expect(f.client.Delete(t.Context(), first)).To(Succeed())
-	f.Eventually(func() error { return f.client.Get(t.Context(), f.key, &corev1.Service{}) }).Should(Succeed())
+	f.Expect(f.Delete(t.Context(), first)).To(Succeed())
+	f.Eventually(func() error { return f.Get(t.Context(), f.key, &corev1.Service{}) }).Should(Succeed())
 	f.Expect(f.service().UID).NotTo(Equal(first.UID))
 
 	// Another class is another matter, also one with the same restriction.
 	other := f.class.DeepCopy()
 	other.ObjectMeta = metav1.ObjectMeta{GenerateName: "class-"}
 	other.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer
-	f.Expect(f.client.Create(t.Context(), other)).To(Succeed())
+	f.Expect(f.Create(t.Context(), other)).To(Succeed())
 	before := f.listener().Status.IngressAddresses
 	f.change(l, func() { l.Spec.ClassName = &other.Name })
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNamespaceNotAllowed)

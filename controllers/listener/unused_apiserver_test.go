@@ -41,8 +41,8 @@ func TestAddressesOfClaimsThatNoPodMountsAreLeftOut(t *testing.T) {
 				Volumes: []corev1.Volume{objects.ClaimVolume("listener", fmt.Sprintf("listener-web-%d", i))},
 			},
 		}
-		f.Expect(f.client.Create(t.Context(), pod)).To(Succeed())
-		f.Expect(f.client.Create(t.Context(), &listenersv1alpha1.PodListeners{
+		f.Expect(f.Create(t.Context(), pod)).To(Succeed())
+		f.Expect(f.Create(t.Context(), &listenersv1alpha1.PodListeners{
 			ObjectMeta: newMountMeta(pod),
 			Spec: listenersv1alpha1.PodListenersSpec{NodeName: nodes[i].Name, Listeners: map[string]listenersv1alpha1.PodListener{
 				"listener": {Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: f.key.Name, PersistentVolumeName: volumes[i].Name},
@@ -55,7 +55,7 @@ func TestAddressesOfClaimsThatNoPodMountsAreLeftOut(t *testing.T) {
 	f.eventuallyAddresses("10.4.0.0", "10.4.0.1", "10.4.0.2")
 
 	for _, pod := range others {
-		f.Expect(f.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
+		f.Expect(f.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
 	}
 	l = f.eventuallyAddresses("10.4.0.0")
 	f.Expect(l.Status.UnusedNodes).To(Equal([]string{nodes[1].Name, nodes[2].Name}))

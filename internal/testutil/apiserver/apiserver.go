@@ -196,7 +196,7 @@ func NewWorld(t *testing.T) *World {
 	t.Helper()
 	w := &World{T: t, Gomega: gomega.NewWithT(t), Client: Client(t), Namespace: Namespace(t)}
 	w.SetDefaultEventuallyTimeout(Timeout)
-	w.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	w.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	return w
 }
 
