@@ -319,6 +319,9 @@ func TestAMountTakesFewWrites(t *testing.T) {
 		s.create(p)
 		s.remove(s.awaitReady(name))
 		mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+		mustAwait(s, &listenersv1alpha1.Listener{}, s.key("kept"), func(l *listenersv1alpha1.Listener) bool {
+			return l.Annotations[names.AnnotationNumbers] != "" // written once, ten seconds after the creation
+		})
 		writes = s.ourWrites()
 		for what := range writes {
 			writes[what] -= before[what]
