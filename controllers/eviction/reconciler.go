@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -46,9 +47,7 @@ type Reconciler struct {
 	Events    events.EventRecorder
 	Clock     clock.PassiveClock
 
-	// outdated has the controllers of outdated Pods, by the names of the PodListeners. For these, events of their other
-	// Pods matter. After a restart of the operator, the watch of PodListeners fills it again.
-	outdated sync.Map
+	waiting waiting
 	// restarts has the last restart of each controller, by request.
 	restarts sync.Map
 	// refusedSince has the time since which evictions of a controller's Pods are refused, by request.
@@ -79,7 +78,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 // Reconcile implements reconcile.Reconciler. A request has one worker at a time, which reads from the API server before
 // each eviction: so no two Pods of a controller are evicted at a time.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	outdated, err := r.outdatedPods(ctx, req)
+	outdated, err := r.outdated(ctx, req)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -130,10 +129,10 @@ type outdatedPod struct {
 	changes string
 }
 
-// outdatedPods returns the outdated Pods of a controller, or the one Pod, and forgets the others.
-func (r *Reconciler) outdatedPods(ctx context.Context, req reconcile.Request) ([]outdatedPod, error) {
+// outdated returns the outdated Pods of a controller, or the one Pod, and forgets the others.
+func (r *Reconciler) outdated(ctx context.Context, req reconcile.Request) ([]outdatedPod, error) {
 	var outdated []outdatedPod
-	for _, name := range r.podListeners(req) {
+	for _, name := range r.waiting.podListeners(req) {
 		object, key := &listenersv1alpha1.PodListeners{}, types.NamespacedName{Namespace: req.Namespace, Name: name}
 		if err := r.Client.Get(ctx, key, object); client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading PodListeners %s: %w", key, err)
@@ -143,22 +142,12 @@ func (r *Reconciler) outdatedPods(ctx context.Context, req reconcile.Request) ([
 		case err != nil:
 			return nil, err
 		case changes == "" || pod == nil || request(pod) != req:
-			r.outdated.CompareAndDelete(name, req)
+			r.waiting.remove(req, name)
 		default:
 			outdated = append(outdated, outdatedPod{pod, changes})
 		}
 	}
 	return outdated, nil
-}
-
-// podListeners returns the names of the PodListeners of a controller's outdated Pods.
-func (r *Reconciler) podListeners(req reconcile.Request) (names []string) {
-	for name, controller := range r.outdated.Range {
-		if controller == req {
-			names = append(names, name.(string))
-		}
-	}
-	return names
 }
 
 // podOf returns the Pod of a PodListeners, or nil if it does not exist.
@@ -219,14 +208,14 @@ func (r *Reconciler) podListenersToController(ctx context.Context, o client.Obje
 	if pod == nil {
 		return nil // there is nothing to restart
 	}
-	r.outdated.Store(o.GetName(), request(pod))
+	r.waiting.add(request(pod), o.GetName())
 	return []reconcile.Request{request(pod)}
 }
 
 // podToController maps a Pod to its controller, if that has outdated Pods.
 func (r *Reconciler) podToController(_ context.Context, o client.Object) []reconcile.Request {
 	req := request(o.(*corev1.Pod))
-	if len(r.podListeners(req)) == 0 {
+	if len(r.waiting.podListeners(req)) == 0 {
 		return nil
 	}
 	return []reconcile.Request{req}
@@ -239,4 +228,38 @@ func request(pod *corev1.Pod) reconcile.Request {
 		uid = owner.UID
 	}
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: string(uid)}}
+}
+
+// waiting has the names of the PodListeners of outdated Pods, by their controllers. For these, events of their other
+// Pods matter. After a restart of the operator, the watch of PodListeners fills it again.
+type waiting struct {
+	mu          sync.Mutex
+	controllers map[reconcile.Request]sets.Set[string]
+}
+
+func (w *waiting) add(req reconcile.Request, podListeners string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.controllers == nil {
+		w.controllers = map[reconcile.Request]sets.Set[string]{}
+	}
+	if w.controllers[req] == nil {
+		w.controllers[req] = sets.New[string]()
+	}
+	w.controllers[req].Insert(podListeners)
+}
+
+func (w *waiting) remove(req reconcile.Request, podListeners string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.controllers[req].Delete(podListeners); len(w.controllers[req]) == 0 {
+		delete(w.controllers, req)
+	}
+}
+
+// podListeners returns the names of the PodListeners of a controller's outdated Pods, sorted.
+func (w *waiting) podListeners(req reconcile.Request) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return sets.List(w.controllers[req])
 }
