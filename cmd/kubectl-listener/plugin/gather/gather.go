@@ -303,14 +303,25 @@ func (g *gatherer) write(name string, content []byte) error {
 // end returns the end of a stream, of at most this number of bytes and from the beginning of a line, and whether that
 // is everything. If reading fails, it is the end of what was read.
 func end(stream io.Reader, most int) (content []byte, complete bool, err error) {
-	content, err = io.ReadAll(stream)
-	left := len(content) - most
-	if left <= 0 {
-		return content, true, err
+	complete = true
+	keep := func(most int) {
+		if left := len(content) - most; left > 0 {
+			content, complete = content[:copy(content, content[left:])], false
+		}
 	}
-	content = content[left:]
-	if line := bytes.IndexByte(content, '\n') + 1; line < len(content) {
+	for buffer := make([]byte, 64<<10); err == nil; {
+		var n int
+		n, err = stream.Read(buffer)
+		if content = append(content, buffer[:n]...); len(content) > 2*most {
+			keep(most) // containers decide how much they log
+		}
+	}
+	keep(most)
+	if line := bytes.IndexByte(content, '\n') + 1; !complete && line < len(content) {
 		content = content[line:]
 	}
-	return content, false, err
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return content, complete, err
 }
