@@ -301,7 +301,11 @@ func Forwards(listener *listenersv1alpha1.Listener) []Forward {
 		name, address string
 		number        int32
 	}
-	places := map[port]int{}
+	type forwarded struct {
+		port
+		to Destination
+	}
+	places, seen := map[port]int{}, map[forwarded]bool{}
 	for _, target := range listener.Status.Targets {
 		for _, name := range slices.Sorted(maps.Keys(target.Ports)) {
 			number, ok := target.Advertised.Ports[name]
@@ -315,7 +319,8 @@ func Forwards(listener *listenersv1alpha1.Listener) []Forward {
 				forwards = append(forwards, Forward{Name: name, Protocol: listener.PortProtocol(name), Address: p.address, Port: number})
 			}
 			to := Destination{Address: target.Address, Port: target.Ports[name], Node: target.NodeName}
-			if !slices.Contains(forwards[place].Targets, to) {
+			if f := (forwarded{p, to}); !seen[f] {
+				seen[f] = true
 				forwards[place].Targets = append(forwards[place].Targets, to)
 			}
 		}
