@@ -37,7 +37,7 @@ type observed struct {
 }
 
 // observe reads a claim and what decides about its volume: from the cache or, except Listener and class, from the API
-// server. It returns nil if the claim is being deleted, has no volume of the driver, or has one that is of no concern.
+// server. It returns nil if the claim is being deleted, or has no volume of the driver that is of concern.
 func (r *Reconciler) observe(ctx context.Context, reader client.Reader, key types.NamespacedName, podsOf ...client.ListOption) (*observed, error) {
 	pvc, err := lookup.Get(ctx, reader, key, &corev1.PersistentVolumeClaim{})
 	if err != nil || pvc == nil || !claim.IsListenerClaim(pvc) || pvc.Spec.VolumeName == "" || pvc.DeletionTimestamp != nil {

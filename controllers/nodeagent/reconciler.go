@@ -183,7 +183,7 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 		o.settings.Agents, o.settings.AgentsDown = int(status.DesiredNumberScheduled), len(o.rollout.down)
 	}
 	// The API server sets a default for the field, unless its feature gate is off. So the first CSIDriver gets the
-	// field with the second write, and one that was deleted with the first, as it had it before.
+	// field with the second write. If it was deleted, it gets the field with the first, as before.
 	if driver := objectOf[*storagev1.CSIDriver](o); driver != nil {
 		r.guardsScheduling = driver.Spec.PreventPodSchedulingIfMissing != nil
 	}

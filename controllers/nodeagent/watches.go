@@ -31,7 +31,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
-// SetupWithManager registers the controller, and the one that creates ListenerOperator/cluster at the first start.
+// SetupWithManager registers two controllers: the second creates ListenerOperator/cluster at the first start.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.apiReader = mgr.GetAPIReader()
 	r.applier = apply.New(r.Client, names.FieldManagerOperator)

@@ -101,7 +101,7 @@ func (m *mount) source() string {
 	return "claim " + m.claim.Name
 }
 
-// warnSelector warns that the claim selects another Listener than the one that its volume was provisioned for.
+// warnSelector warns that the claim selects another Listener than its volume was provisioned for.
 func (m *mount) warnSelector() {
 	was := fmt.Sprintf("%s: %s", names.AnnotationListenerName, m.selector.Listener)
 	if m.selector.Class != "" {

@@ -247,7 +247,7 @@ func (r *Reconciler) notFound(ctx context.Context, reason, what string, key type
 }
 
 // adoptListener checks that the Listener of a class-based claim can be created. One that is kept for it, or comes from
-// a backup, becomes that of this claim, and gets its class. So does one of an earlier claim before it is
+// a backup, then belongs to this claim, and gets its class. So does one of an earlier claim before it is
 // garbage-collected, unless that named another class: a Pod must not start with its addresses.
 func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *listenersv1alpha1.ListenerClass) error {
 	pod, ports, err := r.firstPod(ctx, pvc, class)

@@ -241,7 +241,7 @@ func (r Roots) Next(rotation Rotation, now time.Time) (next Roots, again time.Ti
 	return next, again
 }
 
-// Signing returns the root whose authorities sign at a time: the newest one that clients have had time to trust.
+// Signing returns the root whose authorities sign at a time: the newest that clients have had time to trust.
 func (r Roots) Signing(rotation Rotation, now time.Time) Root {
 	signing := r[0]
 	for _, root := range r[1:] {

@@ -323,7 +323,7 @@ func RefuseTaken(reason, need, key string, holder types.NamespacedName, remedy s
 	return Refuse(reason, "%s %s%s%s has already; %s", need, key, takenBy, holder, remedy)
 }
 
-// RefusalOf returns why a Listener that is not being deleted is not accepted, or "". key is that of RefuseTaken.
+// RefusalOf returns why a Listener that is not being deleted is not accepted, or "". key is what RefuseTaken got.
 func RefusalOf(listener *listenersv1alpha1.Listener) (reason, key string, condition metav1.Condition) {
 	if listener.Status == nil || !listener.DeletionTimestamp.IsZero() {
 		return "", "", condition

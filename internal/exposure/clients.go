@@ -249,7 +249,7 @@ func SelectsForIngress(policy *networkingv1.NetworkPolicy) func(*corev1.Pod) boo
 	return func(pod *corev1.Pod) bool { return !pod.Spec.HostNetwork && selector.Matches(labels.Set(pod.Labels)) }
 }
 
-// BoundSelector returns the selector of a NetworkPolicy, or if it is too large one that selects every Pod.
+// BoundSelector returns the selector of a NetworkPolicy, or, if it is too large, a selector of every Pod.
 func BoundSelector(selector metav1.LabelSelector) metav1.LabelSelector {
 	if selectorSize(selector) > maxSelector {
 		return metav1.LabelSelector{}

@@ -229,8 +229,8 @@ func (a *Allocator) Handler() handler.EventHandler {
 	}
 }
 
-// AllocatedNodePorts returns the node ports of a Service, with that of a health check, or those that the status of a
-// Listener has while its Service is created again. The last ones are not reserved: no quota counts them.
+// AllocatedNodePorts returns the node ports of a Service, with its port for health checks, or those in the status of a
+// Listener while its Service is created again. The last ones are not reserved: no quota counts them.
 func AllocatedNodePorts(o client.Object) sets.Set[int32] {
 	numbers := sets.New[int32]()
 	switch object := o.(type) {
