@@ -1,6 +1,9 @@
 package v1alpha1
 
 import (
+	"net"
+	"strconv"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -212,6 +215,11 @@ type IngressAddress struct {
 	AddressType AddressType `json:"addressType"`
 	// ports are the port numbers at this address, by the names of the Listener's ports.
 	Ports map[string]int32 `json:"ports"`
+}
+
+// HostPort returns host:port of one of the ports, with an IPv6 address in brackets.
+func (a *IngressAddress) HostPort(port string) string {
+	return net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports[port])))
 }
 
 // ListenerSpec describes which Pods a Listener exposes, and by which class.

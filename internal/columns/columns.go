@@ -5,9 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -21,7 +19,7 @@ func Address(addresses []listenersv1alpha1.IngressAddress) string {
 	}
 	first, others := addresses[0].Address, -1
 	if ports := slices.Sorted(maps.Keys(addresses[0].Ports)); len(ports) > 0 {
-		first = net.JoinHostPort(first, strconv.Itoa(int(addresses[0].Ports[ports[0]])))
+		first = addresses[0].HostPort(ports[0])
 	}
 	for _, a := range addresses {
 		others += max(len(a.Ports), 1)

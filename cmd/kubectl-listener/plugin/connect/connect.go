@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -286,7 +285,7 @@ func appendEndpoints(
 	}
 	for _, a := range addresses {
 		for _, name := range slices.Sorted(maps.Keys(a.Ports)) {
-			address := net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports[name])))
+			address := a.HostPort(name)
 			list = append(list, endpoint{address, name, targets[[2]string{address, name}], listener.PortProtocol(name), listener, o})
 		}
 	}

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -212,9 +210,9 @@ func (o *getOptions) writeEndpoints(listeners []listenerAddresses) error {
 	for l := range check.Each(listeners) {
 		has := false
 		for _, a := range l.Addresses {
-			port, ok := a.Ports[o.endpoints]
+			_, ok := a.Ports[o.endpoints]
 			has = has || ok
-			if endpoint := command.Printable(net.JoinHostPort(a.Address, strconv.Itoa(int(port)))); ok && !slices.Contains(endpoints, endpoint) {
+			if endpoint := command.Printable(a.HostPort(o.endpoints)); ok && !slices.Contains(endpoints, endpoint) {
 				endpoints = append(endpoints, endpoint)
 			}
 		}
@@ -258,7 +256,7 @@ func rowsOf(listeners []listenerAddresses) []row {
 			}
 			for _, a := range r.Addresses {
 				for _, name := range slices.Sorted(maps.Keys(a.Ports)) {
-					line[columnPort], line[columnAddress] = name, net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports[name])))
+					line[columnPort], line[columnAddress] = name, a.HostPort(name)
 					rows = append(rows, line)
 				}
 			}
