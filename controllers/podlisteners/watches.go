@@ -31,6 +31,7 @@ import (
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	changes := predicates.NotInInitialList() // the first two watches enqueue all requests at the start
 	const workers = 16                       // as many Pods as a node commonly starts at once
+	nodeToPodListeners := index.Mapping[listenersv1alpha1.PodListenersList](r.Client, index.Request, index.PodListenersByNode)
 	return requests.Controller(mgr, "podlisteners", workers).
 		For(&listenersv1alpha1.PodListeners{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podToPodListeners), builder.WithPredicates(podToMountChanged())).
@@ -39,7 +40,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToPodListeners), builder.WithPredicates(changes)).
 		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToPodListeners), builder.WithPredicates(changes)).
 		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToPodListeners), builder.WithPredicates(changes, predicate.LabelChangedPredicate{})).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeToPodListeners), builder.WithPredicates(changes, predicates.NodeAddressesChanged())).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(nodeToPodListeners), builder.WithPredicates(changes, predicates.NodeAddressesChanged())).
 		Complete(requests.Requeue(mgr, "podlisteners", r))
 }
 
@@ -110,8 +111,4 @@ func (r *Reconciler) classToPodListeners(ctx context.Context, o client.Object) [
 // namespaceToPodListeners maps a namespace, because classes may select namespaces by labels.
 func (r *Reconciler) namespaceToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	return index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, index.Request, client.InNamespace(o.GetName()))
-}
-
-func (r *Reconciler) nodeToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	return index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, index.Request, client.MatchingFields{index.PodListenersByNode: o.GetName()})
 }

@@ -109,6 +109,16 @@ func Requests[T any, L interface {
 	return requests
 }
 
+// Mapping is the map function of an object to Requests of a list in whose index the objects have its name.
+func Mapping[T any, L interface {
+	*T
+	client.ObjectList
+}](cache client.Reader, each handler.MapFunc, index string) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		return Requests[T, L](ctx, cache, each, client.MatchingFields{index: o.GetName()})
+	}
+}
+
 // RequestsFor returns the requests for named objects of a namespace.
 func RequestsFor(namespace string, named ...string) []reconcile.Request {
 	requests := make([]reconcile.Request, len(named))
