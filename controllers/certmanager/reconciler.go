@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -182,11 +183,11 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) (err error) {
 	if err != nil {
 		return err
 	}
+	ofClass := index.Mapping[listenersv1alpha1.ListenerList](r.Client, listenerToRequest, index.ListenersByClass)
 	return requests.Controller(mgr, "cert-manager", workers).
 		WatchesRawSource(r.certificates).
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(listenerToRequest)).
-		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToRequests),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(ofClass), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(requests.Requeue(mgr, "cert-manager", r))
 }
 
@@ -221,10 +222,6 @@ func listenerToRequest(_ context.Context, o client.Object) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
-}
-
-func (r *Reconciler) classToRequests(ctx context.Context, o client.Object) []reconcile.Request {
-	return index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, listenerToRequest, client.MatchingFields{index.ListenersByClass: o.GetName()})
 }
 
 // maxNames is the maximum number of names and addresses in a certificate, which every client receives whole.
@@ -295,11 +292,8 @@ func outdated(observed *unstructured.Unstructured, members []member) bool {
 
 // addressesOf returns the published addresses of a Listener that a certificate can be for.
 func addressesOf(listener *listenersv1alpha1.Listener) []string {
-	if listener.Status == nil {
-		return nil
-	}
 	var found []string
-	for _, a := range listener.Status.IngressAddresses {
+	for _, a := range ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).IngressAddresses {
 		if address.IsIP(a.Address) || address.IsHostname(a.Address) {
 			found = append(found, strings.ToLower(a.Address))
 		}
