@@ -4,7 +4,8 @@
 //
 // It must never touch a volume of another driver, a finalizer of another owner, or a volume that a Pod on an existing
 // node mounts, and never leave a claim without its volume: every step can be repeated, whichever one was the last
-// before a crash. It never writes to a claim.
+// before a crash. It never writes to a claim. File observe.go finds nodes that are lost, decide.go decides what happens
+// then, and release.go does it.
 package lostnodes
 
 import (
@@ -58,15 +59,16 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.conditions = apply.New(r.Client, names.FieldManagerLostNodes)
 	changes := predicates.NotInInitialList() // the first watch enqueues all requests at the start
 	provisionedOnly := predicate.NewPredicateFuncs(func(o client.Object) bool { return claim.IsListenerClaim(o) })
+	nodeToClaims := index.Mapping[corev1.PersistentVolumeList](r.Client, index.VolumeToClaim, index.VolumesByNode)
+	classToClaims := index.Mapping[listenersv1alpha1.ListenerList](r.Client, r.listenerToClaims, index.ListenersByClass)
 	return requests.Controller(mgr, "lostnodes", 2).
 		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(provisionedOnly, predicates.StatusIgnored())).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(index.VolumeToClaim), builder.WithPredicates(changes, predicates.StatusIgnored())).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeToClaims), builder.WithPredicates(changes, predicates.NodeSchedulingChanged())).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(nodeToClaims), builder.WithPredicates(changes, predicates.NodeSchedulingChanged())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(index.PodToClaims), builder.WithPredicates(changes, podMayReleaseVolume())).
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims),
 			builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
-		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToClaims),
-			builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
+		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(classToClaims), builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
 		Complete(requests.Requeue(mgr, "lostnodes", r))
 }
 
@@ -175,14 +177,6 @@ func podMayReleaseVolume() predicate.Predicate {
 	)
 }
 
-func (r *Reconciler) nodeToClaims(ctx context.Context, o client.Object) []reconcile.Request {
-	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, index.VolumeToClaim, client.MatchingFields{index.VolumesByNode: o.GetName()})
-}
-
 func (r *Reconciler) listenerToClaims(ctx context.Context, o client.Object) []reconcile.Request {
 	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, index.VolumeToClaim, index.VolumesOf(o))
-}
-
-func (r *Reconciler) classToClaims(ctx context.Context, o client.Object) []reconcile.Request {
-	return index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.listenerToClaims, client.MatchingFields{index.ListenersByClass: o.GetName()})
 }
