@@ -149,16 +149,8 @@ func AddressSet(addresses []listenersv1alpha1.IngressAddress) sets.Set[string] {
 // inStatus returns the valid addresses in the status of a node of the types of the choice, the preferred one first.
 // problem is what the node does not have if none of them fits, with those that lead no other machine to it.
 func (c NodeChoice) inStatus(node *corev1.Node) (addresses []listenersv1alpha1.IngressAddress, problem string) {
-	types := c.Types
-	switch {
-	case len(types) > 0:
-	case c.Prefer == listenersv1alpha1.AddressTypeIP:
-		types = []listenersv1alpha1.NodeAddressType{"ExternalIP", "InternalIP", "Hostname"}
-	default:
-		types = []listenersv1alpha1.NodeAddressType{"Hostname", "ExternalIP", "InternalIP"}
-	}
 	var leftOut []string
-	for _, t := range types {
+	for _, t := range c.orderedTypes() {
 		for _, a := range node.Status.Addresses {
 			switch inside := address.Inside(a.Address, ""); {
 			case a.Type != corev1.NodeAddressType(t):

@@ -235,22 +235,6 @@ func ExposedPorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1a
 	})
 }
 
-// OrderedPorts returns the ports of the Service in the order of preference: that in which the class lists them, or else
-// the Listener. Ports that only overrides add come last.
-func (l *Listener) OrderedPorts() []corev1.ServicePort {
-	order := l.Class.ListedPorts()
-	for _, p := range l.Spec.Ports {
-		order = append(order, p.Name)
-	}
-	places := map[string]int{} // negative, so that ports that are not in the order come last
-	for i, name := range slices.Backward(order) {
-		places[name] = i - len(order)
-	}
-	return slices.SortedStableFunc(slices.Values(l.Service.Spec.Ports), func(a, b corev1.ServicePort) int {
-		return cmp.Compare(places[a.Name], places[b.Name])
-	})
-}
-
 func noPorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) *Refusal {
 	if len(listener.Spec.Ports) == 0 {
 		return Refuse(listenersv1alpha1.ReasonNoPorts, "spec.ports is empty, and overrides add no port; name at least one port to expose")

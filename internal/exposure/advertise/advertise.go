@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/address"
@@ -294,9 +295,6 @@ func hostPort(address string, port int32) string {
 // Forwards returns what is advertised for a Listener, in the order of its status and of the names of the ports.
 func Forwards(listener *listenersv1alpha1.Listener) []Forward {
 	forwards := []Forward{}
-	if listener.Status == nil {
-		return forwards
-	}
 	type port struct {
 		name, address string
 		number        int32
@@ -306,7 +304,7 @@ func Forwards(listener *listenersv1alpha1.Listener) []Forward {
 		to Destination
 	}
 	places, seen := map[port]int{}, map[forwarded]bool{}
-	for _, target := range listener.Status.Targets {
+	for _, target := range ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Targets {
 		for _, name := range slices.Sorted(maps.Keys(target.Ports)) {
 			number, ok := target.Advertised.Ports[name]
 			if !ok {

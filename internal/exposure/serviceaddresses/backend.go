@@ -172,10 +172,7 @@ func loadBalancerAddresses(l *exposure.Listener) (addresses []listenersv1alpha1.
 			others = append(others, either...)
 		}
 	}
-	families := l.IPFamilies()
-	slices.SortStableFunc(addresses, func(a, b listenersv1alpha1.IngressAddress) int {
-		return slices.Index(families, exposure.FamilyOf(a.Address)) - slices.Index(families, exposure.FamilyOf(b.Address))
-	})
+	l.SortByFamily(addresses)
 	_, leftOut = l.Usable(others...)
 	return addresses, leftOut
 }
