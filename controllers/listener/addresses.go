@@ -14,8 +14,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
 )
 
-// addresses are the addresses of a Listener.
-type addresses struct {
+// chosenAddresses are the addresses of a Listener.
+type chosenAddresses struct {
 	// desired are those that the backend of the class provides, complete or not.
 	desired exposure.Exposed
 	// published are those to report: the desired ones, or those of the previous exposure.
@@ -32,23 +32,23 @@ type addresses struct {
 // addressesOf returns the addresses of the Listener. Those of its backend are published as soon as they are complete,
 // because the first one must be right from the beginning. Until then, those of the previous exposure are published
 // while its objects exist. Once addresses were published, the remaining ones stay published.
-func addressesOf(s *snapshot, p *plan, w *written, placement exposure.Placement) addresses {
+func addressesOf(s *snapshot, p *plan, w *written, placement exposure.Placement) chosenAddresses {
 	if s.class == nil || w.service == nil || s.serviceTerminating() {
 		// Cluster IPs of a range lead to the Pods until the Service is deleted, and the next one gets the same.
-		return addresses{kept: s.class != nil && s.class.Spec.ClusterIPs != nil && s.serviceTerminating()}
+		return chosenAddresses{kept: s.class != nil && s.class.Spec.ClusterIPs != nil && s.serviceTerminating()}
 	}
 	desired := exposedBy(s.backend, s.forBackend(s.backend, w.present, p.service), s, w, placement)
 	if desired.Complete {
-		return addresses{desired: desired, published: desired}
+		return chosenAddresses{desired: desired, published: desired}
 	}
 	if previous, ok := previousAddresses(s, p, w, placement); ok {
-		return addresses{desired: desired, published: previous, previous: true}
+		return chosenAddresses{desired: desired, published: previous, previous: true}
 	}
 	published := desired
 	if s.listener.Status == nil || len(s.listener.Status.IngressAddresses) == 0 {
 		published.Addresses = nil
 	}
-	return addresses{desired: desired, published: published}
+	return chosenAddresses{desired: desired, published: published}
 }
 
 // fitsClass reports whether the Service has the type of the class, and a cluster IP if it must.
@@ -110,7 +110,7 @@ type advertised struct{ *keys }
 
 // apply puts advertised addresses in the place of those to publish, if the class says so, and reserves them. If they
 // cannot be published, the status keeps what it has, and a refusal says why, unless they are of a previous exposure.
-func (x *advertised) apply(ctx context.Context, s *snapshot, p *plan, w *written, placement exposure.Placement, a addresses) addresses {
+func (x *advertised) apply(ctx context.Context, s *snapshot, p *plan, w *written, placement exposure.Placement, a chosenAddresses) chosenAddresses {
 	switch {
 	case s.class == nil, w.service == nil, s.serviceTerminating(), a.kept:
 		return a // the Listener keeps what it has

@@ -13,6 +13,21 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
+// outcome is what the status of a Listener follows from, apart from the snapshot.
+type outcome struct {
+	*written
+	chosenAddresses
+	idle
+	placement exposure.Placement
+	now       metav1.Time
+}
+
+// refused returns why the Listener is not accepted, or nil.
+func (o *outcome) refused() *exposure.Refusal { return cmp.Or(o.refusal, o.taken) }
+
+// undecided reports whether the API server has neither accepted nor rejected the plan.
+func (o *outcome) undecided() bool { return o.err != nil && o.refusal == nil }
+
 // keptPeriod is how long the Listener of an ephemeral claim is kept for the next Pod of the same name.
 const keptPeriod = 10 * time.Minute
 

@@ -72,7 +72,7 @@ func (o *transition) wantRemoval(d time.Duration) {
 		o.t.Errorf("at the end of the grace period: requeue after %s, writes %q", requeueAfter, writes)
 	}
 	requeueAfter, writes := o.reconcileAfter(0)
-	if _, remembered := o.settler.Get(complete("listener-uid")); requeueAfter != 0 || len(writes) > 0 || remembered {
+	if _, remembered := o.settler.Get(completed("listener-uid")); requeueAfter != 0 || len(writes) > 0 || remembered {
 		o.t.Errorf("after the grace period: requeue after %s, writes %q, remembered: %t", requeueAfter, writes, remembered)
 	}
 }
@@ -146,7 +146,7 @@ func TestALoadBalancerStaysWhileTheAddressesOfNodesArePublished(t *testing.T) {
 func TestGracePeriodStartsAgainAfterARestart(t *testing.T) {
 	o := nodePortsToRoutes().transition(t)
 	o.wantRequeue(0, 10*time.Second)
-	o.settler.Delete(complete("listener-uid"))
+	o.settler.Delete(completed("listener-uid"))
 	o.wantRequeue(9*time.Second, 10*time.Second)
 	o.wantRemoval(10 * time.Second)
 }

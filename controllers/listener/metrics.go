@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -42,20 +43,26 @@ func collectLeading(collected chan<- prometheus.Metric) {
 	}
 }
 
-// exportRanges exports the metrics of ranges until ctx is done.
-func (r *Reconciler) exportRanges(ctx context.Context) error {
-	collect := func(collected chan<- prometheus.Metric) { r.collectRanges(ctx, collected) }
+// rangeMetrics are the metrics of ranges.
+type rangeMetrics struct {
+	client                 client.Reader
+	nodePorts, sharedPorts *portallocator.Allocator
+}
+
+// export exports the metrics until ctx is done.
+func (m rangeMetrics) export(ctx context.Context) error {
+	collect := func(collected chan<- prometheus.Metric) { m.collect(ctx, collected) }
 	leading.Store(&collect)
 	<-ctx.Done()
 	leading.CompareAndSwap(&collect, nil)
 	return nil
 }
 
-func (r *Reconciler) collectRanges(ctx context.Context, collected chan<- prometheus.Metric) {
+func (m rangeMetrics) collect(ctx context.Context, collected chan<- prometheus.Metric) {
 	var classes listenersv1alpha1.ListenerClassList
-	index.List(ctx, r.Client, &classes)
+	index.List(ctx, m.client, &classes)
 	for allocator, rangeOf := range map[*portallocator.Allocator]func(*listenersv1alpha1.ListenerClass) portRange{
-		r.nodePorts: nodePortRange, r.ports.Allocator: sharedPortRange,
+		m.nodePorts: nodePortRange, m.sharedPorts: sharedPortRange,
 	} {
 		var ranges []portRange
 		var numbers []utilnet.PortRange

@@ -61,7 +61,7 @@ func TestRangesAreMeasuredInTheLeaderAlone(t *testing.T) {
 	g.Expect(series()).To(BeEmpty())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- p.exportRanges(ctx) }()
+	go func() { ended <- rangeMetrics{p.Client, p.nodePorts, p.ports.Allocator}.export(ctx) }()
 	g.Eventually(series).WithTimeout(time.Minute).Should(ConsistOf(
 		"listener_operator_port_range_left ports/NodePort 9", "listener_operator_port_range_size ports/NodePort 10",
 	))
@@ -91,6 +91,6 @@ func BenchmarkScrapeOfRanges(b *testing.B) {
 	p.nodePorts.SetPending(types.NamespacedName{Namespace: "shop", Name: "web"}, used)
 	for b.Loop() {
 		collected := make(chan prometheus.Metric, 200)
-		p.collectRanges(b.Context(), collected)
+		rangeMetrics{p.Client, p.nodePorts, p.ports.Allocator}.collect(b.Context(), collected)
 	}
 }

@@ -325,7 +325,7 @@ func TestServiceWaitsUntilItsNodePortsAreDeallocated(t *testing.T) {
 			if waited != total || listener.Status.NodePorts["http"] != want || listener.Status.NodePorts["admin"] != 30081 {
 				t.Errorf("waited %s in intervals of %s, want %s; the node ports are %v, want %d", waited, intervals, total, listener.Status.NodePorts, want)
 			}
-			if _, waits := r.settler.Get(releasing(listener.UID)); waits {
+			if _, waits := r.settler.Get(deallocation(listener.UID)); waits {
 				t.Error("the controller still waits")
 			}
 		})

@@ -25,6 +25,7 @@ import (
 
 // objectWriter writes the objects of the backends, and NetworkPolicies.
 type objectWriter struct {
+	client    client.Client
 	applier   *apply.Applier
 	exclusive *exclusive
 }
@@ -67,7 +68,7 @@ func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exp
 	}
 	switch {
 	case existing == nil:
-	case beingDeleted(s.listener, existing): // it is created again after its deletion
+	case controlledByNamesake(s.listener, existing) || controls(s.listener, existing) && !existing.GetDeletionTimestamp().IsZero(): // it is created again after its deletion
 		return own, fmt.Sprintf("%s %s", kind.Kind, client.ObjectKeyFromObject(existing)), nil, nil
 	case !controls(s.listener, existing):
 		return own, "", exposure.Refuse(kind.ForeignReason, "%s %s already exists and %s; delete it, or rename the Listener or its port",
@@ -140,12 +141,12 @@ const (
 
 // touchRejected changes the objects that another controller has rejected for the content of a Secret, which neither it
 // nor the operator watches, so that it looks at them again. It returns the time until the next touch, or 0.
-func (r *Reconciler) touchRejected(ctx context.Context, o *outcome) (next time.Duration, _ error) {
+func (w *objectWriter) touchRejected(ctx context.Context, rejected []exposure.Rejected, now metav1.Time) (next time.Duration, _ error) {
 	var errs []error
-	for _, object := range o.desired.Rejected {
-		wait := untilTouch(object, o.now.Time)
+	for _, object := range rejected {
+		wait := untilTouch(object, now.Time)
 		if wait <= 0 {
-			errs = append(errs, r.touch(ctx, object, o.now))
+			errs = append(errs, w.touch(ctx, object, now))
 			continue // the change starts another reconciliation
 		}
 		next = requests.Earliest(next, wait)
@@ -163,8 +164,8 @@ func untilTouch(object exposure.Rejected, now time.Time) time.Duration {
 }
 
 // touch changes the annotation of an object. The API server rejects the patch for a new object of the same name.
-func (r *Reconciler) touch(ctx context.Context, object exposure.Rejected, now metav1.Time) error {
-	err := apply.PatchMetadata(ctx, r.Client, object.DeepCopyObject().(client.Object), names.FieldManagerDefault, map[string]any{
+func (w *objectWriter) touch(ctx context.Context, object exposure.Rejected, now metav1.Time) error {
+	err := apply.PatchMetadata(ctx, w.client, object.DeepCopyObject().(client.Object), names.FieldManagerDefault, map[string]any{
 		"annotations": map[string]any{names.AnnotationTouched: now.UTC().Format(time.RFC3339)},
 	})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -69,7 +70,7 @@ type Reconciler struct {
 	reader     *reader
 	waiting    *waiting
 	nodePorts  *portallocator.Allocator
-	ports      *sharedPorts
+	ports      *sharedAllocator
 	exclusive  *exclusive
 	hosts      *hosts
 	advertised *advertised
@@ -85,7 +86,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 	r.nodePorts = portallocator.New(portallocator.AllocatedNodePorts, func() {
 		r.waiting.free(listenersv1alpha1.ReasonNodePortsExhausted, listenersv1alpha1.ReasonPortLimitReached)
 	})
-	r.ports = &sharedPorts{client: r.Client, Allocator: portallocator.New(portallocator.RecordedSharedPorts, func() {
+	r.ports = &sharedAllocator{client: r.Client, Allocator: portallocator.New(portallocator.RecordedSharedPorts, func() {
 		r.waiting.free(listenersv1alpha1.ReasonSharedPortsExhausted, listenersv1alpha1.ReasonPortLimitReached)
 	})}
 	r.reader = &reader{client: r.Client, backends: r.Backends, kinds: r.kinds, sharedPorts: r.ports, clusterDomain: r.ClusterDomain}
@@ -100,7 +101,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 	}
 	applier := apply.New(r.Client, names.FieldManagerService)
 	r.services = &serviceWriter{client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, since: r.settler.since}
-	r.objects = &objectWriter{applier, r.exclusive}
+	r.objects = &objectWriter{r.Client, applier, r.exclusive}
 	r.GracePeriod = cmp.Or(r.GracePeriod, 10*time.Second)
 	r.reporter = &reporter{statuses: apply.New(r.Client, names.FieldManagerListenerStatus), events: r.Events}
 }
@@ -136,7 +137,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	idle, idleIn := r.settler.idleFor(s, p, w, placement)
 	a, settlesIn := r.settler.settle(s, w, placement, addressesOf(s, p, w, placement))
 	o := &outcome{
-		written: w, addresses: r.advertised.apply(ctx, s, p, w, placement, a), placement: placement, idle: idle,
+		written: w, chosenAddresses: r.advertised.apply(ctx, s, p, w, placement, a), placement: placement, idle: idle,
 		now: metav1.NewTime(r.settler.clock.Now()).Rfc3339Copy(),
 	}
 	if left := s.nodeIn(o); left > 0 {
@@ -149,12 +150,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 		return reconcile.Result{RequeueAfter: keptFor}, nil
 	}
 	remaining, err := r.removePrevious(ctx, s, p, o)
-	touchIn, touchErr := r.touchRejected(ctx, o)
+	touchIn, touchErr := r.objects.touchRejected(ctx, o.desired.Rejected, o.now)
 	rememberIn, rememberErr := r.remember(ctx, s, o)
 	if err := errors.Join(err, touchErr, rememberErr); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: requests.Earliest(remaining, touchIn, idleIn, unusedIn, nodesIn, settlesIn, rememberIn, keptFor)}, nil
+}
+
+// rememberAfter is how old a Listener is when its annotation is written: the start of its Pod does not wait for that.
+const rememberAfter = 10 * time.Second
+
+// remember writes new numbers of a Listener to its annotation. It returns the time until it does so, or 0.
+func (r *Reconciler) remember(ctx context.Context, s *snapshot, o *outcome) (time.Duration, error) {
+	numbers := numbersOf(s, o)
+	if reflect.DeepEqual(numbers, s.remembered) {
+		return 0, nil
+	}
+	if left := requests.Left(s.listener.CreationTimestamp, rememberAfter, o.now.Time); left > 0 {
+		return left, nil
+	}
+	return 0, numbers.write(ctx, r.Client, s.listener)
 }
 
 // reportDeletion takes its addresses from a Listener that finalizers keep although its Service is gone: nothing
@@ -262,11 +278,11 @@ func (r *Reconciler) removePrevious(ctx context.Context, s *snapshot, p *plan, o
 	}
 	backends := slices.DeleteFunc(slices.Clone(s.others), func(b *exposure.Backend) bool { return len(o.objects[b.Name]) == 0 })
 	if !o.desired.Complete || len(backends) == 0 && !p.keepsType {
-		r.settler.Delete(complete(s.listener.UID))
+		r.settler.Delete(completed(s.listener.UID))
 		return 0, nil
 	}
 	// The opening of a node port or the reload of a router cannot be watched, and clients need time to learn addresses.
-	if remaining := r.GracePeriod - r.settler.age(complete(s.listener.UID), s.backend.Name); remaining > 0 {
+	if remaining := r.GracePeriod - r.settler.age(completed(s.listener.UID), s.backend.Name); remaining > 0 {
 		return remaining, nil
 	}
 	var errs []error

@@ -120,7 +120,7 @@ func TestOnlyTheRejectedObjectIsTouched(t *testing.T) {
 	r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
 	gone := ownRoute("gone", admittedAs("gone.example.com"))
 	gone.UID = "uid-of-gone"
-	if err := r.touch(t.Context(), exposure.Rejected{Object: gone}, metav1.Now()); err != nil {
+	if err := r.objects.touch(t.Context(), exposure.Rejected{Object: gone}, metav1.Now()); err != nil {
 		t.Errorf("touching a Route that was deleted: %v", err)
 	}
 	if len(sent) != 1 || !strings.Contains(sent[0], `"uid":"uid-of-gone"`) {

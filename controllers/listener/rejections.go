@@ -106,10 +106,10 @@ func isFinal(err error) bool {
 	})
 }
 
-// rejectedNodePorts returns the messages of the API server about the requested node ports that it rejects, by port
+// refusedNodePorts returns the messages of the API server about the requested node ports that it rejects, by port
 // name. numbers reports whether they are about the numbers. Otherwise a policy may forbid node ports, and all count as
 // rejected, unless onlyNumbers. Server errors, which may pass, reject none.
-func rejectedNodePorts(err error, requested map[string]int32, onlyNumbers bool) (rejected map[string]string, numbers bool) {
+func refusedNodePorts(err error, requested map[string]int32, onlyNumbers bool) (rejected map[string]string, numbers bool) {
 	status := rejection(err)
 	if status == nil || status.Code == http.StatusInternalServerError {
 		return nil, false

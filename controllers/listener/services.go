@@ -90,10 +90,10 @@ func (w *serviceWriter) applyWithNodePorts(ctx context.Context, s *snapshot, p *
 		if rejection(failure) != nil {
 			w.nodePorts.SetPending(s.serviceKey(), pending) // as before
 		}
-		rejected, numbers := rejectedNodePorts(failure, requested, s.class.NodePortRange() != "")
+		rejected, numbers := refusedNodePorts(failure, requested, s.class.NodePortRange() != "")
 		switch {
 		case failure == nil:
-			w.Delete(releasing(s.listener.UID))
+			w.Delete(deallocation(s.listener.UID))
 			if desired, ok := withTargetPorts(s, service, p.serviceNow); ok { // its node ports may just have been allocated
 				service, failure = w.applyOnce(ctx, s, desired, service)
 			}
@@ -230,7 +230,7 @@ func (w *serviceWriter) untilReleased(ctx context.Context, listener types.UID, r
 
 // releasingIn returns how long to wait until the API server may have deallocated what a Listener lost, or 0 in the end.
 func (w *serviceWriter) releasingIn(listener types.UID) time.Duration {
-	waited := w.age(releasing(listener), "")
+	waited := w.age(deallocation(listener), "")
 	return max(min(max(waited, releaseInterval), releaseTimeout-waited), 0)
 }
 
@@ -268,7 +268,7 @@ func (w *serviceWriter) applyWithClusterIPs(ctx context.Context, s *snapshot, p 
 		allocated := allocatedClusterIPs(failure, addresses)
 		if rejected += len(allocated); len(allocated) == 0 || rejected > maxRejected {
 			if failure == nil {
-				w.Delete(releasing(s.listener.UID))
+				w.Delete(deallocation(s.listener.UID))
 			}
 			return applied, failure
 		}

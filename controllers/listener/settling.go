@@ -48,12 +48,12 @@ type since struct {
 
 // Keys of since, by the UID of a Listener or the name of a class.
 type (
-	complete        types.UID // its addresses are, with this backend, while a previous exposure exists
+	completed       types.UID // its addresses are, with this backend, while a previous exposure exists
 	incomplete      types.UID // it publishes fewer addresses than it will have
 	unpublished     types.UID // it has other addresses than the published ones
 	unresponsive    types.UID // nothing responds at its addresses
 	usedNodes       types.UID // its Pods are on these nodes, while others are unused
-	releasing       types.UID // it waits for the node ports or cluster IPs of its deleted Service
+	deallocation    types.UID // of the node ports or cluster IPs of its deleted Service, for which it waits
 	changedListener types.UID
 	changedClass    string
 	reference       types.UID // an object that backends only read has this generation
@@ -113,7 +113,7 @@ func (x *settler) settleNodes(s *snapshot, p *exposure.Placement) (left time.Dur
 
 // settle returns the addresses of a Listener with the published ones in place of others that do not last, and in their
 // order while there are no others. left is after what time others are followed, or 0.
-func (x *settler) settle(s *snapshot, w *written, placement exposure.Placement, a addresses) (_ addresses, left time.Duration) {
+func (x *settler) settle(s *snapshot, w *written, placement exposure.Placement, a chosenAddresses) (_ chosenAddresses, left time.Duration) {
 	if !hasSource(s, w) {
 		return a, 0
 	}
@@ -122,7 +122,7 @@ func (x *settler) settle(s *snapshot, w *written, placement exposure.Placement, 
 	_, wasIncomplete := x.Get(incomplete(uid))
 	switch {
 	case isReported && endpointSet(published).Equal(endpointSet(a.published.Addresses)):
-		a.published.Addresses = inOrderOf(published, a.published.Addresses)
+		a.published.Addresses = exposure.InOrderOf(published, a.published.Addresses)
 	case isReported && (!wasIncomplete || !a.desired.Complete) && x.mayReturn(s, placement, published, a):
 		if left = x.nodes.Period - x.age(unpublished(uid), ""); left > 0 {
 			if a.kept = true; !a.previous { // those of a previous exposure still say what they wait for
@@ -138,14 +138,6 @@ func (x *settler) settle(s *snapshot, w *written, placement exposure.Placement, 
 	return a, 0
 }
 
-// inOrderOf returns a copy of the addresses, which are the published ones, in the order of these.
-func inOrderOf(published, all []listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
-	position := func(a listenersv1alpha1.IngressAddress) int {
-		return slices.IndexFunc(published, func(p listenersv1alpha1.IngressAddress) bool { return p.Address == a.Address })
-	}
-	return slices.SortedStableFunc(slices.Values(all), func(a, b listenersv1alpha1.IngressAddress) int { return cmp.Compare(position(a), position(b)) })
-}
-
 // hasSource reports whether the addresses follow from what others report about a Service that was there before.
 func hasSource(s *snapshot, w *written) bool {
 	if s.class == nil || s.service == nil || w.service == nil || w.refusal != nil || s.serviceTerminating() {
@@ -156,7 +148,7 @@ func hasSource(s *snapshot, w *written) bool {
 
 // mayReturn reports whether the published addresses may come back: others than their ports have changed, and of nodes,
 // whose own addresses have settled, one still has a lost address, or an earlier process may have seen it.
-func (x *settler) mayReturn(s *snapshot, placement exposure.Placement, published []listenersv1alpha1.IngressAddress, a addresses) bool {
+func (x *settler) mayReturn(s *snapshot, placement exposure.Placement, published []listenersv1alpha1.IngressAddress, a chosenAddresses) bool {
 	before, now := exposure.AddressSet(published), exposure.AddressSet(a.published.Addresses)
 	switch {
 	case len(published) == 0, before.Equal(now), (s.listener.Status.NodePorts == nil) != (a.published.NodePorts == nil):

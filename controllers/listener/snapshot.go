@@ -2,6 +2,7 @@ package listener
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -114,13 +115,46 @@ func condition(listener *listenersv1alpha1.Listener, conditionType string) metav
 }
 
 // publishedOf returns the addresses of a type that lead to the Pods of a Listener by its status.
-func publishedOf(listener *listenersv1alpha1.Listener, addressType listenersv1alpha1.AddressType) (addresses []string) {
+func publishedOf(listener *listenersv1alpha1.Listener, addressType listenersv1alpha1.AddressType) (published []string) {
 	for _, a := range listener.Status.TargetAddresses() {
 		if a.AddressType == addressType {
-			addresses = append(addresses, a.Address)
+			published = append(published, a.Address)
 		}
 	}
-	return addresses
+	return published
+}
+
+// controls reports whether an object belongs to the Listener: the Listener controls it, whatever API version its owner
+// reference names, or it comes from a backup. One of another namespace never does, although it may name the UID.
+func controls(listener *listenersv1alpha1.Listener, o metav1.Object) bool {
+	owner := exposure.ControllingListener(o)
+	return owner != nil && owner.UID == listener.UID && o.GetNamespace() == listener.Namespace || isRestored(listener, o)
+}
+
+// isRestored reports whether an object was generated for a Listener of this name, and comes from a backup.
+func isRestored(listener *listenersv1alpha1.Listener, o metav1.Object) bool {
+	return exposure.RestoredFor(o) == names.ListenerLabel(listener.Name) && o.GetNamespace() == listener.Namespace
+}
+
+// controlledByNamesake reports whether a Listener of the same name, but not this one, controls the object.
+func controlledByNamesake(listener *listenersv1alpha1.Listener, o metav1.Object) bool {
+	owner := exposure.ControllingListener(o)
+	return owner != nil && owner.Name == listener.Name && owner.UID != listener.UID
+}
+
+// listenerOf returns the key of the Listener that an object belongs to by exposure.ListenerOf, if there is one.
+func listenerOf(o metav1.Object) (listener types.NamespacedName, ok bool) {
+	name := exposure.ListenerOf(o)
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: name}, name != ""
+}
+
+// describeController describes the controller of an object in a message.
+func describeController(o metav1.Object) string {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil {
+		return "has no controller"
+	}
+	return fmt.Sprintf("is controlled by %s %s with UID %s", owner.Kind, owner.Name, owner.UID)
 }
 
 // written is the result of writing the objects of a plan.

@@ -1,11 +1,8 @@
 package listener
 
 import (
-	"cmp"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,17 +13,13 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/columns"
-	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // ownStatus returns the status of a Listener without the conditions of other controllers.
 func ownStatus(listener *listenersv1alpha1.Listener) *listenersv1alpha1.ListenerStatus {
-	if listener.Status == nil {
-		return &listenersv1alpha1.ListenerStatus{}
-	}
-	status := *listener.Status
+	status := ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{})
 	status.Conditions = slices.DeleteFunc(slices.Clone(status.Conditions), func(c metav1.Condition) bool {
 		return c.Type != listenersv1alpha1.ListenerAccepted && c.Type != listenersv1alpha1.ListenerReady
 	})
@@ -180,11 +173,11 @@ const maxEndpoints = 10
 func endpoints(addresses []listenersv1alpha1.IngressAddress) map[string]string {
 	var all map[string]string
 	for _, a := range addresses[:min(len(addresses), maxEndpoints)] {
-		for name, port := range a.Ports {
+		for name := range a.Ports {
 			if all == nil {
 				all = map[string]string{}
 			}
-			all[name] = strings.TrimPrefix(all[name]+","+net.JoinHostPort(a.Address, strconv.Itoa(int(port))), ",")
+			all[name] = strings.TrimPrefix(all[name]+","+a.HostPort(name), ",")
 		}
 	}
 	return all
@@ -204,17 +197,20 @@ func restoresNodePorts(s *snapshot) bool {
 	return s.serviceTerminating() && s.backend.PlainService && s.class.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort
 }
 
-// outcome is what the status of a Listener follows from, apart from the snapshot.
-type outcome struct {
-	*written
-	addresses
-	idle
-	placement exposure.Placement
-	now       metav1.Time
+// numbersOf returns what is to be remembered of a Listener: its numbers, in place of those that are remembered.
+func numbersOf(s *snapshot, o *outcome) numbers {
+	now := s.remembered
+	if len(o.published.NodePorts) > 0 {
+		now.NodePorts = o.published.NodePorts
+	}
+	if len(o.sharedPorts) > 0 {
+		now.SharedPorts = o.sharedPorts
+	}
+	if o.service != nil && s.class.Spec.ClusterIPs != nil {
+		now.ClusterIPs = o.service.Spec.ClusterIPs
+	}
+	if s.backend.IsExclusive() && o.desired.Complete {
+		now.Addresses = o.desired.Addresses
+	}
+	return now
 }
-
-// refused returns why the Listener is not accepted, or nil.
-func (o *outcome) refused() *exposure.Refusal { return cmp.Or(o.refusal, o.taken) }
-
-// undecided reports whether the API server has neither accepted nor rejected the plan.
-func (o *outcome) undecided() bool { return o.err != nil && o.refusal == nil }

@@ -83,7 +83,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	}
 	return errors.Join(
 		controlled.Complete(requests.Requeue(mgr, "listener", reconcile.AsReconciler(r.Client, r))),
-		mgr.Add(manager.RunnableFunc(r.exportRanges)),
+		mgr.Add(manager.RunnableFunc(rangeMetrics{r.Client, r.nodePorts, r.ports.Allocator}.export)),
 	)
 }
 

@@ -2,13 +2,10 @@ package listener
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,27 +13,24 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kjson "sigs.k8s.io/json"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/portallocator"
-	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
-// sharedPorts has the numbers that Listeners have at shared addresses. No other Listener of the cluster has them,
+// sharedAllocator has the numbers that Listeners have at shared addresses. No other Listener of the cluster has them,
 // whatever its class: several classes may have the same address.
-type sharedPorts struct {
+type sharedAllocator struct {
 	*portallocator.Allocator
 	client   client.Reader
 	recovery sync.Once
 }
 
 // of returns the numbers of a Listener, by port name, or nil. The class may be nil.
-func (p *sharedPorts) of(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) map[string]int32 {
+func (p *sharedAllocator) of(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) map[string]int32 {
 	if class != nil && class.SharedPortRange() != "" {
 		p.recovery.Do(func() { p.recover(ctx) })
 	}
@@ -50,7 +44,7 @@ func (p *sharedPorts) of(ctx context.Context, listener *listenersv1alpha1.Listen
 }
 
 // recover learns the numbers of Services that an earlier process has not written to a status.
-func (p *sharedPorts) recover(ctx context.Context) {
+func (p *sharedAllocator) recover(ctx context.Context) {
 	var classes listenersv1alpha1.ListenerClassList
 	index.List(ctx, p.client, &classes)
 	for i := range classes.Items {
@@ -66,7 +60,7 @@ func (p *sharedPorts) recover(ctx context.Context) {
 	}
 }
 
-func (p *sharedPorts) recoverOne(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) {
+func (p *sharedAllocator) recoverOne(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) {
 	key, service := names.ServiceKey(listener), &corev1.Service{}
 	if p.client.Get(ctx, key, service) != nil || service.Spec.Type != corev1.ServiceTypeLoadBalancer || !controls(listener, service) {
 		return // only a Service that does not exist is an error of the cache
@@ -86,7 +80,7 @@ func portsOf(service *corev1.Service) map[string]int32 {
 }
 
 // allocate gives the ports of a Service at a shared address numbers, preferably those that the Listener has.
-func (p *sharedPorts) allocate(s *snapshot, service *corev1ac.ServiceApplyConfiguration) (map[string]int32, error) {
+func (p *sharedAllocator) allocate(s *snapshot, service *corev1ac.ServiceApplyConfiguration) (map[string]int32, error) {
 	present := func(taken func(int32) bool) map[string]int32 {
 		numbers := map[string]int32{}
 		for i := range service.Spec.Ports {
@@ -187,71 +181,10 @@ func (r portRange) allocate(allocator *portallocator.Allocator, listener types.N
 	return chosen, err
 }
 
-// rememberAfter is how old a Listener is when its annotation is written: the start of its Pod does not wait for that.
-const rememberAfter = 10 * time.Second
-
-// maxNumbers is how many bytes the annotation may have.
-const maxNumbers = 16 << 10
-
-// numbers are what clients know of a Listener, and the operator or the API server has chosen.
-type numbers struct {
-	NodePorts   map[string]int32 `json:"nodePorts,omitempty"`
-	SharedPorts map[string]int32 `json:"sharedPorts,omitempty"`
-	ClusterIPs  []string         `json:"clusterIPs,omitempty"`
-	// Addresses are those of objects that exclude each other.
-	Addresses []listenersv1alpha1.IngressAddress `json:"addresses,omitempty"`
-}
-
-// rememberedNumbers returns the numbers in the annotation of a Listener, which users may have written.
-func rememberedNumbers(listener *listenersv1alpha1.Listener) (n numbers) {
-	text := listener.Annotations[names.AnnotationNumbers]
-	if strict, err := kjson.UnmarshalStrict([]byte(text), &n); err != nil || len(strict) > 0 || len(text) > maxNumbers {
-		return numbers{}
-	}
-	return n
-}
-
-// remember writes new numbers of a Listener to its annotation. It returns the time until it does so, or 0.
-func (r *Reconciler) remember(ctx context.Context, s *snapshot, o *outcome) (time.Duration, error) {
-	now := s.remembered
-	if len(o.published.NodePorts) > 0 {
-		now.NodePorts = o.published.NodePorts
-	}
-	if len(o.sharedPorts) > 0 {
-		now.SharedPorts = o.sharedPorts
-	}
-	if o.service != nil && s.class.Spec.ClusterIPs != nil {
-		now.ClusterIPs = o.service.Spec.ClusterIPs
-	}
-	if s.backend.IsExclusive() && o.desired.Complete {
-		now.Addresses = o.desired.Addresses
-	}
-	if reflect.DeepEqual(now, s.remembered) {
-		return 0, nil
-	}
-	if left := requests.Left(s.listener.CreationTimestamp, rememberAfter, o.now.Time); left > 0 {
-		return left, nil
-	}
-	text, err := json.Marshal(now)
-	if err != nil || len(text) > maxNumbers {
-		return 0, err //nolint:wrapcheck // maps and lists can be encoded
-	}
-	annotations := map[string]any{"annotations": map[string]any{names.AnnotationNumbers: string(text)}}
-	return 0, client.IgnoreNotFound(apply.PatchMetadata(ctx, r.Client, s.listener.DeepCopy(), names.FieldManagerDefault, annotations))
-}
-
 // inRange returns the ports, by name, whose numbers are in a range.
 func inRange(ports map[string]int32, r portRange) map[string]int32 {
 	from, err := r.parse() // which the plan reports
 	ports = maps.Clone(ports)
 	maps.DeleteFunc(ports, func(_ string, number int32) bool { return err != nil || !from.Contains(int(number)) })
 	return ports
-}
-
-// lastNodePorts returns the last node ports of a Listener's Service, by port name.
-func lastNodePorts(status listenersv1alpha1.ListenerStatus) map[string]int32 {
-	if len(status.NodePorts) > 0 {
-		return status.NodePorts
-	}
-	return status.LastNodePorts
 }
