@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -127,10 +126,7 @@ func Install(t testing.TB, c client.Client, names ...CRD) {
 			if err := errors.Join(err, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &crd)); err != nil {
 				return err
 			}
-			if !apihelpers.IsCRDConditionTrue(&crd, apiextensionsv1.Established) {
-				return fmt.Errorf("it is not established: %v", crd.Status)
-			}
-			for _, v := range crd.Spec.Versions { // clients may discover the kind a moment later
+			for _, v := range crd.Spec.Versions { // clients discover it when it is established, or a moment later
 				if v.Served {
 					_, err = c.RESTMapper().RESTMapping(schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}, v.Name)
 				}
