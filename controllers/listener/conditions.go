@@ -13,7 +13,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// outcome is what the status of a Listener follows from, apart from the snapshot.
+// outcome is what the status of a Listener follows from, apart from the snapshot. Its conditions Accepted and Ready are
+// computed in this file; NodesAvailable is one of package lostnodes.
 type outcome struct {
 	*written
 	chosenAddresses

@@ -13,7 +13,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// hosts gives each host to one Listener: the templates of two classes can give two Listeners the same one.
+// hosts gives each host to one Listener: the templates of two classes can give two Listeners the same one. The keys say
+// which of them has it.
 type hosts struct {
 	*keys
 	*reader

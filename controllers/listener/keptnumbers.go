@@ -15,7 +15,8 @@ import (
 // maxNumbers is how many bytes the annotation may have.
 const maxNumbers = 16 << 10
 
-// numbers are what clients know of a Listener, and the operator or the API server has chosen.
+// numbers are what clients know of a Listener, and the operator or the API server has chosen. They outlive its Service
+// in the status, and the status in an annotation, which backups have. serviceWriter requests them again.
 type numbers struct {
 	NodePorts   map[string]int32 `json:"nodePorts,omitempty"`
 	SharedPorts map[string]int32 `json:"sharedPorts,omitempty"`
