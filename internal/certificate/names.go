@@ -26,7 +26,8 @@ type Names struct {
 }
 
 // NamesOf returns the names of lists of addresses. Those of the first lists are in the certificate, if not all can be.
-// What a certificate cannot name is left out: clients cannot use it as an address, either.
+// What a certificate cannot name is left out: clients cannot use it as an address, either. They are for certificates of
+// the operator's own signer; package certmanager lists those of cert-manager's.
 func NamesOf(lists ...[]listenersv1alpha1.IngressAddress) Names {
 	var n Names
 	seen := sets.New[any]()
