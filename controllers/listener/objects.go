@@ -68,8 +68,8 @@ func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exp
 	}
 	switch {
 	case existing == nil:
-	case controlledByNamesake(s.listener, existing) || controls(s.listener, existing) && !existing.GetDeletionTimestamp().IsZero(): // it is created again after its deletion
-		return own, fmt.Sprintf("%s %s", kind.Kind, client.ObjectKeyFromObject(existing)), nil, nil
+	case controlledByNamesake(s.listener, existing) || controls(s.listener, existing) && !existing.GetDeletionTimestamp().IsZero():
+		return own, fmt.Sprintf("%s %s", kind.Kind, client.ObjectKeyFromObject(existing)), nil, nil // it is created again after its deletion
 	case !controls(s.listener, existing):
 		return own, "", exposure.Refuse(kind.ForeignReason, "%s %s already exists and %s; delete it, or rename the Listener or its port",
 			kind.Kind, client.ObjectKeyFromObject(existing), describeController(existing)), nil

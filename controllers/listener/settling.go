@@ -48,7 +48,7 @@ type since struct {
 
 // Keys of since, by the UID of a Listener or the name of a class.
 type (
-	completed       types.UID // its addresses are, with this backend, while a previous exposure exists
+	completed       types.UID // its addresses are complete, with this backend, while a previous exposure exists
 	incomplete      types.UID // it publishes fewer addresses than it will have
 	unpublished     types.UID // it has other addresses than the published ones
 	unresponsive    types.UID // nothing responds at its addresses
