@@ -68,7 +68,7 @@ func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exp
 	}
 	switch {
 	case existing == nil:
-	case controlledByNamesake(s.listener, existing) || controls(s.listener, existing) && !existing.GetDeletionTimestamp().IsZero():
+	case beingDeleted(s.listener, existing):
 		return own, fmt.Sprintf("%s %s", kind.Kind, client.ObjectKeyFromObject(existing)), nil, nil // it is created again after its deletion
 	case !controls(s.listener, existing):
 		return own, "", exposure.Refuse(kind.ForeignReason, "%s %s already exists and %s; delete it, or rename the Listener or its port",
@@ -168,11 +168,10 @@ func (w *objectWriter) touch(ctx context.Context, object exposure.Rejected, now 
 	err := apply.PatchMetadata(ctx, w.client, object.DeepCopyObject().(client.Object), names.FieldManagerDefault, map[string]any{
 		"annotations": map[string]any{names.AnnotationTouched: now.UTC().Format(time.RFC3339)},
 	})
-	if err != nil {
-		return client.IgnoreNotFound(err)
+	if err == nil {
+		log.FromContext(ctx).Info("Touched an object that is rejected, so that it is looked at again", "object", client.ObjectKeyFromObject(object).String())
 	}
-	log.FromContext(ctx).Info("Touched an object that is rejected, so that it is looked at again", "object", client.ObjectKeyFromObject(object).String())
-	return nil
+	return client.IgnoreNotFound(err)
 }
 
 // applyPolicy applies the NetworkPolicy that the Listener needs beside what exists now, and returns it. It is called

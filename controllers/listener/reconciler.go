@@ -191,12 +191,11 @@ func (r *Reconciler) reportDeletion(ctx context.Context, listener *listenersv1al
 func (r *Reconciler) deleteObsolete(ctx context.Context, listener *listenersv1alpha1.Listener, reason string) error {
 	// Any other version may have the next claim as an owner.
 	err := r.Client.Delete(ctx, listener.DeepCopy(), client.Preconditions{UID: &listener.UID, ResourceVersion: &listener.ResourceVersion})
-	if err != nil {
-		return client.IgnoreNotFound(err)
+	if err == nil {
+		log.FromContext(ctx).Info("Deleted a Listener that no Pod needs any more", "reason", reason)
+		r.Events.Eventf(listener, nil, corev1.EventTypeNormal, listenersv1alpha1.ReasonListenerUnused, "Reconcile", "deleted, with its Service: %s", reason)
 	}
-	log.FromContext(ctx).Info("Deleted a Listener that no Pod needs any more", "reason", reason)
-	r.Events.Eventf(listener, nil, corev1.EventTypeNormal, listenersv1alpha1.ReasonListenerUnused, "Reconcile", "deleted, with its Service: %s", reason)
-	return nil
+	return client.IgnoreNotFound(err)
 }
 
 // plan returns the plan for a snapshot, after it has reserved ports at a shared address, objects and hosts.

@@ -43,7 +43,7 @@ func asRefusal(err error, s *snapshot) (refusal *exposure.Refusal, retry error) 
 	if status == nil {
 		return nil, err
 	}
-	if isFinal(err) {
+	if isFinal(status) {
 		err = nil
 	}
 	reason, remedy := remedyOf(status, s)
@@ -95,9 +95,8 @@ var allocated = regexp.MustCompile(`(?i)(nodePort|clusterIPs?|ipFamil\w+)(\[\d+\
 
 // isFinal reports whether the API server rejects a Service because of what is in it, so that only a change of watched
 // objects can help: the Listener, its class or the Service, rather than other Services, quotas or policies.
-func isFinal(err error) bool {
-	status := rejection(err)
-	if status == nil || status.Reason != metav1.StatusReasonInvalid || status.Details == nil {
+func isFinal(status *metav1.Status) bool {
+	if status.Reason != metav1.StatusReasonInvalid || status.Details == nil {
 		return false
 	}
 	causes := status.Details.Causes

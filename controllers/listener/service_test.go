@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
 func TestRejectionsForWhatIsInAServiceAreFinal(t *testing.T) {
@@ -32,7 +34,8 @@ func TestRejectionsForWhatIsInAServiceAreFinal(t *testing.T) {
 		"an error of the server":         {apierrors.NewInternalError(errors.New("no node port is free")), false},
 		"another error":                  {errors.New("no connection"), false},
 	} {
-		if got := isFinal(tc.err); got != tc.want {
+		_, retry := asRefusal(tc.err, &snapshot{listener: &listenersv1alpha1.Listener{}, class: &listenersv1alpha1.ListenerClass{}})
+		if got := retry == nil; got != tc.want {
 			t.Errorf("%s is final: %v, want %v", name, got, tc.want)
 		}
 	}

@@ -142,6 +142,11 @@ func controlledByNamesake(listener *listenersv1alpha1.Listener, o metav1.Object)
 	return owner != nil && owner.Name == listener.Name && owner.UID != listener.UID
 }
 
+// beingDeleted reports whether an object of the Listener, or of an earlier Listener of this name, is being deleted.
+func beingDeleted(listener *listenersv1alpha1.Listener, o metav1.Object) bool {
+	return controlledByNamesake(listener, o) || controls(listener, o) && !o.GetDeletionTimestamp().IsZero()
+}
+
 // listenerOf returns the key of the Listener that an object belongs to by exposure.ListenerOf, if there is one.
 func listenerOf(o metav1.Object) (listener types.NamespacedName, ok bool) {
 	name := exposure.ListenerOf(o)
