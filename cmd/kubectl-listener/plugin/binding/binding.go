@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -116,12 +115,12 @@ func (o *bindingOptions) bind(ctx context.Context, x *check.Examination, object 
 	if err := cmp.Or(err, typeErr, portErr); err != nil {
 		return nil, nil, err
 	}
-	host, port := candidates[0].Address, strconv.Itoa(int(candidates[0].Ports[name]))
+	first := candidates[0]
 	if len(candidates) > 1 {
-		b.notes = append(b.notes, fmt.Sprintf("%s has %d addresses with port %s; the Secret has the first: %s", b.what, len(candidates), name, net.JoinHostPort(host, port)))
+		b.notes = append(b.notes, fmt.Sprintf("%s has %d addresses with port %s; the Secret has the first: %s", b.what, len(candidates), name, first.HostPort(name)))
 	}
 	secret := &corev1.Secret{Type: corev1.SecretType("servicebinding.io/" + serviceType), StringData: map[string]string{
-		"type": serviceType, "host": host, "port": port, "uri": serviceType + "://" + net.JoinHostPort(host, port),
+		"type": serviceType, "host": first.Address, "port": strconv.Itoa(int(first.Ports[name])), "uri": serviceType + "://" + first.HostPort(name),
 	}}
 	secret.APIVersion, secret.Kind, secret.Name = "v1", "Secret", object.GetName()+"-binding"
 	if slices.ContainsFunc(b.pods, func(pod corev1.Pod) bool { return walk.MountsCertificate(&pod) }) {
