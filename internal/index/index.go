@@ -109,7 +109,7 @@ func Requests[T any, L interface {
 	return requests
 }
 
-// Mapping is the map function of an object to Requests of a list in whose index the objects have its name.
+// Mapping is the map function of an object to the Requests of those objects in a list that an index has by its name.
 func Mapping[T any, L interface {
 	*T
 	client.ObjectList
