@@ -407,16 +407,16 @@ func wrap(s string, n, most int) []string {
 }
 
 //go:embed picture.svg.tmpl
-var svgTemplate string
+var svgSource string
 
-var svg = template.Must(template.New("svg").Parse(svgTemplate))
+var svgTemplate = template.Must(template.New("svg").Parse(svgSource))
 
 // svg returns the picture as a file that needs no other one.
 func (p *picture) svg() []byte {
 	var b bytes.Buffer
 	style, _ := page.ReadFile("page/picture.css") // which exists
 	title, summary := line{"title", margin, margin - head + 2, p.Title}, line{"summary", width - margin, margin - head + 2, p.Summary}
-	_ = svg.Execute(&b, struct { // into memory
+	_ = svgTemplate.Execute(&b, struct { // into memory
 		*picture
 		Top, Height int
 		Style       template.CSS
