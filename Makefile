@@ -53,7 +53,7 @@ demo-down: ## Delete the clusters of the demos.
 ##@ Develop
 
 .PHONY: generate
-generate: ## Generate deep copies, CRDs, docs/api.md and docs/reasons.md from api/.
+generate: ## Generate deep copies, CRDs, docs/api.md, docs/reasons.md and tables of docs/volumes.md.
 	$(CONTROLLER_GEN) object paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
 	go -C hack run ./explain -C config/crd/bases
@@ -103,7 +103,7 @@ vulncheck: ## Report known vulnerabilities that the operator, the node agent or 
 verify: generate bundle lint ## Check that generated files are current, and that code is formatted, linted and tidy, in all modules.
 	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "error: these files are not formatted; run 'make fmt':" $$files >&2; exit 1; }
 	@git ls-files '*.go' '*.md' | LC_ALL=C xargs awk -f hack/width.awk || { echo "error: wrap these comments and pages at 120 columns" >&2; exit 1; }
-	@git diff --exit-code -- api config bundle bundle.Dockerfile docs/api.md docs/reasons.md || { echo "error: generated files are not current; run 'make generate bundle' and commit" >&2; exit 1; }
+	@git diff --exit-code -- api config bundle bundle.Dockerfile docs/api.md docs/reasons.md docs/volumes.md || { echo "error: generated files are not current; run 'make generate bundle' and commit" >&2; exit 1; }
 	@$(call each,$(MODULES),go mod tidy -diff)
 	@for dir in default samples dashboard injection; do $(KUSTOMIZE) build config/$$dir >/dev/null; done
 	@# Another architecture, of the program that makes system calls; make release builds both for all.
@@ -117,13 +117,16 @@ PARALLEL := $(MAKE) -j2
 # RACE=-race runs tests with the race detector, as .ci/run does. It needs a C compiler, and about twice the time.
 RACE ?=
 
+# TESTS follow those that need no cluster.
+TESTS := test-e2e validate-bundle validate-chart
+
 .PHONY: test
 test: test-apiserver ## Run all tests but those of OLM and Helm: unit, API server, CSI, end to end, bundle and chart.
-	$(PARALLEL) test-e2e validate-bundle validate-chart
+	$(PARALLEL) $(TESTS)
 
 .PHONY: test-all
 test-all: test-apiserver ## Run all tests, with those of OLM, its scorecard, and Helm, as CI does.
-	$(PARALLEL) test-e2e validate-bundle validate-chart test-olm test-helm
+	$(PARALLEL) $(TESTS) test-olm test-helm
 
 .PHONY: tools
 tools: ## Build all programs of test clusters from Go modules; about twenty minutes, once.
@@ -208,7 +211,7 @@ test-faults: ## Let parts of a cluster fail under load, and write the table in d
 	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestFaultsUnderLoad$$|^TestASharedAddress' ./e2e -faults all -faults.report
 
 .PHONY: test-floods
-test-floods: ## Measure how long a tenant waits while another one floods the operator and the node agents; about ten minutes.
+test-floods: ## Measure how long a tenant waits while another one floods the operator and the node agents; about twenty minutes.
 	go -C test test -tags e2e -count 1 -timeout 40m -v -run '^TestFloodsOfATenant' ./e2e -floods
 
 .PHONY: test-renewals

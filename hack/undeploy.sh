@@ -46,7 +46,9 @@ if serves listeneroperators.listener-operator.dev; then
 fi
 # Without the CRD of its parameter, the policy would stop all Pods of namespaces that have opted in.
 if $kubectl api-resources --api-group=admissionregistration.k8s.io -o name | grep ^mutatingadmissionpolicies >/dev/null; then
-  $kubectl delete --ignore-not-found mutatingadmissionpolicy,mutatingadmissionpolicybinding listener-operator-injection
+  for kind in mutating validating; do
+    $kubectl delete --ignore-not-found ${kind}admissionpolicy,${kind}admissionpolicybinding listener-operator-injection
+  done
 fi
 go tool -modfile=hack/tools/dev/go.mod kustomize build config/default |
   $kubectl delete --ignore-not-found --timeout=120s -f -

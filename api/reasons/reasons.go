@@ -30,6 +30,8 @@ const (
 	Administrator Actor = "administrator"
 	// Either means that the user can do without what an administrator could change.
 	Either Actor = "user or administrator"
+	// Operator means that the operator acts by itself. No reason has it.
+	Operator Actor = "operator"
 )
 
 // Reason is what is known about a reason of conditions and events.
@@ -46,6 +48,8 @@ type Reason struct {
 	Meaning string
 	// Remedy is what to do. It may contain {name} and {namespace} of the object, and {claim} and {node} of a volume.
 	Remedy string
+	// InMessage states that messages of the operator say what to do, with the names of what is concerned.
+	InMessage bool
 }
 
 // Section is a part of the page of reasons.
@@ -65,7 +69,8 @@ func Of(name string) Reason {
 			}
 		}
 	}
-	return Reason{Name: name, Severity: Warning, Actor: User, Remedy: "Follow the message; docs/reasons.md has more about reasons."}
+	return Reason{Name: name, Severity: Warning, Actor: User,
+		Remedy: "Follow the message; docs/reasons.md has more about reasons."}
 }
 
 // EventType returns the type of an event with a reason.
@@ -79,5 +84,6 @@ func EventType(reason string) string {
 // For returns the remedy for an object. The pairs are placeholders that have other values than the object's, and these
 // values.
 func (r *Reason) For(namespace, name string, pairs ...string) string {
-	return strings.NewReplacer(append(pairs, "{namespace}", namespace, "{name}", name, "{claim}", name, "{node}", name)...).Replace(r.Remedy)
+	return strings.NewReplacer(append(pairs, "{namespace}", namespace, "{name}", name, "{claim}", name, "{node}",
+		name)...).Replace(r.Remedy)
 }

@@ -121,3 +121,14 @@ func TestARemedyNamesItsObject(t *testing.T) {
 		t.Errorf("%+v", unknown)
 	}
 }
+
+// The command says this itself.
+func TestNoRemedyIsToAskWhyAgain(t *testing.T) {
+	for _, section := range reasons.Sections() {
+		for _, r := range section.Reasons {
+			if strings.Contains(r.Remedy, "kubectl listener why") {
+				t.Errorf("%s: %s", r.Name, r.Remedy)
+			}
+		}
+	}
+}

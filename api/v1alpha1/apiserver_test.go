@@ -131,6 +131,7 @@ func TestInvalidObjectsAreRejected(t *testing.T) {
 		"unknown service type":                 {"", `{kind: ListenerClass, spec: {serviceType: Route}}`},
 		"unknown preferred address type":       {"", `{kind: ListenerClass, spec: {serviceType: NodePort, preferredAddressType: DNS}}`},
 		"no port":                              {"", `{kind: ListenerClass, spec: {serviceType: NodePort, maxPorts: 0}}`},
+		"unknown policy of inline volumes":     {"", `{kind: ListenerClass, spec: {serviceType: NodePort, inlineVolumes: Never}}`},
 		"namespace that is allowed twice":      {"", `{kind: ListenerClass, spec: {serviceType: NodePort, allowedNamespaces: {names: [a, a]}}}`},
 		"external IPs that may be overridden":  {"", `{kind: ListenerClass, spec: {serviceType: NodePort, listenerOverrides: {allowed: [spec.externalIPs]}}}`},
 		"owners that may be overridden":        {"", `{kind: ListenerClass, spec: {serviceType: NodePort, listenerOverrides: {allowed: [metadata.ownerReferences]}}}`},

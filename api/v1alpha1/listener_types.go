@@ -160,7 +160,8 @@ const (
 
 // Reasons of events on Pods alone.
 const (
-	ReasonPodIsCopy = "PodIsCopy"
+	ReasonPodIsCopy     = "PodIsCopy"
+	ReasonLabelsRemoved = "LabelsRemoved"
 )
 
 // Reasons of events on Listeners, in addition to the reasons of the conditions.
@@ -180,6 +181,23 @@ const (
 // Reasons of events on ListenerClasses.
 const (
 	ReasonSettingsIgnored = "SettingsIgnored"
+)
+
+// WaitingKind is a kind of what each Listener has for itself. A NodePort, SharedPort, ClusterIP or GatewayPort is in a
+// range of the class. A GatewayListener is a listener of a Gateway that the class refers to. The class advertises an
+// AdvertisedAddress, which has a port. A later version may add values.
+//
+// +kubebuilder:validation:Enum=NodePort;SharedPort;ClusterIP;Host;AdvertisedAddress;GatewayListener;GatewayPort
+type WaitingKind string
+
+const (
+	WaitingKindNodePort          WaitingKind = "NodePort"
+	WaitingKindSharedPort        WaitingKind = "SharedPort"
+	WaitingKindClusterIP         WaitingKind = "ClusterIP"
+	WaitingKindHost              WaitingKind = "Host"
+	WaitingKindAdvertisedAddress WaitingKind = "AdvertisedAddress"
+	WaitingKindGatewayListener   WaitingKind = "GatewayListener"
+	WaitingKindGatewayPort       WaitingKind = "GatewayPort"
 )
 
 // AddressType is the type of an ingress address. The set of values is closed.
@@ -286,6 +304,34 @@ type ListenerSummary struct {
 	// addresses do not belong to nodes.
 	// +optional
 	Nodes string `json:"nodes,omitempty"`
+
+	// waitingFor is the kind and the value of what the Listener waits for, for example "Host web.example.com". Empty if
+	// the status has no waitingFor.
+	// +optional
+	WaitingFor string `json:"waitingFor,omitempty"`
+}
+
+// WaitingFor is what a Listener was refused because others have it.
+type WaitingFor struct {
+	// kind is what it is, for example Host, NodePort, or the listener of a Gateway. A later version may add values.
+	Kind WaitingKind `json:"kind"`
+
+	// value is the host, or the address with its port, and with its protocol unless that is TCP. Empty if any one of
+	// several would do, such as those of a range.
+	// +optional
+	Value string `json:"value,omitempty"`
+
+	// holder is the Listener that has the value, as namespace/name. Empty without a value: several have all.
+	// +optional
+	Holder string `json:"holder,omitempty"`
+
+	// namespaceLimit states that Listeners of other namespaces may get what is free: those of this namespace have as
+	// many ports as the class allows, or a Gateway does not allow the namespace.
+	// +optional
+	NamespaceLimit bool `json:"namespaceLimit,omitempty"`
+
+	// since is when the Listener began to wait for this kind and value.
+	Since metav1.Time `json:"since"`
 }
 
 // ListenerStatus reports the addresses of a Listener.
@@ -320,8 +366,9 @@ type ListenerStatus struct {
 	// +nullable
 	NodePorts map[string]int32 `json:"nodePorts,omitempty"`
 
-	// lastNodePorts are the last node ports of the Service, by the names of the Listener's ports. Set only while
-	// nodePorts is not. When the Service has node ports again, it gets these, unless other Services have them.
+	// lastNodePorts are the last node ports of the Service, by the names of the Listener's ports. The node port of a
+	// load balancer's health check is healthCheckNodePort. Set only while nodePorts is not. When the Service has node
+	// ports again, it gets these, unless other Services have them.
 	// +optional
 	LastNodePorts map[string]int32 `json:"lastNodePorts,omitempty"`
 
@@ -352,6 +399,11 @@ type ListenerStatus struct {
 	// Set only in this case.
 	// +optional
 	KeptClassName string `json:"keptClassName,omitempty"`
+
+	// waitingFor is what the Listener was refused because others have it, and gets by itself when that is free. Absent
+	// unless the condition Accepted is false for this reason.
+	// +optional
+	WaitingFor *WaitingFor `json:"waitingFor,omitempty"`
 
 	// observedGeneration is the generation of the Listener that this status describes.
 	// +optional
@@ -384,6 +436,7 @@ type ListenerStatus struct {
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Pod",type=string,priority=1,JSONPath=`.metadata.labels['statefulset\.kubernetes\.io/pod-name']`
 // +kubebuilder:printcolumn:name="Nodes",type=string,priority=1,JSONPath=`.status.summary.nodes`
+// +kubebuilder:printcolumn:name="Waiting For",type=string,priority=1,JSONPath=`.status.summary.waitingFor`
 type Listener struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -76,6 +76,18 @@ type AllowedNamespaces struct {
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
+// InlineVolumePolicy states whether inline volumes may get Listeners of a class.
+//
+// +kubebuilder:validation:Enum=Allowed;Forbidden
+type InlineVolumePolicy string
+
+const (
+	// InlineVolumePolicyAllowed gives each inline volume that names the class a Listener.
+	InlineVolumePolicyAllowed InlineVolumePolicy = "Allowed"
+	// InlineVolumePolicyForbidden leaves Listeners of the class to claims and users.
+	InlineVolumePolicyForbidden InlineVolumePolicy = "Forbidden"
+)
+
 // PinningPolicy is how strictly a volume ties its Pod to a node.
 //
 // +kubebuilder:validation:Enum=Required;Preferred
@@ -358,6 +370,16 @@ type ListenerClassSpec struct {
 	// +optional
 	OnAddressChange OnAddressChange `json:"onAddressChange,omitempty"`
 
+	// keepFor is how long a Listener that is kept for the next Pod of the same name stays without a Pod, for example
+	// 24h. Meanwhile it holds its node ports, its load balancer, and what else the class exposes it by. At least 1m, at
+	// most 87600h. If absent, it stays as long as the controller of its Pods, or what controls that, exists, also
+	// without replicas, and for ten minutes if they were deleted without their Pods.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(\\\\.[0-9]+)?(s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('87600h')",message="keepFor must be a duration from 1m to 87600h, such as 10m or 24h: a Pod that is replaced takes a moment"
+	KeepFor *metav1.Duration `json:"keepFor,omitempty"`
+
 	// notReadyAddressPolicy states which Listeners may send clients to Pods that are not ready. With AsRequested, that
 	// is up to publishNotReadyAddresses of each Listener, whose default is true. With PerPodOnly, only Listeners that
 	// the operator has created for claims that name the class do so; any other one, which several Pods can share, sends
@@ -387,6 +409,12 @@ type ListenerClassSpec struct {
 	// absent, all namespaces are allowed.
 	// +optional
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
+
+	// inlineVolumes states whether an inline volume of a Pod may name the class, and so get a Listener, which no quota
+	// of claims counts. With Forbidden, such a Pod does not start; Pods that have their Listener keep it, and inline
+	// volumes may still name a Listener of the class. Defaults to Allowed.
+	// +optional
+	InlineVolumes InlineVolumePolicy `json:"inlineVolumes,omitempty"`
 
 	// allowedClients are the ranges of addresses whose clients may reach Listeners of the class from outside the
 	// cluster. The load balancer, a NetworkPolicy for the Pods, or the router refuses others. A Listener may restrict
@@ -572,8 +600,10 @@ func (c *ListenerClass) OverridableFields() []ServiceField {
 		return c.Spec.ListenerOverrides.Allowed
 	}
 	return []ServiceField{
-		"metadata.annotations", "metadata.labels", "spec.externalTrafficPolicy", "spec.internalTrafficPolicy", "spec.ipFamilies", "spec.ipFamilyPolicy",
-		"spec.ports.appProtocol", "spec.publishNotReadyAddresses", "spec.sessionAffinity", "spec.sessionAffinityConfig", "spec.trafficDistribution",
+		"metadata.annotations", "metadata.labels", "spec.externalTrafficPolicy", "spec.internalTrafficPolicy",
+		"spec.ipFamilies", "spec.ipFamilyPolicy",
+		"spec.ports.appProtocol", "spec.publishNotReadyAddresses", "spec.sessionAffinity", "spec.sessionAffinityConfig",
+		"spec.trafficDistribution",
 	}
 }
 

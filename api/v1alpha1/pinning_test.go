@@ -62,6 +62,10 @@ func TestInvalidPinningIsRejectedWithTheCause(t *testing.T) {
 		"empty":                             {`pinning: {policy: Required, releaseAfter: ""}`, "a duration from 10s to 8760h"},
 		"number":                            {"pinning: {policy: Required, releaseAfter: 600}", "must be of type string"},
 		"host ports":                        {"pinning: {policy: Preferred}, hostPort: {}, serviceType: ClusterIP", ""},
+		"keepFor":                           {"keepFor: 1h30m", ""},
+		"keepFor, too short":                {"keepFor: 59s", "keepFor must be a duration from 1m to 87600h"},
+		"keepFor, too long":                 {"keepFor: 87601h", "keepFor must be a duration from 1m to 87600h"},
+		"keepFor, days":                     {"keepFor: 1d", "keepFor must be a duration from 1m to 87600h"},
 		"with another service type":         {"pinning: {policy: Required}, serviceType: LoadBalancer", "pinning needs serviceType NodePort, or hostPort"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -57,6 +57,12 @@ type PodListenersSpec struct {
 	// +optional
 	StartAddresses map[string][]IngressAddress `json:"startAddresses,omitempty"`
 
+	// copies are the names of the volumes, sorted, with the claim of another Pod that the Pod is a copy of, so that no
+	// requests lead to it.
+	// +optional
+	// +listType=set
+	Copies []string `json:"copies,omitempty"`
+
 	// restartOnChange are the names of the volumes whose changed addresses restart the Pod, because the class of the
 	// Listener says so. A Pod whose addresses had changed before the class said so is not restarted for that change.
 	// +optional
@@ -74,12 +80,18 @@ type PodListenersSpec struct {
 	NodeName string `json:"nodeName,omitempty"`
 }
 
+// Admitted reports whether a volume has had an address. From then on nothing refuses it, until the Pod ends.
+func (s *PodListenersSpec) Admitted(volume string) bool {
+	return len(s.StartAddresses[volume])+len(s.Listeners[volume].IngressAddresses) > 0
+}
+
 // Outdated returns the names of the volumes whose addresses have changed since the Pod started, sorted. Volumes without
 // addresses are left out: their files keep the last ones.
 func (s *PodListenersSpec) Outdated() []string {
 	var outdated []string
 	for volume, start := range s.StartAddresses {
-		if now := s.Listeners[volume].IngressAddresses; len(start) > 0 && len(now) > 0 && !equality.Semantic.DeepEqual(start, now) {
+		if now := s.Listeners[volume].IngressAddresses; len(start) > 0 && len(now) > 0 &&
+			!equality.Semantic.DeepEqual(start, now) {
 			outdated = append(outdated, volume)
 		}
 	}
@@ -89,7 +101,9 @@ func (s *PodListenersSpec) Outdated() []string {
 
 // NeedsRestart returns the outdated volumes that restart the Pod, sorted.
 func (s *PodListenersSpec) NeedsRestart() []string {
-	return slices.DeleteFunc(s.Outdated(), func(volume string) bool { return !slices.Contains(s.RestartOnChange, volume) })
+	return slices.DeleteFunc(s.Outdated(), func(volume string) bool {
+		return !slices.Contains(s.RestartOnChange, volume)
+	})
 }
 
 // Limits of what a Pod has in its PodListeners. With them, the node agent needs little memory for all Pods of a node.

@@ -20,7 +20,8 @@ import (
 func main() {
 	log.SetLogger(logr.Discard()) // what users need to know is in the results and errors
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := plugin.NewCommand(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}).ExecuteContext(ctx)
+	err := plugin.NewCommand(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout,
+		ErrOut: os.Stderr}).ExecuteContext(ctx)
 	stop()
 	switch { // the same statuses as `kubectl diff`
 	case err == nil:

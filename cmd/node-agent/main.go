@@ -38,9 +38,12 @@ func parseOptions(args []string, output io.Writer) (Options, error) {
 	var o Options
 	flags := flag.NewFlagSet("node-agent", flag.ContinueOnError)
 	flags.SetOutput(output)
-	flags.StringVar(&o.NodeName, "node-name", os.Getenv("NODE_NAME"), "`name` of the Node on which the agent runs (default $NODE_NAME)")
-	flags.StringVar(&o.KubeletDir, "kubelet-dir", "/var/lib/kubelet", "root `directory` of the kubelet, mounted at the same path as on the host")
-	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "`address` that serves /healthz, /readyz and /metrics")
+	flags.StringVar(&o.NodeName, "node-name", os.Getenv("NODE_NAME"),
+		"`name` of the Node on which the agent runs (default $NODE_NAME)")
+	flags.StringVar(&o.KubeletDir, "kubelet-dir", "/var/lib/kubelet",
+		"root `directory` of the kubelet, mounted at the same path as on the host")
+	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081",
+		"`address` that serves /healthz, /readyz and /metrics")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "`level` to log: info, or debug for a line per RPC")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -109,7 +112,8 @@ func run(ctx context.Context, config *rest.Config, o Options) error {
 	group.Go(func() error { syncer.Run(ctx); return nil })
 	group.Go(func() error {
 		return server.Run(ctx, server.Options{
-			KubeletDir: o.KubeletDir, HealthAddress: o.HealthProbeBindAddress, Identity: csi, Node: csi, Ready: watch.Ready, Metrics: watch.Metrics(),
+			KubeletDir: o.KubeletDir, HealthAddress: o.HealthProbeBindAddress, Identity: csi, Node: csi,
+			Ready: watch.Ready, Metrics: watch.Metrics(),
 		})
 	})
 	return group.Wait()

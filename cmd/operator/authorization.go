@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +20,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/listener-operator/listener-operator/internal/httpserver"
 )
 
 // Anybody can send requests for metrics, and their reviews must not delay other requests to the API server.
@@ -47,8 +56,10 @@ type authorization struct {
 
 func newReviews(clients kubernetes.Interface, c clock.Clock) *authorization {
 	return &authorization{
-		clients: clients, limiter: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewsPerSecond, reviewBurst, c),
-		results: cache.NewLRUExpireCacheWithClock(maxResults, c), known: cache.NewLRUExpireCacheWithClock(maxResults, c),
+		clients: clients, limiter: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewsPerSecond, reviewBurst,
+			c),
+		results: cache.NewLRUExpireCacheWithClock(maxResults, c),
+		known:   cache.NewLRUExpireCacheWithClock(maxResults, c),
 	}
 }
 
@@ -60,7 +71,6 @@ func newAuthorization(config *rest.Config, client *http.Client) (*authorization,
 	return newReviews(clients, clock.RealClock{}), nil
 }
 
-// filter returns a handler that calls next for authorized requests only.
 func (a *authorization) filter(log logr.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status, err := a.review(r)
@@ -114,8 +124,10 @@ func (a *authorization) ask(ctx context.Context, token string, r *http.Request) 
 	}
 	user := who.Status.User
 	access := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: make(map[string]authorizationv1.ExtraValue, len(user.Extra)),
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: r.URL.Path, Verb: strings.ToLower(r.Method)},
+		User: user.Username, UID: user.UID, Groups: user.Groups,
+		Extra: make(map[string]authorizationv1.ExtraValue, len(user.Extra)),
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: r.URL.Path,
+			Verb: strings.ToLower(r.Method)},
 	}}
 	for key, values := range user.Extra {
 		access.Spec.Extra[key] = authorizationv1.ExtraValue(values)
@@ -128,4 +140,51 @@ func (a *authorization) ask(ctx context.Context, token string, r *http.Request) 
 		return http.StatusForbidden, nil
 	}
 	return http.StatusOK, nil
+}
+
+// addServers adds servers for health checks and metrics to the manager, whose own ones accept any number of connections
+// and headers of a MiB. They speak HTTP/1.1 only, because a connection of HTTP/2 has many requests at once.
+func addServers(ctx context.Context, mgr manager.Manager, options Options, metricsTLS ...func(*tls.Config)) error {
+	checks, measured := http.NewServeMux(), http.NewServeMux()
+	for _, path := range []string{"/healthz", "/readyz"} {
+		handler := http.StripPrefix(path, &healthz.Handler{})
+		checks.Handle(path, handler)
+		checks.Handle(path+"/", handler)
+	}
+	authorization, err := newAuthorization(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	measured.Handle("/metrics", authorization.filter(mgr.GetLogger(),
+		promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{})))
+	encryption := &tls.Config{MinVersion: tls.VersionTLS12}
+	for _, set := range metricsTLS {
+		set(encryption)
+	}
+	return errors.Join(
+		addServer(ctx, mgr, "health checks", options.HealthAddress, checks, nil),
+		addServer(ctx, mgr, "metrics", options.MetricsAddress, measured, encryption),
+	)
+}
+
+// addServer adds a server to the manager, unless the address is "0". Without encryption, it serves plain HTTP.
+func addServer(ctx context.Context, mgr manager.Manager, name, address string, handler http.Handler,
+	encryption *tls.Config) error {
+	if address == "0" {
+		return nil
+	}
+	listener, err := httpserver.Listen(ctx, address)
+	if err != nil {
+		return fmt.Errorf("listening for %s: %w", name, err)
+	}
+	if encryption != nil {
+		listener = tls.NewListener(listener, encryption)
+	}
+	// Clients must not delay the end of the process, because another one becomes the leader only then.
+	server := &manager.Server{Name: name, Server: httpserver.New(handler), Listener: listener,
+		ShutdownTimeout: ptr.To(time.Second)}
+	if err := mgr.Add(server); err != nil {
+		return fmt.Errorf("adding the server for %s: %w", name, err)
+	}
+	return nil
 }

@@ -39,7 +39,8 @@ func (m *metricsCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	if m.dir == "" {
 		return &m.selfSigned, nil
 	}
-	pair, err := tls.LoadX509KeyPair(filepath.Join(m.dir, corev1.TLSCertKey), filepath.Join(m.dir, corev1.TLSPrivateKeyKey))
+	pair, err := tls.LoadX509KeyPair(filepath.Join(m.dir, corev1.TLSCertKey),
+		filepath.Join(m.dir, corev1.TLSPrivateKeyKey))
 	if errors.Is(err, fs.ErrNotExist) {
 		return &m.selfSigned, nil
 	}

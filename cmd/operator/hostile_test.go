@@ -183,7 +183,11 @@ func (h *hostile) cases() map[string]hostileCase {
 		}), h.isDeleted}
 		cases["selector of a Listener with label "+kind] = hostileCase{h.selecting("selecting-"+kind, name), h.isNotAcceptedOrHasService}
 		cases["released claim at time "+kind] = hostileCase{h.releasing("releasing-"+kind, name), h.isBound}
-		cases["claim of a port named "+kind] = hostileCase{h.listingPorts("ported-"+kind, name), h.hasWarning}
+		handled := h.hasWarning
+		if kind == "blank" { // as without the annotation
+			handled = h.isBound
+		}
+		cases["claim of a port named "+kind] = hostileCase{h.listingPorts("ported-"+kind, name), handled}
 		cases["mount of a volume that names Listener "+kind] = hostileCase{h.mounted("mounted-"+kind, name), h.hasWarning}
 	}
 	for _, name := range []string{"a.claim", "0-claim", strings.Repeat("y", 64), strings.Repeat("z", 253)} { // no Service has such a name

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -146,4 +147,139 @@ func TestANewPodHasTheClassOfItsTemplate(t *testing.T) {
 		r.Expect(start).To(HaveLen(1), volume)
 		r.Expect(start[0].Ports).To(Equal(map[string]int32{"http": 80}), volume)
 	}
+}
+
+// keeper is a Pod of a StatefulSet with an inline volume whose Listener is kept.
+type keeper struct {
+	*runs
+	set *appsv1.StatefulSet
+}
+
+func newKeeper(m *mover, set, volume string) *keeper {
+	k := &keeper{&runs{mover: m, name: set}, &appsv1.StatefulSet{}}
+	k.set.ObjectMeta, k.set.Spec.Selector = k.meta(set), &metav1.LabelSelector{MatchLabels: map[string]string{"app": set}}
+	k.set.Spec.Template.Labels, k.set.Spec.Template.Spec.Containers = k.set.Spec.Selector.MatchLabels, []corev1.Container{{Name: "web", Image: "web"}}
+	k.pod = k.mover.pod(0)
+	k.pod.Spec.Volumes[0] = objects.InlineVolume(volume, map[string]string{
+		names.AnnotationListenerClass: k.named("ports"), names.AttributeKeep: "true",
+	})
+	return k
+}
+
+// createSet creates the StatefulSet, which something may control.
+func (k *keeper) createSet(above ...metav1.OwnerReference) {
+	k.Helper()
+	k.set.ResourceVersion, k.set.UID, k.set.OwnerReferences = "", "", above
+	k.Expect(k.Create(k.Context(), k.set)).To(Succeed())
+}
+
+// run creates the Pod.
+func (k *keeper) run() {
+	k.Helper()
+	k.pod.ObjectMeta = k.meta(k.name + "-0")
+	k.pod.GenerateName, k.pod.Labels = k.name+"-", map[string]string{appsv1.StatefulSetPodNameLabel: k.pod.Name}
+	k.pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(k.set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+	k.pod.Spec.NodeName = ""
+	k.Expect(k.Create(k.Context(), k.pod)).To(Succeed())
+}
+
+// end deletes the Pod, and waits until the garbage collector has looked.
+func (k *keeper) end() {
+	k.Helper()
+	k.delete(k.pod)
+	k.Eventually(func() []metav1.OwnerReference { return k.listener().OwnerReferences }).ShouldNot(ContainElement(HaveField("UID", k.pod.UID)))
+}
+
+// orphan deletes the StatefulSet without its Pod, as the garbage collector does for --cascade=orphan.
+func (k *keeper) orphan() {
+	k.Helper()
+	for _, o := range []client.Object{&corev1.Pod{ObjectMeta: k.meta(k.pod.Name)}, k.listener()} {
+		k.change(o, func() {
+			o.SetOwnerReferences(slices.DeleteFunc(o.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == k.set.UID }))
+		})
+	}
+	k.Expect(k.Delete(k.Context(), k.set)).To(Succeed())
+}
+
+func (k *keeper) listener() *listenersv1alpha1.Listener {
+	listener := &listenersv1alpha1.Listener{}
+	_ = k.Get(k.Context(), client.ObjectKey{Namespace: k.namespace, Name: k.pod.Name + "-" + k.pod.Spec.Volumes[0].Name}, listener)
+	return listener
+}
+
+// ports returns the uid of the Listener and the ports in the Pod's PodListeners.
+func (k *keeper) ports() string {
+	published := &listenersv1alpha1.PodListeners{}
+	_ = k.Get(k.Context(), client.ObjectKey{Namespace: k.namespace, Name: listenersv1alpha1.PodListenersName(k.pod.UID)}, published)
+	entry := published.Spec.Listeners[k.pod.Spec.Volumes[0].Name]
+	if len(entry.IngressAddresses) == 0 {
+		return ""
+	}
+	return fmt.Sprint(k.listener().UID, entry.IngressAddresses[0].Ports)
+}
+
+func nodePortClass() map[string]listenersv1alpha1.ListenerClassSpec {
+	return map[string]listenersv1alpha1.ListenerClassSpec{"ports": {ServiceType: listenersv1alpha1.ServiceTypeNodePort}}
+}
+
+// A StatefulSet is deleted without its Pod, which ends before there is another StatefulSet. The operator may restart.
+func TestAPodThatEndsBetweenTwoStatefulSetsKeepsItsNodePorts(t *testing.T) {
+	k := newKeeper(newMover(t, nodePortClass()), "web", "l")
+	k.createSet()
+	k.run()
+	k.Eventually(k.ports).ShouldNot(BeEmpty())
+	before := k.ports()
+	k.orphan()
+	k.Eventually(func() []metav1.OwnerReference { return k.listener().OwnerReferences }).Should(BeEmpty())
+	k.Expect(k.ports()).To(Equal(before))
+	k.restart()
+	k.end()
+	k.createSet()
+	k.run()
+	k.Eventually(k.ports).Should(Equal(before))
+	k.Eventually(func() []metav1.OwnerReference { return k.listener().OwnerReferences }).Should(ConsistOf(
+		HaveField("UID", k.set.UID), HaveField("UID", k.pod.UID)))
+}
+
+// A product's operator deletes the StatefulSet with its Pod while the product hibernates, and creates it again.
+func TestWhatControlsAStatefulSetKeepsTheNodePorts(t *testing.T) {
+	m := newMover(t, nodePortClass())
+	product := &corev1.ConfigMap{ObjectMeta: m.meta("product")}
+	m.Expect(m.Create(t.Context(), product)).To(Succeed())
+	k := newKeeper(m, "web", "l")
+	above := *metav1.NewControllerRef(product, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	k.createSet(above)
+	k.run()
+	k.Eventually(k.ports).ShouldNot(BeEmpty())
+	before := k.ports()
+	k.Expect(k.Delete(t.Context(), k.set)).To(Succeed())
+	k.end()
+	k.Eventually(func() []metav1.OwnerReference { return k.listener().OwnerReferences }).Should(ConsistOf(HaveField("UID", product.UID)))
+	k.createSet(above)
+	k.run()
+	k.Eventually(k.ports).Should(Equal(before))
+
+	k.Expect(k.Delete(t.Context(), k.set)).To(Succeed())
+	k.delete(k.pod)
+	k.Expect(k.Delete(t.Context(), product)).To(Succeed())
+	k.Eventually(func() types.UID { return k.listener().UID }).Should(BeEmpty())
+}
+
+// The volume a-0-l of web-0 and the volume l of web-0-a-0 both need Listener web-0-a-0-l.
+func TestAListenerThatIsKeptForAPodIsGivenToNoOther(t *testing.T) {
+	m := newMover(t, nodePortClass())
+	first, second := newKeeper(m, "web", "a-0-l"), newKeeper(m, "web-0-a", "l")
+	first.createSet()
+	second.createSet()
+	first.run()
+	first.Eventually(first.ports).ShouldNot(BeEmpty())
+	before := first.ports()
+	first.end()
+	second.reason = listenersv1alpha1.ReasonForeignListener
+	second.run()
+	second.Eventually(second.note).Should(ContainSubstring("Listener web-0-a-0-l exists but is kept for volume a-0-l of Pod web-0"))
+	second.Expect(second.ports()).To(BeEmpty())
+	first.run()
+	first.Eventually(first.ports).Should(Equal(before))
+	second.Expect(second.ports()).To(BeEmpty())
 }

@@ -27,7 +27,8 @@ func election(openShift bool) electionTimes {
 // starts a container only when the one before has exited, so the two never run at the same time.
 func newLock(config *rest.Config, options Options, times electionTimes) (resourcelock.Interface, error) {
 	identity := resourcelock.ResourceLockConfig{Identity: options.PodName + "_" + options.PodUID}
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, options.Namespace, names.Operator, identity, config, times.renew)
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, options.Namespace, names.Operator,
+		identity, config, times.renew)
 	if err != nil {
 		return nil, fmt.Errorf("creating the lock for leader election: %w", err)
 	}

@@ -7,14 +7,12 @@ import (
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
-// levelDebug is logr's V(1).
 const levelDebug = slog.LevelInfo - 1
 
 // quiet passes errors by which the API server rejects new objects in namespaces that are being deleted to the handler
 // at the debug level, whoever logs them. The library that sends events would log one for each.
 type quiet struct{ slog.Handler }
 
-// Handle implements slog.Handler.
 func (q quiet) Handle(ctx context.Context, record slog.Record) error {
 	record.Attrs(func(a slog.Attr) bool {
 		err, ok := a.Value.Any().(error)
@@ -29,8 +27,6 @@ func (q quiet) Handle(ctx context.Context, record slog.Record) error {
 	return q.Handler.Handle(ctx, record)
 }
 
-// WithAttrs implements slog.Handler.
 func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
 
-// WithGroup implements slog.Handler.
 func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }

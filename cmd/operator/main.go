@@ -10,10 +10,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime/debug"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -29,24 +32,24 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/certificates"
 	"github.com/listener-operator/listener-operator/controllers/certmanager"
-	"github.com/listener-operator/listener-operator/controllers/coexistence"
 	"github.com/listener-operator/listener-operator/controllers/confinement"
 	"github.com/listener-operator/listener-operator/controllers/crdprotection"
-	"github.com/listener-operator/listener-operator/controllers/eviction"
 	"github.com/listener-operator/listener-operator/controllers/listener"
 	"github.com/listener-operator/listener-operator/controllers/listenerclass"
 	"github.com/listener-operator/listener-operator/controllers/lostnodes"
 	clustermetrics "github.com/listener-operator/listener-operator/controllers/metrics"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent"
 	"github.com/listener-operator/listener-operator/controllers/podlisteners"
+	"github.com/listener-operator/listener-operator/controllers/restart"
+	"github.com/listener-operator/listener-operator/controllers/takeover"
 	"github.com/listener-operator/listener-operator/controllers/volume"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/cache"
+	"github.com/listener-operator/listener-operator/internal/etcdrestore"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
-	"github.com/listener-operator/listener-operator/internal/restored"
 	"github.com/listener-operator/listener-operator/internal/servertime"
 	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/tlsprofile"
@@ -56,7 +59,6 @@ import (
 // Options are the options of the process. What an administrator may want to change at run time is in
 // ListenerOperator/cluster. main reads them from the environment and flags.
 type Options struct {
-	// Namespace is the namespace of the operator and the node agent.
 	Namespace      string
 	NodeAgentImage string
 	// PodName and PodUID are the operator's own Pod. They identify the leader.
@@ -78,14 +80,19 @@ type Options struct {
 func main() {
 	options := Options{
 		Namespace: os.Getenv("OPERATOR_NAMESPACE"), NodeAgentImage: os.Getenv("RELATED_IMAGE_NODE_AGENT"),
-		OperatorCondition: os.Getenv("OPERATOR_CONDITION_NAME"), PodName: os.Getenv("POD_NAME"), PodUID: os.Getenv("POD_UID"),
+		OperatorCondition: os.Getenv("OPERATOR_CONDITION_NAME"), PodName: os.Getenv("POD_NAME"),
+		PodUID:    os.Getenv("POD_UID"),
 		FirstSpec: os.Getenv("LISTENEROPERATOR_SPEC"),
 	}
-	flag.StringVar(&options.MetricsAddress, "metrics-bind-address", ":8443", "`address` that serves metrics over HTTPS; 0 disables metrics")
+	flag.StringVar(&options.MetricsAddress, "metrics-bind-address", ":8443",
+		"`address` that serves metrics over HTTPS; 0 disables metrics")
 	flag.StringVar(&options.MetricsCertificate, "metrics-certificate", "",
-		"`directory` with tls.crt and tls.key, the serving certificate for metrics; until both files exist, the certificate is self-signed")
-	flag.StringVar(&options.HealthAddress, "health-probe-bind-address", ":8081", "`address` that serves /healthz and /readyz")
-	flag.BoolVar(&options.LeaderElection, "leader-elect", true, "run the controllers only while holding the leader election lease; required if more than one replica may run")
+		"`directory` with tls.crt and tls.key, the serving certificate for metrics; until both files exist, the "+
+			"certificate is self-signed")
+	flag.StringVar(&options.HealthAddress, "health-probe-bind-address", ":8081",
+		"`address` that serves /healthz and /readyz")
+	flag.BoolVar(&options.LeaderElection, "leader-elect", true,
+		"run the controllers only while holding the leader election lease; required if more than one replica may run")
 	flag.StringVar(&options.LogLevel, "log-level", "info", "`level` to log: info, or debug for a line per reconcile")
 	showVersion := flag.Bool("version", false, "print the version and exit")
 	flag.Parse()
@@ -96,7 +103,8 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(35) // trades CPU time for memory, which is mostly the cache
 	}
-	debug.SetMemoryLimit(debug.SetMemoryLimit(-1) / 10 * 9) // GOMEMLIMIT is the limit of the container, and Go does not count all
+	// GOMEMLIMIT is the limit of the container, and Go does not count all
+	debug.SetMemoryLimit(debug.SetMemoryLimit(-1) / 10 * 9)
 	if err := run(ctrl.SetupSignalHandler(), options); err != nil {
 		ctrl.Log.Error(err, "Stopping")
 		os.Exit(1)
@@ -106,14 +114,17 @@ func main() {
 func (o Options) validate() error {
 	var errs []error
 	if o.Namespace == "" {
-		errs = append(errs, errors.New("environment variable OPERATOR_NAMESPACE is not set: set it to the namespace of the operator"))
+		errs = append(errs, errors.New("environment variable OPERATOR_NAMESPACE is not set: set it to the namespace "+
+			"of the operator"))
 	}
 	if o.NodeAgentImage == "" {
-		errs = append(errs, errors.New("environment variable RELATED_IMAGE_NODE_AGENT is not set: set it to the image of the node agent"))
+		errs = append(errs, errors.New("environment variable RELATED_IMAGE_NODE_AGENT is not set: set it to the "+
+			"image of the node agent"))
 	}
 	if o.LeaderElection && (o.PodName == "" || o.PodUID == "") {
 		errs = append(errs, errors.New(
-			"environment variables POD_NAME and POD_UID are not set: set them to the operator's own Pod, or run with --leader-elect=false"))
+			"environment variables POD_NAME and POD_UID are not set: set them to the operator's own Pod, or run with "+
+				"--leader-elect=false"))
 	}
 	if err := nodeagent.MergeSpec(&operatorv1alpha1.ListenerOperatorSpec{}, o.FirstSpec); err != nil {
 		errs = append(errs, fmt.Errorf("environment variable LISTENEROPERATOR_SPEC is invalid: %w", err))
@@ -150,7 +161,7 @@ func run(ctx context.Context, options Options) error {
 func runOn(ctx context.Context, config *rest.Config, options Options) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	config.Wrap(restored.Detect(end))
+	config.Wrap(etcdrestore.Detect(end))
 	err := start(ctx, end, config, options)
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ctx.Err()) {
 		return fmt.Errorf("ending, so that the next process reads everything again: %w", cause)
@@ -179,7 +190,8 @@ func start(ctx context.Context, end context.CancelCauseFunc, config *rest.Config
 	if err != nil {
 		return err
 	}
-	if err := addServers(ctx, mgr, options, func(c *tls.Config) { c.GetCertificate = certificate.get }, profile.Apply); err != nil {
+	if err := addServers(ctx, mgr, options, func(c *tls.Config) { c.GetCertificate = certificate.get },
+		profile.Apply); err != nil {
 		return err
 	}
 	if err := profile.SetupWithManager(mgr, apis); err != nil {
@@ -200,7 +212,8 @@ func start(ctx context.Context, end context.CancelCauseFunc, config *rest.Config
 
 func newManager(config *rest.Config, options Options, times electionTimes) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
-	types := runtime.SchemeBuilder{clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme, backends.All().AddToScheme}
+	types := runtime.SchemeBuilder{clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme,
+		operatorv1alpha1.AddToScheme, backends.All().AddToScheme}
 	if err := types.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("registering API types: %w", err)
 	}
@@ -228,8 +241,9 @@ func newManager(config *rest.Config, options Options, times electionTimes) (mana
 }
 
 // setupControllers adds the controllers. While Stackable's operator runs, only the one that reports what is wrong does.
-func setupControllers(mgr manager.Manager, end context.CancelCauseFunc, apis *platform.APIs, options Options, apiTime clock.PassiveClock) error {
-	gate, err := coexistence.SetupWithManager(mgr, end)
+func setupControllers(mgr manager.Manager, end context.CancelCauseFunc, apis *platform.APIs, options Options,
+	apiTime clock.PassiveClock) error {
+	gate, err := takeover.SetupWithManager(mgr, end)
 	if err != nil {
 		return fmt.Errorf("setting up the takeover controller: %w", err)
 	}
@@ -257,35 +271,73 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options, apiT
 	nodes := settling.NewNodes(realClock)
 	installer := apply.New(mgr.GetClient(), names.FieldManagerOperator)
 	authorities := &certificates.Authorities{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: installer, Platform: apis, Namespace: options.Namespace, Clock: apiTime,
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: installer, Platform: apis,
+		Namespace: options.Namespace, Clock: apiTime,
 	}
 	trust := &certificates.Trust{Authorities: authorities}
 	return []controller{
-		{"confinement", (&confinement.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader()}).SetupWithManager},
+		{"confinement",
+			(&confinement.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader()}).SetupWithManager},
 		{"listener", (&listener.Reconciler{
-			Client: mgr.GetClient(), Events: events, Platform: apis, Backends: backends.All(), ClusterDomain: options.ClusterDomain, Nodes: nodes,
+			Client: mgr.GetClient(), Events: events, Platform: apis, Backends: backends.All(),
+			ClusterDomain: options.ClusterDomain, Nodes: nodes,
 		}).SetupWithManager},
 		{"podlisteners", (&podlisteners.Reconciler{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Backends: backends.All(), Applier: applier, Clock: realClock, Nodes: nodes,
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Backends: backends.All(),
+			Applier: applier, Clock: realClock, Nodes: nodes,
 		}).SetupWithManager},
 		{"lostnodes", (&lostnodes.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier, Clock: realClock,
 		}).SetupWithManager},
-		{"restart", (&eviction.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Clock: realClock}).SetupWithManager},
-		{"volume", (&volume.Reconciler{Client: mgr.GetClient(), Events: events, Applier: applier, Clock: realClock}).SetupWithManager},
+		{"restart", (&restart.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events,
+			Clock: realClock}).SetupWithManager},
+		{"volume",
+			(&volume.Reconciler{Client: mgr.GetClient(), Events: events, Applier: applier,
+				Clock: realClock}).SetupWithManager},
 		{"nodeagent", (&nodeagent.Reconciler{
-			Client: mgr.GetClient(), Namespace: options.Namespace, Image: options.NodeAgentImage, OperatorCondition: options.OperatorCondition,
-			ClusterDomain: options.ClusterDomain, FirstSpec: options.FirstSpec, APIs: apis, Clock: realClock,
+			Client: mgr.GetClient(), Namespace: options.Namespace, Image: options.NodeAgentImage,
+			OperatorCondition: options.OperatorCondition,
+			ClusterDomain:     options.ClusterDomain, FirstSpec: options.FirstSpec, APIs: apis, Clock: realClock,
 		}).SetupWithManager},
 		{"listenerclass", (&listenerclass.Reconciler{Client: mgr.GetClient()}).SetupWithManager},
 		{"listenerclass-warnings", (&listenerclass.Warner{Client: mgr.GetClient(), Events: events}).SetupWithManager},
-		{"crdprotection", (&crdprotection.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader()}).SetupWithManager},
+		{"crdprotection",
+			(&crdprotection.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader()}).SetupWithManager},
 		{"certificate-authorities", authorities.SetupWithManager},
 		{"certificate-trust", trust.SetupWithManager},
 		{"certificates", (&certificates.Signer{Trust: trust, Clock: apiTime}).SetupWithManager},
 		{"cert-manager", (&certmanager.Reconciler{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: installer, Platform: apis, Clock: realClock,
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: installer, Platform: apis,
+			Clock: realClock,
 		}).SetupWithManager},
 		{"metrics", clustermetrics.SetupWithManager},
 	}
+}
+
+// resolverDomain returns the DNS domain of the cluster, by the configuration of a Pod's resolver, a file that the
+// kubelet writes. It is "" if the configuration names none, as in a Pod with the DNS policy Default.
+func resolverDomain(file string) (string, error) {
+	content, err := os.ReadFile(filepath.Clean(file))
+	if err != nil {
+		return "", fmt.Errorf("reading the configuration of the resolver: %w", err)
+	}
+	var domain string
+	for line := range strings.Lines(string(content)) {
+		if fields := strings.Fields(line); len(fields) > 0 && fields[0] == "search" {
+			domain = ofSearchList(fields[1:]) // the last list counts
+		}
+	}
+	return domain, nil
+}
+
+// ofSearchList returns the domain of the cluster in the search list of a Pod, which has <namespace>.svc.<domain>,
+// svc.<domain> and <domain>, and then what the node has.
+func ofSearchList(list []string) string {
+	for _, entry := range list {
+		domain, ok := strings.CutPrefix(strings.ToLower(strings.TrimSuffix(entry, ".")), "svc.")
+		if ok && len(validation.IsDNS1123Subdomain(domain)) == 0 {
+			return domain
+		}
+	}
+	return ""
 }

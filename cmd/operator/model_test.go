@@ -517,6 +517,9 @@ func byName[T any, P interface {
 	return all
 }
 
+// rejected is the annotation of a Pod that the kubelet does not accept.
+const rejected = "test.example/rejected"
+
 // cluster does the work of Kubernetes' own controllers in a namespace: it binds volumes and Pods, and collects garbage.
 type cluster struct {
 	client.Client
@@ -567,8 +570,8 @@ func (c *cluster) bindVolumes(ctx context.Context, w *snapshot) {
 	}
 }
 
-// schedule gives nodes an address, and binds the Pods whose claims are bound, or whose volumes are inline, to a node
-// that their volumes permit.
+// schedule gives nodes an address, binds the Pods whose claims are bound, or whose volumes are inline, to a node that
+// their volumes permit, and accepts them there, as kubelets do, unless they are to be rejected.
 func (c *cluster) schedule(ctx context.Context, w *snapshot) {
 	var nodes corev1.NodeList
 	_ = c.List(ctx, &nodes)
@@ -584,6 +587,12 @@ func (c *cluster) schedule(ctx context.Context, w *snapshot) {
 			volume = w.volumes[pvc.Spec.VolumeName]
 		} else if !claim.IsInline(&pod.Spec.Volumes[0]) {
 			continue
+		}
+		if pod.Spec.NodeName != "" && pod.Status.StartTime == nil {
+			if pod.Status.StartTime = ptr.To(metav1.Now()); pod.Annotations[rejected] != "" {
+				pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "NodeAffinity"
+			}
+			_ = c.Status().Update(ctx, pod)
 		}
 		if pod.Spec.NodeName != "" || volume == nil {
 			continue

@@ -77,11 +77,17 @@ func (m *mover) service() *corev1.Service {
 // assign gives the Service an address, as the controller of a load balancer does.
 func (m *mover) assign(address string) {
 	m.Helper()
-	m.Eventually(func() error {
-		service := m.service()
-		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
-		return m.Status().Update(m.Context(), service)
-	}).Should(Succeed())
+	service := m.service()
+	m.setStatus(service, func() { service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}} })
+}
+
+// setStatus changes the status of an object that exists, as its controller does while the operator writes the rest.
+func (m *mover) setStatus(o client.Object, change func()) {
+	m.Helper()
+	m.Expect(m.Get(m.Context(), client.ObjectKeyFromObject(o), o)).To(Succeed())
+	before := o.DeepCopyObject().(client.Object)
+	change()
+	m.Expect(m.Status().Patch(m.Context(), o, client.MergeFrom(before))).To(Succeed())
 }
 
 // addresses returns the addresses that a Pod started with and has now, as host:port.
@@ -155,14 +161,11 @@ func TestAPodThatStartsWhileItsListenerMovesGetsTheNewAddress(t *testing.T) {
 	_, now = m.addresses(first)
 	m.Expect(now).To(Equal([]string{previous}))
 
-	m.Eventually(func() error {
-		ingress := &networkingv1.Ingress{}
-		if err := m.Get(t.Context(), client.ObjectKey{Namespace: m.namespace, Name: m.claim + "-http"}, ingress); err != nil {
-			return err
-		}
+	ingress := &networkingv1.Ingress{ObjectMeta: m.meta(m.claim + "-http")}
+	m.Eventually(func() error { return m.Get(t.Context(), client.ObjectKeyFromObject(ingress), ingress) }).Should(Succeed())
+	m.setStatus(ingress, func() {
 		ingress.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.103"}}
-		return m.Status().Update(t.Context(), ingress)
-	}).Should(Succeed())
+	})
 	host := m.claim + "." + m.namespace + ".example.com:80"
 	m.eventually(first, host)
 	m.eventually(second, host)

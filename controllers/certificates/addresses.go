@@ -25,7 +25,9 @@ func (s *Signer) addressesOf(ctx context.Context, pod *corev1.Pod, o order) (cer
 	if err != nil {
 		return certificate.Names{}, err
 	}
-	own, err := lookup.Get(ctx, s.Client, types.NamespacedName{Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}, &listenersv1alpha1.PodListeners{})
+	own,
+		err := lookup.Get(ctx, s.Client, types.NamespacedName{Namespace: pod.Namespace,
+		Name: listenersv1alpha1.PodListenersName(pod.UID)}, &listenersv1alpha1.PodListeners{})
 	if err != nil {
 		return certificate.Names{}, err
 	}
@@ -40,7 +42,8 @@ func (s *Signer) addressesOf(ctx context.Context, pod *corev1.Pod, o order) (cer
 		listeners.Insert(entry.ListenerName)
 	}
 	for _, name := range sets.List(listeners) {
-		listener, err := lookup.Get(ctx, s.Client, types.NamespacedName{Namespace: pod.Namespace, Name: name}, &listenersv1alpha1.Listener{})
+		listener, err := lookup.Get(ctx, s.Client, types.NamespacedName{Namespace: pod.Namespace, Name: name},
+			&listenersv1alpha1.Listener{})
 		switch {
 		case err != nil:
 			return certificate.Names{}, err
@@ -68,11 +71,13 @@ func (s *Signer) volumes(ctx context.Context, pod *corev1.Pod, selected sets.Set
 		}
 	}
 	if missing := selected.Difference(sets.New(volumes...)); len(missing) > 0 {
-		return nil, deny(certificatesv1.PodCertificateRequestConditionInvalidUserConfig, "userAnnotations: the Pod has no listener volume %q", sets.List(missing)[0])
+		return nil, deny(certificatesv1.PodCertificateRequestConditionInvalidUserConfig,
+			"userAnnotations: the Pod has no listener volume %q", sets.List(missing)[0])
 	}
 	if len(volumes) == 0 {
 		return nil, deny(listenersv1alpha1.ReasonNoListenerVolumes,
-			"the Pod has no listener volume, and so no addresses for a certificate: add a volume with a claim of the StorageClass %s", names.Driver)
+			"the Pod has no listener volume, and so no addresses for a certificate: add a volume with a claim of the "+
+				"StorageClass %s", names.Driver)
 	}
 	return volumes, nil
 }
@@ -94,5 +99,6 @@ func (s *Signer) isListenerVolume(ctx context.Context, pod *corev1.Pod, volume *
 		return false, wait("the claim %s of volume %q is not bound yet", key.Name, volume.Name)
 	}
 	pv, err := lookup.Get(ctx, s.Client, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{})
-	return pv != nil && claim.IsListenerVolume(pv), err // a volume of another driver may not be in the cache, nor exist any more
+	// A volume of another driver may not be in the cache, nor exist any more.
+	return pv != nil && claim.IsListenerVolume(pv), err
 }

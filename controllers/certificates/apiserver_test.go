@@ -278,6 +278,10 @@ func TestCertificatesAreForPublishedAddresses(t *testing.T) {
 	w.Expect(w.verify(narrow, w.Namespace, "203.0.113.8")).To(MatchError(ContainSubstring("203.0.113.8")))
 	w.Expect(narrow.ExtKeyUsage).To(ContainElement(x509.ExtKeyUsageClientAuth))
 
+	whole := w.issued(w.request(pod, names.Signer, map[string]string{names.AnnotationCertificateVolumes: "", names.AnnotationCertificateUsages: ""}))
+	w.Expect(w.verify(whole, w.Namespace, "203.0.113.8")).To(Succeed(), "an empty value is as none")
+	w.Expect(whole.ExtKeyUsage).NotTo(ContainElement(x509.ExtKeyUsageClientAuth))
+
 	neighbour := newWorld(t)
 	neighbour.stop = w.stop
 	stranger := neighbour.pod("web-0", "own@"+names.Driver)

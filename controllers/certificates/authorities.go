@@ -44,15 +44,13 @@ type Authorities struct {
 	// Platform reports whether the cluster serves PodCertificateRequests, without which there are no authorities.
 	Platform  *platform.APIs
 	Namespace string // the operator's
-	// Clock is the time of the API server.
-	Clock clock.PassiveClock
+	Clock     clock.PassiveClock
 
 	current atomic.Value // a state
 	// changed has an event for each change of the state, for each controller that depends on it.
 	changed []chan event.GenericEvent
 }
 
-// state is what signs.
 type state struct {
 	roots    certificate.Roots
 	rotation certificate.Rotation
@@ -68,7 +66,8 @@ const maxSilence = time.Hour
 func (a *Authorities) SetupWithManager(mgr manager.Manager) error {
 	return requests.Controller(mgr, "certificate-authorities", 1).
 		WatchesRawSource(requests.OnlyAtStart()).
-		Watches(&operatorv1alpha1.ListenerOperator{}, requests.Only(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&operatorv1alpha1.ListenerOperator{}, requests.Only(),
+									builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(&corev1.Secret{}, requests.Only()). // of this name only, see package cache
 		Complete(requests.Requeue(mgr, "certificate-authorities", a))
 }
@@ -77,15 +76,19 @@ func (a *Authorities) SetupWithManager(mgr manager.Manager) error {
 func (a *Authorities) source(all func(context.Context) []reconcile.Request) source.Source {
 	changed := make(chan event.GenericEvent, 1)
 	a.changed = append(a.changed, changed)
-	return source.Channel(changed, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return all(ctx) }))
+	return source.Channel(changed,
+		handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+			return all(ctx)
+		}))
 }
 
 // Reconcile implements reconcile.Reconciler. Its one request are the roots.
 func (a *Authorities) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	if !a.Platform.Serves(names.KindPodCertificateRequest) {
-		return reconcile.Result{}, nil
+		return reconcile.Result{RequeueAfter: time.Minute}, nil // an upgrade of the cluster may change that
 	}
-	configuration, err := lookup.Get(ctx, a.Client, types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}, &operatorv1alpha1.ListenerOperator{})
+	configuration, err := lookup.Get(ctx, a.Client, types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName},
+		&operatorv1alpha1.ListenerOperator{})
 	key := types.NamespacedName{Namespace: a.Namespace, Name: names.CertificateAuthoritySecret}
 	secret, secretErr := lookup.Get(ctx, a.APIReader, key, &corev1.Secret{})
 	if err := errors.Join(err, secretErr); err != nil {
@@ -95,7 +98,8 @@ func (a *Authorities) Reconcile(ctx context.Context, _ reconcile.Request) (recon
 	roots, again, err := a.next(ctx, secret, rotation)
 	if err != nil {
 		if configuration != nil {
-			a.Events.Eventf(configuration, nil, corev1.EventTypeWarning, operatorv1alpha1.ReasonCertificateAuthorityDamaged, action, "%s", err)
+			a.Events.Eventf(configuration, nil, corev1.EventTypeWarning,
+				operatorv1alpha1.ReasonCertificateAuthorityDamaged, action, "%s", err)
 		}
 		return reconcile.Result{}, err
 	}
@@ -103,15 +107,17 @@ func (a *Authorities) Reconcile(ctx context.Context, _ reconcile.Request) (recon
 	return reconcile.Result{RequeueAfter: min(again.Sub(a.Clock.Now()), maxSilence)}, nil
 }
 
-// next returns the roots that are in the Secret now. Roots of a Secret that was deleted or emptied are written again,
-// because all clients trust them.
-func (a *Authorities) next(ctx context.Context, secret *corev1.Secret, rotation certificate.Rotation) (certificate.Roots, time.Time, error) {
+// next returns the roots that are in the Secret, or, if it was deleted or emptied, those that all clients trust.
+func (a *Authorities) next(ctx context.Context, secret *corev1.Secret,
+	rotation certificate.Rotation) (certificate.Roots, time.Time, error) {
 	before, stored := a.state().roots, secret != nil && len(secret.Data) > 0
 	if stored {
 		var err error
 		if before, err = certificate.Decode(secret.Data); err != nil {
-			return nil, time.Time{}, fmt.Errorf("the Secret %s/%s is damaged: %w; restore it from a backup, or delete it, upon which clients have to trust new authorities",
-				a.Namespace, names.CertificateAuthoritySecret, err)
+			return nil, time.Time{},
+				fmt.Errorf("the Secret %s/%s is damaged: %w; restore it from a backup, or delete it, upon which "+
+					"clients have to trust new authorities",
+					a.Namespace, names.CertificateAuthoritySecret, err)
 		}
 	}
 	roots, again := before.Next(rotation, a.Clock.Now())
@@ -121,7 +127,8 @@ func (a *Authorities) next(ctx context.Context, secret *corev1.Secret, rotation 
 	if err := a.write(ctx, roots, secret); err != nil {
 		return nil, time.Time{}, err
 	}
-	log.FromContext(ctx).Info("Wrote the roots of the certificate authorities", "roots", len(roots), "before", len(before))
+	log.FromContext(ctx).Info("Wrote the roots of the certificate authorities", "roots", len(roots), "before",
+		len(before))
 	return roots, again, nil
 }
 
@@ -130,10 +137,11 @@ func (a *Authorities) next(ctx context.Context, secret *corev1.Secret, rotation 
 // are lost that another process has written.
 func (a *Authorities) write(ctx context.Context, roots certificate.Roots, observed *corev1.Secret) error {
 	secret := &corev1.Secret{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: names.CertificateAuthoritySecret, Labels: names.OperatorLabels()},
-		Type:       corev1.SecretTypeOpaque,
-		Data:       roots.Encode(),
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: names.CertificateAuthoritySecret,
+			Labels: names.OperatorLabels()},
+		Type: corev1.SecretTypeOpaque,
+		Data: roots.Encode(),
 	}
 	if observed != nil {
 		secret.ResourceVersion = observed.ResourceVersion
@@ -159,7 +167,6 @@ func rotationOf(configuration *operatorv1alpha1.ListenerOperator) certificate.Ro
 	return rotation
 }
 
-// state returns what signs, which has no roots before they are read.
 func (a *Authorities) state() state {
 	current, _ := a.current.Load().(state)
 	return current

@@ -54,6 +54,18 @@ func TestRequestsForCertificatesCostLinearTime(t *testing.T) {
 	}, ".", "github.com/listener-operator/listener-operator/internal/certificate")
 }
 
+// A request waits for an address of its Pod.
+func TestRequestsThatWaitCostLittleMemory(t *testing.T) {
+	keep := func(o client.Object) any {
+		kept, err := trim(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kept
+	}
+	growth.CheckMemory(t, 1<<20, keep, func() client.Object { return &certificatesv1.PodCertificateRequest{} })
+}
+
 // request returns a request that names n volumes.
 func request(n int) *certificatesv1.PodCertificateRequestSpec {
 	stub, err := x509.CreateCertificateRequest(nil, &x509.CertificateRequest{}, ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))

@@ -23,7 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -31,7 +31,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/cache"
 	"github.com/listener-operator/listener-operator/internal/certificate"
+	"github.com/listener-operator/listener-operator/internal/keys"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -40,7 +42,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
-// Signer decides PodCertificateRequests.
 type Signer struct {
 	*Trust
 	// Clock is the time of the API server, which rejects certificates of another time.
@@ -59,15 +60,13 @@ const slow = 5 * time.Second
 // workers is the number of requests that are decided concurrently, and of namespaces whose trust is published.
 const workers = 4
 
-// byPod finds requests by the uid of their Pod.
 const byPod = "request.pod"
 
-// SetupWithManager registers the controller and its watches.
 func (s *Signer) SetupWithManager(mgr manager.Manager) (err error) {
 	all := func(ctx context.Context) []reconcile.Request { return s.undecided(ctx) }
 	s.requests, err = s.Platform.View(platform.ViewOptions{
 		Scheme: mgr.GetScheme(), Object: &certificatesv1.PodCertificateRequest{},
-		Cache: cache.ByObject{Field: fields.OneTermEqualSelector("spec.signerName", names.Signer), Transform: trim},
+		Cache: ctrlcache.ByObject{Field: fields.OneTermEqualSelector("spec.signerName", names.Signer), Transform: trim},
 		Indexes: map[string]client.IndexerFunc{byPod: func(o client.Object) []string {
 			if request := o.(*certificatesv1.PodCertificateRequest); !decided(request) {
 				return []string{string(request.Spec.PodUID)}
@@ -94,16 +93,19 @@ func trim(o any) (any, error) {
 		return o, nil // a tombstone of what was trimmed before
 	}
 	request.ManagedFields = nil
+	cache.Bound(request)
 	if decided(request) {
 		request.Spec = certificatesv1.PodCertificateRequestSpec{}
-		request.Status = certificatesv1.PodCertificateRequestStatus{Conditions: []metav1.Condition{{Type: request.Status.Conditions[0].Type}}}
+		decision := metav1.Condition{Type: request.Status.Conditions[0].Type}
+		request.Status = certificatesv1.PodCertificateRequestStatus{Conditions: []metav1.Condition{decision}}
 	}
 	return request, nil
 }
 
 // podListenersToRequests maps PodListeners to the requests of their Pod that wait for an address.
 func (s *Signer) podListenersToRequests(ctx context.Context, o client.Object) []reconcile.Request {
-	return s.undecided(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{byPod: string(listenersv1alpha1.PodUID(o.GetName()))})
+	return s.undecided(ctx, client.InNamespace(o.GetNamespace()),
+		client.MatchingFields{byPod: string(listenersv1alpha1.PodUID(o.GetName()))})
 }
 
 // undecided returns requests that are not decided. While the kind is not served, there are none.
@@ -150,7 +152,8 @@ func (s *Signer) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	}
 	text := message.Printable(v.message, message.MaxEvent) // the kubelet repeats it in an event of the Pod
 	const decision = certificatesv1.PodCertificateRequestConditionTypeDenied
-	return reconcile.Result{}, s.decide(ctx, request, decision, v.reason, text, certificatesv1.PodCertificateRequestStatus{})
+	return reconcile.Result{}, s.decide(ctx, request, decision, v.reason, text,
+		certificatesv1.PodCertificateRequestStatus{})
 }
 
 // pod returns the Pod of a request. Whether it still exists on the node the API server decides.
@@ -162,7 +165,8 @@ func (s *Signer) pod(ctx context.Context, request *certificatesv1.PodCertificate
 			return pod, err
 		}
 	}
-	return nil, deny(listenersv1alpha1.ReasonPodDeleted, "Pod %s with uid %s does not exist on node %s any more", request.Spec.PodName, request.Spec.PodUID, request.Spec.NodeName)
+	return nil, deny(listenersv1alpha1.ReasonPodDeleted, "Pod %s with uid %s does not exist on node %s any more",
+		request.Spec.PodName, request.Spec.PodUID, request.Spec.NodeName)
 }
 
 // wait reports what a request waits for, if that takes long. What it waits for is watched.
@@ -178,8 +182,8 @@ func (s *Signer) wait(request *certificatesv1.PodCertificateRequest, pod *corev1
 	return reconcile.Result{RequeueAfter: message.Repeat}
 }
 
-// issue signs a certificate.
-func (s *Signer) issue(ctx context.Context, request *certificatesv1.PodCertificateRequest, pod *corev1.Pod, o order) error {
+func (s *Signer) issue(ctx context.Context, request *certificatesv1.PodCertificateRequest, pod *corev1.Pod,
+	o order) error {
 	addresses, err := s.addressesOf(ctx, pod, o)
 	if err != nil {
 		return err
@@ -196,7 +200,8 @@ func (s *Signer) issue(ctx context.Context, request *certificatesv1.PodCertifica
 		return err
 	}
 	issued, err := authority.Issue(certificate.Leaf{
-		PublicKey: o.publicKey, Pod: client.ObjectKeyFromObject(pod), Names: addresses, Client: o.client, Now: s.Clock.Now(), Lifetime: o.lifetime,
+		PublicKey: o.publicKey, Pod: client.ObjectKeyFromObject(pod), Names: addresses, Client: o.client,
+		Now: s.Clock.Now(), Lifetime: o.lifetime,
 	})
 	switch {
 	case errors.Is(err, certificate.ErrNoNames):
@@ -206,23 +211,28 @@ func (s *Signer) issue(ctx context.Context, request *certificatesv1.PodCertifica
 	}
 	refresh := metav1.NewTime(issued.NotBefore.Add(certificate.RefreshAfter))
 	const decision = certificatesv1.PodCertificateRequestConditionTypeIssued
-	err = s.decide(ctx, request, decision, decision, fmt.Sprintf("issued for %s", addresses), certificatesv1.PodCertificateRequestStatus{
-		CertificateChain: string(issued.Chain), NotBefore: new(metav1.NewTime(issued.NotBefore)), NotAfter: new(metav1.NewTime(issued.NotAfter)), BeginRefreshAt: &refresh,
-	})
+	err = s.decide(ctx, request, decision, decision, fmt.Sprintf("issued for %s", addresses),
+		certificatesv1.PodCertificateRequestStatus{
+			CertificateChain: string(issued.Chain), NotBefore: new(metav1.NewTime(issued.NotBefore)),
+			NotAfter: new(metav1.NewTime(issued.NotAfter)), BeginRefreshAt: &refresh,
+		})
 	if err == nil {
-		log.FromContext(ctx).V(1).Info("Issued a certificate", "pod", pod.Name, "addresses", addresses.String(), "notAfter", issued.NotAfter)
+		log.FromContext(ctx).V(1).Info("Issued a certificate", "pod", pod.Name, "addresses", addresses.String(),
+			"notAfter", issued.NotAfter)
 	}
 	return err
 }
 
 // decide writes a status with the decision, which is then final, and counts it. A request that was deleted is no error.
 func (s *Signer) decide(
-	ctx context.Context, request *certificatesv1.PodCertificateRequest, decision, reason, text string, status certificatesv1.PodCertificateRequestStatus,
+	ctx context.Context, request *certificatesv1.PodCertificateRequest, decision, reason, text string,
+	status certificatesv1.PodCertificateRequestStatus,
 ) error {
 	changed := request.DeepCopy()
 	changed.Status = status
 	changed.Status.Conditions = []metav1.Condition{
-		{Type: decision, Status: metav1.ConditionTrue, Reason: reason, Message: text, LastTransitionTime: metav1.NewTime(s.Clock.Now())},
+		{Type: decision, Status: metav1.ConditionTrue, Reason: reason, Message: text,
+			LastTransitionTime: metav1.NewTime(s.Clock.Now())},
 	}
 	patch := client.MergeFromWithOptions(request, client.MergeFromWithOptimisticLock{})
 	err := s.Client.Status().Patch(ctx, changed, patch, client.FieldOwner(names.FieldManagerOperator))
@@ -256,14 +266,12 @@ type order struct {
 // maxAnnotation is a length in bytes: enough for the longest names of as many volumes as a certificate has names.
 const maxAnnotation = certificate.MaxNames * (validation.DNS1123LabelMaxLength + 1)
 
-// usages of certificates that a Pod may choose.
 const (
 	usageServer = "server"
 	usageClient = "client"
 )
 
-// parse reads a request. Nothing of the certificate signing request counts but its public key, whose signature the API
-// server has verified.
+// parse reads a request. Of its certificate signing request only the public key counts, which the API server verified.
 func parse(spec *certificatesv1.PodCertificateRequestSpec) (order, error) {
 	o := order{lifetime: certificate.LeafLifetime}
 	if maximum := spec.MaxExpirationSeconds; maximum != nil {
@@ -272,12 +280,14 @@ func parse(spec *certificatesv1.PodCertificateRequestSpec) (order, error) {
 	request, err := x509.ParseCertificateRequest(spec.StubPKCS10Request)
 	if err != nil || request.PublicKey == nil {
 		return order{}, deny(certificatesv1.PodCertificateRequestConditionUnsupportedKeyType,
-			"the type of the key is not known: set keyType to one of ECDSAP256, ECDSAP384, ECDSAP521, ED25519, RSA3072 and RSA4096")
+			"the type of the key is not known: set keyType to one of ECDSAP256, ECDSAP384, ECDSAP521, ED25519, "+
+				"RSA3072 and RSA4096")
 	}
 	o.publicKey = request.PublicKey
 	for key, value := range spec.UnverifiedUserAnnotations {
 		var problem string
 		switch {
+		case value == "" && keys.Belongs(keys.Request, key): // as none
 		case len(value) > maxAnnotation:
 			problem = fmt.Sprintf("it is longer than %d bytes", maxAnnotation)
 		case key == names.AnnotationCertificateVolumes:
@@ -287,10 +297,12 @@ func parse(spec *certificatesv1.PodCertificateRequestSpec) (order, error) {
 		case key == names.AnnotationCertificateUsages:
 			o.client, problem = parseUsages(value)
 		default:
-			problem = fmt.Sprintf("it is none of %s and %s", names.AnnotationCertificateVolumes, names.AnnotationCertificateUsages)
+			problem = fmt.Sprintf("it is none of %s and %s", names.AnnotationCertificateVolumes,
+				names.AnnotationCertificateUsages)
 		}
 		if problem != "" {
-			return order{}, deny(certificatesv1.PodCertificateRequestConditionInvalidUserConfig, "userAnnotations: %s: %s", key, problem)
+			return order{}, deny(certificatesv1.PodCertificateRequestConditionInvalidUserConfig,
+				"userAnnotations: %s: %s", key, problem)
 		}
 	}
 	return o, nil

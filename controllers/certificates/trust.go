@@ -42,7 +42,6 @@ type Trust struct {
 	bundles *platform.View
 }
 
-// SetupWithManager registers the controller and its watches.
 func (t *Trust) SetupWithManager(mgr manager.Manager) (err error) {
 	namespaces := handler.EnqueueRequestsFromMapFunc(toNamespace)
 	t.bundles, err = t.Platform.View(platform.ViewOptions{
@@ -68,7 +67,6 @@ func toNamespace(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
 }
 
-// all returns the namespaces for which something is published.
 func (t *Trust) all(ctx context.Context) []reconcile.Request {
 	found := index.Requests[corev1.ConfigMapList](ctx, t.Client, toNamespace)
 	if t.bundles.Version() != "" {
@@ -95,12 +93,15 @@ func (t *Trust) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 }
 
 // published returns what is published for a namespace, or nil. There are no ClusterTrustBundles if they are not served.
-func (t *Trust) published(ctx context.Context, namespace string) (*certificatesv1.ClusterTrustBundle, *corev1.ConfigMap, error) {
-	configMap, err := lookup.Get(ctx, t.Client, types.NamespacedName{Namespace: namespace, Name: names.CertificateAuthorityConfigMap}, &corev1.ConfigMap{})
+func (t *Trust) published(ctx context.Context,
+	namespace string) (*certificatesv1.ClusterTrustBundle, *corev1.ConfigMap, error) {
+	configMap, err := lookup.Get(ctx, t.Client,
+		types.NamespacedName{Namespace: namespace, Name: names.CertificateAuthorityConfigMap}, &corev1.ConfigMap{})
 	if err != nil || t.bundles.Version() == "" {
 		return nil, configMap, err
 	}
-	bundle, err := lookup.Get(ctx, t.bundles, types.NamespacedName{Name: names.TrustBundlePrefix + namespace}, &certificatesv1.ClusterTrustBundle{})
+	bundle, err := lookup.Get(ctx, t.bundles, types.NamespacedName{Name: names.TrustBundlePrefix + namespace},
+		&certificatesv1.ClusterTrustBundle{})
 	return bundle, configMap, err
 }
 
@@ -128,11 +129,13 @@ func (t *Trust) apply(ctx context.Context, desired *unstructured.Unstructured, o
 	return err
 }
 
-func (t *Trust) applyBundle(ctx context.Context, namespace, certificates string, observed *certificatesv1.ClusterTrustBundle) error {
+func (t *Trust) applyBundle(ctx context.Context, namespace, certificates string,
+	observed *certificatesv1.ClusterTrustBundle) error {
 	if observed != nil && observed.Spec.TrustBundle == certificates {
 		return nil
 	}
-	desired := apply.Object(names.KindClusterTrustBundle, types.NamespacedName{Name: names.TrustBundlePrefix + namespace})
+	desired := apply.Object(names.KindClusterTrustBundle,
+		types.NamespacedName{Name: names.TrustBundlePrefix + namespace})
 	desired.Object["spec"] = map[string]any{"signerName": names.Signer, "trustBundle": certificates}
 	return t.apply(ctx, desired, observed)
 }
@@ -157,7 +160,8 @@ func (t *Trust) applyConfigMap(ctx context.Context, namespace, certificates stri
 	switch {
 	case apierrors.IsInvalid(err): // it is immutable
 		t.Events.Eventf(observed, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonForeignConfigMap, action,
-			"%s", message.Printable("Delete this ConfigMap, in which the listener operator cannot publish its certificates: "+err.Error(), message.MaxEvent))
+			"%s", message.Printable("Delete this ConfigMap, in which the listener operator cannot publish its "+
+				"certificates: "+err.Error(), message.MaxEvent))
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("writing ConfigMap %s/%s: %w", namespace, desired.Name, err)
 	}

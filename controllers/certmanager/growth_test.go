@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -38,4 +39,20 @@ func TestCertificatesCostLinearTime(t *testing.T) {
 			outdated(observed, members)
 		}},
 	}, ".", "github.com/listener-operator/listener-operator/internal/certificate")
+}
+
+// Editors of a namespace can give the operator's label to Certificates that it would never delete.
+func TestCertificatesOfOthersCostNoMemory(t *testing.T) {
+	for name, want := range map[string]bool{"web" + names.CertificateSuffix: true, "web": false} {
+		forged := apply.Object(names.KindCertificate, types.NamespacedName{Namespace: "shop", Name: name})
+		forged.SetLabels(map[string]string{names.LabelManagedBy: names.Operator})
+		forged.Object["spec"] = map[string]any{"dnsNames": []any{"web.example.com"}}
+		kept, err := trim(forged)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, has := kept.(*unstructured.Unstructured).Object["spec"]; has != want {
+			t.Errorf("the spec of Certificate %s is kept: %v", name, has)
+		}
+	}
 }

@@ -1,6 +1,5 @@
-// Package certmanager lets cert-manager issue certificates for the addresses of Listeners, in clusters whose kubelets
-// request none, and of authorities that the operator does not have. It writes Certificates, and leaves keys, Secrets
-// and renewals to cert-manager.
+// Package certmanager lets cert-manager issue certificates for the addresses of Listeners, if kubelets request none, or
+// of other authorities. It writes Certificates, and leaves keys, Secrets and renewals to cert-manager.
 //
 // The package must never write a Certificate with an address that no Listener of its namespace has, nor with an issuer
 // that the class of one of these Listeners does not have, and never change a Certificate that others created.
@@ -46,19 +45,16 @@ import (
 
 const action = "RequestCertificate"
 
-// Reconciler writes Certificates.
 type Reconciler struct {
 	Client    client.Client
 	APIReader client.Reader
 	Events    events.EventRecorder
 	Applier   *apply.Applier
 	Platform  *platform.APIs
-	// Clock is for the time between repeated warnings.
-	Clock clock.PassiveClock
+	Clock     clock.PassiveClock
 
 	certificates *platform.View
-	// warnings are the last ones of the Listeners of a request.
-	warnings message.Warnings[types.NamespacedName, string]
+	warnings     message.Warnings[types.NamespacedName, string]
 }
 
 // Reconcile implements reconcile.Reconciler. The name of a request is the value of the label.
@@ -78,17 +74,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func (r *Reconciler) bringTo(ctx context.Context, req reconcile.Request, members []member) error {
 	key := types.NamespacedName{Namespace: req.Namespace, Name: req.Name + names.CertificateSuffix}
 	if r.certificates.Version() == "" {
-		return reject(members, "the cluster does not serve the Certificates of cert-manager: install cert-manager, or remove the label")
+		return reject(members, "the cluster does not serve the Certificates of cert-manager: install cert-manager, "+
+			"or remove the label")
 	}
 	if problems := validation.IsDNS1123Subdomain(key.Name); len(problems) > 0 {
-		return reject(members, "there can be no Certificate named %s: %s; change the value of the label", key.Name, strings.Join(problems, ", "))
+		return reject(members, "there can be no Certificate named %s: %s; change the value of the label", key.Name,
+			strings.Join(problems, ", "))
 	}
 	observed, err := lookup.Get(ctx, r.certificates, key, apply.Object(names.KindCertificate, key))
 	switch {
 	case err != nil:
 		return err
 	case observed != nil && !names.IsOwn(observed):
-		return reject(members, "Certificate %s was not created by the listener operator: delete or rename it, or change the value of the label", key.Name)
+		return reject(members, "Certificate %s was not created by the listener operator: delete or rename it, or "+
+			"change the value of the label", key.Name)
 	case len(members) > 0:
 		return r.apply(ctx, key, members, observed)
 	case observed != nil:
@@ -100,7 +99,8 @@ func (r *Reconciler) bringTo(ctx context.Context, req reconcile.Request, members
 // apply applies the Certificate of the members. While none of them has both an address and a class with settings, the
 // Certificate stays as it is, unless it has an address that is not theirs any more: cert-manager would renew it with
 // that. What the API server rejects is a problem of all.
-func (r *Reconciler) apply(ctx context.Context, key types.NamespacedName, members []member, observed *unstructured.Unstructured) error {
+func (r *Reconciler) apply(ctx context.Context, key types.NamespacedName, members []member,
+	observed *unstructured.Unstructured) error {
 	p := newPlan(members)
 	switch {
 	case p.settings == nil && outdated(observed, members):
@@ -123,7 +123,6 @@ func (r *Reconciler) apply(ctx context.Context, key types.NamespacedName, member
 	return err
 }
 
-// reject sets the problem of each member.
 func reject(members []member, format string, args ...any) error {
 	for i := range members {
 		members[i].problem = fmt.Sprintf(format, args...)
@@ -133,7 +132,8 @@ func reject(members []member, format string, args ...any) error {
 
 func (r *Reconciler) members(ctx context.Context, key types.NamespacedName) ([]member, error) {
 	var listeners listenersv1alpha1.ListenerList
-	if err := r.Client.List(ctx, &listeners, client.InNamespace(key.Namespace), client.MatchingLabels{names.LabelCertificate: key.Name}); err != nil {
+	if err := r.Client.List(ctx, &listeners, client.InNamespace(key.Namespace),
+		client.MatchingLabels{names.LabelCertificate: key.Name}); err != nil {
 		return nil, fmt.Errorf("listing the Listeners for certificate %s: %w", key, err)
 	}
 	var members []member
@@ -142,7 +142,8 @@ func (r *Reconciler) members(ctx context.Context, key types.NamespacedName) ([]m
 		if m.listener.DeletionTimestamp != nil {
 			continue
 		}
-		class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: m.listener.Class()}, &listenersv1alpha1.ListenerClass{})
+		class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: m.listener.Class()},
+			&listenersv1alpha1.ListenerClass{})
 		if err != nil {
 			return nil, err
 		}
@@ -154,10 +155,9 @@ func (r *Reconciler) members(ctx context.Context, key types.NamespacedName) ([]m
 	return members, nil
 }
 
-// report emits events of Listeners that are not part of a Certificate.
 func (r *Reconciler) report(key types.NamespacedName, members []member) {
 	if !slices.ContainsFunc(members, func(m member) bool { return m.problem != "" }) {
-		r.warnings.Forget(key)
+		r.warnings.Keep(key, nil)
 	}
 	for _, m := range members {
 		if r.warnings.Due(key, m.listener.Name, m.problem, r.Clock.Now()) {
@@ -170,7 +170,6 @@ func (r *Reconciler) report(key types.NamespacedName, members []member) {
 // workers is the number of Certificates that are reconciled concurrently.
 const workers = 4
 
-// SetupWithManager registers the controller and its watches.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) (err error) {
 	r.certificates, err = r.Platform.View(platform.ViewOptions{
 		Scheme: mgr.GetScheme(), Object: apply.Object(names.KindCertificate, types.NamespacedName{}),
@@ -187,11 +186,13 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) (err error) {
 	return requests.Controller(mgr, "cert-manager", workers).
 		WatchesRawSource(r.certificates).
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(listenerToRequest)).
-		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(ofClass), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(ofClass),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(requests.Requeue(mgr, "cert-manager", r))
 }
 
-// trim keeps of a Certificate what the operator writes, or the name alone if others created it.
+// trim keeps of a Certificate what the operator writes, or the name alone if others created it. The operator deletes
+// one of others that has its label and such a name.
 func trim(o any) (any, error) {
 	certificate, ok := o.(*unstructured.Unstructured)
 	if !ok {
@@ -200,7 +201,7 @@ func trim(o any) (any, error) {
 	kept := apply.Object(names.KindCertificate, client.ObjectKeyFromObject(certificate))
 	kept.SetUID(certificate.GetUID())
 	kept.SetResourceVersion(certificate.GetResourceVersion())
-	if names.IsOwn(certificate) {
+	if names.IsOwn(certificate) && strings.HasSuffix(certificate.GetName(), names.CertificateSuffix) {
 		kept.SetLabels(certificate.GetLabels())
 		kept.SetOwnerReferences(certificate.GetOwnerReferences())
 		kept.Object["spec"] = certificate.Object["spec"]
@@ -227,7 +228,6 @@ func listenerToRequest(_ context.Context, o client.Object) []reconcile.Request {
 // maxNames is the maximum number of names and addresses in a certificate, which every client receives whole.
 const maxNames = 500
 
-// member is a Listener with the label for a Certificate.
 type member struct {
 	listener *listenersv1alpha1.Listener
 	// settings are in the Listener's class, or nil if the class does not exist or has none.
@@ -247,7 +247,8 @@ type plan struct {
 // problem. An address counts while a Listener publishes it, and no longer: it may belong to others then.
 func newPlan(members []member) plan {
 	slices.SortFunc(members, func(a, b member) int {
-		return cmp.Or(a.listener.CreationTimestamp.Compare(b.listener.CreationTimestamp.Time), cmp.Compare(a.listener.Name, b.listener.Name))
+		return cmp.Or(a.listener.CreationTimestamp.Compare(b.listener.CreationTimestamp.Time),
+			cmp.Compare(a.listener.Name, b.listener.Name))
 	})
 	p := plan{dnsNames: []any{}, ips: []any{}}
 	all := sets.New[string]()
@@ -257,13 +258,16 @@ func newPlan(members []member) plan {
 		addresses := addressesOf(m.listener)
 		switch {
 		case m.settings == nil:
-			m.problem = fmt.Sprintf("ListenerClass %s does not exist, or has no certificates: use another class, or remove the label", m.listener.Class())
+			m.problem = fmt.Sprintf("ListenerClass %s does not exist, or has no certificates: use another class, or "+
+				"remove the label", m.listener.Class())
 		case len(addresses) == 0:
 		case p.settings != nil && !reflect.DeepEqual(p.settings, m.settings):
-			m.problem = fmt.Sprintf("Listener %s has the same label, but its ListenerClass %s has other certificates than ListenerClass %s: use labels with different values",
+			m.problem = fmt.Sprintf("Listener %s has the same label, but its ListenerClass %s has other certificates "+
+				"than ListenerClass %s: use labels with different values",
 				first.Name, first.Class(), m.listener.Class())
 		case all.Union(sets.New(addresses...)).Len() > maxNames:
-			m.problem = fmt.Sprintf("the certificate would have more than %d names and addresses: use labels with different values", maxNames)
+			m.problem = fmt.Sprintf("the certificate would have more than %d names and addresses: use labels with "+
+				"different values", maxNames)
 		default:
 			if p.settings == nil {
 				p.settings, first = m.settings, m.listener
@@ -311,8 +315,10 @@ func (p plan) spec(name string) map[string]any {
 	}
 	return map[string]any{
 		"secretName": name, "dnsNames": p.dnsNames, "ipAddresses": p.ips, "usages": usages,
-		"issuerRef":               map[string]any{"group": p.settings.IssuerRef.Group, "kind": p.settings.IssuerRef.Kind, "name": p.settings.IssuerRef.Name},
-		"privateKey":              map[string]any{"algorithm": "ECDSA", "size": int64(256), "encoding": "PKCS8", "rotationPolicy": "Always"},
+		"issuerRef": map[string]any{"group": p.settings.IssuerRef.Group,
+			"kind": p.settings.IssuerRef.Kind, "name": p.settings.IssuerRef.Name},
+		"privateKey": map[string]any{"algorithm": "ECDSA", "size": int64(256), "encoding": "PKCS8",
+			"rotationPolicy": "Always"},
 		"additionalOutputFormats": []any{map[string]any{"type": "CombinedPEM"}},
 	}
 }

@@ -9,28 +9,33 @@ package confinement
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
 
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
-// Reconciler creates the policies.
 type Reconciler struct {
 	Client    client.Client
 	APIReader client.Reader
@@ -40,8 +45,10 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return requests.Controller(mgr, "confinement", 1).
 		WatchesRawSource(requests.OnlyAtStart()).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, requests.Only(), builder.WithPredicates(IsPolicy())).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, requests.Only(), builder.WithPredicates(IsPolicy())).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, requests.Only(),
+			builder.WithPredicates(IsPolicy())).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, requests.Only(),
+			builder.WithPredicates(IsPolicy())).
 		Complete(r)
 }
 
@@ -50,7 +57,6 @@ func IsPolicy() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool { return isPolicy(o.GetName()) })
 }
 
-// Reconcile creates the policies and bindings that do not exist.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	owner, err := lookup.ConfigurationCRD(ctx, r.APIReader)
 	if err != nil {
@@ -69,7 +75,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 }
 
 func (r *Reconciler) ensure(ctx context.Context, object client.Object) error {
-	existing, err := lookup.Get(ctx, r.Client, client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
+	existing, err := lookup.Get(ctx, r.Client, client.ObjectKeyFromObject(object),
+		object.DeepCopyObject().(client.Object))
 	if err != nil || existing != nil {
 		return err
 	}
@@ -96,7 +103,8 @@ func Others(ctx context.Context, reader client.Reader) ([]string, error) {
 	}
 	desired, existing := map[string]any{}, map[string]any{} // the specs, by kind and name
 	for _, c := range all {
-		desired["ValidatingAdmissionPolicy "+c.Policy.Name], desired["ValidatingAdmissionPolicyBinding "+c.Binding.Name] = c.Policy.Spec, c.Binding.Spec
+		desired["ValidatingAdmissionPolicy "+c.Policy.Name],
+			desired["ValidatingAdmissionPolicyBinding "+c.Binding.Name] = c.Policy.Spec, c.Binding.Spec
 	}
 	for i := range policies.Items {
 		existing["ValidatingAdmissionPolicy "+policies.Items[i].Name] = policies.Items[i].Spec
@@ -110,10 +118,86 @@ func Others(ctx context.Context, reader client.Reader) ([]string, error) {
 		switch spec, known := desired[object]; {
 		case !isPolicy(name) || known && equality.Semantic.DeepEqual(spec, existing[object]):
 		case known:
-			messages = append(messages, object+" differs from the one of this version; delete it, and the operator creates it again")
+			messages = append(messages, object+
+				" differs from the one of this version; delete it, and the operator creates it again")
 		default:
-			messages = append(messages, object+" belongs to another version of the operator; if none is installed, delete it")
+			messages = append(messages, object+
+				" belongs to another version of the operator; if none is installed, delete it")
 		}
 	}
 	return messages, nil
+}
+
+//go:embed policies/*.yaml
+var files embed.FS
+
+type Bound struct {
+	Policy  *admissionregistrationv1.ValidatingAdmissionPolicy
+	Binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding
+}
+
+// Policies returns the policies, in the order of their names, each with this owner.
+func Policies(owner metav1.OwnerReference) ([]Bound, error) {
+	policies, err := embedded()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Bound, 0, len(policies))
+	for _, policy := range policies {
+		all = append(all, bind(policy.DeepCopy(), owner))
+	}
+	return all, nil
+}
+
+var embedded = sync.OnceValues(func() (policies []*admissionregistrationv1.ValidatingAdmissionPolicy, err error) {
+	all, err := fs.Glob(files, "policies/*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("listing the policies: %w", err)
+	}
+	for _, file := range all {
+		raw, err := files.ReadFile(file)
+		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+		if err := errors.Join(err, yaml.UnmarshalStrict(raw, policy)); err != nil {
+			return nil, fmt.Errorf("decoding %s: %w", file, err)
+		}
+		policies = append(policies, policy)
+	}
+	return policies, nil
+})
+
+// isPolicy reports whether a policy, or a binding, of this name confines an operator of whatever version.
+func isPolicy(name string) bool { return strings.HasPrefix(name, names.Operator+".") }
+
+// bind completes a policy, and binds it. A policy with a parameter applies while there is a configuration.
+func bind(policy *admissionregistrationv1.ValidatingAdmissionPolicy, owner metav1.OwnerReference) Bound {
+	metadata := metav1.ObjectMeta{
+		Name: policy.Name, OwnerReferences: []metav1.OwnerReference{owner},
+		// Without the label of managed objects, because the operator may neither repair nor prune them.
+		Labels: names.OperatorLabels(),
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: *metadata.DeepCopy(),
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName:        policy.Name,
+			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}
+	if policy.Spec.ParamKind != nil {
+		binding.Spec.ParamRef = &admissionregistrationv1.ParamRef{
+			Name:                    operatorv1alpha1.ListenerOperatorName,
+			ParameterNotFoundAction: ptr.To(admissionregistrationv1.AllowAction),
+		}
+	}
+	policy.ObjectMeta = metadata
+	// The defaults of the API server, because existing policies are compared with these.
+	constraints := policy.Spec.MatchConstraints
+	constraints.MatchPolicy = ptr.To(admissionregistrationv1.Equivalent)
+	constraints.NamespaceSelector, constraints.ObjectSelector = &metav1.LabelSelector{}, &metav1.LabelSelector{}
+	for _, rules := range [][]admissionregistrationv1.NamedRuleWithOperations{constraints.ResourceRules,
+		constraints.ExcludeResourceRules} {
+		for i := range rules {
+			rules[i].Scope = ptr.To(admissionregistrationv1.AllScopes)
+		}
+	}
+	return Bound{Policy: policy, Binding: binding}
 }

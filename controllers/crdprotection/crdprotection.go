@@ -38,7 +38,6 @@ var policy []byte
 //go:embed binding.yaml
 var binding []byte
 
-// Reconciler binds the policy while there are Listeners.
 type Reconciler struct {
 	Client    client.Client
 	APIReader client.Reader
@@ -52,7 +51,9 @@ type Reconciler struct {
 // SetupWithManager registers the controller, for Listeners that come or go, and changes of the policy and its binding.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.applier = apply.New(r.Client, names.FieldManagerOperator)
-	isOurs := builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == name }))
+	isOurs := builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
+		return o.GetName() == name
+	}))
 	return requests.Controller(mgr, "crdprotection", 1).
 		WatchesRawSource(requests.OnlyAtStart()).
 		Watches(&listenersv1alpha1.Listener{}, requests.Only(), builder.WithPredicates(predicates.ExistenceChanged())).
@@ -61,7 +62,6 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Complete(requests.Requeue(mgr, "crdprotection", r))
 }
 
-// Reconcile binds the policy, or deletes its binding if there is no Listener.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var listeners listenersv1alpha1.ListenerList
 	if err := r.Client.List(ctx, &listeners, client.Limit(1)); err != nil {
@@ -69,7 +69,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	key := client.ObjectKey{Name: name}
 	existing, err := lookup.Get[client.Object](ctx, r.Client, key, &admissionregistrationv1.ValidatingAdmissionPolicy{})
-	bound, bindingErr := lookup.Get[client.Object](ctx, r.Client, key, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{})
+	bound, bindingErr := lookup.Get[client.Object](ctx, r.Client, key,
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{})
 	if err := errors.Join(err, bindingErr); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -87,7 +88,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return reconcile.Result{}, errors.Join(r.apply(ctx, policy, existing), r.apply(ctx, binding, bound))
 }
 
-// apply applies a manifest. The object goes with its owner.
 func (r *Reconciler) apply(ctx context.Context, manifest []byte, observed client.Object) error {
 	desired := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(manifest, &desired.Object); err != nil {

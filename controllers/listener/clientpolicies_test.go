@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 )
 
 var policyKey = client.ObjectKey{Namespace: key.Namespace, Name: "web-allowed-clients"}
@@ -88,7 +89,7 @@ func reconcilePolicies(t *testing.T, s *state, failed int, failure error) (write
 	if err := fake.Get(t.Context(), key, listener); err != nil {
 		t.Fatal(err)
 	}
-	return *all, readPolicy(t, fake), condition(listener, listenersv1alpha1.ListenerAccepted)
+	return *all, readPolicy(t, fake), observe.Condition(listener, listenersv1alpha1.ListenerAccepted)
 }
 
 func TestClientsAreRestrictedBeforeTheyReachPods(t *testing.T) {

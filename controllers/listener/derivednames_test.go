@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -49,7 +50,7 @@ func TestAListenerIsExposedWhateverItsName(t *testing.T) {
 			t.Fatal(err)
 		}
 		reconcileOnce()
-		accepted := condition(listener, listenersv1alpha1.ListenerAccepted)
+		accepted := observe.Condition(listener, listenersv1alpha1.ListenerAccepted)
 		if ptr.Deref(listener.Status.ServiceName, "") != service.Name || accepted.Status != metav1.ConditionTrue || !strings.Contains(accepted.Message, "Service shop/"+service.Name+" ") {
 			t.Errorf("%s: Service %s, status %+v", name, service.Name, listener.Status)
 		}
@@ -93,7 +94,7 @@ func TestAServiceThatHasTheDerivedNameIsLeftAlone(t *testing.T) {
 	if err := fake.Get(t.Context(), client.ObjectKeyFromObject(s.listener), listener); err != nil {
 		t.Fatal(err)
 	}
-	if got := condition(listener, listenersv1alpha1.ListenerAccepted); got.Reason != listenersv1alpha1.ReasonForeignService || !strings.Contains(got.Message, "shop/l-7days-data-") {
+	if got := observe.Condition(listener, listenersv1alpha1.ListenerAccepted); got.Reason != listenersv1alpha1.ReasonForeignService || !strings.Contains(got.Message, "shop/l-7days-data-") {
 		t.Errorf("condition Accepted: %s: %s", got.Reason, got.Message)
 	}
 }

@@ -24,7 +24,7 @@ import (
 )
 
 // While the API server takes its time to write the route of one Listener, no other Listener gets what the route has,
-// and none waits for the API server. If the route is not written, the others are requested.
+// and none waits for the API server. If it is rejected, the others are requested. Without an answer, it may be stored.
 func TestRoutesAreReservedBeforeTheyAreWritten(t *testing.T) {
 	for name, failure := range map[string]error{"written": nil, "rejected": apierrors.NewBadRequest("no"), "not answered": errors.New("no connection")} {
 		t.Run(name, func(t *testing.T) {
@@ -71,11 +71,11 @@ func TestRoutesAreReservedBeforeTheyAreWritten(t *testing.T) {
 			if got := reason(); got != listenersv1alpha1.ReasonNoGatewayListener {
 				t.Errorf("the second Listener is %s while the route of the first one is being written", got)
 			}
-			if requested := r.waiting.freed.HasAny(s.backends.TakenReasons()...); requested != (failure != nil) {
+			if requested := r.held.Waiting.Freed.Has("GatewayListener/"); requested != (name == "rejected") {
 				t.Errorf("the second Listener is requested: %t", requested)
 			}
 			want := listenersv1alpha1.ReasonNoGatewayListener
-			if failure != nil {
+			if name == "rejected" {
 				want = listenersv1alpha1.ReasonAccepted
 			}
 			if err := reconcile(second); err != nil || reason() != want {

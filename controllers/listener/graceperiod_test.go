@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/settle"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
@@ -33,7 +34,7 @@ func (s *state) transition(t *testing.T) *transition {
 	c := fakeclient.NewWithBackends(t, s.backends, intercept, s.objects()...)
 	r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
 	o := &transition{Reconciler: r, t: t, now: clocktesting.NewFakePassiveClock(time.Now()), writes: writes}
-	o.settler.idle = idleLater
+	o.settler.Idle = idleLater
 	setClock(o.Reconciler, o.now)
 	return o
 }
@@ -72,7 +73,7 @@ func (o *transition) wantRemoval(d time.Duration) {
 		o.t.Errorf("at the end of the grace period: requeue after %s, writes %q", requeueAfter, writes)
 	}
 	requeueAfter, writes := o.reconcileAfter(0)
-	if _, remembered := o.settler.Get(completed("listener-uid")); requeueAfter != 0 || len(writes) > 0 || remembered {
+	if _, remembered := o.settler.Get(settle.Completed("listener-uid")); requeueAfter != 0 || len(writes) > 0 || remembered {
 		o.t.Errorf("after the grace period: requeue after %s, writes %q, remembered: %t", requeueAfter, writes, remembered)
 	}
 }
@@ -146,7 +147,7 @@ func TestALoadBalancerStaysWhileTheAddressesOfNodesArePublished(t *testing.T) {
 func TestGracePeriodStartsAgainAfterARestart(t *testing.T) {
 	o := nodePortsToRoutes().transition(t)
 	o.wantRequeue(0, 10*time.Second)
-	o.settler.Delete(completed("listener-uid"))
+	o.settler.Delete(settle.Completed("listener-uid"))
 	o.wantRequeue(9*time.Second, 10*time.Second)
 	o.wantRemoval(10 * time.Second)
 }

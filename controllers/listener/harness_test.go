@@ -28,7 +28,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/portallocator"
 	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
@@ -235,7 +234,7 @@ func newReconciler(list backends.List, c client.WithWatch, recorder events.Event
 	r.initialize(clock.RealClock{})
 	for _, backend := range list {
 		for _, kind := range backend.Kinds() {
-			r.kinds.readers[kind.GroupVersionKind] = servedKind{c, kind.Version}
+			r.reader.Kinds.Readers[kind.GroupVersionKind] = servedKind{c, kind.Version}
 		}
 	}
 	return r
@@ -243,27 +242,19 @@ func newReconciler(list backends.List, c client.WithWatch, recorder events.Event
 
 // setClock makes the Reconciler measure periods with a clock.
 func setClock(r *Reconciler, c clock.PassiveClock) {
-	*r.settler = settler{r.settler.since, settling.NewNodes(c), sync.OnceValue(c.Now), r.settler.idle, r.settler.unused}
-	r.settler.clock, r.services.clock = c, c
+	r.settler.Nodes, r.settler.Started = settling.NewNodes(c), sync.OnceValue(c.Now)
+	r.settler.Clock = c
 }
 
 // observePorts makes the allocated ports of the existing objects known to the Reconciler, as its watches do.
 func observePorts(t *testing.T, r *Reconciler) {
 	t.Helper()
 	var services corev1.ServiceList
-	var listeners listenersv1alpha1.ListenerList
-	if err := errors.Join(r.Client.List(t.Context(), &services), r.Client.List(t.Context(), &listeners)); err != nil {
+	if err := r.Client.List(t.Context(), &services); err != nil {
 		t.Fatal(err)
 	}
-	created := func(a *portallocator.Allocator, o client.Object) {
-		a.Handler().Create(t.Context(), event.CreateEvent{Object: o}, nil)
-	}
 	for i := range services.Items {
-		created(r.nodePorts, &services.Items[i])
-	}
-	for i := range listeners.Items {
-		created(r.nodePorts, &listeners.Items[i])
-		created(r.ports.Allocator, &listeners.Items[i])
+		r.held.ServiceHandler().Create(t.Context(), event.CreateEvent{Object: &services.Items[i]}, nil)
 	}
 }
 
@@ -383,7 +374,7 @@ func (s *state) reconcile(t *testing.T, n int, intercept interceptor.Funcs, chan
 	c := interceptor.NewClient(fake, intercept)
 	recorder := events.NewFakeRecorder(100)
 	r := newReconciler(s.backends, c, recorder)
-	r.GracePeriod = 0
+	r.writer.GracePeriod = 0
 	if change != nil {
 		change(r)
 	}
@@ -438,4 +429,15 @@ func countWrites(n int, err error) (interceptor.Funcs, *[]string) {
 			return c.SubResource(sub).Apply(ctx, o, options...)
 		},
 	}, writes
+}
+
+// expectWaiting checks that a Listener waits for one of a range if a refusal with this reason says so.
+func expectWaiting(t *testing.T, got *listenersv1alpha1.WaitingFor, kind listenersv1alpha1.WaitingKind, reason string) {
+	t.Helper()
+	limited := reason == listenersv1alpha1.ReasonPortLimitReached
+	waits := limited || reason == listenersv1alpha1.ReasonNodePortsExhausted || reason == listenersv1alpha1.ReasonSharedPortsExhausted
+	want := listenersv1alpha1.WaitingFor{Kind: kind, NamespaceLimit: limited, Since: ptr.Deref(got, listenersv1alpha1.WaitingFor{}).Since}
+	if waits != (got != nil) || waits && *got != want {
+		t.Errorf("%s: waits for %+v", reason, got)
+	}
 }

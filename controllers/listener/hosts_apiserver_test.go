@@ -73,9 +73,14 @@ func TestTwoClassesGiveNoHostTwice(t *testing.T) {
 			message := meta.FindStatusCondition(refused.Status.Conditions, listenersv1alpha1.ListenerAccepted).Message
 			f.Expect(message).To(ContainSubstring("the host is %s.%s.example.com, which Listener %s has already", first.Name, first.Namespace, first))
 			f.Expect(refused.Status.IngressAddresses).To(BeEmpty())
+			waiting := refused.Status.WaitingFor
+			f.Expect(waiting).To(HaveField("Kind", listenersv1alpha1.WaitingKindHost))
+			f.Expect(waiting.Value).To(Equal(first.Name + "." + first.Namespace + ".example.com"))
+			f.Expect(waiting.Holder).To(Equal(first.String()))
 
 			f.Expect(f.Delete(t.Context(), l)).To(Succeed())
 			f.Eventually(f.reason(listenersv1alpha1.ListenerAccepted)).Should(Equal(listenersv1alpha1.ReasonAccepted))
+			f.Expect(f.listener().Status.WaitingFor).To(BeNil())
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -8,17 +9,16 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/registry"
 )
 
 // contendedHost is the host of Listener shop/web by the class mirrored, and of web/shop by the class plain.
@@ -97,33 +97,43 @@ func TestTheFirstListenerKeepsItsHostAfterARestart(t *testing.T) {
 			if refused := accepted.Reason == listenersv1alpha1.ReasonInvalidHost && strings.Contains(accepted.Message, "which Listener web/shop has already"); refused != tc.refused {
 				t.Errorf("refused is %v, want %v: %s: %s", refused, tc.refused, accepted.Reason, accepted.Message)
 			}
+			want := listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindHost, Value: contendedHost, Holder: "web/shop"}
+			got := ptr.Deref(l.Status.WaitingFor, listenersv1alpha1.WaitingFor{})
+			if want.Since = got.Since; tc.refused != (got == want) || tc.refused == got.Since.IsZero() {
+				t.Errorf("waits for %+v", got)
+			}
+			if summary := "Host " + contendedHost; tc.refused != (l.Status.Summary.WaitingFor == summary) {
+				t.Errorf("summary %q", l.Status.Summary.WaitingFor)
+			}
 		})
 	}
 }
 
-// What is kept in memory does not grow with deleted Listeners.
-func TestHostsOfListenersThatNoLongerHaveThemAreForgotten(t *testing.T) {
-	h := newKeys(listenersv1alpha1.ReasonInvalidHost, newWaiting(nil))
-	first := types.NamespacedName{Namespace: "shop", Name: "web"}
-	h.set(first, sets.New("a", "b"), false)
-	h.set(first, sets.New("b"), false)
-	h.forget(first)
-	if len(h.holders)+len(h.held) > 0 {
-		t.Errorf("left: %+v", h)
+// Its watch has seen the deletion before the pass has reserved anything.
+func TestAListenerThatIsDeletedDuringItsPassHasNothing(t *testing.T) {
+	own, _ := newIngressListener("shop", "web", "mirrored", 0)
+	s := &state{backends: backends.All(), listener: own}
+	s.with(newIngressClass("mirrored", "{namespace}.{listener}.example.com"))
+	fake := s.newClient(t)
+	deleted := false
+	r := newReconciler(s.backends, interceptor.NewClient(fake, interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			if !deleted {
+				deleted = true
+				if err := fake.Delete(ctx, own.DeepCopy()); err != nil {
+					t.Error(err)
+				}
+			}
+			return c.Apply(ctx, o, options...)
+		},
+	}), events.NewFakeRecorder(10))
+	l := &listenersv1alpha1.Listener{}
+	if err := fake.Get(t.Context(), client.ObjectKeyFromObject(own), l); err != nil {
+		t.Fatal(err)
 	}
-}
-
-// The cache has the status that publishes another one, or none, only after the reconciliation that wrote it.
-func TestAListenerIsReconciledWhenItNoLongerPublishesAHost(t *testing.T) {
-	after, _ := newIngressListener("shop", "web", "mirrored", 0)
-	before := after.DeepCopy()
-	before.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: contendedHost, AddressType: listenersv1alpha1.AddressTypeHostname}}}
-	s := &state{backends: backends.All(), listener: after}
-	r := newReconciler(s.backends, s.newClient(t), events.NewFakeRecorder(1))
-	r.hosts.set(client.ObjectKeyFromObject(after), sets.New(contendedHost), false)
-	requests := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	r.listenerToListeners().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, requests)
-	if requests.Len() != 1 {
-		t.Errorf("%d requests, want one", requests.Len())
+	_, err := r.Reconcile(t.Context(), l)
+	host := registry.Key{Kind: listenersv1alpha1.WaitingKindHost, Value: contendedHost}
+	if holder, taken := r.held.Registry.Begin(types.NamespacedName{Namespace: "web", Name: "shop"}).HolderOf(host); taken || !deleted {
+		t.Errorf("deleted %t (%v); %s still has the host", deleted, err, holder)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/settle"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -114,7 +115,7 @@ func TestReadyListenerSaysWhyNothingListens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newState(listenersv1alpha1.ServiceTypeClusterIP)
 			tc.change(s)
-			o := s.reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.settler.idle = 0 })
+			o := s.reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.settler.Idle = 0 })
 			if o.err != nil {
 				t.Fatal(o.err)
 			}
@@ -173,7 +174,7 @@ func TestNothingListensIsReportedAfterAMinute(t *testing.T) {
 	clock.SetTime(clock.Now().Add(20 * time.Second))
 	expect("after a minute", "Reserved", 0)
 	expect("later", "Reserved", 0)
-	if _, ok := r.settler.Get(unresponsive(s.listener.UID)); ok {
+	if _, ok := r.settler.Get(settle.Unresponsive(s.listener.UID)); ok {
 		t.Error("what was reported is remembered")
 	}
 	r = newOperator()
@@ -280,11 +281,11 @@ func TestListenerSaysSinceWhenNoPodMountsIt(t *testing.T) {
 
 func TestWarningOfNothingListening(t *testing.T) {
 	s := newState(listenersv1alpha1.ServiceTypeClusterIP).with(mountedBy("web-0", nil)...)
-	o := s.reconcile(t, 2, interceptor.Funcs{}, func(r *Reconciler) { r.settler.idle = 0 })
+	o := s.reconcile(t, 2, interceptor.Funcs{}, func(r *Reconciler) { r.settler.Idle = 0 })
 	if len(o.events) != 1 || !strings.HasPrefix(o.events[0], "Warning PortNotDeclared no container of its Pods declares") {
 		t.Errorf("events %q", o.events)
 	}
-	o = newState(listenersv1alpha1.ServiceTypeClusterIP).reconcile(t, 2, interceptor.Funcs{}, func(r *Reconciler) { r.settler.idle = 0 })
+	o = newState(listenersv1alpha1.ServiceTypeClusterIP).reconcile(t, 2, interceptor.Funcs{}, func(r *Reconciler) { r.settler.Idle = 0 })
 	if len(o.events) != 1 || !strings.HasPrefix(o.events[0], "Normal Reserved reserved; no Pod mounts it") {
 		t.Errorf("events %q", o.events)
 	}
@@ -304,6 +305,9 @@ func TestOverrideWithoutNamespaceIsReported(t *testing.T) {
 	}
 	if !slices.ContainsFunc(o.events, func(e string) bool { return strings.HasPrefix(e, "Warning InvalidOverrides ") }) {
 		t.Errorf("events %q", o.events)
+	}
+	if _, overridden := o.service.Labels["a"]; overridden {
+		t.Error("the override is not ignored")
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/observe"
+	"github.com/listener-operator/listener-operator/controllers/listener/write"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
@@ -42,8 +44,8 @@ func TestNumbersAreRememberedWhenAListenerHasExistedForAMoment(t *testing.T) {
 		want      string
 		patches   int
 	}{
-		{age: 2 * time.Second, next: rememberAfter - 2*time.Second},
-		{age: rememberAfter + 1, want: `{"nodePorts":{"http":30080}}`, patches: 1},
+		{age: 2 * time.Second, next: write.RememberAfter - 2*time.Second},
+		{age: write.RememberAfter + 1, want: `{"nodePorts":{"http":30080}}`, patches: 1},
 		{age: time.Hour, want: `{"nodePorts":{"http":30080}}`, patches: 1},
 		{age: time.Hour, node: 30081, want: `{"nodePorts":{"http":30081}}`, patches: 2},
 	} {
@@ -110,7 +112,7 @@ func TestRememberedNumbersAreRequestedIfTheyAreAllowedAndFree(t *testing.T) {
 		"not JSON":                        {`nodePorts`, nil, "node port 0", []string{restored}},
 		"an unknown field":                {`{"nodePorts":{"http":30042},"more":1}`, nil, "node port 0", []string{restored}},
 		"a field twice":                   {`{"nodePorts":{"http":30042},"nodePorts":{"http":30043}}`, nil, "node port 0", []string{restored}},
-		"too long":                        {`{"nodePorts":{"http":30042}` + strings.Repeat(" ", maxNumbers) + `}`, nil, "node port 0", []string{restored}},
+		"too long":                        {`{"nodePorts":{"http":30042}` + strings.Repeat(" ", observe.MaxNumbers) + `}`, nil, "node port 0", []string{restored}},
 		"port at a shared address":        {`{"sharedPorts":{"http":20042}}`, []func(*state){sharing, wide}, "port 20042", []string{restored}},
 		"port outside of the range":       {`{"sharedPorts":{"http":25000}}`, []func(*state){sharing}, "port 20000", []string{restored, "Warning NumbersChanged"}},
 		"cluster IP":                      {`{"clusterIPs":["10.97.0.10"]}`, []func(*state){routed}, "cluster IP 10.97.0.10", []string{restored}},

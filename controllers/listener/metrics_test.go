@@ -10,11 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/registry"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/metric"
 )
@@ -57,11 +59,12 @@ func TestRangesAreMeasuredInTheLeaderAlone(t *testing.T) {
 	}
 	c := fakeclient.New(t, interceptor.Funcs{}, newNodePortClass("ports", "30000-30009"), &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "others"}})
 	p := newReconciler(backends.All(), c, nil)
-	p.nodePorts.SetPending(types.NamespacedName{Namespace: "shop", Name: "web"}, map[string]int32{"http": 30001, "other": 32000})
+	used := sets.New(heldNodePort(30001), heldNodePort(32000))
+	p.held.Registry.Observe(types.NamespacedName{Namespace: "shop", Name: "web"}, nil, used)
 	g.Expect(series()).To(BeEmpty())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- rangeMetrics{p.Client, p.nodePorts, p.ports.Allocator}.export(ctx) }()
+	go func() { ended <- rangeMetrics{p.Client, p.held.Registry}.export(ctx) }()
 	g.Eventually(series).WithTimeout(time.Minute).Should(ConsistOf(
 		"listener_operator_port_range_left ports/NodePort 9", "listener_operator_port_range_size ports/NodePort 10",
 	))
@@ -78,19 +81,23 @@ func newNodePortClass(name, numbers string) *listenersv1alpha1.ListenerClass {
 	return class
 }
 
+func heldNodePort(number int32) registry.Key {
+	return registry.Number(listenersv1alpha1.WaitingKindNodePort, number)
+}
+
 // BenchmarkScrapeOfRanges: 100 classes, whose ranges are those of a cluster, and all of whose node ports are in use.
 func BenchmarkScrapeOfRanges(b *testing.B) {
-	classes, used := []client.Object{}, map[string]int32{}
+	classes, used := []client.Object{}, sets.New[registry.Key]()
 	for i := range 100 {
 		classes = append(classes, newNodePortClass(fmt.Sprint(i), "30000-32767"))
 	}
 	p := newReconciler(backends.All(), fakeclient.New(b, interceptor.Funcs{}, classes...), nil)
 	for number := int32(30000); number <= 32767; number++ {
-		used[fmt.Sprint(number)] = number
+		used.Insert(heldNodePort(number))
 	}
-	p.nodePorts.SetPending(types.NamespacedName{Namespace: "shop", Name: "web"}, used)
+	p.held.Registry.Observe(types.NamespacedName{Namespace: "shop", Name: "web"}, nil, used)
 	for b.Loop() {
 		collected := make(chan prometheus.Metric, 200)
-		rangeMetrics{p.Client, p.nodePorts, p.ports.Allocator}.collect(b.Context(), collected)
+		rangeMetrics{p.Client, p.held.Registry}.collect(b.Context(), collected)
 	}
 }

@@ -121,7 +121,7 @@ func TestNodePortsOfARange(t *testing.T) {
 			if diff := cmp.Diff(tc.requests, tc.allocator.requests); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
-			if pending := r.nodePorts.Pending(key); tc.reason == "ServiceRejected" && len(pending) > 0 {
+			if pending := r.held.Registry.Begin(key).Reserved(listenersv1alpha1.WaitingKindNodePort); tc.reason == "ServiceRejected" && len(pending) > 0 {
 				t.Errorf("no other Listener can get the rejected %v", pending)
 			}
 			if diff := cmp.Diff(tc.ports, listener.Status.NodePorts); diff != "" && tc.ports != nil {
@@ -130,6 +130,7 @@ func TestNodePortsOfARange(t *testing.T) {
 			if accepted := meta.FindStatusCondition(listener.Status.Conditions, listenersv1alpha1.ListenerAccepted); accepted.Reason != tc.reason {
 				t.Errorf("got %+v", accepted)
 			}
+			expectWaiting(t, listener.Status.WaitingFor, listenersv1alpha1.WaitingKindNodePort, tc.reason)
 		})
 	}
 }

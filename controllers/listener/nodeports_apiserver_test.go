@@ -162,6 +162,36 @@ func TestServiceGetsItsNodePortsAgainAfterOtherServiceTypes(t *testing.T) {
 	f.Expect(f.nodePortEvents()).To(BeEmpty())
 }
 
+func TestADeletedLoadBalancerGetsItsNodePortsAgain(t *testing.T) {
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
+		ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer, ServiceExternalTrafficPolicy: ptr.To(corev1.ServiceExternalTrafficPolicyLocal),
+	})
+	f.createListener(nil)
+	numbers := func() []int32 {
+		return []int32{f.service().Spec.Ports[0].NodePort, f.service().Spec.HealthCheckNodePort}
+	}
+	f.Eventually(func() map[string]int32 {
+		return ptr.Deref(f.listener().Status, listenersv1alpha1.ListenerStatus{}).LastNodePorts
+	}).Should(HaveLen(2))
+	before := numbers()
+	for range 5 {
+		f.deleteService()
+		f.Expect(numbers()).To(Equal(before))
+		f.eventuallyNodePortsUnowned()
+	}
+
+	// The port of the health check has become that of another Service.
+	f.change(f.class, func() {
+		f.class.Spec.ServiceType, f.class.Spec.ServiceExternalTrafficPolicy = listenersv1alpha1.ServiceTypeClusterIP, nil
+	})
+	f.Eventually(func() corev1.ServiceType { return f.service().Spec.Type }).Should(Equal(corev1.ServiceTypeClusterIP))
+	f.occupy(before[1])
+	f.change(f.class, func() {
+		f.class.Spec.ServiceType, f.class.Spec.ServiceExternalTrafficPolicy = listenersv1alpha1.ServiceTypeLoadBalancer, ptr.To(corev1.ServiceExternalTrafficPolicyLocal)
+	})
+	f.Eventually(numbers).Should(HaveExactElements(before[0], And(Not(BeZero()), Not(Equal(before[1])))))
+}
+
 func TestNodePortsOfOtherServicesAreNotTaken(t *testing.T) {
 	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	f.createListener(func(l *listenersv1alpha1.Listener) {

@@ -24,6 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/settle"
+	"github.com/listener-operator/listener-operator/controllers/listener/write"
 )
 
 // newDeletedServiceState returns a NodePort Listener with two ports whose Service was deleted.
@@ -281,7 +283,7 @@ func TestServiceWaitsUntilItsNodePortsAreDeallocated(t *testing.T) {
 			c := s.newClient(t)
 			recorder, now := events.NewFakeRecorder(10), clocktesting.NewFakePassiveClock(time.Now())
 			r := newReconciler(s.backends, interceptor.NewClient(c, a.funcs()), recorder)
-			r.settler.idle = idleLater
+			r.settler.Idle = idleLater
 			setClock(r, now)
 			var waited time.Duration
 			reconcile := func() time.Duration {
@@ -315,8 +317,8 @@ func TestServiceWaitsUntilItsNodePortsAreDeallocated(t *testing.T) {
 				}
 			}
 			want, total := int32(30080), 800*time.Millisecond
-			if freeAfter > releaseTimeout {
-				want, total = 31080, releaseTimeout
+			if freeAfter > write.ReleaseTimeout {
+				want, total = 31080, write.ReleaseTimeout
 			}
 			listener := &listenersv1alpha1.Listener{}
 			if err := c.Get(t.Context(), key, listener); err != nil {
@@ -325,7 +327,7 @@ func TestServiceWaitsUntilItsNodePortsAreDeallocated(t *testing.T) {
 			if waited != total || listener.Status.NodePorts["http"] != want || listener.Status.NodePorts["admin"] != 30081 {
 				t.Errorf("waited %s in intervals of %s, want %s; the node ports are %v, want %d", waited, intervals, total, listener.Status.NodePorts, want)
 			}
-			if _, waits := r.settler.Get(deallocation(listener.UID)); waits {
+			if _, waits := r.settler.Get(settle.Deallocation(listener.UID)); waits {
 				t.Error("the controller still waits")
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/decide"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
@@ -56,16 +57,16 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReconciler(s.backends, s.newClient(t), events.NewFakeRecorder(1))
-			before, err := r.reader.snapshot(t.Context(), s.listener)
+			before, err := r.reader.Snapshot(t.Context(), s.listener)
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := plan{servicePlan: planService(before)}
-			if p.refusal == nil {
-				p.objects, p.objectsRefusal = planObjects(before, p.servicePlan, exposure.Others{})
+			p := decide.Plan{Service: decide.ServiceFor(before)}
+			if p.Service.Refusal == nil {
+				p.Objects, p.ObjectsRefusal = decide.ObjectsFor(before, p.Service, exposure.Others{})
 			}
 			golden.Compare(t, "plan/"+name, map[string]any{
-				"service": p.serviceNow, "keepsType": p.keepsType, "refusal": p.refusal, "objects": p.objects, "objectsRefusal": p.objectsRefusal,
+				"service": p.Service.Now, "keepsType": p.Service.KeepsType, "refusal": p.Service.Refusal, "objects": p.Objects, "objectsRefusal": p.ObjectsRefusal,
 			})
 		})
 	}

@@ -19,6 +19,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/decide"
 )
 
 // The event about them is on the class, which many Listeners may share.
@@ -192,7 +193,7 @@ func TestEndpointsListTheFirstAddressesOfEachPort(t *testing.T) {
 			"http": "10.0.0.1:80,10.0.0.2:80,10.0.0.3:80,10.0.0.4:80,10.0.0.5:80,10.0.0.6:80,10.0.0.7:80,10.0.0.8:80,10.0.0.9:80,10.0.0.10:80",
 		}},
 	} {
-		if diff := cmp.Diff(tc.want, endpoints(tc.addresses)); diff != "" {
+		if diff := cmp.Diff(tc.want, decide.Endpoints(tc.addresses)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -285,7 +286,7 @@ func TestClusterDomainIsThatOfTheConfigurationOrOfTheResolver(t *testing.T) {
 					ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}, Spec: operatorv1alpha1.ListenerOperatorSpec{ClusterDomain: tc.configured},
 				}
 			}
-			o := s.reconcile(t, 2, interceptor.Funcs{}, func(r *Reconciler) { r.reader.clusterDomain = tc.resolver })
+			o := s.reconcile(t, 2, interceptor.Funcs{}, func(r *Reconciler) { r.reader.ClusterDomain = tc.resolver })
 			if diff := cmp.Diff([]string{"web.shop.svc." + tc.want + "map[http:80]"}, o.addresses()); diff != "" {
 				t.Errorf("addresses (-want +got):\n%s", diff)
 			}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/write"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -37,7 +38,7 @@ func TestRejectedRouteIsTouchedUntilItIsAdmitted(t *testing.T) {
 	})
 	c, now := s.newClient(t), clocktesting.NewFakePassiveClock(start)
 	r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
-	r.settler.idle = idleLater
+	r.settler.Idle = idleLater
 	setClock(r, now)
 	route := func(name string) *routev1.Route {
 		got := &routev1.Route{}
@@ -59,7 +60,7 @@ func TestRejectedRouteIsTouchedUntilItIsAdmitted(t *testing.T) {
 	}
 	for _, want := range []time.Duration{10 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 5 * time.Minute, 5 * time.Minute} {
 		wait := reconcile()
-		if wait > lastTouch { // it touched the Route, which is an event
+		if wait > write.LastTouch { // it touched the Route, which is an event
 			wait = reconcile()
 		}
 		if wait != want {
@@ -79,30 +80,8 @@ func TestRejectedRouteIsTouchedUntilItIsAdmitted(t *testing.T) {
 	if err := c.Update(t.Context(), admitted); err != nil {
 		t.Fatal(err)
 	}
-	if wait := reconcile(); wait <= lastTouch {
+	if wait := reconcile(); wait <= write.LastTouch {
 		t.Errorf("waits %s although no Route is rejected", wait)
-	}
-}
-
-func TestTouchesBeginAnewWithEachRejection(t *testing.T) {
-	now := time.Unix(1700000000, 0).UTC()
-	for name, tc := range map[string]struct {
-		since, touched time.Duration // before now; touched is 0 for never
-		want           time.Duration
-	}{
-		"just rejected":                        {0, 0, firstTouch},
-		"rejected for a while":                 {3 * time.Second, 0, 7 * time.Second},
-		"touched":                              {30 * time.Second, 5 * time.Second, 20 * time.Second},
-		"touched for an earlier rejection":     {3 * time.Second, time.Hour, 7 * time.Second},
-		"touched at the time of the rejection": {3 * time.Second, 3 * time.Second, 7 * time.Second},
-	} {
-		route := &routev1.Route{}
-		if tc.touched > 0 {
-			route.Annotations = map[string]string{names.AnnotationTouched: now.Add(-tc.touched).Format(time.RFC3339)}
-		}
-		if got := untilTouch(exposure.Rejected{Object: route, Since: metav1.NewTime(now.Add(-tc.since))}, now); got != tc.want {
-			t.Errorf("%s: the next touch is in %s, want %s", name, got, tc.want)
-		}
 	}
 }
 
@@ -120,7 +99,7 @@ func TestOnlyTheRejectedObjectIsTouched(t *testing.T) {
 	r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
 	gone := ownRoute("gone", admittedAs("gone.example.com"))
 	gone.UID = "uid-of-gone"
-	if err := r.objects.touch(t.Context(), exposure.Rejected{Object: gone}, metav1.Now()); err != nil {
+	if _, err := r.writer.TouchRejected(t.Context(), []exposure.Rejected{{Object: gone}}, metav1.Now()); err != nil {
 		t.Errorf("touching a Route that was deleted: %v", err)
 	}
 	if len(sent) != 1 || !strings.Contains(sent[0], `"uid":"uid-of-gone"`) {

@@ -38,9 +38,9 @@ func TestTheRemedyOfARejectedServiceFollowsFromWhoRejectsIt(t *testing.T) {
 		"a fixed node port outside the range of the cluster": {
 			override(`{"ports":[{"port":80,"nodePort":20000}]}`), nil, "ServiceRejected", "correct the node port in the overrides",
 		},
-		"a fixed node port that another Service has": {
-			override(`{"ports":[{"port":80,"nodePort":32001}]}`), func(f *fixture) {
-				service := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80, NodePort: 32001}}}}
+		"a fixed node port that another Service has": { // one of no other test; Kubernetes allocates such low numbers last
+			override(`{"ports":[{"port":80,"nodePort":30025}]}`), func(f *fixture) {
+				service := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80, NodePort: 30025}}}}
 				service.Namespace, service.Name = f.key.Namespace, "other"
 				f.Expect(f.Create(f.Context(), service)).To(Succeed())
 			}, "ServiceRejected", "set another number in the overrides",

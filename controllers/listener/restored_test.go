@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 )
 
 // A backup keeps labels and, if told so, node ports of a Service, but no owners, and no status of the Listener.
@@ -49,10 +49,10 @@ func TestAServiceFromABackupIsAdopted(t *testing.T) {
 			if err := fake.Get(t.Context(), key, listener); err != nil {
 				t.Fatal(err)
 			}
-			if got := controls(listener, service); got != tc.want || service.UID != "service-uid" || service.Spec.Ports[0].NodePort != 30080 {
+			if got := observe.Controls(listener, service); got != tc.want || service.UID != "service-uid" || service.Spec.Ports[0].NodePort != 30080 {
 				t.Errorf("controlled by the Listener: %v, want %v; the Service is %+v", got, tc.want, service)
 			}
-			accepted := condition(listener, listenersv1alpha1.ListenerAccepted)
+			accepted := observe.Condition(listener, listenersv1alpha1.ListenerAccepted)
 			if foreign := accepted.Reason == listenersv1alpha1.ReasonForeignService; foreign == tc.want {
 				t.Errorf("condition Accepted: %s: %s", accepted.Reason, accepted.Message)
 			}
@@ -60,26 +60,5 @@ func TestAServiceFromABackupIsAdopted(t *testing.T) {
 				t.Errorf("the status is %+v", listener.Status)
 			}
 		})
-	}
-}
-
-// The numbers of ports at a shared address are in the ports of the Service.
-func TestAServiceFromABackupKeepsItsPortAtASharedAddress(t *testing.T) {
-	s := newState(listenersv1alpha1.ServiceTypeLoadBalancer)
-	s.class.Spec.LoadBalancer = &listenersv1alpha1.LoadBalancer{Sharing: listenersv1alpha1.LoadBalancerSharing{PortRange: "20000-20999"}}
-	s.service.OwnerReferences, s.service.Spec.Ports[0].Port = nil, 20777
-	s.service.Labels = map[string]string{
-		"app.kubernetes.io/name": "listener", "app.kubernetes.io/instance": key.Name, "app.kubernetes.io/managed-by": "listeners.stackable.tech_listener",
-	}
-	fake := s.newClient(t)
-	if _, err := newReconciler(s.backends, fake, events.NewFakeRecorder(10)).Reconcile(t.Context(), s.listener); err != nil {
-		t.Fatal(err)
-	}
-	listener := &listenersv1alpha1.Listener{}
-	if err := fake.Get(t.Context(), client.ObjectKeyFromObject(s.listener), listener); err != nil {
-		t.Fatal(err)
-	}
-	if got := listener.Status.SharedPorts["http"]; got != 20777 {
-		t.Errorf("the port is %d, want 20777", got)
 	}
 }

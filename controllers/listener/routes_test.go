@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/decide"
+	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
@@ -142,7 +144,7 @@ func TestExposureWhileTheBackendChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := tc.state.reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) {
 				if tc.unserved {
-					r.kinds.readers[routeKind] = unservedKind{}
+					r.reader.Kinds.Readers[routeKind] = unservedKind{}
 				}
 			})
 			if o.err != nil {
@@ -234,7 +236,7 @@ func typeOrDefault(t corev1.ServiceType) corev1.ServiceType {
 func TestNothingChangesWhileTheRouteAPIDoesNotRespond(t *testing.T) {
 	s := newRouteState(ownRoute("http", admittedAs("http.example.com")))
 	s.listener.Status = &listenersv1alpha1.ListenerStatus{ObservedGeneration: 2, IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.9", 443)}}
-	o := s.reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.kinds.readers[routeKind] = unresponsiveKind{} })
+	o := s.reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.reader.Kinds.Readers[routeKind] = unresponsiveKind{} })
 	if o.err == nil || !strings.Contains(o.err.Error(), "did not respond") {
 		t.Errorf("got error %v, want one, so that the reconciliation is retried", o.err)
 	}
@@ -247,7 +249,7 @@ func TestNothingChangesWhileTheRouteAPIDoesNotRespond(t *testing.T) {
 }
 
 func TestListenerWithoutRoutesDoesNotNeedTheRouteAPI(t *testing.T) {
-	o := newState(listenersv1alpha1.ServiceTypeClusterIP).reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.kinds.readers[routeKind] = unresponsiveKind{} })
+	o := newState(listenersv1alpha1.ServiceTypeClusterIP).reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.reader.Kinds.Readers[routeKind] = unresponsiveKind{} })
 	if o.err != nil || o.condition(listenersv1alpha1.ListenerReady).Status != metav1.ConditionTrue {
 		t.Errorf("got error %v and status %v", o.err, o.listener.Status)
 	}
@@ -257,7 +259,7 @@ func TestListenerWithoutRoutesDoesNotNeedTheRouteAPI(t *testing.T) {
 func TestForeignRouteMissingInTheCacheIsNotModified(t *testing.T) {
 	foreign := &routev1.Route{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "web-http"}, Spec: routev1.RouteSpec{Host: "theirs.example.com"}}
 	o := newRouteState(foreign).reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) {
-		r.kinds.readers[routeKind] = servedKind{fakeclient.New(t, interceptor.Funcs{}), routeKind.Version}
+		r.reader.Kinds.Readers[routeKind] = servedKind{fakeclient.New(t, interceptor.Funcs{}), routeKind.Version}
 	})
 	if !apierrors.IsConflict(o.err) {
 		t.Errorf("got error %v, want the conflict, after which the Listener is reconciled again", o.err)
@@ -466,11 +468,11 @@ func TestServiceWithPreviousTypeKeepsItsSettings(t *testing.T) {
 		s.service.Spec.AllocateLoadBalancerNodePorts = ptr.To(false)
 		s.service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 	})
-	p := planService(&snapshot{listener: s.listener, class: s.class, backend: route.Backend(), present: present{service: s.service}})
-	if p.refusal != nil {
-		t.Fatal(p.refusal)
+	p := decide.ServiceFor(&observe.Snapshot{Listener: s.listener, Class: s.class, Backend: route.Backend(), Objects: observe.Objects{Service: s.service}})
+	if p.Refusal != nil {
+		t.Fatal(p.Refusal)
 	}
-	is, was := p.serviceNow.Spec, s.service.Spec
+	is, was := p.Now.Spec, s.service.Spec
 	got := []any{is.Type, is.LoadBalancerClass, is.AllocateLoadBalancerNodePorts, is.ExternalTrafficPolicy}
 	want := []any{&was.Type, was.LoadBalancerClass, was.AllocateLoadBalancerNodePorts, &was.ExternalTrafficPolicy}
 	if diff := cmp.Diff(want, got); diff != "" {

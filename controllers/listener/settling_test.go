@@ -15,6 +15,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/observe"
+	"github.com/listener-operator/listener-operator/controllers/listener/settle"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/settling"
 )
@@ -240,7 +242,7 @@ func TestWhatIsTemporarySettles(t *testing.T) {
 				if got := r.hosts(); got != s.want || (statuses > 0) != s.writes {
 					t.Fatalf("step %d: %q is published, want %q, after the writes %q", i, got, s.want, writes)
 				}
-				if ready := condition(r.listener(), listenersv1alpha1.ListenerReady); (ready.Status == metav1.ConditionTrue) != (s.want != "") {
+				if ready := observe.Condition(r.listener(), listenersv1alpha1.ListenerReady); (ready.Status == metav1.ConditionTrue) != (s.want != "") {
 					t.Errorf("step %d: the Listener is ready: %s", i, ready.Status)
 				}
 			}
@@ -286,7 +288,7 @@ func TestAdvertisedAddressesSettle(t *testing.T) {
 			r.restart()
 		}
 		_, writes := r.reconcileAfter(0)
-		accepted := condition(r.listener(), listenersv1alpha1.ListenerAccepted)
+		accepted := observe.Condition(r.listener(), listenersv1alpha1.ListenerAccepted)
 		if got := r.hosts() + fmt.Sprint(r.listener().Status.Targets[0].Address); got != "node-1.example.com10.0.0.1" || accepted.Status != metav1.ConditionTrue {
 			t.Errorf("restarted: %t, %q is published, accepted: %s, writes %q", restarts, got, accepted.Message, writes)
 		}
@@ -313,7 +315,7 @@ func TestOnlyTheSpecOfAGatewayChangesTheClass(t *testing.T) {
 				t.Error("the Listener of the class is not reconciled")
 			}
 		}
-		_, isChanged = r.settler.Get(changedClass(s.class.Name))
+		_, isChanged = r.settler.Get(settle.ChangedClass(s.class.Name))
 		return isChanged
 	}
 	if mapped(func() { gateway.Status.Addresses = nil }) {

@@ -18,10 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // newSharingState returns a new Listener of a class that shares an address, with two ports.
@@ -166,6 +164,7 @@ func TestListenersHavePortsOfTheirOwnAtASharedAddress(t *testing.T) {
 			if accepted := meta.FindStatusCondition(o.listener.Status.Conditions, listenersv1alpha1.ListenerAccepted); accepted.Reason != tc.reason {
 				t.Errorf("condition %+v", accepted)
 			}
+			expectWaiting(t, o.listener.Status.WaitingFor, listenersv1alpha1.WaitingKindSharedPort, tc.reason)
 		})
 	}
 }
@@ -186,7 +185,8 @@ func limitSharedPorts(perNamespace int32) func(*state) {
 	return func(s *state) { s.class.Spec.LoadBalancer.Sharing.MaxPortsPerNamespace = &perNamespace }
 }
 
-// A process may end after any of its writes. The next one gives the number of a Service to no other Listener.
+// A process may end after any of its writes. A number that the status has stays that of its Listener. One that only the
+// Service has goes to one of the two: users may write Services, so these prove nothing.
 func TestNumbersOfServicesSurviveAProcess(t *testing.T) {
 	for writes := range 3 {
 		for _, listener := range append(withoutServiceName, key.Name) {
@@ -235,13 +235,17 @@ func numbersSurvive(t *testing.T, listener string, writes int) {
 	if err := errors.Join(run(next, second.Name), run(next, listener)); err != nil {
 		t.Errorf("%d writes: %v", writes, err)
 	}
-	service, own, other := &corev1.Service{}, &listenersv1alpha1.Listener{}, &listenersv1alpha1.Listener{}
-	if err := errors.Join(fake.Get(t.Context(), names.ServiceKey(s.listener), service), fake.Get(t.Context(), client.ObjectKeyFromObject(s.listener), own),
+	own, other := &listenersv1alpha1.Listener{}, &listenersv1alpha1.Listener{}
+	if err := errors.Join(fake.Get(t.Context(), client.ObjectKeyFromObject(s.listener), own),
 		fake.Get(t.Context(), client.ObjectKeyFromObject(second), other)); err != nil {
 		t.Fatal(err)
 	}
-	if service.Spec.Ports[0].Port != 9000 || own.Status.SharedPorts["http"] != 9000 || len(other.Status.SharedPorts) > 0 {
-		t.Errorf("%s, %d writes: its Service has %v, its status %v, the other's status %v", listener, writes, service.Spec.Ports, own.Status.SharedPorts, other.Status.SharedPorts)
+	has := own
+	if writes == 0 { // the process ended after it wrote the Service
+		has, other = other, own // it is reconciled first
+	}
+	if has.Status.SharedPorts["http"] != 9000 || len(other.Status.SharedPorts) > 0 {
+		t.Errorf("%s, %d writes: the status has %v, the other's status %v", listener, writes, has.Status.SharedPorts, other.Status.SharedPorts)
 	}
 }
 
@@ -277,7 +281,6 @@ func TestNumbersOfRejectedServicesAreFree(t *testing.T) {
 				if err := fake.Get(t.Context(), key, l); err != nil {
 					t.Fatal(err)
 				}
-				r.ports.Handler().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: l}, nil)
 				if numbers := s.listener.Status; numbers != nil && l.Status.SharedPorts["http"] != 9000 {
 					t.Errorf("the Listener has forgotten its number: %+v", l.Status)
 				}
@@ -294,6 +297,29 @@ func TestNumbersOfRejectedServicesAreFree(t *testing.T) {
 				t.Errorf("the other Listener has Service %+v (%v)", service.Spec.Ports, err)
 			}
 		})
+	}
+}
+
+// Finalizers of others keep it, for however long.
+func TestADeletedListenerWithoutAServiceHasNoNumbers(t *testing.T) {
+	s := newSharingState("9000-9000").change(having(map[string]int32{"http": 9000})).change(withServiceName)
+	second := s.listener.DeepCopy()
+	second.Name, second.UID, second.Status = "second", "second-uid", nil
+	s.listener.Finalizers, s.listener.DeletionTimestamp = []string{"example.com/cleanup"}, ptr.To(metav1.Now())
+	c := s.with(second).newClient(t)
+	r := newReconciler(s.backends, c, events.NewFakeRecorder(10))
+	for i, l := range []*listenersv1alpha1.Listener{second, s.listener, second} {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(l), l); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Reconcile(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+		service := &corev1.Service{}
+		err := c.Get(t.Context(), client.ObjectKeyFromObject(second), service)
+		if exists := err == nil; exists != (i == 2) || exists && service.Spec.Ports[0].Port != 9000 {
+			t.Errorf("pass %d: the other Listener has Service %+v (%v)", i, service.Spec.Ports, err)
+		}
 	}
 }
 

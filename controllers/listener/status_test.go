@@ -3,7 +3,6 @@ package listener
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -132,37 +131,25 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// The Listener of an inline volume exists before its Pod has a node. Its status is written once, when it is complete,
-// unless no node takes the Pod.
+// The Listener of an inline volume belongs to its Pod, which has no label before the Listener exists.
 func TestTheFirstStatusHasTheNodeOfThePod(t *testing.T) {
-	const nodePort, clusterIP = listenersv1alpha1.ServiceTypeNodePort, listenersv1alpha1.ServiceTypeClusterIP
 	for name, tc := range map[string]struct {
 		serviceType listenersv1alpha1.ServiceType
 		node        string
-		age         time.Duration
-		status      bool
 		want        []string
 	}{
-		"before there is a node":        {serviceType: nodePort},
-		"with the node":                 {serviceType: nodePort, node: "node-1", status: true, want: []string{"10.0.0.1map[http:30080]"}},
-		"while no node takes the Pod":   {serviceType: nodePort, age: 6 * time.Second, status: true, want: []string{}},
-		"of a class that needs no node": {serviceType: clusterIP, status: true, want: []string{"web.shop.svc.cluster.localmap[http:80]"}},
+		"of a class with node ports":    {listenersv1alpha1.ServiceTypeNodePort, "node-1", []string{"10.0.0.1map[http:30080]"}},
+		"of a class that needs no node": {listenersv1alpha1.ServiceTypeClusterIP, "", []string{"web.shop.svc.cluster.localmap[http:80]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := newLabelledPod("0", tc.node, key.Name, corev1.PodPending) // the claim that the inline volume stands for
 			pod.Labels = nil
 			s := newState(tc.serviceType).with(pod, newNode("node-1", "10.0.0.1"))
-			s.listener.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
 			s.listener.Annotations = map[string]string{names.AnnotationClaim: s.listener.Name}
 			s.listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}
 			got := s.reconcile(t, 1, interceptor.Funcs{}, nil)
-			if got.err != nil || (got.listener.Status != nil) != tc.status {
-				t.Fatalf("status %+v, error %v", got.listener.Status, got.err)
-			}
-			if tc.status {
-				if diff := cmp.Diff(tc.want, got.addresses()); diff != "" {
-					t.Errorf("addresses (-want +got):\n%s", diff)
-				}
+			if diff := cmp.Diff(tc.want, got.addresses()); diff != "" || got.err != nil {
+				t.Errorf("error %v, addresses (-want +got):\n%s", got.err, diff)
 			}
 		})
 	}

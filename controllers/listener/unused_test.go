@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 )
 
 // newSharedState returns a Listener whose node ports do not forward, with a claim's volume on each of three nodes. One
@@ -81,7 +82,7 @@ func (r *replicas) delete(objects ...client.Object) {
 // restart replaces the operator's process.
 func (r *replicas) restart() {
 	process := newReconciler(r.state.backends, r.Client.(client.WithWatch), events.NewFakeRecorder(100))
-	process.settler.idle = idleLater
+	process.settler.Idle = idleLater
 	setClock(process, r.now)
 	r.Reconciler = process
 }
@@ -99,7 +100,7 @@ func (r *replicas) listener() *listenersv1alpha1.Listener {
 func (r *replicas) published() string {
 	r.t.Helper()
 	var numbers []string
-	_, empty, _ := strings.Cut(condition(r.listener(), listenersv1alpha1.ListenerReady).Message, "do not forward to others: ")
+	_, empty, _ := strings.Cut(observe.Condition(r.listener(), listenersv1alpha1.ListenerReady).Message, "do not forward to others: ")
 	for _, a := range r.listener().Status.IngressAddresses {
 		number := strings.TrimPrefix(a.Address, "10.0.0.")
 		if strings.Contains(empty, "node-"+number) {

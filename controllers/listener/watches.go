@@ -15,7 +15,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -26,6 +26,10 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/holdings"
+	"github.com/listener-operator/listener-operator/controllers/listener/observe"
+	"github.com/listener-operator/listener-operator/controllers/listener/settle"
+	"github.com/listener-operator/listener-operator/internal/cache"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
@@ -33,6 +37,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/predicates"
+	"github.com/listener-operator/listener-operator/internal/registry"
 	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
@@ -40,50 +45,51 @@ import (
 // workers is how many reconciliations run at a time. Most only read the cache; the others wait for the API server.
 const workers = 8
 
-// SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.initialize(clock.RealClock{})
 	controlled := requests.Controller(mgr, "listener", workers).
 		For(&listenersv1alpha1.Listener{}, builder.WithPredicates(specLabelsOrStatusChanged())).
 		Watches(&listenersv1alpha1.Listener{}, r.listenerToListeners()).
-		Watches(&listenersv1alpha1.Listener{}, r.nodePorts.Handler()).
-		Watches(&listenersv1alpha1.Listener{}, r.ports.Handler()).
-		Watches(&corev1.Service{}, r.nodePorts.Handler()).
-		Watches(&corev1.Service{}, handler.Funcs{DeleteFunc: func(context.Context, event.DeleteEvent, queue) {
-			r.waiting.free(listenersv1alpha1.ReasonClusterIPsExhausted)
-		}}).
-		WatchesRawSource(source.Channel(r.waiting.signal, handler.EnqueueRequestsFromMapFunc(r.waiting.freedRequests)))
+		Watches(&corev1.Service{}, r.held.ServiceHandler()).
+		WatchesRawSource(source.Channel(r.held.Waiting.Signal,
+			handler.EnqueueRequestsFromMapFunc(r.held.Waiting.FreedRequests)))
 	watch := func(o client.Object, toListeners handler.MapFunc, changes ...predicate.Predicate) {
-		changes = append([]predicate.Predicate{predicates.NotInInitialList()}, changes...) // at the start, all Listeners are reconciled
+		// At the start, all Listeners are reconciled.
+		changes = append([]predicate.Predicate{predicates.NotInInitialList()}, changes...)
 		controlled.Watches(o, handler.EnqueueRequestsFromMapFunc(toListeners), builder.WithPredicates(changes...))
 	}
-	watch(&corev1.Service{}, r.serviceToListeners) // by name rather than by owner, because the deletion of a foreign Service matters, too
+	// By name rather than by owner, because the deletion of a foreign Service matters, too.
+	watch(&corev1.Service{}, r.serviceToListeners)
 	watch(&networkingv1.NetworkPolicy{}, r.policyToListeners, predicates.Changed(unversioned))
 	watch(&listenersv1alpha1.ListenerClass{}, r.classToListeners, predicate.GenerationChangedPredicate{})
 	watch(&corev1.PersistentVolume{}, r.volumeToListeners, reservationChanged())
 	watch(&listenersv1alpha1.PodListeners{}, podListenersToListeners, predicate.GenerationChangedPredicate{})
-	watch(&corev1.PersistentVolumeClaim{}, index.Request, predicates.Deleted()) // after which the Listener of its name may be kept
+	// After the deletion of a claim, the Listener of its name may be kept.
+	watch(&corev1.PersistentVolumeClaim{}, index.Request, predicates.Deleted())
 	watch(&corev1.Pod{}, r.podToListeners, podMattersToListener())
-	watch(&corev1.Node{}, r.nodeToListeners, predicate.Or(predicates.NodeAddressesChanged(), predicates.NodeReadinessChanged()))
+	watch(&corev1.Node{}, r.nodeToListeners, predicate.Or(predicates.NodeAddressesChanged(),
+		predicates.NodeReadinessChanged()))
 	watch(tenancy.Namespace(), r.namespaceToListeners, predicate.LabelChangedPredicate{})
-	all := func(ctx context.Context, _ client.Object) []reconcile.Request { return r.listeners(ctx) } // their classes decide which publish a name in the domain
-	watch(&operatorv1alpha1.ListenerOperator{}, all, predicates.Changed(func(o *operatorv1alpha1.ListenerOperator) any { return o.Spec.ClusterDomain }))
+	// Their classes decide which publish a name in the domain.
+	all := func(ctx context.Context, _ client.Object) []reconcile.Request { return r.listeners(ctx) }
+	watch(&operatorv1alpha1.ListenerOperator{}, all,
+		predicates.Changed(func(o *operatorv1alpha1.ListenerOperator) any { return o.Spec.ClusterDomain }))
 	for _, backend := range r.Backends {
 		for _, kind := range backend.Kinds() {
-			if r.kinds.readers[kind.GroupVersionKind] != nil {
+			if r.reader.Kinds.Readers[kind.GroupVersionKind] != nil {
 				continue // another backend has it, too
 			}
 			view, err := r.view(backend, kind)
 			if err != nil {
 				return err
 			}
-			r.kinds.readers[kind.GroupVersionKind] = view
+			r.reader.Kinds.Readers[kind.GroupVersionKind] = view
 			controlled.WatchesRawSource(view)
 		}
 	}
 	return errors.Join(
 		controlled.Complete(requests.Requeue(mgr, "listener", reconcile.AsReconciler(r.Client, r))),
-		mgr.Add(manager.RunnableFunc(rangeMetrics{r.Client, r.nodePorts, r.ports.Allocator}.export)),
+		mgr.Add(manager.RunnableFunc(rangeMetrics{r.Client, r.held.Registry}.export)),
 	)
 }
 
@@ -91,8 +97,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 func (r *Reconciler) view(backend *exposure.Backend, kind *exposure.Kind) (*platform.View, error) {
 	options := platform.ViewOptions{
 		Scheme:  r.Client.Scheme(),
-		Object:  r.kinds.newObject(kind),
-		Cache:   cache.ByObject{Transform: trimForeign(kind)},
+		Object:  r.reader.Kinds.NewObject(kind),
+		Cache:   ctrlcache.ByObject{Transform: trimForeign(kind)},
 		Changed: func(ctx context.Context) []reconcile.Request { return r.listeners(ctx) },
 	}
 	if kind == backend.Reads {
@@ -100,7 +106,7 @@ func (r *Reconciler) view(backend *exposure.Backend, kind *exposure.Kind) (*plat
 		options.Predicates = []predicate.Predicate{predicates.Changed(unversioned)}
 	} else {
 		options.Handler = handler.EnqueueRequestsFromMapFunc(r.objectToListeners(kind))
-		options.Predicates = []predicate.Predicate{controlledOrDeleted(kind.Exclusive)}
+		options.Predicates = []predicate.Predicate{controlledOrDeleted(kind.Exclusive != "")}
 		options.Indexes = map[string]client.IndexerFunc{index.ObjectsByListener: index.ObjectListener}
 	}
 	return r.Platform.View(options)
@@ -114,6 +120,7 @@ func trimForeign(kind *exposure.Kind) toolscache.TransformFunc {
 			return o, nil // a tombstone of an object that was trimmed before
 		}
 		object.SetManagedFields(nil)
+		cache.Bound(object)
 		switch {
 		case exposure.ListenerOf(object) != "":
 			return object, nil
@@ -145,7 +152,9 @@ func controlledOrDeleted(exclusive bool) predicate.Predicate {
 	controlled := func(o client.Object) bool { return exposure.ListenerOf(o) != "" }
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return controlled(e.Object) },
-		UpdateFunc: func(e event.UpdateEvent) bool { return exclusive || controlled(e.ObjectOld) || controlled(e.ObjectNew) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return exclusive || controlled(e.ObjectOld) || controlled(e.ObjectNew)
+		},
 	}
 }
 
@@ -156,18 +165,21 @@ func podMattersToListener() predicate.Predicate {
 		predicate.NewPredicateFuncs(func(o client.Object) bool { return len(claim.NamesOf(o.(*corev1.Pod))) > 0 }),
 		predicates.Changed(func(pod *corev1.Pod) any {
 			labels := maps.Clone(pod.Labels)
-			maps.DeleteFunc(labels, func(label, _ string) bool { return strings.HasPrefix(label, names.PodMountLabelPrefix) })
+			maps.DeleteFunc(labels, func(label, _ string) bool {
+				return strings.HasPrefix(label, names.PodMountLabelPrefix)
+			})
 			return []any{pod.Spec.NodeName, pod.DeletionTimestamp.IsZero(), claim.PodFinished(pod), labels}
 		}),
 	)
 }
 
 // specLabelsOrStatusChanged passes changes of the spec, of the deletion timestamp, of labels, which the Service
-// inherits, and by others of the status. It does not pass what this controller writes.
+// inherits, of what keeps the Listener, and by others of the status. It does not pass what this controller writes.
 func specLabelsOrStatusChanged() predicate.Predicate {
 	return predicate.Or(
 		predicate.GenerationChangedPredicate{},
 		predicate.LabelChangedPredicate{},
+		predicates.Changed(func(l *listenersv1alpha1.Listener) any { return claim.KeepOf(l).Owners }),
 		predicate.NewPredicateFuncs(func(o client.Object) bool {
 			listener := o.(*listenersv1alpha1.Listener)
 			return listener.Status == nil || listener.Status.ObservedGeneration != listener.Generation
@@ -178,27 +190,31 @@ func specLabelsOrStatusChanged() predicate.Predicate {
 // reservationChanged passes listener volumes that are created, deleted or released, or have another Listener or node.
 func reservationChanged() predicate.Predicate {
 	return predicate.And(
-		predicate.NewPredicateFuncs(func(o client.Object) bool { return claim.IsListenerVolume(o.(*corev1.PersistentVolume)) }),
+		predicate.NewPredicateFuncs(func(o client.Object) bool {
+			return claim.IsListenerVolume(o.(*corev1.PersistentVolume))
+		}),
 		predicates.Changed(func(pv *corev1.PersistentVolume) any {
 			return []any{index.VolumeListener(pv), claim.VolumeNodes(pv), pv.Status.Phase == corev1.VolumeReleased}
 		}),
 	)
 }
 
-// serviceToListeners maps a Service to the Listener whose Service has its name.
 func (r *Reconciler) serviceToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	return index.Named(ctx, r.Client, o.GetNamespace(), o.GetName())
 }
 
-// classToListeners maps a ListenerClass to its Listeners.
 func (r *Reconciler) classToListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	r.settler.mark(changedClass(o.GetName()))
+	r.settler.Mark(settle.ChangedClass(o.GetName()))
 	return r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()})
 }
 
 // namespaceToListeners maps a Namespace, by whose labels classes and Gateways may select it, to its Listeners.
 func (r *Reconciler) namespaceToListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	r.waiting.free(r.Backends.TakenReasons()...)
+	for _, backend := range r.Backends {
+		for _, kind := range backend.Generates {
+			r.free(kind)
+		}
+	}
 	return r.listeners(ctx, client.InNamespace(o.GetName()))
 }
 
@@ -206,16 +222,22 @@ func (r *Reconciler) listeners(ctx context.Context, options ...client.ListOption
 	return index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, index.Request, options...)
 }
 
+// free requests Listeners that may get something which objects of a kind have had.
+func (r *Reconciler) free(kind *exposure.Kind) {
+	if kind.Exclusive != "" {
+		r.held.Waiting.Free(registry.Key{Kind: kind.Exclusive})
+	}
+}
+
 // objectToListeners maps an object to the Listener that controls it, or else to those refused for a foreign object.
 func (r *Reconciler) objectToListeners(kind *exposure.Kind) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
-		if kind.Exclusive {
-			r.waiting.free(r.Backends.TakenReasons()...)
-		}
-		if listener, ok := listenerOf(o); ok {
+		r.free(kind)
+		if listener, ok := observe.ListenerOf(o); ok {
 			return index.Named(ctx, r.Client, listener.Namespace, listener.Name)
 		}
-		return r.listeners(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.ListenersByRefusal: kind.ForeignReason})
+		return r.listeners(ctx, client.InNamespace(o.GetNamespace()),
+			client.MatchingFields{index.ListenersByRefusal: kind.ForeignReason})
 	}
 }
 
@@ -229,7 +251,7 @@ func (r *Reconciler) referenceToListeners(kind schema.GroupVersionKind) handler.
 		toListeners := func(ctx context.Context, class client.Object) []reconcile.Request {
 			return r.listeners(ctx, client.MatchingFields{index.ListenersByClass: class.GetName()})
 		}
-		if r.settler.differs(reference(o.GetUID()), strconv.FormatInt(o.GetGeneration(), 10)) {
+		if r.settler.Differs(settle.Reference(o.GetUID()), strconv.FormatInt(o.GetGeneration(), 10)) {
 			toListeners = r.classToListeners
 		}
 		for _, backend := range r.Backends {
@@ -245,8 +267,9 @@ func (r *Reconciler) referenceToListeners(kind schema.GroupVersionKind) handler.
 				}
 			}
 			for _, kind := range backend.Generates {
-				for _, object := range r.kinds.readable(ctx, kind) {
-					if listener, ok := listenerOf(object); ok && refers(&listenersv1alpha1.ListenerClass{}, object) {
+				for _, object := range r.reader.Kinds.Readable(ctx, kind) {
+					if listener, ok := observe.ListenerOf(object); ok &&
+						refers(&listenersv1alpha1.ListenerClass{}, object) {
 						requests = append(requests, reconcile.Request{NamespacedName: listener})
 					}
 				}
@@ -259,22 +282,13 @@ func (r *Reconciler) referenceToListeners(kind schema.GroupVersionKind) handler.
 // listenerToListeners handles changes of Listeners, which may free what others were refused.
 func (r *Reconciler) listenerToListeners() handler.EventHandler {
 	return handler.Funcs{
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			before, after := e.ObjectOld.(*listenersv1alpha1.Listener), e.ObjectNew.(*listenersv1alpha1.Listener)
-			r.waiting.changed(q, before, after)
-			if published := before.Status.TargetAddresses(); len(published) > 0 && !reflect.DeepEqual(published, after.Status.TargetAddresses()) {
-				r.waiting.free(r.Backends.TakenReasons()...)
-				if key := client.ObjectKeyFromObject(after); r.hosts.holds(key) {
-					q.Add(reconcile.Request{NamespacedName: key}) // it gives back the hosts that it no longer publishes
-				}
-			}
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q holdings.Queue) {
+			r.held.Waiting.Changed(q, e.ObjectOld.(*listenersv1alpha1.Listener),
+				e.ObjectNew.(*listenersv1alpha1.Listener))
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-			key := client.ObjectKeyFromObject(e.Object)
-			r.waiting.changed(q, e.Object.(*listenersv1alpha1.Listener), nil)
-			r.hosts.forget(key)
-			r.advertised.forget(key)
-			r.waiting.free(append(r.Backends.TakenReasons(), listenersv1alpha1.ReasonClusterIPsExhausted)...)
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q holdings.Queue) {
+			r.held.Waiting.Changed(q, e.Object.(*listenersv1alpha1.Listener), nil)
+			r.held.Registry.Forget(names.ServiceKey(e.Object))
 		},
 	}
 }
@@ -290,15 +304,18 @@ func (r *Reconciler) policyToListeners(ctx context.Context, o client.Object) []r
 	inNamespace := client.InNamespace(o.GetNamespace())
 	if exposure.IsClientPolicy(o) {
 		ofPods := client.MatchingFields{index.PodListenersByListener: name}
-		return append(requests, index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, podListenersToListeners, inNamespace, ofPods)...)
+		return append(requests, index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client,
+			podListenersToListeners, inNamespace, ofPods)...)
 	}
-	return append(requests, index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.restrictedListener, inNamespace)...)
+	return append(requests, index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.restrictedListener,
+		inNamespace)...)
 }
 
 func (r *Reconciler) restrictedListener(ctx context.Context, o client.Object) []reconcile.Request {
 	listener := o.(*listenersv1alpha1.Listener)
 	if len(listener.Spec.AllowedClients) == 0 {
-		class, err := lookup.Get(ctx, r.Client, client.ObjectKey{Name: listener.Class()}, &listenersv1alpha1.ListenerClass{})
+		class, err := lookup.Get(ctx, r.Client, client.ObjectKey{Name: listener.Class()},
+			&listenersv1alpha1.ListenerClass{})
 		if err != nil || class == nil || len(class.Spec.AllowedClients) == 0 {
 			return nil
 		}
@@ -306,7 +323,6 @@ func (r *Reconciler) restrictedListener(ctx context.Context, o client.Object) []
 	return index.Request(ctx, o)
 }
 
-// volumeToListeners maps a PersistentVolume to the Listener that its labels name.
 func (r *Reconciler) volumeToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	namespace, name := o.GetLabels()[names.LabelListenerNamespace], o.GetLabels()[names.LabelListenerName]
 	if namespace == "" || name == "" {
@@ -319,7 +335,6 @@ func podListenersToListeners(_ context.Context, o client.Object) []reconcile.Req
 	return index.RequestsFor(o.GetNamespace(), index.PodListenersListeners(o)...)
 }
 
-// podToListeners maps a Pod to the Listeners that its labels name, and to those of its claims.
 func (r *Reconciler) podToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := index.PodToClaims(ctx, o)
 	for label, name := range o.GetLabels() {
@@ -333,12 +348,15 @@ func (r *Reconciler) podToListeners(ctx context.Context, o client.Object) []reco
 // nodeToListeners maps a Node to the Listeners with volumes that are reserved or mounted on it. The previous state of a
 // Node is mapped first, so its addresses are known before they change.
 func (r *Reconciler) nodeToListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	if node, err := lookup.Get(ctx, r.Client, client.ObjectKeyFromObject(o), &corev1.Node{}); err == nil && node == nil {
-		r.settler.nodes.Forget(o.GetName())
+	if node, err := lookup.Get(ctx, r.Client, client.ObjectKeyFromObject(o), &corev1.Node{}); err == nil &&
+		node == nil {
+		r.settler.Nodes.Forget(o.GetName())
 	} else {
-		r.settler.nodes.Settle(o.(*corev1.Node), nil)
+		r.settler.Nodes.Settle(o.(*corev1.Node), nil)
 	}
-	reserved := index.Requests[corev1.PersistentVolumeList](ctx, r.Client, r.volumeToListeners, client.MatchingFields{index.VolumesByNode: o.GetName()})
+	reserved := index.Requests[corev1.PersistentVolumeList](ctx, r.Client, r.volumeToListeners,
+		client.MatchingFields{index.VolumesByNode: o.GetName()})
 	onNode := client.MatchingFields{index.PodListenersByNode: o.GetName()}
-	return append(reserved, index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, podListenersToListeners, onNode)...)
+	return append(reserved, index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, podListenersToListeners,
+		onNode)...)
 }

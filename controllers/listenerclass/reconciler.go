@@ -53,14 +53,15 @@ func Preset(preset operatorv1alpha1.Preset) ([]listenersv1alpha1.ListenerClass, 
 	return classes.Items, nil
 }
 
-// Reconciler creates the classes of presets.
 type Reconciler struct {
 	Client client.Client
 }
 
 // SetupWithManager registers the controller, for a configuration that is new or changes its preset or management state.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	changed := predicates.Changed(func(c *operatorv1alpha1.ListenerOperator) any { return []any{c.Spec.Preset, c.Spec.ManagementState} })
+	changed := predicates.Changed(func(c *operatorv1alpha1.ListenerOperator) any {
+		return []any{c.Spec.Preset, c.Spec.ManagementState}
+	})
 	return requests.Controller(mgr, "listenerclass", 1).
 		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(changed)).
 		Complete(requests.Requeue(mgr, "listenerclass", reconcile.AsReconciler(r.Client, r)))
@@ -68,7 +69,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 
 // Reconcile creates the missing classes of the preset, if the management state is Managed. Whether a class exists it
 // leaves to the API server, because the cache may be outdated.
-func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (reconcile.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context,
+	config *operatorv1alpha1.ListenerOperator) (reconcile.Result, error) {
 	state := config.Spec.ManagementState
 	if state == operatorv1alpha1.Unmanaged || state == operatorv1alpha1.Removed || !config.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil
@@ -95,7 +97,6 @@ type Warner struct {
 	Events events.EventRecorder
 }
 
-// SetupWithManager registers the controller.
 func (w *Warner) SetupWithManager(mgr manager.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("listenerclass-warnings").
@@ -103,7 +104,6 @@ func (w *Warner) SetupWithManager(mgr manager.Manager) error {
 		Complete(reconcile.AsReconciler(w.Client, w))
 }
 
-// Reconcile emits the event.
 func (w *Warner) Reconcile(_ context.Context, class *listenersv1alpha1.ListenerClass) (reconcile.Result, error) {
 	if ignored := exposure.IgnoredSettings(class); len(ignored) > 0 {
 		w.Events.Eventf(class, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonSettingsIgnored, "Reconcile", "%s",

@@ -19,8 +19,7 @@ const newNode = time.Minute
 
 type decision struct {
 	// lost states whether the node that the volume is pinned to is lost, which is recorded.
-	lost bool
-	// release is why the volume is to be released, or "".
+	lost    bool
 	release string
 	// wait is when to decide again, or 0 if only a change of an observed object matters.
 	wait time.Duration
@@ -51,7 +50,8 @@ func (o *observed) decideRequest(value string, now time.Time) (release string, w
 	requested, err := time.Parse(time.RFC3339, value)
 	switch {
 	case err != nil:
-		return "", 0, fmt.Sprintf("the annotation %s has the value %q; allowed are the time of the request, such as %s, and %q",
+		return "", 0, fmt.Sprintf("the annotation %s has the value %q; allowed are the time of the request, such as "+
+			"%s, and %q",
 			names.AnnotationRelease, value, now.UTC().Format(time.RFC3339), names.ReleaseNever)
 	case o.pv.Spec.NodeAffinity == nil || !o.pv.CreationTimestamp.Time.Before(requested):
 		return "", 0, ""
@@ -87,9 +87,8 @@ func (o *observed) policy() listenersv1alpha1.PinningPolicy {
 		return ""
 	case o.class.Pinning() == nil:
 		return listenersv1alpha1.PinningPolicyPreferred
-	default:
-		return o.class.Pinning().Policy
 	}
+	return o.class.Pinning().Policy
 }
 
 // releaseAfter returns how long the node must be lost before the volume is released; ok is false if it never is.
@@ -115,10 +114,11 @@ func (o *observed) lostMessage(now time.Time) string {
 	after, ok := o.releaseAfter()
 	switch {
 	case o.claim.Annotations[names.AnnotationRelease] == names.ReleaseNever:
-		return text + fmt.Sprintf("is not released, because its claim has the annotation %s: %s", names.AnnotationRelease, names.ReleaseNever)
+		return text + fmt.Sprintf("is not released, because its claim has the annotation %s: %s",
+			names.AnnotationRelease, names.ReleaseNever)
 	case ok:
 		return text + "will be released at " + o.lostSince(now).Add(after).UTC().Format(time.RFC3339)
-	default:
-		return text + fmt.Sprintf("is not released automatically: to release it, set the annotation %s of its claim to the current time", names.AnnotationRelease)
 	}
+	return text + fmt.Sprintf("is not released automatically: to release it, set the annotation %s of its claim to "+
+		"the current time", names.AnnotationRelease)
 }

@@ -55,7 +55,8 @@ func (r *Reconciler) displaced(ctx context.Context, o *observed) (string, error)
 
 // displaces returns why the node does not take a Pod that another of the nodes would take, or "". Unless the verdict of
 // the scheduler names the affinity of volumes, it may be outdated, and does not show that the node is full.
-func displaces(pod *corev1.Pod, verdict string, node *corev1.Node, nodes []corev1.Node, affinities []*corev1.VolumeNodeAffinity) string {
+func displaces(pod *corev1.Pod, verdict string, node *corev1.Node, nodes []corev1.Node,
+	affinities []*corev1.VolumeNodeAffinity) string {
 	takes := func(other corev1.Node) bool { return other.Name != node.Name && refusal(pod, &other, affinities) == "" }
 	if !slices.ContainsFunc(nodes, takes) {
 		return ""
@@ -64,7 +65,8 @@ func displaces(pod *corev1.Pod, verdict string, node *corev1.Node, nodes []corev
 		return fmt.Sprintf("node %s does not take Pod %s, because %s", node.Name, pod.Name, why)
 	}
 	if namesVolumeAffinity(verdict) && !claim.AwaitsAgent(verdict) {
-		return fmt.Sprintf("node %s does not take Pod %s, about which the scheduler says: %s", node.Name, pod.Name, verdict)
+		return fmt.Sprintf("node %s does not take Pod %s, about which the scheduler says: %s", node.Name, pod.Name,
+			verdict)
 	}
 	return ""
 }
@@ -85,12 +87,14 @@ func refusal(pod *corev1.Pod, node *corev1.Node, affinities []*corev1.VolumeNode
 	}
 	taints := node.Spec.Taints
 	if node.Spec.Unschedulable {
-		taints = append(slices.Clip(taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+		taints = append(slices.Clip(taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable,
+			Effect: corev1.TaintEffectNoSchedule})
 	}
 	repels := func(t *corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 	}
-	if taint, found := schedulingcorev1.FindMatchingUntoleratedTaint(logr.Discard(), taints, pod.Spec.Tolerations, repels, false); found {
+	if taint, found := schedulingcorev1.FindMatchingUntoleratedTaint(logr.Discard(), taints, pod.Spec.Tolerations,
+		repels, false); found {
 		return "of its taint " + taint.Key
 	}
 	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
@@ -106,7 +110,8 @@ func refusal(pod *corev1.Pod, node *corev1.Node, affinities []*corev1.VolumeNode
 
 // otherAffinities returns the node affinities of a Pod's volumes, except the volume of one claim and others that could
 // be released as well. The second result is false if the scheduler has to wait for a claim of the Pod.
-func (r *Reconciler) otherAffinities(ctx context.Context, pod *corev1.Pod, except string) ([]*corev1.VolumeNodeAffinity, bool, error) {
+func (r *Reconciler) otherAffinities(ctx context.Context, pod *corev1.Pod,
+	except string) ([]*corev1.VolumeNodeAffinity, bool, error) {
 	var affinities []*corev1.VolumeNodeAffinity
 	for i := range pod.Spec.Volumes {
 		name := claim.NameOf(pod, &pod.Spec.Volumes[i])
@@ -126,14 +131,17 @@ func (r *Reconciler) otherAffinities(ctx context.Context, pod *corev1.Pod, excep
 
 // claimAffinity returns the node affinity of the volume of a claim, or nil if the volume has none, or could be
 // released. The second result is false if the scheduler has to wait for the claim.
-func (r *Reconciler) claimAffinity(ctx context.Context, key types.NamespacedName) (*corev1.VolumeNodeAffinity, bool, error) {
+func (r *Reconciler) claimAffinity(ctx context.Context,
+	key types.NamespacedName) (*corev1.VolumeNodeAffinity, bool, error) {
 	pvc, err := lookup.Get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{})
 	switch {
 	case err != nil || pvc == nil:
 		return nil, false, err
 	case pvc.Spec.VolumeName == "":
-		class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: volume.GetPersistentVolumeClaimClass(pvc)}, &storagev1.StorageClass{})
-		return nil, class != nil && ptr.Deref(class.VolumeBindingMode, "") == storagev1.VolumeBindingWaitForFirstConsumer, err
+		class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: volume.GetPersistentVolumeClaimClass(pvc)},
+			&storagev1.StorageClass{})
+		return nil, class != nil && ptr.Deref(class.VolumeBindingMode,
+			"") == storagev1.VolumeBindingWaitForFirstConsumer, err
 	}
 	// The cache has no node affinity of volumes of other drivers.
 	pv, err := lookup.Get(ctx, r.APIReader, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{})
@@ -145,7 +153,8 @@ func (r *Reconciler) claimAffinity(ctx context.Context, key types.NamespacedName
 		if err := r.observeListener(ctx, other); err != nil {
 			return nil, false, err
 		}
-		if other.policy() == listenersv1alpha1.PinningPolicyPreferred && pvc.Annotations[names.AnnotationRelease] != names.ReleaseNever {
+		if other.policy() == listenersv1alpha1.PinningPolicyPreferred &&
+			pvc.Annotations[names.AnnotationRelease] != names.ReleaseNever {
 			return nil, true, nil
 		}
 	}
@@ -171,11 +180,16 @@ func (o *observed) stuck(d decision, now time.Time) []stuckPod {
 		switch {
 		case !namesVolumeAffinity(verdict), claim.AwaitsAgent(verdict) && !d.lost:
 		case d.lost:
-			stuck = append(stuck, stuckPod{pod, fmt.Sprintf("Pod %s cannot be scheduled: %s", pod.Name, o.lostMessage(now))})
+			stuck = append(stuck, stuckPod{pod,
+				fmt.Sprintf("Pod %s cannot be scheduled: %s", pod.Name, o.lostMessage(now))})
 		default:
-			stuck = append(stuck, stuckPod{pod, fmt.Sprintf("Pod %s can only run on node %s, which claim %s is pinned to, and which does not take it, because %s; "+
-				"let the node take the Pod, or release the volume, which changes the address, by the annotation %s of the claim: set it to the current time (RFC 3339)",
-				pod.Name, node, o.claim.Name, cmp.Or(refusal(pod, o.nodes[node], nil), "of what the scheduler says: "+verdict), names.AnnotationRelease)})
+			stuck = append(stuck, stuckPod{pod, fmt.Sprintf("Pod %s can only run on node %s, which claim %s is "+
+				"pinned to, and which does not take it, because %s; let the node take the Pod, or release the "+
+				"volume, which changes the address, by the annotation %s of the claim: set it to the current time "+
+				"(RFC 3339)",
+				pod.Name, node, o.claim.Name,
+				cmp.Or(refusal(pod, o.nodes[node], nil), "of what the scheduler says: "+verdict),
+				names.AnnotationRelease)})
 		}
 	}
 	slices.SortFunc(stuck, func(a, b stuckPod) int { return cmp.Compare(a.pod.Name, b.pod.Name) })

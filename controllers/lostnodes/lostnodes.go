@@ -39,7 +39,6 @@ import (
 
 // Reconciler observes the volume of a claim. Its requests are claims, which survive the replacement of their volume.
 type Reconciler struct {
-	// Client reads from the cache, with the indexes of package index, and writes.
 	Client client.Client
 	// APIReader confirms with the API server what a replacement depends on.
 	APIReader client.Reader
@@ -49,8 +48,7 @@ type Reconciler struct {
 	Clock   clock.PassiveClock
 
 	conditions *apply.Applier
-	// warnings are the last ones of claims, by reason.
-	warnings message.Warnings[types.NamespacedName, string]
+	warnings   message.Warnings[types.NamespacedName, string]
 }
 
 // SetupWithManager registers the controller and its watches. Of the two workers, a namespace has one, because the
@@ -63,23 +61,26 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	classToClaims := index.Mapping[listenersv1alpha1.ListenerList](r.Client, r.listenerToClaims, index.ListenersByClass)
 	return requests.Controller(mgr, "lostnodes", 2).
 		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(provisionedOnly, predicates.StatusIgnored())).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(index.VolumeToClaim), builder.WithPredicates(changes, predicates.StatusIgnored())).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(nodeToClaims), builder.WithPredicates(changes, predicates.NodeSchedulingChanged())).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(index.PodToClaims), builder.WithPredicates(changes, podMayReleaseVolume())).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(index.VolumeToClaim),
+			builder.WithPredicates(changes, predicates.StatusIgnored())).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(nodeToClaims),
+			builder.WithPredicates(changes, predicates.NodeSchedulingChanged())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(index.PodToClaims),
+			builder.WithPredicates(changes, podMayReleaseVolume())).
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims),
 			builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
-		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(classToClaims), builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
+		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(classToClaims),
+			builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
 		Complete(requests.Requeue(mgr, "lostnodes", r))
 }
 
-// Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	o, err := r.observe(ctx, r.Client, req.NamespacedName, client.MatchingFields{index.PodsByClaim: req.Name})
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err
 	case o == nil:
-		r.warnings.Forget(req.NamespacedName)
+		r.warnings.Keep(req.NamespacedName, nil)
 		return reconcile.Result{}, nil
 	case o.pv == nil, o.interrupted():
 		return reconcile.Result{}, r.replace(ctx, req.NamespacedName)
@@ -105,7 +106,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: requests.Earliest(d.wait, r.warnings.RepeatAfter(req.NamespacedName))}, nil
+	var again requests.Deadlines
+	again.Add(d.wait, "the volume may be released then")
+	again.Add(r.warnings.RepeatAfter(req.NamespacedName), "its warnings are repeated")
+	return again.Result(ctx), nil
 }
 
 func (r *Reconciler) record(ctx context.Context, o *observed, lost bool, now time.Time) error {
@@ -173,7 +177,9 @@ func podMayReleaseVolume() predicate.Predicate {
 		predicates.Changed(func(pod *corev1.Pod) any {
 			return []any{claim.Unschedulable(pod), pod.Spec.NodeName, claim.PodFinished(pod)}
 		}),
-		predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return claim.Unschedulable(e.Object.(*corev1.Pod)) != "" }},
+		predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool {
+			return claim.Unschedulable(e.Object.(*corev1.Pod)) != ""
+		}},
 	)
 }
 

@@ -306,6 +306,29 @@ func TestPodsThatDoNotMountTheVolumePermitItsRelease(t *testing.T) {
 	}
 }
 
+// Users choose how many Pods a namespace has, and how large they are.
+func TestAReleaseReadsPodsInPages(t *testing.T) {
+	w := newWorld()
+	lostFor(time.Hour)(w)
+	w.pods = []*corev1.Pod{pod("node-1")}
+	r, lists := w.start(t, interceptor.Funcs{}), 0
+	r.APIReader = interceptor.NewClient(r.api, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if _, ofPods := list.(*corev1.PodList); ofPods {
+				lists++
+				if o := (&client.ListOptions{}).ApplyOptions(options); o.Limit == 0 || o.Limit > 20 {
+					t.Errorf("%d Pods are read at once", o.Limit)
+				}
+			}
+			return c.List(ctx, list, options...)
+		},
+	})
+	r.reconcile()
+	if pv := r.volume(); pv.UID == w.Volume.UID || lists == 0 {
+		t.Errorf("the volume was not released, after %d lists of Pods: %+v", lists, pv)
+	}
+}
+
 func TestUnknownRequestIsExplained(t *testing.T) {
 	w := newWorld()
 	w.Volume.Spec.NodeAffinity = nil
@@ -453,7 +476,7 @@ func TestVolumeThatCannotBeCreatedAgainIsReported(t *testing.T) {
 			w.Claim.Annotations[names.AnnotationListenerName] = "x%2f"
 		}, []string{`Warning VolumeNotRestored PersistentVolume pvc-claim-uid does not exist, and cannot be created again, because the annotation listeners.stackable.tech/listener-name is "x%2f"`}},
 		"volume that the operator did not provision": {func(w *world) { w.Claim.Spec.VolumeName = "by-hand" },
-			[]string{"Warning VolumeNotRestored PersistentVolume by-hand does not exist, and was not provisioned by the operator"}},
+			[]string{"Warning VolumeNotRestored PersistentVolume by-hand does not exist, and would not be the one of this claim"}},
 		"claim of another provisioner": {func(w *world) { w.Claim.Annotations[names.AnnotationProvisioner] = "disks.example" }, nil},
 		"claim that is being deleted": {func(w *world) {
 			w.Claim.DeletionTimestamp, w.Claim.Finalizers = ptr.To(metav1.Now()), []string{"kubernetes.io/pvc-protection"}

@@ -13,23 +13,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/cache"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// observed is a claim with the objects that decide about its volume.
 type observed struct {
 	claim *corev1.PersistentVolumeClaim
-	// pv is nil if it does not exist.
-	pv *corev1.PersistentVolume
+	pv    *corev1.PersistentVolume
 	// selector is what the volume was provisioned with or, if it does not exist, would be. It is empty if invalid.
 	selector claim.Selector
 	// listener and class are nil while they do not exist, or are not known.
 	listener *listenersv1alpha1.Listener
 	class    *listenersv1alpha1.ListenerClass
-	// pods are the Pods that use the claim and have not finished.
-	pods []corev1.Pod
+	pods     []corev1.Pod
 	// nodes has the nodes of the volume and of the Pods, by name. One that does not exist is nil.
 	nodes map[string]*corev1.Node
 	// displaced is why the node does not take a Pod that another node would take, or "".
@@ -38,13 +36,16 @@ type observed struct {
 
 // observe reads a claim and what decides about its volume: from the cache or, except Listener and class, from the API
 // server. It returns nil if the claim is being deleted, or has no volume of the driver that is of concern.
-func (r *Reconciler) observe(ctx context.Context, reader client.Reader, key types.NamespacedName, podsOf ...client.ListOption) (*observed, error) {
+func (r *Reconciler) observe(ctx context.Context, reader client.Reader, key types.NamespacedName,
+	podsOf ...client.ListOption) (*observed, error) {
 	pvc, err := lookup.Get(ctx, reader, key, &corev1.PersistentVolumeClaim{})
-	if err != nil || pvc == nil || !claim.IsListenerClaim(pvc) || pvc.Spec.VolumeName == "" || pvc.DeletionTimestamp != nil {
+	if err != nil || pvc == nil || !claim.IsListenerClaim(pvc) || pvc.Spec.VolumeName == "" ||
+		pvc.DeletionTimestamp != nil {
 		return nil, err
 	}
 	o := &observed{claim: pvc, nodes: map[string]*corev1.Node{}}
-	if o.pv, err = lookup.Get(ctx, reader, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{}); err != nil {
+	if o.pv, err = lookup.Get(ctx, reader, types.NamespacedName{Name: pvc.Spec.VolumeName},
+		&corev1.PersistentVolume{}); err != nil {
 		return nil, err
 	}
 	if o.pv != nil && (!claim.IsBoundTo(o.pv, pvc) || !o.concerns()) {
@@ -66,19 +67,31 @@ func (r *Reconciler) observeListener(ctx context.Context, o *observed) (err erro
 	if o.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
 		return err
 	}
-	o.class, err = lookup.Get(ctx, r.Client, types.NamespacedName{Name: o.listener.Class()}, &listenersv1alpha1.ListenerClass{})
+	o.class, err = lookup.Get(ctx, r.Client, types.NamespacedName{Name: o.listener.Class()},
+		&listenersv1alpha1.ListenerClass{})
 	return err
 }
 
-// observePods reads the Pods that use the claim, and the nodes of volume and Pods.
 func observePods(ctx context.Context, reader client.Reader, o *observed, podsOf []client.ListOption) error {
-	var pods corev1.PodList
-	if err := reader.List(ctx, &pods, append(podsOf, client.InNamespace(o.claim.Namespace))...); err != nil {
-		return fmt.Errorf("listing the Pods of claim %s: %w", client.ObjectKeyFromObject(o.claim), err)
+	namespace := client.InNamespace(o.claim.Namespace)
+	add := func(pod *corev1.Pod) {
+		if !claim.PodFinished(pod) && slices.Contains(claim.NamesOf(pod), o.claim.Name) {
+			o.pods = append(o.pods, *cache.Pod(pod))
+		}
 	}
-	o.pods = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
-		return claim.PodFinished(&pod) || !slices.Contains(claim.NamesOf(&pod), o.claim.Name)
-	})
+	if len(podsOf) == 0 { // without an index
+		if err := lookup.EachPod(ctx, reader, add, namespace); err != nil {
+			return err
+		}
+	} else {
+		var pods corev1.PodList
+		if err := reader.List(ctx, &pods, append(podsOf, namespace)...); err != nil {
+			return fmt.Errorf("listing the Pods of claim %s: %w", client.ObjectKeyFromObject(o.claim), err)
+		}
+		for i := range pods.Items {
+			add(&pods.Items[i])
+		}
+	}
 	used := sets.New(o.pinned())
 	for i := range o.pods {
 		used.Insert(o.pods[i].Spec.NodeName)
@@ -109,7 +122,8 @@ func (o *observed) pinned() string {
 	if o.pv == nil {
 		return ""
 	}
-	if nodes := claim.PinnedNodes(o.pv); len(nodes) == 1 && equality.Semantic.DeepEqual(o.pv.Spec.NodeAffinity, claim.NodeAffinity(nodes[0])) {
+	if nodes := claim.PinnedNodes(o.pv); len(nodes) == 1 &&
+		equality.Semantic.DeepEqual(o.pv.Spec.NodeAffinity, claim.NodeAffinity(nodes[0])) {
 		return nodes[0]
 	}
 	return ""

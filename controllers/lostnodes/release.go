@@ -50,7 +50,8 @@ func (r *Reconciler) release(ctx context.Context, key types.NamespacedName, cach
 		return nil // the change is watched
 	}
 	if why := o.forbidden(); why != "" {
-		r.warn(o, listenersv1alpha1.ReasonReleaseRefused, fmt.Sprintf("PersistentVolume %s is not released, although %s: %s", o.pv.Name, decided.release, why))
+		r.warn(o, listenersv1alpha1.ReasonReleaseRefused,
+			fmt.Sprintf("PersistentVolume %s is not released, although %s: %s", o.pv.Name, decided.release, why))
 		return r.report(ctx, cached)
 	}
 	if err := r.adopt(ctx, o); err != nil {
@@ -59,16 +60,18 @@ func (r *Reconciler) release(ctx context.Context, key types.NamespacedName, cach
 	if err := r.annotate(ctx, o, names.AnnotationReleasedFrom, o.pinned()); err != nil {
 		return err
 	}
-	log.FromContext(ctx).Info("Releasing a volume", "PersistentVolume", o.pv.Name, "node", o.pinned(), "why", decided.release)
+	log.FromContext(ctx).Info("Releasing a volume", "PersistentVolume", o.pv.Name, "node", o.pinned(), "why",
+		decided.release)
 	if o.pv.DeletionTimestamp == nil {
-		if err := r.Client.Delete(ctx, o.pv, client.Preconditions{UID: &o.pv.UID, ResourceVersion: &o.pv.ResourceVersion}); err != nil {
-			return fmt.Errorf("deleting PersistentVolume %s, to release it from node %s: %w", o.pv.Name, o.pinned(), err)
+		if err := r.Client.Delete(ctx, o.pv, client.Preconditions{UID: &o.pv.UID,
+			ResourceVersion: &o.pv.ResourceVersion}); err != nil {
+			return fmt.Errorf("deleting PersistentVolume %s, to release it from node %s: %w", o.pv.Name, o.pinned(),
+				err)
 		}
 	}
 	return r.replace(ctx, key)
 }
 
-// forbidden returns why the volume cannot be released now, or "".
 func (o *observed) forbidden() string {
 	_, otherListener := o.selector.Follow(o.claim.Annotations)
 	_, err := claim.VolumeSelector(claim.Volume(o.claim, ""))
@@ -89,7 +92,8 @@ func (o *observed) forbidden() string {
 
 // foreignFinalizers returns the finalizers of a volume that neither Kubernetes nor the provisioner removes, or "".
 func foreignFinalizers(pv *corev1.PersistentVolume) string {
-	foreign := slices.DeleteFunc(slices.Clone(pv.Finalizers), func(f string) bool { return f == finalizerProtection || f == finalizerProvisioner })
+	foreign := slices.DeleteFunc(slices.Clone(pv.Finalizers),
+		func(f string) bool { return f == finalizerProtection || f == finalizerProvisioner })
 	return strings.Join(foreign, ", ")
 }
 
@@ -128,25 +132,30 @@ func (r *Reconciler) create(ctx context.Context, o *observed, created *corev1.Pe
 		return fmt.Errorf("creating PersistentVolume %s again: %w", created.Name, err)
 	}
 	from := created.Annotations[names.AnnotationReleasedFrom]
-	reason, text := listenersv1alpha1.ReasonVolumeRestored, fmt.Sprintf("PersistentVolume %s did not exist any more, and was created again from its claim", created.Name)
+	reason, text := listenersv1alpha1.ReasonVolumeRestored,
+		fmt.Sprintf("PersistentVolume %s did not exist any more, and was created again from its claim", created.Name)
 	if from != "" {
-		reason, text = listenersv1alpha1.ReasonVolumeReleased, fmt.Sprintf("PersistentVolume %s is released from node %s: its Pod can start on another node", created.Name, from)
+		reason, text = listenersv1alpha1.ReasonVolumeReleased,
+			fmt.Sprintf("PersistentVolume %s is released from node %s: its Pod can start on another node", created.Name,
+				from)
 	}
 	r.emit(o, reason, text)
 	return nil
 }
 
 // desiredVolume returns the volume that replaces the one of a claim, or why there cannot be one.
-func (r *Reconciler) desiredVolume(ctx context.Context, o *observed) (desired *corev1.PersistentVolume, why string, err error) {
+func (r *Reconciler) desiredVolume(ctx context.Context,
+	o *observed) (desired *corev1.PersistentVolume, why string, err error) {
 	listener := o.selector.ListenerName(o.claim.Name)
 	switch {
-	case o.claim.Spec.VolumeName != claim.VolumeName(o.claim):
-		return nil, fmt.Sprintf("PersistentVolume %s does not exist, and was not provisioned by the operator, which would have named it %s; create it, or delete the claim",
-			o.claim.Spec.VolumeName, claim.VolumeName(o.claim)), nil
+	case claim.OtherVolume(o.claim) != "":
+		return nil, claim.OtherVolume(o.claim), nil
 	case listener == "":
-		return nil, fmt.Sprintf("PersistentVolume %s does not exist, and cannot be created again, because %s", o.claim.Spec.VolumeName, claim.ErrNoSelector), nil
+		return nil, fmt.Sprintf("PersistentVolume %s does not exist, and cannot be created again, because %s",
+			o.claim.Spec.VolumeName, claim.ErrNoSelector), nil
 	case claim.ListenerNameProblem(listener) != "":
-		return nil, fmt.Sprintf("PersistentVolume %s does not exist, and cannot be created again, because %s", o.claim.Spec.VolumeName, claim.ListenerNameProblem(listener)), nil
+		return nil, fmt.Sprintf("PersistentVolume %s does not exist, and cannot be created again, because %s",
+			o.claim.Spec.VolumeName, claim.ListenerNameProblem(listener)), nil
 	}
 	desired = claim.Volume(o.claim, listener)
 	desired.Spec.NodeAffinity = o.affinity()
@@ -155,14 +164,14 @@ func (r *Reconciler) desiredVolume(ctx context.Context, o *observed) (desired *c
 		desired.Spec.PersistentVolumeReclaimPolicy = o.pv.Spec.PersistentVolumeReclaimPolicy
 		return desired, "", nil
 	}
-	class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: desired.Spec.StorageClassName}, &storagev1.StorageClass{})
+	class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: desired.Spec.StorageClassName},
+		&storagev1.StorageClass{})
 	if err == nil && class != nil && class.ReclaimPolicy != nil {
 		desired.Spec.PersistentVolumeReclaimPolicy = *class.ReclaimPolicy
 	}
 	return desired, "", err
 }
 
-// affinity returns the node affinity of the new volume, or nil.
 func (o *observed) affinity() *corev1.VolumeNodeAffinity {
 	nodes := sets.New[string]()
 	for _, pod := range o.users() {
@@ -174,14 +183,14 @@ func (o *observed) affinity() *corev1.VolumeNodeAffinity {
 	return claim.NodeAffinity(nodes.UnsortedList()[0])
 }
 
-// adopt makes the claim an owner of the Listener that was created for it.
 func (r *Reconciler) adopt(ctx context.Context, o *observed) error {
 	l := o.listener
-	if l == nil || l.DeletionTimestamp != nil || !claim.OwnsListener(l) || claim.HasOwner(l, o.claim.UID) || o.selector.Class == "" {
+	if l == nil || l.DeletionTimestamp != nil || !claim.OwnsListener(l) || claim.HasOwner(l, o.claim.UID) ||
+		o.selector.Class == "" {
 		return nil // a Listener that the claim names is not the claim's
 	}
 	desired := claim.Listener(o.claim, nil, cmp.Or(l.Class(), o.selector.Class), l.Spec.Ports, l.Labels)
-	_, err := r.Applier.Apply(ctx, claim.KeptBy(desired, claim.KeeperOf(l)), l)
+	_, err := r.Applier.Apply(ctx, claim.KeepOf(l).Apply(desired), l)
 	return err
 }
 
@@ -190,13 +199,16 @@ func (r *Reconciler) adopt(ctx context.Context, o *observed) error {
 // whatever has the name by then, such as the new volume, created by another replica while leadership changes.
 func (r *Reconciler) unprotect(ctx context.Context, o *observed) (bool, error) {
 	if foreign := foreignFinalizers(o.pv); foreign != "" {
-		r.warn(o, listenersv1alpha1.ReasonReleaseRefused, fmt.Sprintf("PersistentVolume %s is being deleted, to release it from node %s, "+
-			"but has finalizers of others, who have to remove them: %s", o.pv.Name, o.pv.Annotations[names.AnnotationReleasedFrom], foreign))
+		r.warn(o, listenersv1alpha1.ReasonReleaseRefused,
+			fmt.Sprintf("PersistentVolume %s is being deleted, to release it from node %s, "+
+				"but has finalizers of others, who have to remove them: %s", o.pv.Name,
+				o.pv.Annotations[names.AnnotationReleasedFrom], foreign))
 		return false, nil
 	}
 	controllerutil.RemoveFinalizer(o.pv, finalizerProtection)
 	if err := r.Client.Update(ctx, o.pv, client.FieldOwner(names.FieldManagerLostNodes)); err != nil {
-		return false, fmt.Errorf("removing the finalizer %s of PersistentVolume %s: %w", finalizerProtection, o.pv.Name, err)
+		return false, fmt.Errorf("removing the finalizer %s of PersistentVolume %s: %w", finalizerProtection, o.pv.Name,
+			err)
 	}
 	return len(o.pv.Finalizers) == 0, nil
 }

@@ -36,7 +36,8 @@ func (r *Reconciler) warnStuck(o *observed, stuck []stuckPod) {
 	for _, s := range stuck {
 		all = append(all, string(s.pod.UID), s.text) // a new Pod has the event, too
 	}
-	if !r.warnings.Due(client.ObjectKeyFromObject(o.claim), listenersv1alpha1.ReasonPinnedToNode, strings.Join(all, " "), r.Clock.Now()) {
+	if !r.warnings.Due(client.ObjectKeyFromObject(o.claim), listenersv1alpha1.ReasonPinnedToNode,
+		strings.Join(all, " "), r.Clock.Now()) {
 		return
 	}
 	r.emitOn(o.claim, nil, listenersv1alpha1.ReasonPinnedToNode, stuck[0].text)
@@ -53,7 +54,8 @@ func (r *Reconciler) emit(o *observed, reason, text string) {
 }
 
 func (r *Reconciler) emitOn(regarding, related runtime.Object, reason, text string) {
-	r.Events.Eventf(regarding, related, reasons.EventType(reason), reason, "Release", "%s", message.Printable(text, message.MaxEvent))
+	r.Events.Eventf(regarding, related, reasons.EventType(reason), reason, "Release", "%s",
+		message.Printable(text, message.MaxEvent))
 }
 
 // reportCondition applies the condition NodesAvailable, about all volumes of the Listener; pv is the claim's. That a
@@ -73,11 +75,13 @@ func (r *Reconciler) reportCondition(ctx context.Context, o *observed, pv *corev
 		}
 	}
 	conditions := slices.Clone(o.listener.Status.Conditions)
-	after := condition(volumes.Items, o.listener.Generation, meta.FindStatusCondition(conditions, listenersv1alpha1.ListenerNodesAvailable))
+	after := condition(volumes.Items, o.listener.Generation,
+		meta.FindStatusCondition(conditions, listenersv1alpha1.ListenerNodesAvailable))
 	if after == nil || !meta.SetStatusCondition(&conditions, *after) { // which sets the time of the transition
 		return nil
 	}
-	withoutOthers := &map[string]any{"conditions": []metav1.Condition{*meta.FindStatusCondition(conditions, after.Type)}}
+	withoutOthers := &map[string]any{"conditions": []metav1.Condition{*meta.FindStatusCondition(conditions,
+		after.Type)}}
 	_, err = r.conditions.ApplyStatus(ctx, o.listener, withoutOthers, o.listener.ResourceVersion)
 	return err
 }
@@ -91,10 +95,12 @@ func condition(volumes []corev1.PersistentVolume, generation int64, before *meta
 		}
 	}
 	after := &metav1.Condition{
-		Type: listenersv1alpha1.ListenerNodesAvailable, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonNodeReturned,
+		Type: listenersv1alpha1.ListenerNodesAvailable, Status: metav1.ConditionTrue,
+		Reason:             listenersv1alpha1.ReasonNodeReturned,
 		ObservedGeneration: generation, Message: "every node that a volume is pinned to exists",
 	}
-	for _, reason := range []string{listenersv1alpha1.ReasonNodeLost, listenersv1alpha1.ReasonVolumeReleased, listenersv1alpha1.ReasonVolumeMoved} {
+	for _, reason := range []string{listenersv1alpha1.ReasonNodeLost, listenersv1alpha1.ReasonVolumeReleased,
+		listenersv1alpha1.ReasonVolumeMoved} {
 		if len(texts[reason]) == 0 {
 			continue
 		}
@@ -111,7 +117,6 @@ func condition(volumes []corev1.PersistentVolume, generation int64, before *meta
 	return after
 }
 
-// history returns what happened to a volume, or "".
 func history(pv *corev1.PersistentVolume) (reason, text string) {
 	if !claim.IsListenerVolume(pv) {
 		return "", ""
@@ -119,9 +124,11 @@ func history(pv *corev1.PersistentVolume) (reason, text string) {
 	from, to := pv.Annotations[names.AnnotationReleasedFrom], lastNode(pv)
 	switch since := pv.Annotations[names.AnnotationLostSince]; {
 	case since != "":
-		return listenersv1alpha1.ReasonNodeLost, fmt.Sprintf("node %s, which PersistentVolume %s is pinned to, is lost since %s", to, pv.Name, since)
+		return listenersv1alpha1.ReasonNodeLost,
+			fmt.Sprintf("node %s, which PersistentVolume %s is pinned to, is lost since %s", to, pv.Name, since)
 	case from != "" && (to == "" || from == to && len(claim.PinnedNodes(pv)) == 0):
-		return listenersv1alpha1.ReasonVolumeReleased, fmt.Sprintf("PersistentVolume %s is released from node %s, and waits for its Pod to start", pv.Name, from)
+		return listenersv1alpha1.ReasonVolumeReleased,
+			fmt.Sprintf("PersistentVolume %s is released from node %s, and waits for its Pod to start", pv.Name, from)
 	case from != "" && from != to:
 		return listenersv1alpha1.ReasonVolumeMoved, movedMessage(pv, from, to)
 	}

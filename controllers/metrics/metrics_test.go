@@ -13,9 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -24,56 +26,48 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
-// cluster has objects that are counted.
+// cluster has objects that are counted, and changes them as the informers of a cache do.
 type cluster struct {
-	*testing.T
-	client.Client
-	clock    *testingclock.FakePassiveClock
-	registry *prometheus.Registry
+	testing.TB
+	informers *informertest.FakeInformers
+	clock     *testingclock.FakePassiveClock
+	counts    *collector
+	registry  *prometheus.Registry
 }
 
 // newCluster returns a cluster with these classes, which have addresses of load balancers.
-func newCluster(t *testing.T, classes ...string) *cluster {
+func newCluster(t testing.TB, classes ...string) *cluster {
 	t.Helper()
 	c := &cluster{
-		T: t, Client: fakeclient.New(t, interceptor.Funcs{}), clock: testingclock.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), registry: prometheus.NewRegistry(),
+		TB: t, informers: &informertest.FakeInformers{Scheme: fakeclient.Scheme()},
+		clock: testingclock.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), registry: prometheus.NewRegistry(),
 	}
-	c.registry.MustRegister(newCollector(t.Context(), c.Client, c.clock))
+	c.counts = newCollector(c.clock)
+	if err := c.counts.watch(t.Context(), c.informers); err != nil {
+		t.Fatal(err)
+	}
+	c.registry.MustRegister(c.counts)
 	for _, name := range classes {
 		c.class(name, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer})
 	}
 	return c
 }
 
-func (c *cluster) create(o client.Object) {
+func (c *cluster) informer(o client.Object) *controllertest.FakeInformer {
 	c.Helper()
-	if err := c.Create(c.Context(), o); err != nil {
+	informer, err := c.informers.FakeInformerFor(c.Context(), o)
+	if err != nil {
 		c.Fatal(err)
 	}
+	return informer
 }
+
+func (c *cluster) create(o client.Object) { c.informer(o).Add(o) }
 
 // change changes an object that exists.
-func (c *cluster) change(o client.Object) {
-	c.Helper()
-	if err := c.Update(c.Context(), o); err != nil {
-		c.Fatal(err)
-	}
-}
+func (c *cluster) change(o client.Object) { c.informer(o).Update(nil, o) }
 
-// setStatus changes the status of an object that exists.
-func (c *cluster) setStatus(o client.Object) {
-	c.Helper()
-	if err := c.Status().Update(c.Context(), o); err != nil {
-		c.Fatal(err)
-	}
-}
-
-func (c *cluster) delete(o client.Object) {
-	c.Helper()
-	if err := c.Delete(c.Context(), o); err != nil {
-		c.Fatal(err)
-	}
-}
+func (c *cluster) delete(o client.Object) { c.informer(o).Delete(o) }
 
 func (c *cluster) class(name string, spec listenersv1alpha1.ListenerClassSpec) {
 	c.Helper()
@@ -92,7 +86,7 @@ func (c *cluster) listener(name, class, reason string, ready metav1.ConditionSta
 			Summary:    listenersv1alpha1.ListenerSummary{Reason: reason},
 			Conditions: []metav1.Condition{{Type: listenersv1alpha1.ListenerReady, Status: ready, LastTransitionTime: metav1.NewTime(c.clock.Now())}},
 		}
-		c.setStatus(l)
+		c.change(l)
 	}
 	return l
 }
@@ -102,7 +96,7 @@ func (c *cluster) waits(name, class, reason string, age time.Duration) *listener
 	c.Helper()
 	l := c.listener(name, class, reason, metav1.ConditionFalse)
 	l.Status.Conditions[0].LastTransitionTime = metav1.NewTime(c.clock.Now().Add(-age))
-	c.setStatus(l)
+	c.change(l)
 	return l
 }
 
@@ -121,6 +115,34 @@ func (c *cluster) service(name string, addresses ...string) *corev1.Service {
 	}
 	c.create(s)
 	return s
+}
+
+func ingress(address string) []listenersv1alpha1.IngressAddress {
+	return []listenersv1alpha1.IngressAddress{{Address: address, AddressType: listenersv1alpha1.AddressTypeIP}}
+}
+
+// pod creates the addresses of a Pod at its start and now, and the volumes that restart it.
+func (c *cluster) pod(name, start, now string, restart ...string) *listenersv1alpha1.PodListeners {
+	c.Helper()
+	p := &listenersv1alpha1.PodListeners{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+	p.Spec.Listeners = map[string]listenersv1alpha1.PodListener{"listener": {IngressAddresses: ingress(now)}}
+	p.Spec.StartAddresses = map[string][]listenersv1alpha1.IngressAddress{"listener": ingress(start)}
+	p.Spec.RestartOnChange = restart
+	c.create(p)
+	return p
+}
+
+// lostVolume creates a volume of a CSI driver that is pinned to a lost node.
+func (c *cluster) lostVolume(name, driver string) *corev1.PersistentVolume {
+	c.Helper()
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{names.AnnotationLostSince: "2026-01-01T00:00:00Z"}},
+		Spec: corev1.PersistentVolumeSpec{
+			NodeAffinity: claim.NodeAffinity("node-1"), PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver}},
+		},
+	}
+	c.create(pv)
+	return pv
 }
 
 // values returns the series whose metrics have a prefix, by the rest of their names and the values of their labels,
@@ -159,24 +181,13 @@ func (c *cluster) expect(what, prefix string, want map[string]float64) {
 func TestPodsWhoseAddressesHaveChangedAreCounted(t *testing.T) {
 	c := newCluster(t)
 	c.expect("none, which alerts compare", "outdated_pods", map[string]float64{"on_change=Restart": 0, "on_change=Rewrite": 0})
-	at := func(address string) []listenersv1alpha1.IngressAddress {
-		return []listenersv1alpha1.IngressAddress{{Address: address, AddressType: listenersv1alpha1.AddressTypeIP}}
-	}
-	pod := func(name, start, now string, restart ...string) *listenersv1alpha1.PodListeners {
-		p := &listenersv1alpha1.PodListeners{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
-		p.Spec.Listeners = map[string]listenersv1alpha1.PodListener{"listener": {IngressAddresses: at(now)}}
-		p.Spec.StartAddresses = map[string][]listenersv1alpha1.IngressAddress{"listener": at(start)}
-		p.Spec.RestartOnChange = restart
-		c.create(p)
-		return p
-	}
-	pod("current", "192.0.2.1", "192.0.2.1")
-	rewritten := pod("rewritten", "192.0.2.1", "192.0.2.2")
-	returning := pod("returning", "192.0.2.1", "192.0.2.2", "listener")
-	pod("restarting", "192.0.2.1", "192.0.2.2", "listener")
+	c.pod("current", "192.0.2.1", "192.0.2.1")
+	rewritten := c.pod("rewritten", "192.0.2.1", "192.0.2.2")
+	returning := c.pod("returning", "192.0.2.1", "192.0.2.2", "listener")
+	c.pod("restarting", "192.0.2.1", "192.0.2.2", "listener")
 	c.expect("three have changed", "outdated_pods", map[string]float64{"on_change=Restart": 2, "on_change=Rewrite": 1})
 	c.delete(rewritten)
-	returning.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{IngressAddresses: at("192.0.2.1")}
+	returning.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{IngressAddresses: ingress("192.0.2.1")}
 	c.change(returning)
 	c.expect("after deletion and change", "outdated_pods", map[string]float64{"on_change=Restart": 1, "on_change=Rewrite": 0})
 }
@@ -187,7 +198,7 @@ func TestSeriesExistWhileTheReplicaLeads(t *testing.T) {
 	c.registry = prometheus.NewRegistry()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- export(ctx, c.Client, c.registry) }()
+	go func() { ended <- export(ctx, c.informers, c.registry) }()
 	g := NewWithT(t)
 	g.Eventually(func() int { return len(c.values("")) }).WithTimeout(time.Minute).Should(Equal(6))
 	cancel()
@@ -211,7 +222,7 @@ func TestListenersAreCountedByClassReadyAndReason(t *testing.T) {
 		Summary:    listenersv1alpha1.ListenerSummary{Reason: "AddressesAssigned"},
 		Conditions: []metav1.Condition{{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue}},
 	}
-	c.setStatus(first)
+	c.change(first)
 	c.delete(third)
 	c.delete(fourth)
 	c.expect("after changes", "listeners", map[string]float64{
@@ -220,6 +231,61 @@ func TestListenersAreCountedByClassReadyAndReason(t *testing.T) {
 		"class=,ready=false,reason=ClassNotFound":          0,
 		"class=public,ready=false,reason=WaitingForPods":   0,
 	})
+}
+
+// An informer that missed a deletion knows only the name.
+func TestAListenerWhoseDeletionWasMissedDoesNotCount(t *testing.T) {
+	c := newCluster(t, "public")
+	c.listener("1", "public", "WaitingForPods", metav1.ConditionFalse)
+	c.expect("before", "listeners", map[string]float64{"class=public,ready=false,reason=WaitingForPods": 1})
+	c.counts.listeners.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "shop/1"})
+	c.expect("after", "listeners", map[string]float64{"class=public,ready=false,reason=WaitingForPods": 0})
+}
+
+// many returns a cluster with so many Listeners that no Pod mounts, each with an own time, half of which have an
+// address of a load balancer, and half of which wait for one.
+func many(t testing.TB, number int) *cluster {
+	t.Helper()
+	c := newCluster(t, "public")
+	for i := range number {
+		name, reason := fmt.Sprint("web-", i), "WaitingForLoadBalancer"
+		if i%2 == 0 {
+			reason = "AddressesAssigned"
+			c.service(name, fmt.Sprintf("192.0.%d.%d", i/250, i%250))
+		}
+		l := c.waits(name, "public", reason, time.Duration(i)*time.Second)
+		l.Status.ServiceName, l.Status.UnusedSince = &name, new(metav1.NewTime(c.clock.Now().Add(-time.Duration(i)*time.Hour)))
+		c.change(l)
+		c.lostVolume(name, names.Driver)
+		c.pod(name, "192.0.2.1", "192.0.2.2", "listener")
+	}
+	return c
+}
+
+// scrape returns a function that collects all series.
+func (c *cluster) scrape() func() {
+	collected := make(chan prometheus.Metric, 100)
+	return func() {
+		c.counts.Collect(collected)
+		for len(collected) > 0 {
+			<-collected
+		}
+	}
+}
+
+func TestAScrapeAllocatesNothingForEachListener(t *testing.T) {
+	few, lots := many(t, 10).scrape(), many(t, 2000).scrape()
+	if few, lots := testing.AllocsPerRun(10, few), testing.AllocsPerRun(10, lots); few != lots {
+		t.Errorf("%v allocations with 10 Listeners, and %v with 2000", few, lots)
+	}
+}
+
+func BenchmarkScrapeOf10000Listeners(b *testing.B) {
+	scrape := many(b, 10_000).scrape()
+	b.ReportAllocs()
+	for b.Loop() {
+		scrape()
+	}
 }
 
 func TestAListenerCountsForItsClassAsSoonAsThatExists(t *testing.T) {
@@ -239,7 +305,7 @@ func TestTenantsCannotAddSeries(t *testing.T) {
 		c.service(name, "192.0.2.1")
 		if i%2 == 0 {
 			l.Status.Summary.Reason = fmt.Sprint("Reason", i)
-			c.setStatus(l)
+			c.change(l)
 		}
 	}
 	c.expect("classes and reasons that do not exist", "listeners", map[string]float64{
@@ -250,18 +316,8 @@ func TestTenantsCannotAddSeries(t *testing.T) {
 
 func TestVolumesOfLostNodesAreCountedByNode(t *testing.T) {
 	c := newCluster(t)
-	volume := func(name, driver string) *corev1.PersistentVolume {
-		pv := &corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{names.AnnotationLostSince: "2026-01-01T00:00:00Z"}},
-			Spec: corev1.PersistentVolumeSpec{
-				NodeAffinity: claim.NodeAffinity("node-1"), PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver}},
-			},
-		}
-		c.create(pv)
-		return pv
-	}
-	pv := volume("lost", names.Driver)
-	volume("other", "other.example")
+	pv := c.lostVolume("lost", names.Driver)
+	c.lostVolume("other", "other.example")
 	c.expect("lost", "lost_volumes", map[string]float64{"node=node-1": 1})
 	delete(pv.Annotations, names.AnnotationLostSince)
 	c.change(pv)
@@ -277,7 +333,7 @@ func TestConditionsThatAreTrueAreCounted(t *testing.T) {
 	configuration.Status.Conditions = []metav1.Condition{
 		{Type: "Available", Status: metav1.ConditionTrue}, {Type: "Degraded", Status: metav1.ConditionFalse}, {Type: "Upgradeable", Status: metav1.ConditionTrue},
 	}
-	c.setStatus(configuration)
+	c.change(configuration)
 	want["type=Available"], want["type=Upgradeable"] = 1, 1
 	c.expect("with one", "condition", want)
 }
@@ -351,12 +407,12 @@ func TestListenersThatNoPodHasMountedCountByDays(t *testing.T) {
 		l := c.listener(name, class, "WaitingForPods", metav1.ConditionFalse)
 		l.Status.ServiceName = &name
 		l.Status.UnusedSince = new(metav1.NewTime(c.clock.Now().Add(-time.Duration(days) * 24 * time.Hour)))
-		c.setStatus(l)
+		c.change(l)
 		return l
 	}
 	used := add("used", "public", 40)
 	used.Status.UnusedSince = nil
-	c.setStatus(used)
+	c.change(used)
 	old := add("old", "public", 8)
 	add("older", "public", 31)
 	add("new", "nodes", 0)
@@ -366,7 +422,7 @@ func TestListenersThatNoPodHasMountedCountByDays(t *testing.T) {
 	add("gone", "deleted", 40)
 	rejected := add("rejected", "nodes", 40)
 	rejected.Status.ServiceName = nil
-	c.setStatus(rejected)
+	c.change(rejected)
 	c.expect("at first", "unused_listeners", map[string]float64{
 		"class=public,days=1,holds=LoadBalancer": 2, "class=public,days=7,holds=LoadBalancer": 2, "class=public,days=30,holds=LoadBalancer": 1,
 		"class=nodes,days=1,holds=NodePort": 0, "class=nodes,days=7,holds=NodePort": 0, "class=nodes,days=30,holds=NodePort": 0,
@@ -374,7 +430,7 @@ func TestListenersThatNoPodHasMountedCountByDays(t *testing.T) {
 	})
 	c.clock.SetTime(c.clock.Now().Add(24 * time.Hour))
 	old.Status.UnusedSince = nil
-	c.setStatus(old)
+	c.change(old)
 	c.expect("a day later, when one is used again", "unused_listeners", map[string]float64{
 		"class=public,days=1,holds=LoadBalancer": 1, "class=public,days=7,holds=LoadBalancer": 1, "class=public,days=30,holds=LoadBalancer": 1,
 		"class=nodes,days=1,holds=NodePort": 1, "class=nodes,days=7,holds=NodePort": 0, "class=nodes,days=30,holds=NodePort": 0,

@@ -184,8 +184,8 @@ func TestSecurityContextConstraintsFollowTheirAPI(t *testing.T) {
 	g.Expect(metav1.IsControlledBy(object, config)).To(BeTrue())
 
 	// A changed or deleted object is repaired.
-	g.Expect(unstructured.SetNestedField(object.Object, true, "allowPrivilegedContainer")).To(Succeed())
-	g.Expect(c.Update(t.Context(), object)).To(Succeed())
+	privileged := client.RawPatch(types.MergePatchType, []byte(`{"allowPrivilegedContainer":true}`))
+	g.Expect(c.Patch(t.Context(), object, privileged)).To(Succeed())
 	g.Eventually(func() any {
 		g.Expect(read()).To(Succeed())
 		return object.Object["allowPrivilegedContainer"]
@@ -224,8 +224,9 @@ func TestOperatorInstallsRepairsAndRemovesByWatches(t *testing.T) {
 	agents := &appsv1.DaemonSet{}
 	key := client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}
 	g.Expect(c.Get(t.Context(), key, agents)).To(Succeed())
+	installed := agents.DeepCopy()
 	agents.Spec.Template.Spec.Containers[0].Image = "something-else"
-	g.Expect(c.Update(t.Context(), agents)).To(Succeed())
+	g.Expect(c.Patch(t.Context(), agents, client.MergeFrom(installed))).To(Succeed())
 	g.Eventually(func() string {
 		g.Expect(c.Get(t.Context(), key, agents)).To(Succeed())
 		return agents.Spec.Template.Spec.Containers[0].Image

@@ -37,12 +37,15 @@ func (r *Reconciler) createConfiguration(ctx context.Context) error {
 	if err := MergeSpec(&spec, r.FirstSpec); err != nil {
 		return err
 	}
-	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}, Spec: spec}
+	config :=
+		&operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName},
+			Spec: spec}
 	if err := create(ctx, r.Client, config); err != nil {
 		return err
 	}
 	marker := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{names.LabelManagedBy: names.Operator}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
+			Labels: map[string]string{names.LabelManagedBy: names.Operator}},
 		Data: map[string]string{"README": "ListenerOperator/" + operatorv1alpha1.ListenerOperatorName +
 			" was created. As long as this ConfigMap exists, the operator does not create it again.\n"},
 	}
@@ -51,14 +54,16 @@ func (r *Reconciler) createConfiguration(ctx context.Context) error {
 		return err
 	}
 	if deployment != nil {
-		marker.OwnerReferences = []metav1.OwnerReference{{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment", Name: deployment.Name, UID: deployment.UID}}
+		marker.OwnerReferences = []metav1.OwnerReference{{APIVersion: appsv1.SchemeGroupVersion.String(),
+			Kind: "Deployment", Name: deployment.Name, UID: deployment.UID}}
 	}
 	return create(ctx, r.Client, marker)
 }
 
 // create creates an object. One that exists is no error, and not modified.
 func create(ctx context.Context, writer client.Writer, object client.Object) error {
-	if err := client.IgnoreAlreadyExists(writer.Create(ctx, object, client.FieldOwner(names.FieldManagerOperator))); err != nil {
+	if err := client.IgnoreAlreadyExists(writer.Create(ctx, object,
+		client.FieldOwner(names.FieldManagerOperator))); err != nil {
 		return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
 	}
 	return nil
@@ -69,11 +74,13 @@ func (r *Reconciler) carriedOver(ctx context.Context) (operatorv1alpha1.Listener
 	var classes listenersv1alpha1.ListenerClassList
 	var listeners listenersv1alpha1.ListenerList
 	if err := errors.Join(r.apiReader.List(ctx, &classes), r.apiReader.List(ctx, &listeners)); err != nil {
-		return operatorv1alpha1.ListenerOperatorSpec{}, fmt.Errorf("listing classes and listeners of an earlier installation: %w", err)
+		return operatorv1alpha1.ListenerOperatorSpec{},
+			fmt.Errorf("listing classes and listeners of an earlier installation: %w", err)
 	}
 	spec := stackable.Settings(classes.Items, listeners.Items, r.ClusterDomain)
 	if spec.Preset != "" || spec.ClusterDomain != "" {
-		log.FromContext(ctx).Info("Carrying over settings of an earlier installation", "preset", spec.Preset, "clusterDomain", spec.ClusterDomain)
+		log.FromContext(ctx).Info("Carrying over settings of an earlier installation", "preset", spec.Preset,
+			"clusterDomain", spec.ClusterDomain)
 	}
 	return spec, nil
 }
@@ -86,7 +93,8 @@ func MergeSpec(spec *operatorv1alpha1.ListenerOperatorSpec, raw string) error {
 	decoder := json.NewDecoder(strings.NewReader(raw))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(spec); err != nil {
-		return fmt.Errorf("parsing the given spec of ListenerOperator %s: %w", operatorv1alpha1.ListenerOperatorName, err)
+		return fmt.Errorf("parsing the given spec of ListenerOperator %s: %w", operatorv1alpha1.ListenerOperatorName,
+			err)
 	}
 	return nil
 }

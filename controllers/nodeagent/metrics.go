@@ -11,7 +11,8 @@ import (
 // but cannot be distinguished from those that a new version of the operator makes.
 var driftRepairs = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "listener_operator_drift_repairs_total",
-	Help: "Number of times that the operator repaired an object that it had installed, because another writer had changed or deleted it.",
+	Help: "Number of times that the operator repaired an object that it had installed, because another writer had " +
+		"changed or deleted it.",
 }, []string{"kind", "name"})
 
 func init() {

@@ -43,9 +43,7 @@ import (
 
 // Reconciler is the controller of ListenerOperator/cluster. It becomes usable by SetupWithManager.
 type Reconciler struct {
-	// Client reads from the manager's cache, and writes.
-	Client client.Client
-	// Namespace is the namespace of the operator and of the node agents.
+	Client    client.Client
 	Namespace string
 	Image     string
 	// OperatorCondition is the name of the object that tells OLM whether it may upgrade the operator, or empty.
@@ -58,7 +56,6 @@ type Reconciler struct {
 	Clock     clock.PassiveClock
 
 	apiReader client.Reader
-	// stackable returns what of Stackable's listener operator runs.
 	stackable func(context.Context) (stackable.Installation, error)
 	serves    func(schema.GroupVersionKind) bool
 	applier   *apply.Applier
@@ -82,7 +79,8 @@ type Reconciler struct {
 }
 
 // Reconcile updates components and status. Conditions report what an administrator has to resolve, errors the rest.
-func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (reconcile.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context,
+	config *operatorv1alpha1.ListenerOperator) (reconcile.Result, error) {
 	r.waitingForUsers.Store(false)
 	o, err := r.observe(ctx, config)
 	if err != nil {
@@ -110,7 +108,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.Lis
 	return reconcile.Result{RequeueAfter: recheck}, nil
 }
 
-// observed is the state at the start of a reconciliation.
 type observed struct {
 	config     *operatorv1alpha1.ListenerOperator
 	settings   installation.Settings
@@ -127,10 +124,8 @@ type observed struct {
 	otherConfinements []string
 }
 
-// component is a component and the object that exists of it.
 type component struct {
 	installation.Component
-	// object is nil if it does not exist.
 	object client.Object
 }
 
@@ -148,21 +143,23 @@ type outcome struct {
 	err    error
 }
 
-// beside reports whether nothing was done because Stackable's listener operator runs.
 func (o outcome) beside() bool { return len(o.stackable.Workloads) > 0 }
 
 func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (*observed, error) {
 	operatorPod, podErr := r.readOperatorPod(ctx)
 	account, accountErr := r.serviceAccount(ctx, r.Namespace)
-	serviceCA, serviceCAErr := lookup.Get(ctx, r.apiReader, types.NamespacedName{Namespace: r.Namespace, Name: installation.ServiceCA}, &corev1.ConfigMap{})
+	serviceCA, serviceCAErr := lookup.Get(ctx, r.apiReader,
+		types.NamespacedName{Namespace: r.Namespace, Name: installation.ServiceCA}, &corev1.ConfigMap{})
 	namespace, namespaceErr := lookup.Get(ctx, r.Client, types.NamespacedName{Name: r.Namespace}, tenancy.Namespace())
 	other, otherErr := confinement.Others(ctx, r.Client)
 	if err := errors.Join(podErr, accountErr, serviceCAErr, namespaceErr, otherErr); err != nil {
 		return nil, err
 	}
-	o := &observed{config: config, otherConfinements: other, clusterDomain: config.ClusterDomain(r.ClusterDomain), resolverDomain: r.ClusterDomain, settings: installation.Settings{
-		Namespace: r.Namespace, Image: r.Image, ServiceAccount: account, OperatorPod: operatorPod, ServiceCA: serviceCA != nil,
-	}}
+	o := &observed{config: config, otherConfinements: other, clusterDomain: config.ClusterDomain(r.ClusterDomain),
+		resolverDomain: r.ClusterDomain, settings: installation.Settings{
+			Namespace: r.Namespace, Image: r.Image, ServiceAccount: account, OperatorPod: operatorPod,
+			ServiceCA: serviceCA != nil,
+		}}
 	o.unmonitored = serviceCA != nil && (namespace == nil || namespace.Labels[installation.LabelMonitored] != "true")
 	for _, c := range installation.Components() {
 		if !c.Optional.Empty() && !r.serves(c.Optional) {
@@ -194,7 +191,8 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 
 // serviceAccount returns the uid of the agents' ServiceAccount, or "". A cache would need permission to list all.
 func (r *Reconciler) serviceAccount(ctx context.Context, namespace string) (types.UID, error) {
-	account, err := lookup.Get(ctx, r.apiReader, types.NamespacedName{Namespace: namespace, Name: names.NodeAgent}, &corev1.ServiceAccount{})
+	account, err := lookup.Get(ctx, r.apiReader, types.NamespacedName{Namespace: namespace, Name: names.NodeAgent},
+		&corev1.ServiceAccount{})
 	if err != nil || account == nil {
 		return "", err
 	}
@@ -212,7 +210,6 @@ func (r *Reconciler) get(ctx context.Context, c installation.Component) (client.
 	return lookup.Get(ctx, r.apiReader, c.Key(r.Namespace), c.Empty())
 }
 
-// install applies all components, and deletes those of earlier versions.
 func (r *Reconciler) install(ctx context.Context, o *observed) outcome {
 	if message := o.foreignMessage(); message != "" {
 		return outcome{foreign: message}
@@ -232,7 +229,6 @@ func (r *Reconciler) install(ctx context.Context, o *observed) outcome {
 	return done
 }
 
-// applyAll applies the components that are needed, in the order of their dependencies.
 func (r *Reconciler) applyAll(ctx context.Context, o *observed, needed func(component) bool) outcome {
 	moving, err := r.deleteOtherAgents(ctx, o)
 	if err != nil || moving != "" {
@@ -247,7 +243,6 @@ func (r *Reconciler) applyAll(ctx context.Context, o *observed, needed func(comp
 	return outcome{deselected: deselected, err: err}
 }
 
-// needs reports whether a component is installed.
 func (o *observed) needs(c component) bool {
 	return !o.unmonitored || c.Optional.Group != names.KindServiceMonitor.Group
 }
@@ -263,7 +258,6 @@ func (o *observed) foreignMessage() string {
 	return ""
 }
 
-// apply brings the object of a component up to date, in the API and in c.
 func (r *Reconciler) apply(ctx context.Context, o *observed, c *component) error {
 	desired, err := c.Desired(o.config, o.settings)
 	if err != nil {
@@ -273,13 +267,15 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, c *component) error
 		return err
 	}
 	wanted, last := contentOf(desired.DeepCopy()), r.replacements[c.Kind+"/"+c.Name]
-	incomplete := c.object == nil || !metav1.IsControlledBy(c.object, o.config) || !labels.SelectorFromSet(desired.GetLabels()).Matches(labels.Set(c.object.GetLabels()))
+	incomplete := c.object == nil || !metav1.IsControlledBy(c.object, o.config) ||
+		!labels.SelectorFromSet(desired.GetLabels()).Matches(labels.Set(c.object.GetLabels()))
 	sent, err := r.applier.Apply(ctx, desired, c.object)
 	if err != nil || !sent {
 		return err
 	}
 	// An outdated cache may still show what was repaired before, in the version that the API server answers with again.
-	repaired := incomplete && reflect.DeepEqual(last.desired, wanted) && last.resourceVersion != desired.GetResourceVersion()
+	repaired := incomplete && reflect.DeepEqual(last.desired, wanted) &&
+		last.resourceVersion != desired.GetResourceVersion()
 	log.FromContext(ctx).Info("Applied", c.Kind, c.Name, "repaired", repaired)
 	if repaired {
 		driftRepairs.WithLabelValues(c.Kind, c.Name).Inc()
@@ -288,7 +284,8 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, c *component) error
 }
 
 // prepare deletes the object of a component if it cannot be changed to the desired one, or else repairs its content.
-func (r *Reconciler) prepare(ctx context.Context, config *operatorv1alpha1.ListenerOperator, c *component, desired *unstructured.Unstructured) error {
+func (r *Reconciler) prepare(ctx context.Context, config *operatorv1alpha1.ListenerOperator, c *component,
+	desired *unstructured.Unstructured) error {
 	if c.object == nil {
 		return nil
 	}
@@ -312,12 +309,10 @@ func (o *observed) missing() []string {
 	return missing
 }
 
-// agents returns the DaemonSet, which is empty if there is none.
 func (o *observed) agents() *appsv1.DaemonSet {
 	return cmp.Or(objectOf[*appsv1.DaemonSet](o), &appsv1.DaemonSet{})
 }
 
-// objectOf returns the object of the only component of a type, or nil.
 func objectOf[T client.Object](o *observed) (object T) {
 	for _, c := range o.components {
 		if found, ok := c.object.(T); ok {

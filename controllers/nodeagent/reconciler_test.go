@@ -405,39 +405,48 @@ func TestDriftIsRepaired(t *testing.T) {
 	}
 }
 
-// Nothing else is installed. For the components that are taken over because of the driver's name, see
-// TestForeignMessage.
+// Nothing else is installed. What belongs to an earlier configuration of the same name, the garbage collector deletes.
+// For the components that are taken over because of the driver's name, see TestForeignMessage.
 func TestForeignObjectsAreNeverModified(t *testing.T) {
+	earlier := newConfig()
+	earlier.UID = "earlier"
+	owner := metav1.NewControllerRef(earlier, operatorv1alpha1.GroupVersion.WithKind("ListenerOperator"))
 	for _, c := range installation.Components() {
 		if c.Adopt {
 			continue
 		}
-		t.Run(c.Kind+" "+c.Name, func(t *testing.T) {
-			foreign := c.Empty()
-			foreign.SetNamespace(c.Key(namespace).Namespace)
-			foreign.SetName(c.Name)
-			h := newHarness(t, interceptor.Funcs{}, newConfig(), foreign)
-			h.serves = func(schema.GroupVersionKind) bool { return true }
-			before, after := c.Empty(), c.Empty()
-			if err := h.Client.Get(t.Context(), c.Key(namespace), before); err != nil {
-				t.Fatal(err)
-			}
-			h.mustReconcile()
-			var left []string
-			if c.Optional.Empty() {
-				left = []string{c.Kind + " (foreign)"}
-			}
-			h.expect(map[string]string{"Available": "False ForeignObject", "Progressing": "False ForeignObject", "Degraded": "True ForeignObject"}, left)
-			if err := h.Client.Get(t.Context(), c.Key(namespace), after); err != nil || before.GetResourceVersion() != after.GetResourceVersion() {
-				t.Errorf("it was modified (%v)", err)
-			}
+		for message, owners := range map[string][]metav1.OwnerReference{"delete or rename it": nil, "waiting for the garbage collector to delete it": {*owner}} {
+			t.Run(c.Kind+" "+c.Name+" "+message, func(t *testing.T) {
+				foreign := c.Empty()
+				foreign.SetNamespace(c.Key(namespace).Namespace)
+				foreign.SetName(c.Name)
+				foreign.SetOwnerReferences(owners)
+				h := newHarness(t, interceptor.Funcs{}, newConfig(), foreign)
+				h.serves = func(schema.GroupVersionKind) bool { return true }
+				before, after := c.Empty(), c.Empty()
+				if err := h.Client.Get(t.Context(), c.Key(namespace), before); err != nil {
+					t.Fatal(err)
+				}
+				h.mustReconcile()
+				var left []string
+				if c.Optional.Empty() {
+					left = []string{c.Kind + " (foreign)"}
+				}
+				h.expect(map[string]string{"Available": "False ForeignObject", "Progressing": "False ForeignObject", "Degraded": "True ForeignObject"}, left)
+				if got := h.message("Degraded"); !strings.Contains(got, message) {
+					t.Errorf("message is %q", got)
+				}
+				if err := h.Client.Get(t.Context(), c.Key(namespace), after); err != nil || before.GetResourceVersion() != after.GetResourceVersion() {
+					t.Errorf("it was modified (%v)", err)
+				}
 
-			if err := h.Client.Delete(t.Context(), foreign); err != nil {
-				t.Fatal(err)
-			}
-			h.mustReconcile()
-			h.expectInstalled(allKinds())
-		})
+				if err := h.Client.Delete(t.Context(), foreign); err != nil {
+					t.Fatal(err)
+				}
+				h.mustReconcile()
+				h.expectInstalled(allKinds())
+			})
+		}
 	}
 }
 
@@ -578,7 +587,7 @@ func TestRemovalWaitsForVolumesInUse(t *testing.T) {
 				volume("new", "c0", corev1.VolumePending), volume("v1", "c1", corev1.VolumeBound), volume("v2", "c2", corev1.VolumeBound),
 				podWithClaims("web", "c0", "c1"), podWithClaims("db", "c1", "of-another-driver"), podWithInlineVolume("inline", corev1.PodRunning),
 			}
-			for i := range 5 {
+			for i := range 10 {
 				used = append(used, podWithClaims(fmt.Sprintf("z%d", i), "c1"))
 			}
 			objects := []client.Object{newConfig(), other, volume("released", "gone", corev1.VolumeReleased), volume("failed", "gone", corev1.VolumeFailed), podWithClaims("of-nothing", "c9"), podWithInlineVolume("finished", corev1.PodSucceeded)}
@@ -590,7 +599,7 @@ func TestRemovalWaitsForVolumesInUse(t *testing.T) {
 			h.mustReconcile()
 			h.expect(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, allKinds())
 			h.expectUpgradeable(metav1.ConditionFalse, operatorv1alpha1.ReasonVolumesInUse)
-			if got := h.message("Degraded"); !strings.HasSuffix(got, ": Pods ns/db, ns/inline, ns/web, ns/z0, ns/z1 and 3 more; claims without a Pod ns/c2") {
+			if got := h.message("Degraded"); !strings.HasSuffix(got, ": Pods ns/db, ns/inline, ns/web, ns/z0, ns/z1, ns/z2, ns/z3, ns/z4, ns/z5, ns/z6 and 3 more; claims without a Pod ns/c2") {
 				t.Errorf("message is %q, which does not name the users", got)
 			}
 

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +22,8 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -62,7 +67,6 @@ func (r *Reconciler) remove(ctx context.Context, o *observed) outcome {
 	return outcome{err: r.removeFinalizer(ctx, o.config)}
 }
 
-// deleteLast deletes the last component that is not an extra, and all extras after it.
 func (r *Reconciler) deleteLast(ctx context.Context, owned []component) error {
 	for _, c := range slices.Backward(owned) {
 		if err := r.delete(ctx, c.Kind, c.object); err != nil || !c.Extra {
@@ -78,7 +82,9 @@ func (r *Reconciler) maintain(ctx context.Context, o *observed) error {
 	if o.config.Spec.ManagementState == operatorv1alpha1.Unmanaged || o.foreignMessage() != "" {
 		return nil
 	}
-	return r.applyAll(ctx, o, func(c component) bool { return !c.Extra && c.Kind != "StorageClass" && !c.isOrphan(o.config) }).err
+	return r.applyAll(ctx, o, func(c component) bool {
+		return !c.Extra && c.Kind != "StorageClass" && !c.isOrphan(o.config)
+	}).err
 }
 
 func (o *observed) owned() []component {
@@ -113,7 +119,8 @@ func (r *Reconciler) addFinalizer(ctx context.Context, config *operatorv1alpha1.
 	if controllerutil.ContainsFinalizer(config, operatorv1alpha1.FinalizerNodeAgent) {
 		return nil
 	}
-	desired := apply.Object(operatorv1alpha1.GroupVersion.WithKind("ListenerOperator"), client.ObjectKeyFromObject(config))
+	desired := apply.Object(operatorv1alpha1.GroupVersion.WithKind("ListenerOperator"),
+		client.ObjectKeyFromObject(config))
 	desired.SetFinalizers([]string{operatorv1alpha1.FinalizerNodeAgent})
 	if _, err := r.applier.Apply(ctx, desired, config); err != nil {
 		return fmt.Errorf("adding the finalizer: %w", err)
@@ -130,7 +137,8 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, config *operatorv1alph
 		return nil
 	}
 	unchanged := client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{})
-	if err := client.IgnoreNotFound(r.Client.Patch(ctx, released, unchanged, client.FieldOwner(names.FieldManagerOperator))); err != nil {
+	if err := client.IgnoreNotFound(r.Client.Patch(ctx, released, unchanged,
+		client.FieldOwner(names.FieldManagerOperator))); err != nil {
 		return fmt.Errorf("removing the finalizer from ListenerOperator %s: %w", config.Name, err)
 	}
 	config.Finalizers = released.Finalizers
@@ -149,7 +157,8 @@ func (r *Reconciler) deleteOtherAgents(ctx context.Context, o *observed) (moving
 	}
 	for i := range all.Items {
 		agents := &all.Items[i]
-		if agents.Name != names.NodeAgent || agents.Namespace == r.Namespace || !metav1.IsControlledBy(agents, o.config) {
+		if agents.Name != names.NodeAgent || agents.Namespace == r.Namespace ||
+			!metav1.IsControlledBy(agents, o.config) {
 			continue
 		}
 		moving = client.ObjectKeyFromObject(agents).String()
@@ -158,8 +167,9 @@ func (r *Reconciler) deleteOtherAgents(ctx context.Context, o *observed) (moving
 			return "", err
 		}
 		if account != "" {
-			return "", fmt.Errorf("DaemonSet %s exists already, and so does its ServiceAccount: if the operator is still installed in namespace %s, uninstall it there; "+
-				"otherwise delete this ServiceAccount or this DaemonSet", moving, agents.Namespace)
+			return "", fmt.Errorf("DaemonSet %s exists already, and so does its ServiceAccount: if the operator is "+
+				"still installed in namespace %s, uninstall it there; otherwise delete this ServiceAccount or this "+
+				"DaemonSet", moving, agents.Namespace)
 		}
 		if err := r.delete(ctx, "DaemonSet", agents); err != nil {
 			return "", err
@@ -184,7 +194,8 @@ func (r *Reconciler) prune(ctx context.Context, o *observed) error {
 		objects, err := r.managed(ctx, c.Component)
 		errs = append(errs, err)
 		for _, item := range objects {
-			if object := item.(client.Object); !desired.Has(kind+"/"+object.GetName()) && metav1.IsControlledBy(object, o.config) {
+			if object := item.(client.Object); !desired.Has(kind+"/"+object.GetName()) &&
+				metav1.IsControlledBy(object, o.config) {
 				errs = append(errs, r.delete(ctx, kind, object))
 			}
 		}
@@ -198,9 +209,105 @@ func (r *Reconciler) managed(ctx context.Context, c installation.Component) ([]r
 	if err := errors.Join(err, listErr); err != nil {
 		return nil, fmt.Errorf("looking up the kind %s: %w", c.Kind, err)
 	}
-	labels, namespace := client.MatchingLabels{names.LabelManagedBy: names.Operator}, client.InNamespace(c.Key(r.Namespace).Namespace)
+	labels, namespace := client.MatchingLabels{names.LabelManagedBy: names.Operator},
+		client.InNamespace(c.Key(r.Namespace).Namespace)
 	if err := r.Client.List(ctx, list.(client.ObjectList), labels, namespace); err != nil {
 		return nil, fmt.Errorf("listing objects of kind %s: %w", c.Kind, err)
 	}
 	return meta.ExtractList(list)
+}
+
+type users struct {
+	// pods are the namespaced names of Pods that use a volume, each with the name of its node, or "".
+	pods map[string]string
+	// claims are the namespaced names of claims that have a volume which no Pod uses, sorted.
+	claims []string
+}
+
+func (u users) any() bool { return len(u.pods)+len(u.claims) > 0 }
+
+func (u users) String() string {
+	return joined(listed("Pods ", slices.Sorted(maps.Keys(u.pods))), listed("claims without a Pod ", u.claims))
+}
+
+// users returns the users of listener volumes. Until the next reconciliation, every change of them triggers one. It
+// lists volumes without the cache, which may lack the latest one.
+func (r *Reconciler) users(ctx context.Context) (users, error) {
+	r.waitingForUsers.Store(true)
+	var volumes corev1.PersistentVolumeList
+	if err := r.apiReader.List(ctx, &volumes); err != nil {
+		return users{}, fmt.Errorf("listing volumes: %w", err)
+	}
+	found := users{pods: map[string]string{}}
+	for i := range volumes.Items {
+		volume := &volumes.Items[i]
+		if !inUse(volume) {
+			continue
+		}
+		ref := volume.Spec.ClaimRef
+		pods, err := index.PodsOfClaim(ctx, r.Client, ref.Namespace, ref.Name)
+		if err != nil {
+			return users{}, err
+		}
+		for j := range pods {
+			found.pods[pods[j].Namespace+"/"+pods[j].Name] = pods[j].Spec.NodeName
+		}
+		if len(pods) == 0 {
+			found.claims = append(found.claims, ref.Namespace+"/"+ref.Name)
+		}
+	}
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		return users{}, fmt.Errorf("listing the pods with inline volumes: %w", err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !claim.PodFinished(pod) && slices.ContainsFunc(pod.Spec.Volumes,
+			func(v corev1.Volume) bool { return claim.IsInline(&v) }) {
+			found.pods[pod.Namespace+"/"+pod.Name] = pod.Spec.NodeName
+		}
+	}
+	slices.Sort(found.claims)
+	return found, nil
+}
+
+// inUse reports whether a volume is a listener volume with a claim. A new volume has a claim before it is Bound.
+func inUse(volume *corev1.PersistentVolume) bool {
+	if !claim.IsListenerVolume(volume) || volume.Spec.ClaimRef == nil {
+		return false
+	}
+	return volume.Status.Phase != corev1.VolumeReleased && volume.Status.Phase != corev1.VolumeFailed
+}
+
+// keepPlacement keeps the placement of the agents if the desired one would remove an agent from a node where Pods use
+// volumes, and returns these Pods: without an agent, they could not even terminate.
+func (r *Reconciler) keepPlacement(ctx context.Context, o *observed) (users, error) {
+	desired := installation.DesiredPlacement(o.config.Spec.NodeAgent, o.settings.OperatorPod)
+	current := installation.PlacementOf(o.agents())
+	if o.agents().Name == "" || equality.Semantic.DeepEqual(desired, current) {
+		return users{}, nil
+	}
+	all, err := r.users(ctx)
+	if err != nil {
+		return users{}, err
+	}
+	var nodes corev1.NodeList
+	if err := r.Client.List(ctx, &nodes); err != nil {
+		return users{}, fmt.Errorf("listing nodes: %w", err)
+	}
+	losing := map[string]bool{} // nodes that lose their agent
+	for i := range nodes.Items {
+		has, err := current.Selects(&nodes.Items[i])
+		keeps, desiredErr := desired.Selects(&nodes.Items[i])
+		if err := errors.Join(err, desiredErr); err != nil {
+			return users{}, fmt.Errorf("evaluating the placement of agents for node %s: %w", nodes.Items[i].Name, err)
+		}
+		losing[nodes.Items[i].Name] = has && !keeps && installation.Unsuitable(&nodes.Items[i]) == ""
+	}
+	maps.DeleteFunc(all.pods, func(_, node string) bool { return !losing[node] })
+	deselected := users{pods: all.pods}
+	if deselected.any() {
+		o.settings.Placement = &current
+	}
+	return deselected, nil
 }

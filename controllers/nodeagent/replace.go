@@ -44,7 +44,8 @@ type replacement struct {
 }
 
 // repair makes the content of an existing component the desired one, unless it is as the last replacement left it.
-func (r *Reconciler) repair(ctx context.Context, config *operatorv1alpha1.ListenerOperator, c *component, desired *unstructured.Unstructured) error {
+func (r *Reconciler) repair(ctx context.Context, config *operatorv1alpha1.ListenerOperator, c *component,
+	desired *unstructured.Unstructured) error {
 	wanted := contentOf(desired)
 	observed, err := apply.Unstructured(c.object)
 	if err != nil {
@@ -60,7 +61,8 @@ func (r *Reconciler) repair(ctx context.Context, config *operatorv1alpha1.Listen
 		return fmt.Errorf("reading %s %s: %w", c.Kind, c.Name, err)
 	}
 	if before.GetUID() != c.object.GetUID() {
-		return apierrors.NewConflict(schema.GroupResource{Resource: c.Kind}, c.Name, errors.New("another object of this name has replaced it"))
+		return apierrors.NewConflict(schema.GroupResource{Resource: c.Kind}, c.Name,
+			errors.New("another object of this name has replaced it"))
 	}
 	after, err := r.replace(ctx, c, before, wanted)
 	if err != nil {
@@ -80,7 +82,8 @@ func (r *Reconciler) repair(ctx context.Context, config *operatorv1alpha1.Listen
 var restartedAt = []string{"spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"}
 
 // replace makes wanted the content of this version of an object, except a restart of the agents, and returns it.
-func (r *Reconciler) replace(ctx context.Context, c *component, before *unstructured.Unstructured, wanted content) (*unstructured.Unstructured, error) {
+func (r *Reconciler) replace(ctx context.Context, c *component, before *unstructured.Unstructured,
+	wanted content) (*unstructured.Unstructured, error) {
 	after := before.DeepCopy()
 	for field := range contentOf(before) {
 		delete(after.Object, field)
@@ -111,13 +114,15 @@ func (r *Reconciler) remember(c *component, o *unstructured.Unstructured, desire
 	if r.replacements == nil {
 		r.replacements = map[string]replacement{}
 	}
-	r.replacements[c.Kind+"/"+c.Name] = replacement{uid: o.GetUID(), resourceVersion: o.GetResourceVersion(), desired: desired, result: contentOf(result)}
+	r.replacements[c.Kind+"/"+c.Name] = replacement{uid: o.GetUID(), resourceVersion: o.GetResourceVersion(),
+		desired: desired, result: contentOf(result)}
 	return nil
 }
 
 // reportDrift counts and logs which fields were removed or set back, and emits an event if other clients had written
 // them: other managers had one of them, or the same desired content had been established before.
-func (r *Reconciler) reportDrift(ctx context.Context, config *operatorv1alpha1.ListenerOperator, c *component, fields, managers []string, again bool) {
+func (r *Reconciler) reportDrift(ctx context.Context, config *operatorv1alpha1.ListenerOperator, c *component, fields,
+	managers []string, again bool) {
 	changed := message.Printable(strings.Join(fields, ", "), message.MaxEvent)
 	log.FromContext(ctx).Info("Replaced the content", c.Kind, c.Name, "fields", changed, "managers", managers)
 	if !again && len(managers) == 0 {
@@ -125,11 +130,11 @@ func (r *Reconciler) reportDrift(ctx context.Context, config *operatorv1alpha1.L
 	}
 	driftRepairs.WithLabelValues(c.Kind, c.Name).Inc()
 	r.events.Eventf(config, nil, corev1.EventTypeWarning, operatorv1alpha1.ReasonRepaired, "Repair", "%s",
-		message.Printable(fmt.Sprintf("%s %s was changed by %s; what the operator does not set was removed, and what it sets was restored: %s",
+		message.Printable(fmt.Sprintf("%s %s was changed by %s; what the operator does not set was removed, and what "+
+			"it sets was restored: %s",
 			c.Kind, c.Name, cmp.Or(strings.Join(managers, ", "), "another client"), changed), message.MaxEvent))
 }
 
-// contentOf returns the content of an object, which it shares.
 func contentOf(o *unstructured.Unstructured) content {
 	fields := maps.Clone(o.Object)
 	for _, field := range []string{"apiVersion", "kind", "metadata", "status"} {
@@ -179,7 +184,8 @@ func managersOfLostFields(before, after *unstructured.Unstructured) []string {
 	lost := sets.New[string]()
 	for _, e := range before.GetManagedFields() {
 		kept := slices.ContainsFunc(after.GetManagedFields(), func(k metav1.ManagedFieldsEntry) bool {
-			return k.Manager == e.Manager && k.Operation == e.Operation && k.Subresource == e.Subresource && reflect.DeepEqual(k.FieldsV1, e.FieldsV1)
+			return k.Manager == e.Manager && k.Operation == e.Operation && k.Subresource == e.Subresource &&
+				reflect.DeepEqual(k.FieldsV1, e.FieldsV1)
 		})
 		if e.Manager != names.FieldManagerOperator && !kept {
 			lost.Insert(e.Manager)

@@ -25,8 +25,7 @@ type rollout struct {
 	// wait for them. outdated is how many of them are not up to date.
 	down     []string
 	outdated int32
-	// unready has since when each other agent is not ready, and late are the Pods of those for which that is too long,
-	// each with its node.
+	// unready has since when each other agent is not ready, and late the Pods of those for which that is too long.
 	unready []time.Time
 	late    []string
 	// unsuitable are the nodes where no agent can run, each with the reason.
@@ -36,7 +35,8 @@ type rollout struct {
 func (r *Reconciler) observeRollout(ctx context.Context, agents *appsv1.DaemonSet) (found rollout, err error) {
 	var nodes corev1.NodeList
 	var pods corev1.PodList
-	if err := errors.Join(r.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy), r.Client.List(ctx, &pods, client.InNamespace(r.Namespace))); err != nil {
+	if err := errors.Join(r.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy),
+		r.Client.List(ctx, &pods, client.InNamespace(r.Namespace))); err != nil {
 		return found, fmt.Errorf("listing nodes, and pods of agents: %w", err)
 	}
 	byName := map[string]*corev1.Node{}
@@ -50,7 +50,8 @@ func (r *Reconciler) observeRollout(ctx context.Context, agents *appsv1.DaemonSe
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if names.IsNodeAgent(pod) && (!claim.PodReady(pod) || pod.DeletionTimestamp != nil) {
-			found.add(pod, byName[pod.Spec.NodeName], agents.Annotations[appsv1.DeprecatedTemplateGeneration], r.Clock.Now())
+			found.add(pod, byName[pod.Spec.NodeName], agents.Annotations[appsv1.DeprecatedTemplateGeneration],
+				r.Clock.Now())
 		}
 	}
 	return found, nil
@@ -84,7 +85,8 @@ func unreadySince(pod *corev1.Pod, node *corev1.Node) time.Time {
 		since = pod.DeletionTimestamp.Time
 	}
 	if node != nil {
-		if _, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady); ready != nil && ready.LastTransitionTime.After(since) {
+		if _, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady); ready != nil &&
+			ready.LastTransitionTime.After(since) {
 			since = ready.LastTransitionTime.Time
 		}
 	}
@@ -100,7 +102,6 @@ func (r *Reconciler) observeTemplate(agents *appsv1.DaemonSet) int64 {
 	return r.templateSince
 }
 
-// observeUncreated returns since when so many Pods of agents have been missing.
 func (r *Reconciler) observeUncreated(uncreated int32) time.Time {
 	if uncreated != r.uncreated || r.uncreatedSince.IsZero() {
 		r.uncreated, r.uncreatedSince = uncreated, r.Clock.Now()

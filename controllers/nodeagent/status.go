@@ -30,16 +30,15 @@ const rolloutTimeout = 15 * time.Minute
 // creates them at once, some hundred at a time, so then they are rejected, of which only its events tell.
 const creationTimeout = 10 * time.Second
 
-// maxListed is the maximum number of Pods, and of claims, that a message names.
-const maxListed = 5
-
 // describe returns the status after a reconciliation, and the time after which it changes without an event, or 0.
 func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.ListenerOperatorStatus, time.Duration) {
 	agents := o.agents()
 	status := operatorv1alpha1.ListenerOperatorStatus{
-		ObservedGeneration: o.config.Generation, Version: version.Version, ClusterDomain: o.clusterDomain, Conditions: slices.Clone(o.config.Status.Conditions),
+		ObservedGeneration: o.config.Generation, Version: version.Version, ClusterDomain: o.clusterDomain,
+		Conditions: slices.Clone(o.config.Status.Conditions),
 		NodeAgent: operatorv1alpha1.NodeAgentStatus{
-			Desired: agents.Status.DesiredNumberScheduled, Ready: agents.Status.NumberReady, Updated: agents.Status.UpdatedNumberScheduled,
+			Desired: agents.Status.DesiredNumberScheduled, Ready: agents.Status.NumberReady,
+			Updated: agents.Status.UpdatedNumberScheduled,
 		},
 	}
 	set := func(condition string, c metav1.Condition) metav1.Condition {
@@ -63,7 +62,8 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 
 // stalledAgents returns why the agents need intervention, or "", and when that may change without an event, or 0.
 func stalledAgents(o *observed, progressing metav1.Condition, now time.Time) (reason string, recheck time.Duration) {
-	if r := progressing.Reason; r != operatorv1alpha1.ReasonAgentsRollout && r != operatorv1alpha1.ReasonAgentsRolledOut {
+	if r := progressing.Reason; r != operatorv1alpha1.ReasonAgentsRollout &&
+		r != operatorv1alpha1.ReasonAgentsRolledOut {
 		return "", 0
 	}
 	check := func(since time.Time, timeout time.Duration, late string) {
@@ -95,14 +95,17 @@ func isFalse(reason, message string) metav1.Condition {
 
 // available returns the condition that volumes can be provisioned, and mounted on nodes with an agent that is ready.
 func available(o *observed, done outcome, stalled string) metav1.Condition {
-	c := isTrue(operatorv1alpha1.ReasonAsExpected, "listener volumes can be provisioned, and mounted on the nodes that have an agent")
+	c := isTrue(operatorv1alpha1.ReasonAsExpected,
+		"listener volumes can be provisioned, and mounted on the nodes that have an agent")
 	missing := o.missing()
 	if len(missing) > 0 {
-		c.Status, c.Message = metav1.ConditionFalse, "listener volumes cannot be used without "+strings.Join(missing, ", ")
+		c.Status, c.Message = metav1.ConditionFalse, "listener volumes cannot be used without "+
+			strings.Join(missing, ", ")
 	}
 	switch state := effectiveManagementState(o.config); {
 	case done.beside():
-		return isFalse(operatorv1alpha1.ReasonOtherOperatorRunning, "listener volumes are those of Stackable's listener operator as long as it runs")
+		return isFalse(operatorv1alpha1.ReasonOtherOperatorRunning,
+			"listener volumes are those of Stackable's listener operator as long as it runs")
 	case state == operatorv1alpha1.Removed:
 		c.Reason = operatorv1alpha1.ReasonRemoved
 	case state == operatorv1alpha1.Unmanaged:
@@ -124,23 +127,25 @@ func available(o *observed, done outcome, stalled string) metav1.Condition {
 func progressing(o *observed, done outcome) metav1.Condition {
 	switch state := effectiveManagementState(o.config); {
 	case done.beside():
-		return isFalse(operatorv1alpha1.ReasonOtherOperatorRunning, "nothing is changed until the condition Degraded is resolved")
+		return isFalse(operatorv1alpha1.ReasonOtherOperatorRunning,
+			"nothing is changed until the condition Degraded is resolved")
 	case state == operatorv1alpha1.Removed:
 		return removing(o, done)
 	case state == operatorv1alpha1.Unmanaged:
 		return isFalse(operatorv1alpha1.ReasonUnmanaged, "managementState is Unmanaged: components are not changed")
 	case done.foreign != "":
-		return isFalse(operatorv1alpha1.ReasonForeignObject, "nothing is installed until the condition Degraded is resolved")
+		return isFalse(operatorv1alpha1.ReasonForeignObject,
+			"nothing is installed until the condition Degraded is resolved")
 	case done.err != nil:
 		return isTrue(operatorv1alpha1.ReasonApplyFailed, "the installation is retried")
 	case done.moving != "":
 		return isTrue(operatorv1alpha1.ReasonAgentsMoving,
-			"the agents of an earlier installation in another namespace have to be deleted first: waiting for the deletion of DaemonSet "+done.moving)
+			"the agents of an earlier installation in another namespace have to be deleted first: waiting for the "+
+				"deletion of DaemonSet "+done.moving)
 	case !rolledOut(o):
 		return isTrue(operatorv1alpha1.ReasonAgentsRollout, rolloutMessage(o))
-	default:
-		return isFalse(operatorv1alpha1.ReasonAgentsRolledOut, rolloutMessage(o))
 	}
+	return isFalse(operatorv1alpha1.ReasonAgentsRolledOut, rolloutMessage(o))
 }
 
 func removing(o *observed, done outcome) metav1.Condition {
@@ -152,18 +157,17 @@ func removing(o *observed, done outcome) metav1.Condition {
 		return isTrue(operatorv1alpha1.ReasonRemovalFailed, "the removal is retried")
 	case len(owned) > 0:
 		last := owned[len(owned)-1]
-		return isTrue(operatorv1alpha1.ReasonRemoved, fmt.Sprintf("the removal waits for the deletion of %s %s", last.Kind, last.Name))
+		return isTrue(operatorv1alpha1.ReasonRemoved,
+			fmt.Sprintf("the removal waits for the deletion of %s %s", last.Kind, last.Name))
 	case done.moving != "":
 		return isTrue(operatorv1alpha1.ReasonRemoved, "the removal waits for the deletion of DaemonSet "+done.moving)
-	default:
-		return isFalse(operatorv1alpha1.ReasonRemoved, "all components are removed")
 	}
+	return isFalse(operatorv1alpha1.ReasonRemoved, "all components are removed")
 }
 
 // rolledOut reports whether a rollout has ended: once, each node that should have an agent had an up-to-date one that
 // was ready, except nodes that are down, and agents that have not become ready for long. From then on, only another
-// template, which leaves outdated agents, starts a rollout: an agent that is deleted, or a node that joins or restarts,
-// does not.
+// template starts a rollout, not an agent that is deleted, or a node that joins or restarts.
 func rolledOut(o *observed) bool {
 	status := o.agents().Status
 	before := meta.FindStatusCondition(o.config.Status.Conditions, operatorv1alpha1.ConditionProgressing)
@@ -178,7 +182,6 @@ func rolledOut(o *observed) bool {
 	}
 }
 
-// uncreatedPods returns the number of nodes that should have a Pod of an agent, and have none.
 func uncreatedPods(o *observed) int32 {
 	agents := o.agents()
 	return agents.Status.DesiredNumberScheduled - agents.Status.CurrentNumberScheduled
@@ -189,32 +192,27 @@ func rolloutMessage(o *observed) string {
 	if status.ObservedGeneration < o.rollout.since {
 		return "the DaemonSet controller has not observed the latest change yet"
 	}
-	text := fmt.Sprintf("of the agents of %d nodes, %d are up to date and %d ready", status.DesiredNumberScheduled, status.UpdatedNumberScheduled, status.NumberReady)
+	text := fmt.Sprintf("of the agents of %d nodes, %d are up to date and %d ready", status.DesiredNumberScheduled,
+		status.UpdatedNumberScheduled, status.NumberReady)
 	if min(status.UpdatedNumberScheduled, status.NumberReady) >= status.DesiredNumberScheduled {
 		text = fmt.Sprintf("the agents of all %d nodes are ready", status.DesiredNumberScheduled)
 	}
-	return joined(text, firstOf("nodes that are down: ", o.rollout.down), firstOf("agents that do not become ready: ", o.rollout.late),
-		firstOf("nodes where no agent can run: ", o.rollout.unsuitable))
+	return joined(text, listed("nodes that are down: ", o.rollout.down),
+		listed("agents that do not become ready: ", o.rollout.late),
+		listed("nodes where no agent can run: ", o.rollout.unsuitable))
 }
 
-// firstOf lists names after a text, or the first ones and how many more there are. It is "" if there are none.
-func firstOf(text string, all []string) string {
+func listed(text string, all []string) string {
 	if len(all) == 0 {
 		return ""
 	}
-	text += strings.Join(all[:min(len(all), maxListed)], ", ")
-	if more := len(all) - maxListed; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return text + message.List(all)
 }
 
-// joined joins the parts of a message that are not empty.
 func joined(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "; ")
 }
 
-// degraded returns the condition that a problem needs intervention.
 func degraded(o *observed, done outcome, stalled string) metav1.Condition {
 	daemonSet := client.ObjectKeyFromObject(o.agents())
 	switch {
@@ -225,25 +223,29 @@ func degraded(o *observed, done outcome, stalled string) metav1.Condition {
 	case done.users.any():
 		return isTrue(operatorv1alpha1.ReasonVolumesInUse, volumesInUseMessage(o.config, done))
 	case done.deselected.any():
-		return isTrue(operatorv1alpha1.ReasonAgentsInUse, "agents stay where they are, because listener volumes are in use on nodes that spec.nodeAgent "+
-			"no longer selects, by its node selector, tolerations, affinity or placement; change it, or delete the Pods there: "+done.deselected.String()+done.meanwhile())
+		return isTrue(operatorv1alpha1.ReasonAgentsInUse,
+			"agents stay where they are, because listener volumes are in use on nodes that spec.nodeAgent "+
+				"no longer selects, by its node selector, tolerations, affinity or placement; change it, or delete "+
+				"the Pods there: "+done.deselected.String()+done.meanwhile())
 	case done.err != nil && effectiveManagementState(o.config) == operatorv1alpha1.Removed:
 		return isTrue(operatorv1alpha1.ReasonRemovalFailed, done.err.Error())
 	case done.err != nil:
 		return isTrue(operatorv1alpha1.ReasonApplyFailed, done.err.Error())
 	case stalled == operatorv1alpha1.ReasonAgentsNotCreated:
-		return isTrue(stalled, fmt.Sprintf("of the agents of %d nodes, %d are not created; see the events of DaemonSet %s; "+
-			"if pod security rejects them: the namespace has to admit host path volumes, by the label pod-security.kubernetes.io/enforce=privileged; "+
-			"if security context constraints of OpenShift do: kubectl listener doctor names the missing permission",
+		return isTrue(stalled, fmt.Sprintf("of the agents of %d nodes, %d are not created; see the events of "+
+			"DaemonSet %s; if pod security rejects them: the namespace has to admit host path volumes, by the label "+
+			"pod-security.kubernetes.io/enforce=privileged; if security context constraints of OpenShift do: kubectl "+
+			"listener doctor names the missing permission",
 			o.agents().Status.DesiredNumberScheduled, uncreatedPods(o), daemonSet))
 	case stalled != "":
 		return isTrue(stalled,
-			fmt.Sprintf("%s, for more than %.0f minutes; see the Pods and events of DaemonSet %s", rolloutMessage(o), rolloutTimeout.Minutes(), daemonSet))
+			fmt.Sprintf("%s, for more than %.0f minutes; see the Pods and events of DaemonSet %s", rolloutMessage(o),
+				rolloutTimeout.Minutes(), daemonSet))
 	case len(o.otherConfinements) > 0:
-		return isTrue(operatorv1alpha1.ReasonOtherConfinement, "policies do not confine the operator as intended: "+strings.Join(o.otherConfinements, ". "))
-	default:
-		return undegraded(o)
+		return isTrue(operatorv1alpha1.ReasonOtherConfinement, "policies do not confine the operator as intended: "+
+			strings.Join(o.otherConfinements, ". "))
 	}
+	return undegraded(o)
 }
 
 // undegraded returns the condition that no problem is known, with what may become one.
@@ -252,8 +254,9 @@ func undegraded(o *observed) metav1.Condition {
 		return isFalse(operatorv1alpha1.ReasonAsExpected, "no problem is known")
 	}
 	return isFalse(operatorv1alpha1.ReasonOtherClusterDomain, fmt.Sprintf(
-		"addresses inside the cluster have spec.clusterDomain, %s, and the domain of the operator's resolver is %s: see that the DNS of the cluster serves the former, "+
-			"or remove the field", o.clusterDomain, o.resolverDomain))
+		"addresses inside the cluster have spec.clusterDomain, %s, and the domain of the operator's resolver is %s: "+
+			"see that the DNS of the cluster serves the former, or remove the field", o.clusterDomain,
+		o.resolverDomain))
 }
 
 // meanwhile returns what a message says in addition about the error of a reconciliation that waits, or "".
@@ -265,18 +268,20 @@ func (o outcome) meanwhile() string {
 }
 
 func besideMessage(config *operatorv1alpha1.ListenerOperator, done outcome) string {
-	message := fmt.Sprintf("Stackable's listener operator is running: %s; until it is uninstalled, this operator writes nothing but this status; "+
-		"then it goes on by itself: see "+version.Link("docs/moving-over.md"), firstOf("", done.stackable.Names()))
+	text := fmt.Sprintf("Stackable's listener operator is running: %s; until it is uninstalled, this operator writes "+
+		"nothing but this status; then it goes on by itself: see "+version.Link("docs/moving-over.md"),
+		message.List(done.stackable.Names()))
 	if dir := done.stackable.KubeletDir; dir != "" && dir != config.Spec.NodeAgent.KubeletDir {
-		message += "; its kubelet directory is " + dir + ": set spec.nodeAgent.kubeletDir before"
+		text += "; its kubelet directory is " + dir + ": set spec.nodeAgent.kubeletDir before"
 	}
-	return message
+	return text
 }
 
 func volumesInUseMessage(config *operatorv1alpha1.ListenerOperator, done outcome) string {
 	message := "listener volumes are in use; delete what uses them, or set managementState to Managed again: "
 	if !config.DeletionTimestamp.IsZero() {
-		message = "the deletion waits, because listener volumes are in use; if it is a mistake, see " + version.Link("docs/configuration.md") + "; otherwise, delete what uses them: "
+		message = "the deletion waits, because listener volumes are in use; if it is a mistake, see " +
+			version.Link("docs/configuration.md") + "; otherwise, delete what uses them: "
 	}
 	return message + done.users.String() + done.meanwhile()
 }
@@ -289,13 +294,14 @@ func upgradeable(o *observed, progressing metav1.Condition, stalled string) meta
 		return isFalse(progressing.Reason, "components are being removed: "+progressing.Message)
 	case progressing.Reason == operatorv1alpha1.ReasonAgentsRollout && stalled == "":
 		return isFalse(progressing.Reason, "the agents are still being rolled out: "+progressing.Message)
-	default:
-		return isTrue(operatorv1alpha1.ReasonAsExpected, "the operator may be upgraded")
 	}
+	return isTrue(operatorv1alpha1.ReasonAsExpected, "the operator may be upgraded")
 }
 
-func (r *Reconciler) writeStatus(ctx context.Context, config *operatorv1alpha1.ListenerOperator, status operatorv1alpha1.ListenerOperatorStatus) error {
-	if deleted := !config.DeletionTimestamp.IsZero() && len(config.Finalizers) == 0; deleted || reflect.DeepEqual(config.Status, status) {
+func (r *Reconciler) writeStatus(ctx context.Context, config *operatorv1alpha1.ListenerOperator,
+	status operatorv1alpha1.ListenerOperatorStatus) error {
+	if deleted := !config.DeletionTimestamp.IsZero() && len(config.Finalizers) == 0; deleted ||
+		reflect.DeepEqual(config.Status, status) {
 		return nil
 	}
 	if sent, err := r.applier.ApplyStatus(ctx, config, &status, ""); err != nil || !sent {
@@ -315,5 +321,6 @@ func (r *Reconciler) reportUpgradeable(ctx context.Context, status operatorv1alp
 		return nil
 	}
 	key := client.ObjectKey{Namespace: r.Namespace, Name: r.OperatorCondition}
-	return olmupgrade.Report(ctx, r.apiReader, r.applier, key, *meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionUpgradeable))
+	return olmupgrade.Report(ctx, r.apiReader, r.applier, key,
+		*meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionUpgradeable))
 }

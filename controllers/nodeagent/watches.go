@@ -37,8 +37,9 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.applier = apply.New(r.Client, names.FieldManagerOperator)
 	r.events = mgr.GetEventRecorder(names.EventReporter)
 	r.serves = r.APIs.Serves
+	finder := &stackable.Finder{}
 	r.stackable = func(ctx context.Context) (stackable.Installation, error) {
-		return stackable.Running(ctx, r.Client, r.Clock.Now())
+		return finder.Running(ctx, r.Client, r.Clock.Now())
 	}
 	first := requests.Controller(mgr, "first-start", 1).WatchesRawSource(requests.OnlyAtStart())
 	if err := first.Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
@@ -46,20 +47,33 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	})); err != nil {
 		return err
 	}
-	always, whileWaiting := handler.EnqueueRequestsFromMapFunc(toListenerOperator), handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator)
-	changed := predicates.Changed(func(c *operatorv1alpha1.ListenerOperator) any { return []any{c.Generation, c.Finalizers} })
+	always, whileWaiting := handler.EnqueueRequestsFromMapFunc(toListenerOperator),
+		handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator)
+	changed := predicates.Changed(func(c *operatorv1alpha1.ListenerOperator) any {
+		return []any{c.Generation, c.Finalizers}
+	})
 	// The status of the DaemonSet may be older than what the cache has of its Pods, or newer.
 	agents := predicate.NewPredicateFuncs(func(o client.Object) bool { return names.IsNodeAgent(o) })
-	readiness := predicates.Changed(func(pod *corev1.Pod) any { return []any{claim.PodReady(pod), pod.DeletionTimestamp} })
-	withClaims := predicate.NewPredicateFuncs(func(o client.Object) bool { return len(claim.NamesOf(o.(*corev1.Pod))) > 0 }) // conditions name them
+	readiness := predicates.Changed(func(pod *corev1.Pod) any {
+		return []any{claim.PodReady(pod), pod.DeletionTimestamp}
+	})
+	// Conditions name them.
+	withClaims := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		return len(claim.NamesOf(o.(*corev1.Pod))) > 0
+	})
 	b := requests.Controller(mgr, "nodeagent", 1).
 		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(changed)).
 		Watches(&appsv1.Deployment{}, always, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.PersistentVolume{}, whileWaiting, builder.WithPredicates(predicates.Changed(func(pv *corev1.PersistentVolume) any { return inUse(pv) }))).
-		Watches(&corev1.Pod{}, whileWaiting, builder.WithPredicates(predicates.Changed(func(pod *corev1.Pod) any { return claim.PodFinished(pod) }), withClaims)).
+		Watches(&corev1.PersistentVolume{}, whileWaiting,
+			builder.WithPredicates(predicates.Changed(func(pv *corev1.PersistentVolume) any { return inUse(pv) }))).
+		Watches(&corev1.Pod{}, whileWaiting, builder.WithPredicates(predicates.Changed(func(pod *corev1.Pod) any {
+			return claim.PodFinished(pod)
+		}), withClaims)).
 		Watches(&corev1.Pod{}, always, builder.WithPredicates(stackable.Pods())).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, always, builder.WithPredicates(confinement.IsPolicy())).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, always, builder.WithPredicates(confinement.IsPolicy())).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, always,
+			builder.WithPredicates(confinement.IsPolicy())).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, always,
+			builder.WithPredicates(confinement.IsPolicy())).
 		Watches(tenancy.Namespace(), always, builder.WithPredicates(predicate.LabelChangedPredicate{},
 			predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == r.Namespace }))).
 		Watches(&corev1.Pod{}, always, builder.WithPredicates(agents, readiness)).
@@ -68,9 +82,12 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	for _, c := range installation.Components() {
 		// By name, not by owner: the deletion of a foreign object has to trigger a reconciliation, too.
 		if c.Optional.Empty() {
-			b = b.Watches(c.Empty(), always, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
-				return client.ObjectKeyFromObject(o) == c.Key(r.Namespace) || c.Kind == "DaemonSet" && o.GetName() == c.Name // in any namespace
-			})))
+			b = b.Watches(c.Empty(), always,
+				builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
+					// A DaemonSet counts in any namespace.
+					return client.ObjectKeyFromObject(o) == c.Key(r.Namespace) ||
+						c.Kind == "DaemonSet" && o.GetName() == c.Name
+				})))
 			continue
 		}
 		source, err := r.optionalSource(mgr, c)
@@ -110,7 +127,8 @@ func (r *Reconciler) toWaitingListenerOperator(ctx context.Context, o client.Obj
 // readOperatorPod returns the template of the operator's own Pods. If its Deployment no longer exists, it returns the
 // last template: then the operator is being uninstalled, which must not change the agents.
 func (r *Reconciler) readOperatorPod(ctx context.Context) (corev1.PodSpec, error) {
-	deployment, err := lookup.Get(ctx, r.Client, types.NamespacedName{Namespace: r.Namespace, Name: names.Operator}, &appsv1.Deployment{})
+	deployment, err := lookup.Get(ctx, r.Client, types.NamespacedName{Namespace: r.Namespace, Name: names.Operator},
+		&appsv1.Deployment{})
 	if err == nil && deployment != nil {
 		r.operatorPod = deployment.Spec.Template.Spec
 	}

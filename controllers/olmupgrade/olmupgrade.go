@@ -18,7 +18,8 @@ import (
 
 // Report writes the condition Upgradeable into the OperatorCondition with this key, unless there is none. reader must
 // read without the cache, because the operator may read this object only.
-func Report(ctx context.Context, reader client.Reader, applier *apply.Applier, key types.NamespacedName, upgradeable metav1.Condition) error {
+func Report(ctx context.Context, reader client.Reader, applier *apply.Applier, key types.NamespacedName,
+	upgradeable metav1.Condition) error {
 	observed := apply.Object(names.KindOperatorCondition, key)
 	err := reader.Get(ctx, key, observed)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
@@ -29,7 +30,8 @@ func Report(ctx context.Context, reader client.Reader, applier *apply.Applier, k
 	}
 	desired := apply.Object(names.KindOperatorCondition, key)
 	desired.Object["spec"] = map[string]any{"conditions": []any{map[string]any{
-		"type": upgradeable.Type, "status": string(upgradeable.Status), "reason": upgradeable.Reason, "message": upgradeable.Message,
+		"type": upgradeable.Type, "status": string(upgradeable.Status), "reason": upgradeable.Reason,
+		"message":            upgradeable.Message,
 		"lastTransitionTime": upgradeable.LastTransitionTime.UTC().Format(metav1.RFC3339Micro),
 	}}}
 	_, err = applier.Apply(ctx, desired, observed) // never creates one, because of the observed uid

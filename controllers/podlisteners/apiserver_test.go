@@ -8,6 +8,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -166,6 +167,9 @@ func TestAnInlineVolumeThatWasRefusedIsMountedWhenItsClassOrListenerIsChanged(t 
 			Volumes:    []corev1.Volume{objects.InlineVolume("listener", map[string]string{attribute: value})},
 		}}
 		b.create(pod)
+		created := pod.DeepCopy()
+		pod.Status.StartTime = ptr.To(metav1.Now()) // as the kubelet accepts it
+		g.Expect(b.client.Status().Patch(t.Context(), pod, client.MergeFrom(created))).To(Succeed())
 		return pod
 	}
 	own, named := newPod("own", names.AnnotationListenerClass, pinned.Name), newPod("named", names.AnnotationListenerName, shared.Name)

@@ -102,3 +102,74 @@ func TestCopyOfAPodGetsFilesButNoRequests(t *testing.T) {
 		})
 	}
 }
+
+// The copy has no claim in common with the original, but what only the original can have been given.
+func TestCopyOfAPodWithAnInlineVolumeHasNoListener(t *testing.T) {
+	controller := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "set", Controller: ptr.To(true)}}
+	token := corev1.Volume{Name: "kube-api-access-x7k2p"}
+	for name, tc := range map[string]struct {
+		change func(w *world, original *corev1.Pod)
+		copied bool
+	}{
+		"by the volume of its token": {func(w *world, original *corev1.Pod) {
+			w.Pod.Spec.Volumes, original.Spec.Volumes = append(w.Pod.Spec.Volumes, token), append(original.Spec.Volumes, token)
+		}, true},
+		"by its host name": {func(w *world, original *corev1.Pod) { w.Pod.Spec.Hostname, original.Spec.Hostname = "web-0", "web-0" }, true},
+		"after the original": {func(w *world, original *corev1.Pod) {
+			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr, ListenerName: "web-0-listener"}})
+			w.existing.Spec.Copies, original.Spec.Volumes = []string{"listener"}, nil
+		}, true},
+		"not by anything in common": {func(*world, *corev1.Pod) {}, false},
+		"not with a controller of its own": {func(w *world, original *corev1.Pod) {
+			w.Pod.Spec.Hostname, original.Spec.Hostname, w.Pod.OwnerReferences = "web-0", "web-0", controller
+		}, false},
+		"not with addresses of its own": {func(w *world, original *corev1.Pod) {
+			w.Pod.Spec.Hostname, original.Spec.Hostname = "web-0", "web-0"
+			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr, ListenerName: "debug-listener"}})
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.inline(map[string]string{names.AnnotationListenerClass: "public", names.AttributeKeep: "true"})
+			original := w.Pod.DeepCopy()
+			original.UID, original.OwnerReferences = "original-uid", controller
+			w.Listener.Name = "web-0-listener"
+			w.Listener.Annotations = map[string]string{names.AnnotationClaim: "web-0-listener", names.AnnotationKeptFor: "web-0"}
+			w.Pod.Name, w.Pod.Labels = "debug", map[string]string{names.PodMountLabel(w.Listener.UID): "web-0-listener"}
+			tc.change(w, original)
+			if !tc.copied {
+				delete(w.Pod.Spec.Volumes[0].CSI.VolumeAttributes, names.AttributeKeep)
+			}
+			if w.existing != nil {
+				w.existing.OwnerReferences[0].Name = w.Pod.Name
+			}
+			c := fakeclient.New(t, interceptor.Funcs{}, w.Objects(original, w.existing)...)
+			recorder := events.NewFakeRecorder(10)
+			r := newReconciler(c, recorder)
+			r.Receive(t.Context(), w.Pod)
+			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey}); err != nil {
+				t.Fatal(err)
+			}
+			var listeners listenersv1alpha1.ListenerList
+			if err := c.List(t.Context(), &listeners); err != nil || (len(listeners.Items) == 1) != tc.copied {
+				t.Errorf("Listeners %+v, error %v", listeners.Items, err)
+			}
+			if diff := cmp.Diff(w.Listener.OwnerReferences, listenerOf(t, c).OwnerReferences); diff != "" {
+				t.Errorf("owners (-want +got):\n%s", diff)
+			}
+			pod := &corev1.Pod{}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Pod), pod); err != nil || tc.copied && len(pod.Labels) > 0 {
+				t.Errorf("labels %v, error %v", pod.Labels, err)
+			}
+			if got := published(t, c); tc.copied {
+				want := listenersv1alpha1.PodListener{Scope: "Node", IngressAddresses: nodeAddr, ListenerName: "web-0-listener"}
+				if diff := cmp.Diff(want, got.Listeners["listener"]) + cmp.Diff([]string{"listener"}, got.Copies); diff != "" {
+					t.Errorf("PodListeners (-want +got):\n%s", diff)
+				}
+			}
+			if all := strings.Join(drain(recorder.Events), "\n"); strings.Contains(all, listenersv1alpha1.ReasonPodIsCopy) != tc.copied {
+				t.Errorf("events %q", all)
+			}
+		})
+	}
+}

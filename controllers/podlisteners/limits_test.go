@@ -7,8 +7,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/growth"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -64,7 +69,8 @@ func TestAPodHasALimitedNumberOfVolumesAndAddresses(t *testing.T) {
 					t.Fatalf("events: %q", events)
 				}
 				for _, words := range []string{
-					fmt.Sprintf(`Warning WaitingForAddress Volume "v%d" and %d others of Pod shop/web-0`, tc.want, tc.volumes-tc.want-1), "at most 16 listener volumes", "use fewer",
+					fmt.Sprintf(`Warning WaitingForAddress Volume "v%d" of Pod shop/web-0`, tc.want),
+					"as may others", "at most 16 listener volumes", "use fewer",
 				} {
 					if tc.want < tc.volumes && !strings.Contains(events[0], words) {
 						t.Errorf("the event lacks %q: %s", words, events[0])
@@ -73,4 +79,163 @@ func TestAPodHasALimitedNumberOfVolumesAndAddresses(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestAVolumeKeepsItsAddressesWhenEarlierOnesGetTooMany(t *testing.T) {
+	w := newWorld()
+	ports, entries := map[string]int32{}, map[string]listenersv1alpha1.PodListener{}
+	for i := range 1024 {
+		ports[fmt.Sprintf("port-%d", i)] = int32(30000 + i) //nolint:gosec // at most 31023
+	}
+	w.Listener.Status.NodePorts, w.Pod.Spec.Volumes = ports, nil
+	for i := range 5 {
+		volume := fmt.Sprintf("v%d", i)
+		w.Pod.Spec.Volumes = append(w.Pod.Spec.Volumes, objects.ClaimVolume(volume, "listener-web-0"))
+		entries[volume] = listenersv1alpha1.PodListener{PersistentVolumeName: "pvc-claim-uid"}
+	}
+	const last = "v4"
+	entries[last] = listenersv1alpha1.PodListener{
+		PersistentVolumeName: "pvc-claim-uid", IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", Ports: ports}},
+	}
+	w.publishedBefore(entries)
+	c, _ := w.mustRun(t)
+	if spec := published(t, c); len(spec.Listeners) >= 5 || len(spec.Listeners[last].IngressAddresses) == 0 {
+		t.Errorf("%d volumes have entries, and the last one has %d addresses", len(spec.Listeners), len(spec.Listeners[last].IngressAddresses))
+	}
+}
+
+// many gives the Pod so many inline volumes of a class, and its container so many ports.
+func (w *world) many(volumes, ports int) {
+	w.Pod.Spec.Volumes, w.Claim, w.Volume, w.Listener = nil, nil, nil, nil
+	for i := range volumes {
+		volume := objects.InlineVolume(fmt.Sprint("v", i), map[string]string{names.AnnotationListenerClass: "public"})
+		w.Pod.Spec.Volumes = append(w.Pod.Spec.Volumes, volume)
+	}
+	container := &w.Pod.Spec.Containers[0]
+	container.Ports = nil
+	for i := range ports {
+		port := corev1.ContainerPort{Name: fmt.Sprint("p", i), ContainerPort: int32(i + 1)} //nolint:gosec // few
+		container.Ports = append(container.Ports, port)
+	}
+}
+
+// Nobody can create such Pods since there is a policy, but some may have existed before.
+func TestAPodWithMoreVolumesThanCountHasListenersForThoseThatDo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		node           string
+		volumes, ports int
+		listeners      int
+		events         []string // each at least once, and no others
+	}{
+		"volumes":                 {"node-1", 2500, 1, 16, []string{"WaitingForAddress Volume \"v16\""}},
+		"volumes, without a node": {"", 2500, 1, 0, nil},
+		"volumes and ports": {"node-1", 2500, 6000, 0, []string{
+			"WaitingForAddress Volume \"v16\"", "InvalidPorts Volume",
+		}},
+		"volumes and ports, without a node":      {"", 2500, 6000, 0, nil},
+		"as many volumes and ports as may exist": {"node-1", 16, 64, 16, nil},
+		"a port more than the class exposes": {"node-1", 1, 65, 0, []string{
+			"has 65 ports, and ListenerClass public allows 64; remove some",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.many(tc.volumes, tc.ports)
+			w.Pod.Spec.NodeName = tc.node
+			c, recorded := w.mustRun(t)
+			var listeners listenersv1alpha1.ListenerList
+			if err := c.List(t.Context(), &listeners); err != nil || len(listeners.Items) != tc.listeners {
+				t.Errorf("there are %d Listeners, want %d: %v", len(listeners.Items), tc.listeners, err)
+			}
+			if len(recorded) > 2*listenersv1alpha1.MaxVolumes {
+				t.Errorf("there are %d events", len(recorded))
+			}
+			seen := map[string]bool{}
+			for len(recorded) > 0 {
+				event, expected := <-recorded, false
+				for _, words := range tc.events {
+					if strings.Contains(event, words) {
+						seen[words], expected = true, true
+					}
+				}
+				if !expected || len(event) > 1100 {
+					t.Errorf("unexpected event of %d bytes: %.300s", len(event), event)
+				}
+			}
+			if len(seen) < len(tc.events) {
+				t.Errorf("want events with %q, got those with %v", tc.events, seen)
+			}
+		})
+	}
+}
+
+// A class may be changed after a Listener has got ports.
+func TestAListenerKeepsItsPortsWhenAPodHasMoreThanTheClassExposes(t *testing.T) {
+	w := newWorld()
+	w.many(1, 65)
+	w.Listener = &listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0-v0", UID: "kept"},
+		Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")},
+	}
+	w.Listener.Annotations = map[string]string{names.AnnotationClaim: "web-0-v0"}
+	w.Listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "before", Port: 80}}
+	c, recorded := w.mustRun(t)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Listener), w.Listener); err != nil {
+		t.Fatal(err)
+	}
+	if ports := w.Listener.Spec.Ports; len(ports) != 1 || ports[0].Name != "before" {
+		t.Errorf("the Listener has the ports %v", ports)
+	}
+	if event := <-recorded; !strings.Contains(event, "Warning InvalidPorts") {
+		t.Errorf("the event is %s", event)
+	}
+}
+
+// The products of what the author of a Pod chooses are linear in the size of the Pod.
+func TestPodsCostLinearTime(t *testing.T) {
+	reconcile := func(change func(w *world)) {
+		w := newWorld()
+		change(w)
+		w.mustRun(t)
+	}
+	const module = "github.com/listener-operator/listener-operator/internal/"
+	growth.CheckLinear(t, map[string]growth.Work{
+		"Pod: inline volumes and ports": {Size: 8, Product: true, Do: func(n int) {
+			reconcile(func(w *world) { w.many(n, n) })
+		}},
+		"Pod: many inline volumes and ports": {Size: 500, Product: true, Do: func(n int) {
+			reconcile(func(w *world) { w.many(n, 2*n) })
+		}},
+		"Pod: inline volumes that list ports": {Size: 16, Product: true, Do: func(n int) {
+			reconcile(func(w *world) {
+				w.many(n, n)
+				for i := range w.Pod.Spec.Volumes {
+					w.Pod.Spec.Volumes[i].CSI.VolumeAttributes[names.AnnotationPorts] = strings.Repeat("p1,none,", n)
+				}
+			})
+		}},
+		"Pod: labels and volumes": {Size: 200, Do: func(n int) {
+			reconcile(func(w *world) {
+				w.many(n, 1)
+				w.Pod.Labels = map[string]string{}
+				for i := range n {
+					w.Pod.Labels[fmt.Sprint(names.PodMountLabelPrefix, i)] = "web"
+				}
+			})
+		}},
+		"Pod: containers and mounts": {Size: 30, Product: true, Do: func(n int) {
+			reconcile(func(w *world) {
+				w.many(n, 1)
+				for i := range n {
+					container := corev1.Container{Name: fmt.Sprint("c", i)}
+					for j := range n {
+						container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: fmt.Sprint("v", j)})
+					}
+					status := corev1.ContainerStatus{Name: container.Name}
+					w.Pod.Spec.Containers = append(w.Pod.Spec.Containers, container)
+					w.Pod.Status.ContainerStatuses = append(w.Pod.Status.ContainerStatuses, status)
+				}
+			})
+		}},
+	}, ".", module+"claim", module+"cache", module+"message", module+"index", module+"exposure")
 }

@@ -37,18 +37,30 @@ type mount struct {
 	backend *exposure.Backend
 	// previous is the entry that the volume has in the PodListeners, if any.
 	previous listenersv1alpha1.PodListener
+	// set is the StatefulSet of a Pod whose Listener is kept. Nil means that it was not read, or does not exist.
+	set *metav1.PartialObjectMetadata
+	// admitted states that the volume has had an address, or that its Listener was created. What would refuse it now
+	// refuses only the next Pod.
+	admitted bool
 	// isNew states that there was no entry, nor had the Pod the label of the Listener, which it gets last.
 	isNew bool
 }
 
 func (m *mount) isInline() bool { return m.pv.Name == "" }
 
+// awaitsKubelet reports whether the Listener of an inline volume is not created yet. A Pod that waits for a node, or
+// that its kubelet rejects, must not hold a port: a controller may create any number of such Pods.
+func (m *mount) awaitsKubelet() bool {
+	return m.isInline() && m.selector.Class != "" && m.listener == nil && !claim.PodAccepted(m.pod)
+}
+
 func (m *mount) listenerName() string { return m.selector.ListenerName(m.claim.Name) }
 
-// pinnedElsewhere reports whether the volume is pinned to other nodes, so that the kubelet does not mount it.
+// pinnedElsewhere reports whether the volume is pinned to other nodes, so that the kubelet does not mount it. It may
+// have mounted it before another Pod with the claim has pinned it.
 func (m *mount) pinnedElsewhere() bool {
 	nodes := claim.PinnedNodes(m.pv)
-	return len(nodes) > 0 && !slices.Contains(nodes, m.pod.Spec.NodeName)
+	return !m.admitted && len(nodes) > 0 && !slices.Contains(nodes, m.pod.Spec.NodeName)
 }
 
 // reservation returns the node affinity of the volume, or nil, and, if it is not pinned, the annotation that records
@@ -106,7 +118,8 @@ func (m *mount) settling(addresses []listenersv1alpha1.IngressAddress) bool {
 	lacks := func(a listenersv1alpha1.IngressAddress) bool {
 		return len(exposure.AppendNew(published, a)) > len(published)
 	}
-	return len(m.previous.IngressAddresses) > 0 && !slices.ContainsFunc(m.previous.IngressAddresses, lacks) && slices.ContainsFunc(addresses, lacks)
+	return m.class != nil && len(m.previous.IngressAddresses) > 0 &&
+		!slices.ContainsFunc(m.previous.IngressAddresses, lacks) && slices.ContainsFunc(addresses, lacks)
 }
 
 // held returns those of the addresses that the Listener publishes. Another one may have the others by now. The status
@@ -116,14 +129,17 @@ func (m *mount) held(addresses []listenersv1alpha1.IngressAddress) []listenersv1
 		return nil
 	}
 	published := exposure.AddressSet(m.listener.Status.IngressAddresses)
-	return slices.DeleteFunc(slices.Clone(addresses), func(a listenersv1alpha1.IngressAddress) bool { return !published.Has(a.Address) })
+	return slices.DeleteFunc(slices.Clone(addresses),
+		func(a listenersv1alpha1.IngressAddress) bool { return !published.Has(a.Address) })
 }
 
 // advertised returns what the Listener publishes in place of addresses that lead to the Pod alone, if it advertises
 // others: those that it was refused are published nowhere, and those of a node as soon as the volume names it.
 func (m *mount) advertised(addresses []listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
 	targets := m.listener.Status.Targets
-	if len(targets) == 0 && (m.class == nil || m.class.Spec.Advertise == nil) {
+	asTheyAre := m.class == nil || m.class.Spec.Advertise == nil ||
+		m.admitted && len(m.listener.Status.IngressAddresses) > 0
+	if len(targets) == 0 && asTheyAre {
 		return addresses
 	}
 	return advertise.Instead(targets, addresses)
@@ -132,9 +148,7 @@ func (m *mount) advertised(addresses []listenersv1alpha1.IngressAddress) []liste
 // nodeAddresses returns the addresses of the node of the Pod with the node ports of the Listener.
 func (m *mount) nodeAddresses() []listenersv1alpha1.IngressAddress {
 	if m.class == nil {
-		ofOthers := func(known listenersv1alpha1.IngressAddress) bool {
-			return !slices.ContainsFunc(m.node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == known.Address })
-		}
+		ofOthers := func(known listenersv1alpha1.IngressAddress) bool { return !m.isOfNode(known) }
 		if known := slices.DeleteFunc(slices.Clone(m.listener.Status.TargetAddresses()), ofOthers); len(known) > 0 {
 			return known
 		}
@@ -144,6 +158,11 @@ func (m *mount) nodeAddresses() []listenersv1alpha1.IngressAddress {
 		addresses[i].Ports = m.listener.Status.NodePorts
 	}
 	return addresses
+}
+
+func (m *mount) isOfNode(known listenersv1alpha1.IngressAddress) bool {
+	return slices.ContainsFunc(m.node.Status.Addresses,
+		func(a corev1.NodeAddress) bool { return a.Address == known.Address })
 }
 
 // nodeChoice returns how to choose addresses of nodes: while the class does not exist, by type of those in the status.
@@ -165,7 +184,13 @@ func (m *mount) addressesUnknown() bool {
 		return true
 	}
 	status := m.listener.Status
-	return m.class == nil && (len(m.previous.IngressAddresses) > 0 || len(status.IngressAddresses) == 0 && status.NodePorts == nil)
+	if m.class == nil && m.previous.Scope == listenersv1alpha1.ListenerScopeNode && status.NodePorts != nil &&
+		m.node != nil {
+		// The Listener does not follow those of the node.
+		return slices.ContainsFunc(m.previous.IngressAddresses, m.isOfNode)
+	}
+	return m.class == nil && (len(m.previous.IngressAddresses) > 0 ||
+		len(status.IngressAddresses) == 0 && status.NodePorts == nil)
 }
 
 // previousExposure is how long a Pod waits while its Listener has only addresses that are about to go away: its
@@ -176,7 +201,8 @@ const previousExposure = 2 * time.Minute
 // addresses, and why. Those of the Pod alone are no previous ones: the new exposure may be complete only with them.
 func (m *mount) untilPrevious(since metav1.Time, now time.Time) (left time.Duration, text string) {
 	own := m.ownAddresses()
-	if m.listener == nil || m.listener.Status == nil || len(m.previous.IngressAddresses) > 0 || own != nil && len(own.Addresses) > 0 {
+	if m.listener == nil || m.listener.Status == nil || len(m.previous.IngressAddresses) > 0 ||
+		own != nil && len(own.Addresses) > 0 {
 		return 0, ""
 	}
 	ready := meta.FindStatusCondition(m.listener.Status.Conditions, listenersv1alpha1.ListenerReady)
@@ -197,5 +223,6 @@ func (m *mount) ownAddresses() *exposure.Exposed {
 
 // statusCurrent reports whether the status of the Listener is that of its current generation.
 func (m *mount) statusCurrent() bool {
-	return m.listener != nil && m.listener.Status != nil && m.listener.Status.ObservedGeneration == m.listener.Generation && m.listener.DeletionTimestamp == nil
+	return m.listener != nil && m.listener.Status != nil &&
+		m.listener.Status.ObservedGeneration == m.listener.Generation && m.listener.DeletionTimestamp == nil
 }

@@ -4,24 +4,29 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/reservation"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // pod returns the Pod whose uid is in the name of a PodListeners, or nil. Its name is the recorded one, or else that in
 // the owner reference of the object. If a Pod of an object is not in the cache yet, it is read from the API server.
-func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, existing *listenersv1alpha1.PodListeners) (*corev1.Pod, error) {
+func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName,
+	existing *listenersv1alpha1.PodListeners) (*corev1.Pod, error) {
 	var owner string
 	if existing != nil && len(existing.OwnerReferences) > 0 {
 		owner = existing.OwnerReferences[0].Name
@@ -29,7 +34,8 @@ func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, existing
 	uid := listenersv1alpha1.PodUID(key.Name)
 	recorded, _ := r.podNames.Load(uid)
 	name, _ := recorded.(string)
-	pod, err := lookup.WithUID(ctx, r.Client, types.NamespacedName{Namespace: key.Namespace, Name: cmp.Or(name, owner)}, uid, &corev1.Pod{})
+	pod, err := lookup.WithUID(ctx, r.Client, types.NamespacedName{Namespace: key.Namespace, Name: cmp.Or(name, owner)},
+		uid, &corev1.Pod{})
 	if err != nil || pod != nil {
 		return pod, err
 	}
@@ -37,17 +43,20 @@ func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, existing
 	if owner == "" || len(validation.IsDNS1123Subdomain(owner)) > 0 {
 		return nil, nil //nolint:nilnil // a name that no Pod can have is not an error: the object is deleted
 	}
-	return lookup.WithUID(ctx, r.APIReader, types.NamespacedName{Namespace: key.Namespace, Name: owner}, uid, &corev1.Pod{})
+	return lookup.WithUID(ctx, r.APIReader, types.NamespacedName{Namespace: key.Namespace, Name: owner}, uid,
+		&corev1.Pod{})
 }
 
 // mounts returns the listener volumes of a Pod, with what decides about their addresses, and warns about claims.
-func (r *Reconciler) mounts(ctx context.Context, p *pass, entries map[string]listenersv1alpha1.PodListener) (mounts []*mount, _ error) {
+func (r *Reconciler) mounts(ctx context.Context, p *pass,
+	has *listenersv1alpha1.PodListenersSpec) (mounts []*mount, _ error) {
 	node, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: p.pod.Spec.NodeName}, &corev1.Node{})
 	if err != nil {
 		return nil, err
 	}
-	for i := range p.pod.Spec.Volumes {
-		m, err := r.mount(ctx, p, &p.pod.Spec.Volumes[i])
+	volumes, _ := claim.Volumes(p.pod)
+	for _, volume := range volumes {
+		m, err := r.mount(ctx, p, volume, has)
 		if err != nil {
 			return nil, err
 		}
@@ -56,20 +65,25 @@ func (r *Reconciler) mounts(ctx context.Context, p *pass, entries map[string]lis
 		}
 		if m.node = node; node != nil {
 			published := ptr.Deref(m.listener, listenersv1alpha1.Listener{}).Status.TargetAddresses()
-			m.node, _ = r.Nodes.Settle(node, exposure.AddressSet(published))
+			var settles time.Duration
+			m.node, settles = r.Nodes.Settle(node, exposure.AddressSet(published))
+			if m.class == nil { // otherwise, the Listener changes then
+				p.again.Add(settles, "the node reports other addresses")
+			}
 		}
-		previous, known := entries[m.volume]
-		m.previous = previous
-		m.isNew = !known && (m.listener == nil || p.pod.Labels[names.PodMountLabel(m.listener.UID)] != names.ListenerLabel(m.listener.Name))
+		_, known := has.Listeners[m.volume]
+		m.isNew = !known && (m.listener == nil ||
+			p.pod.Labels[names.PodMountLabel(m.listener.UID)] != names.ListenerLabel(m.listener.Name))
 		mounts = append(mounts, m)
 	}
 	return mounts, nil
 }
 
 // mount returns the mount of a volume, or nil if it is not a listener volume, not bound, or cannot be mounted: a volume
-// that the operator did not provision may name a Listener that cannot exist.
-func (r *Reconciler) mount(ctx context.Context, p *pass, volume *corev1.Volume) (*mount, error) {
-	m, err := r.volume(ctx, p, volume)
+// that the operator did not provision may name a Listener that cannot exist. has is what the Pod has been given.
+func (r *Reconciler) mount(ctx context.Context, p *pass, volume *corev1.Volume,
+	has *listenersv1alpha1.PodListenersSpec) (*mount, error) {
+	m, err := r.observeVolume(ctx, p, volume, has)
 	if err != nil || m == nil {
 		return nil, err
 	}
@@ -77,20 +91,96 @@ func (r *Reconciler) mount(ctx context.Context, p *pass, volume *corev1.Volume) 
 	if m.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
 		return nil, err
 	}
-	if reason, problem, err := r.problem(ctx, m); err != nil || problem != "" {
-		if err == nil {
-			m.warn(reason, actionMount, "Volume %q is not mounted: %s", m.volume, problem)
-		}
+	m.previous = has.Listeners[volume.Name]
+	m.admitted = has.Admitted(volume.Name) || m.isInline() && m.listener != nil && claim.HasOwner(m.listener, p.pod.UID)
+	if m.isCopy {
+		return m, r.observeClass(ctx, m)
+	}
+	refused, err := r.refused(ctx, m)
+	if err != nil || refused {
 		return nil, err
 	}
-	if m.listener != nil {
-		isCopy, err := reservation.Copies(ctx, r.Client, m.listener)
-		if err != nil {
-			return nil, err
-		}
-		m.isCopy = isCopy(p.pod)
+	if err := r.observeCopy(ctx, m); err != nil {
+		return nil, err
 	}
 	return m, r.observeClass(ctx, m)
+}
+
+// observeVolume returns what is known of a volume. If the Pod was given it, that is at least what the Pod was given.
+func (r *Reconciler) observeVolume(ctx context.Context, p *pass, volume *corev1.Volume,
+	has *listenersv1alpha1.PodListenersSpec) (*mount, error) {
+	m, err := r.volume(ctx, p, volume)
+	switch {
+	case err != nil:
+		return nil, err
+	case m == nil && has.Admitted(volume.Name):
+		return mountOf(p, volume, has.Listeners[volume.Name]), nil
+	case m != nil && m.isInline():
+		return m, r.observeOriginal(ctx, m, has)
+	}
+	return m, nil
+}
+
+// refused reports whether something is wrong with a volume, so that it cannot be mounted.
+func (r *Reconciler) refused(ctx context.Context, m *mount) (bool, error) {
+	reason, problem, err := r.problem(ctx, m)
+	if err != nil || problem == "" {
+		return false, err
+	}
+	return m.refuse(reason, problem), nil
+}
+
+// observeOriginal lets the inline volume of a copy use the Listener of the Pod that it is a copy of, as a claim does,
+// also after that Pod. A volume that has addresses of its own is none.
+func (r *Reconciler) observeOriginal(ctx context.Context, m *mount, has *listenersv1alpha1.PodListenersSpec) error {
+	if slices.Contains(has.Copies, m.volume) {
+		m.isCopy, m.selector = true, claim.Selector{Listener: has.Listeners[m.volume].ListenerName}
+		return nil
+	}
+	if m.selector.Class == "" || has.Admitted(m.volume) || metav1.GetControllerOf(m.pod) != nil {
+		return nil
+	}
+	var pods corev1.PodList
+	if token := claim.TokenVolume(m.pod); token != "" {
+		index.List(ctx, r.Client, &pods, client.InNamespace(m.pod.Namespace),
+			client.MatchingFields{index.PodsByInline: index.Token(token)})
+	}
+	host, err := lookup.Get(ctx, r.Client, types.NamespacedName{Namespace: m.pod.Namespace, Name: m.pod.Spec.Hostname},
+		&corev1.Pod{})
+	if host != nil {
+		pods.Items = append(pods.Items, *host)
+	}
+	for i := range pods.Items {
+		volumes, _ := claim.Volumes(&pods.Items[i])
+		of := func(v *corev1.Volume) bool { return v.Name == m.volume && claim.IsInline(v) }
+		if v := slices.IndexFunc(volumes, of); v >= 0 && claim.IsCopy(m.pod, &pods.Items[i]) {
+			m.isCopy, m.selector = true, claim.Selector{Listener: claim.NameOf(&pods.Items[i], volumes[v])}
+		}
+	}
+	return err
+}
+
+func (r *Reconciler) observeCopy(ctx context.Context, m *mount) error {
+	if m.listener == nil {
+		return nil
+	}
+	isCopy, err := reservation.Copies(ctx, r.Client, m.listener)
+	if err == nil {
+		m.isCopy = isCopy(m.pod)
+	}
+	return err
+}
+
+// mountOf returns the mount of an entry whose claim or PersistentVolume is gone, or nil if the entry names no Listener.
+func mountOf(p *pass, volume *corev1.Volume, entry listenersv1alpha1.PodListener) *mount {
+	if entry.ListenerName == "" || entry.PersistentVolumeName == "" {
+		return nil
+	}
+	m := &mount{pass: p, volume: volume.Name, claim: &corev1.PersistentVolumeClaim{}, pv: &corev1.PersistentVolume{}}
+	m.claim.Namespace, m.claim.Name, m.pv.Name = p.pod.Namespace, claim.NameOf(p.pod, volume),
+		entry.PersistentVolumeName
+	m.selector.Listener = entry.ListenerName
+	return m
 }
 
 // problem returns why a volume cannot be mounted, with its reason, or "".
@@ -105,21 +195,37 @@ func (r *Reconciler) problem(ctx context.Context, m *mount) (reason, problem str
 
 // inlineProblem returns why an inline volume cannot be mounted, or "".
 func (r *Reconciler) inlineProblem(ctx context.Context, m *mount) (string, error) {
-	if problem := claim.InlineProblem(m.pod, m.claim); problem != "" {
+	if problem := claim.InlineProblem(m.pod, m.claim, m.listener); problem != "" {
 		return problem, nil
 	}
-	class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: cmp.Or(m.selector.Class, m.listener.Class())}, &listenersv1alpha1.ListenerClass{})
+	class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: cmp.Or(m.selector.Class, m.listener.Class())},
+		&listenersv1alpha1.ListenerClass{})
 	if err != nil || class == nil {
 		return "", err
 	}
-	ports, _ := claim.Ports(m.claim, m.pod)
+	return m.classProblem(class), nil
+}
+
+// classProblem returns why an inline volume cannot be mounted with a class, or "".
+func (m *mount) classProblem(class *listenersv1alpha1.ListenerClass) string {
+	ports, problem := claim.Ports(m.claim, m.pod)
 	switch pinning := class.Pinning(); {
 	case pinning != nil && pinning.Policy == listenersv1alpha1.PinningPolicyRequired:
-		return fmt.Sprintf("ListenerClass %s pins volumes to nodes, which needs a claim; use one in place of the inline volume, or name another class", class.Name), nil
-	case m.selector.Class != "" && len(ports) == 0 && !exposure.AddsPorts(class):
-		return fmt.Sprintf("no container of Pod %s has a port that could be exposed; add ports to its containers", m.pod.Name), nil
+		return fmt.Sprintf("ListenerClass %s pins volumes to nodes, which needs a claim; use one in place of the "+
+			"inline volume, or name another class", class.Name)
+	case m.selector.Class == "":
+		return ""
+	case class.Spec.InlineVolumes == listenersv1alpha1.InlineVolumePolicyForbidden:
+		return fmt.Sprintf("ListenerClass %s allows no inline volumes; use a claim in place of the inline volume, or "+
+			"name another class", class.Name)
+	case problem != "":
+		return problem
+	case len(ports) == 0 && !exposure.AddsPorts(class):
+		return fmt.Sprintf("no container of Pod %s has a port that could be exposed; add ports to its containers",
+			m.pod.Name)
+	default:
+		return ""
 	}
-	return "", nil
 }
 
 // volume returns the mount of a listener volume that is bound or inline, or nil. Changes of others, or of their claims,
@@ -132,7 +238,8 @@ func (r *Reconciler) volume(ctx context.Context, p *pass, volume *corev1.Volume)
 	}
 	key := types.NamespacedName{Namespace: p.pod.Namespace, Name: claim.NameOf(p.pod, volume)}
 	pvc, err := lookup.Get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{})
-	if err != nil || pvc == nil || pvc.Spec.VolumeName == "" || volume.Ephemeral != nil && !metav1.IsControlledBy(pvc, p.pod) {
+	if err != nil || pvc == nil || pvc.Spec.VolumeName == "" ||
+		volume.Ephemeral != nil && !metav1.IsControlledBy(pvc, p.pod) {
 		return nil, err
 	}
 	pv, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{})
@@ -152,7 +259,8 @@ func (r *Reconciler) volume(ctx context.Context, p *pass, volume *corev1.Volume)
 }
 
 func (r *Reconciler) observeClass(ctx context.Context, m *mount) (err error) {
-	m.class, err = lookup.Get(ctx, r.Client, types.NamespacedName{Name: m.listener.Class()}, &listenersv1alpha1.ListenerClass{})
+	m.class, err = lookup.Get(ctx, r.Client, types.NamespacedName{Name: m.listener.Class()},
+		&listenersv1alpha1.ListenerClass{})
 	if m.backend = nil; m.class != nil {
 		m.backend = r.Backends.Of(m.class)
 	}

@@ -1,6 +1,7 @@
 package podlisteners
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
@@ -28,16 +30,21 @@ type plan struct {
 }
 
 // newPlan plans the PodListeners of a Pod, which exist since a time. Entries without a mount have no addresses.
-func newPlan(observed listenersv1alpha1.PodListenersSpec, of *pass, mounts []*mount, since metav1.Time, now time.Time) plan {
+func newPlan(observed listenersv1alpha1.PodListenersSpec, of *pass, mounts []*mount, since metav1.Time,
+	now time.Time) plan {
 	p := plan{spec: observed}
 	p.spec.NodeName, p.spec.Listeners = of.pod.Spec.NodeName, map[string]listenersv1alpha1.PodListener{}
-	var volumes []string
-	for i := range of.pod.Spec.Volumes {
-		name := of.pod.Spec.Volumes[i].Name
-		volumes = append(volumes, name)
-		if entry, ok := observed.Listeners[name]; ok {
-			entry.IngressAddresses = nil
-			p.spec.Listeners[name] = entry
+	var given, others []string // what a Pod has been given, it keeps if there are too many addresses
+	volumes, beyond := claim.Volumes(of.pod)
+	for _, volume := range volumes {
+		entry, ok := observed.Listeners[volume.Name]
+		if len(entry.IngressAddresses) > 0 {
+			given = append(given, volume.Name)
+		} else {
+			others = append(others, volume.Name)
+		}
+		if entry.IngressAddresses = nil; ok {
+			p.spec.Listeners[volume.Name] = entry
 		}
 	}
 	of.complete = true
@@ -46,7 +53,8 @@ func newPlan(observed listenersv1alpha1.PodListenersSpec, of *pass, mounts []*mo
 		if left, text := m.untilPrevious(since, now); left > 0 {
 			entry.IngressAddresses, p.previousIn = nil, max(p.previousIn, left)
 			m.warn(listenersv1alpha1.ReasonWaitingForAddress, actionMount+"Previous",
-				"Volume %q waits for other addresses than the previous ones of Listener %s/%s, which are about to go away, for at most %s: %s",
+				"Volume %q waits for other addresses than the previous ones of Listener %s/%s, which are about to go "+
+					"away, for at most %s: %s",
 				m.volume, m.pod.Namespace, m.listenerName(), previousExposure, text)
 		} else if len(entry.IngressAddresses) == 0 && !m.warnMissing() {
 			of.complete = false
@@ -56,12 +64,31 @@ func newPlan(observed listenersv1alpha1.PodListenersSpec, of *pass, mounts []*mo
 		}
 		p.spec.Listeners[m.volume] = entry
 	}
-	if without := p.spec.Limit(volumes); len(without) > 0 {
-		of.warnLimit(without)
+	p.spec.Copies = copies(p.spec, observed.Copies, mounts)
+	if without := p.spec.Limit(append(given, others...)); len(without) > 0 {
+		of.warnLimit(without[0])
+	} else if beyond != nil {
+		of.warnLimit(beyond.Name)
 	}
 	recordStart(&p.spec, mounts)
 	p.spec.Summary = columns.Volumes(&p.spec)
 	return p
+}
+
+// copies returns the volumes with an entry that are of a copy by their mounts, or else by what was recorded before.
+func copies(spec listenersv1alpha1.PodListenersSpec, before []string, mounts []*mount) (now []string) {
+	for _, volume := range slices.Sorted(maps.Keys(spec.Listeners)) {
+		isCopy := slices.Contains(before, volume)
+		for _, m := range mounts {
+			if m.volume == volume {
+				isCopy = m.isCopy
+			}
+		}
+		if isCopy {
+			now = append(now, volume)
+		}
+	}
+	return now
 }
 
 // recordStart records the addresses that a Pod starts with, and for which volumes their change restarts it. Those of a

@@ -62,9 +62,11 @@ type Reconciler struct {
 type written struct {
 	// created is when its PodListeners were created.
 	created time.Time
-	// labels are those that the Pod had, at a version, when some were added last: to add them again changes nothing.
+	// labels are those of mounts that the Pod had, at a version, when some were added last: to add them again changes
+	// nothing.
 	labels   map[string]string
 	version  string
+	repairs  repairs
 	restarts restartCounts
 }
 
@@ -84,43 +86,40 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if pod == nil {
-		r.warnings.Forget(req.Name)
+		r.warnings.Keep(req.Name, nil)
 		r.podNames.Delete(listenersv1alpha1.PodUID(req.Name))
 		defer r.written.Delete(req.Name)
 	}
 	p := &pass{pod: pod}
-	wait, err := r.reconcile(ctx, existing, p)
-	err = errors.Join(err, p.overQuota) // for the retry
+	err = errors.Join(r.reconcile(ctx, existing, p), p.overQuota) // for the retry
 	r.report(req.Name, p, err)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if wait == 0 {
-		wait = r.warnings.RepeatAfter(req.Name)
-	}
-	return reconcile.Result{RequeueAfter: wait}, nil
+	p.again.Add(r.warnings.RepeatAfter(req.Name), "its warnings are repeated")
+	return p.again.Result(ctx), nil
 }
 
 // reconcile compares a PodListeners with its Pod; either is nil if it does not exist. A new object is needed when the
-// kubelet mounts the volumes of the Pod, and none when the Pod has finished. wait is when to look again, or 0.
-func (r *Reconciler) reconcile(ctx context.Context, existing *listenersv1alpha1.PodListeners, p *pass) (wait time.Duration, _ error) {
+// kubelet mounts the volumes of the Pod, and none when the Pod has finished.
+func (r *Reconciler) reconcile(ctx context.Context, existing *listenersv1alpha1.PodListeners, p *pass) error {
 	pod := p.pod
 	switch {
 	case pod == nil || len(claim.NamesOf(pod)) == 0 || claim.PodFinished(pod):
-		return 0, r.delete(ctx, existing)
+		return r.delete(ctx, existing)
 	case pod.DeletionTimestamp != nil && (existing == nil || pod.Spec.NodeName == ""):
-		return 0, nil
+		return nil
 	case pod.Spec.NodeName == "":
 		return r.prepare(ctx, p)
 	case existing == nil:
 	case existing.DeletionTimestamp != nil:
-		return 0, r.delete(ctx, existing) // it is created again when it is deleted
+		return r.delete(ctx, existing) // it is created again when it is deleted
 	case deletedWhileWaiting(pod, existing), !matches(existing, pod):
 		err := r.delete(ctx, existing) // as above
 		if err == nil {
 			withdrawn.Inc()
 		}
-		return 0, err
+		return err
 	}
 	return r.write(ctx, existing, p)
 }
@@ -138,7 +137,9 @@ func matches(existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) bool {
 func deletedWhileWaiting(pod *corev1.Pod, existing *listenersv1alpha1.PodListeners) bool {
 	entries := slices.Collect(maps.Values(existing.Spec.Listeners))
 	return pod.DeletionTimestamp != nil && pod.Status.Phase == corev1.PodPending &&
-		(len(entries) == 0 || slices.ContainsFunc(entries, func(l listenersv1alpha1.PodListener) bool { return len(l.IngressAddresses) == 0 }))
+		(len(entries) == 0 || slices.ContainsFunc(entries, func(l listenersv1alpha1.PodListener) bool {
+			return len(l.IngressAddresses) == 0
+		}))
 }
 
 // delete deletes the observed version of an object, unless it is nil or is being deleted. It removes finalizers, except
@@ -153,14 +154,16 @@ func (r *Reconciler) delete(ctx context.Context, existing *listenersv1alpha1.Pod
 	})
 	if len(object.Finalizers) < len(existing.Finalizers) {
 		patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
-		if err := r.Client.Patch(ctx, object, patch, client.FieldOwner(names.FieldManagerDefault)); client.IgnoreNotFound(err) != nil {
+		if err := r.Client.Patch(ctx, object, patch,
+			client.FieldOwner(names.FieldManagerDefault)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("removing the finalizers of PodListeners %s: %w", key, err)
 		}
 	}
 	if object.DeletionTimestamp != nil {
 		return nil
 	}
-	err := r.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID, ResourceVersion: &object.ResourceVersion})
+	err := r.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID,
+		ResourceVersion: &object.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting PodListeners %s, which does not match its Pod: %w", key, err)
 	}
@@ -169,21 +172,22 @@ func (r *Reconciler) delete(ctx context.Context, existing *listenersv1alpha1.Pod
 }
 
 // write labels the Pod and its volumes, writes the addresses that lead to the Pod, and warns about missing ones. It
-// creates no object while no listener volume is bound, or while the addresses will be known in a moment, so that it
-// need not be written twice: the node agent waits anyway. wait is when to look again, or 0.
-func (r *Reconciler) write(ctx context.Context, existing *listenersv1alpha1.PodListeners, p *pass) (wait time.Duration, _ error) {
+// creates no object while no listener volume is bound, the kubelet has not accepted the Pod, or the addresses will be
+// known in a moment, so that it need not be written twice: the node agent waits anyway.
+func (r *Reconciler) write(ctx context.Context, existing *listenersv1alpha1.PodListeners, p *pass) error {
 	desired, since := existing.DeepCopy(), metav1.NewTime(r.Clock.Now())
 	if existing != nil {
 		since = existing.CreationTimestamp
 	} else {
 		desired = listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(p.pod), p.pod.UID, p.pod.Spec.NodeName)
 	}
-	mounts, err := r.mounts(ctx, p, desired.Spec.Listeners)
+	mounts, err := r.mounts(ctx, p, &desired.Spec)
 	if err != nil || existing == nil && len(mounts) == 0 {
-		return 0, err
+		return err
 	}
-	if err := r.ensureMounts(ctx, p, mounts); err != nil {
-		return 0, err
+	if err := r.ensureMounts(ctx, p, mounts); err != nil ||
+		existing == nil && slices.ContainsFunc(mounts, (*mount).awaitsKubelet) {
+		return err
 	}
 	w := r.writtenFor(desired.Name)
 	w.restarts.readAgain(&desired.Spec, p.pod)
@@ -193,13 +197,16 @@ func (r *Reconciler) write(ctx context.Context, existing *listenersv1alpha1.PodL
 	switch {
 	case existing != nil:
 		w.created = time.Time{} // if it is deleted now, it is created again
-		return planned.previousIn, r.update(ctx, existing, desired)
+		err = r.update(ctx, existing, desired)
 	case planned.wait > 0: // usually, the Listener changes earlier, which is watched
-		return planned.wait, nil
+		p.again.Add(planned.wait, "a new Listener has no address yet")
+		return nil
+	default:
+		err = r.create(ctx, p, desired)
+		p.warnOwnQuota(err)
 	}
-	wait, err = r.create(ctx, desired)
-	p.warnOwnQuota(err)
-	return requests.Earliest(wait, planned.previousIn), err
+	p.again.Add(planned.previousIn, "the addresses of a previous exposure are about to go away")
+	return err
 }
 
 // cacheLag is for how long an object that is not in the cache is not created again. It may have been deleted meanwhile.
@@ -211,25 +218,27 @@ func (r *Reconciler) update(ctx context.Context, existing, desired *listenersv1a
 		return nil
 	}
 	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, desired, patch, client.FieldOwner(names.FieldManagerDefault)); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Patch(ctx, desired, patch, client.FieldOwner(names.FieldManagerDefault)); client.IgnoreNotFound(
+		err) != nil {
 		return fmt.Errorf("updating PodListeners %s: %w", client.ObjectKeyFromObject(existing), err)
 	}
 	return nil
 }
 
-// create creates an object. One that exists already is reconciled when the cache has it, and a namespace that is being
-// deleted takes no new objects. wait is when to create the object again unless the cache has it then, or 0.
-func (r *Reconciler) create(ctx context.Context, desired *listenersv1alpha1.PodListeners) (wait time.Duration, _ error) {
+// create creates an object, once while the cache may lack it. One that exists already is reconciled when the cache has
+// it, and a namespace that is being deleted takes no new objects.
+func (r *Reconciler) create(ctx context.Context, p *pass, desired *listenersv1alpha1.PodListeners) error {
 	w := r.writtenFor(desired.Name)
 	if wait := cacheLag - r.Clock.Since(w.created); wait > 0 {
-		return wait, nil
+		p.again.Add(wait, "the cache lacks what was created")
+		return nil
 	}
 	err := r.Client.Create(ctx, desired, client.FieldOwner(names.FieldManagerDefault))
 	if err == nil {
 		w.created = r.Clock.Now()
 	}
 	if err == nil || apierrors.IsAlreadyExists(err) || requests.IsTerminating(err) {
-		return 0, nil
+		return nil
 	}
-	return 0, fmt.Errorf("creating PodListeners %s: %w", client.ObjectKeyFromObject(desired), err)
+	return fmt.Errorf("creating PodListeners %s: %w", client.ObjectKeyFromObject(desired), err)
 }

@@ -132,7 +132,7 @@ func newReconciler(c client.WithWatch, recorder events.EventRecorder) *podlisten
 func (w *world) run(t *testing.T, intercept interceptor.Funcs) (client.Client, chan string, error) {
 	t.Helper()
 	c := fakeclient.New(t, intercept, w.Objects(w.existing)...)
-	recorder := events.NewFakeRecorder(10)
+	recorder := events.NewFakeRecorder(100)
 	r := newReconciler(c, recorder)
 	if w.Pod != nil {
 		r.Receive(t.Context(), w.Pod)
@@ -334,6 +334,19 @@ func TestEntriesOfPodListeners(t *testing.T) {
 			func(w *world) { w.Listener.Status = nil; w.publishedBefore(old) },
 			none,
 		},
+		"the new address of the node while the class of a running Pod does not exist": {
+			func(w *world) {
+				w.Class = nil
+				w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {
+					Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web",
+				}})
+				w.Listener.Status.IngressAddresses, w.Node.Status.Addresses[0].Address = nodeAddr, "192.0.2.7"
+			},
+			map[string]listenersv1alpha1.PodListener{"listener": {
+				Scope: "Node", IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "192.0.2.7", AddressType: "IP", Ports: portMap}},
+				PersistentVolumeName: "pvc-claim-uid", ListenerName: "web",
+			}},
+		},
 		"the addresses in the status for a new Pod while the class does not exist": {
 			func(w *world) {
 				w.Class, w.Listener.Status.NodePorts, w.Listener.Status.IngressAddresses = nil, nil, lb
@@ -435,8 +448,14 @@ func TestEntriesOfPodListeners(t *testing.T) {
 				"listener": {Scope: "Node", IngressAddresses: lb, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
 			},
 		},
-		"no address while the claim does not exist": {
+		"the addresses that the Pod was given while its claim does not exist": {
 			func(w *world) { w.Claim = nil; w.publishedBefore(old); w.Listener.Status.IngressAddresses = lb },
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {Scope: "Node", IngressAddresses: lb, PersistentVolumeName: "pvc-claim-uid", ListenerName: "web"},
+			},
+		},
+		"no address of a new Pod whose claim does not exist": {
+			func(w *world) { w.Claim = nil; w.publishedBefore(none) },
 			none,
 		},
 		"no entry for a volume that the Pod does not have": {
@@ -502,7 +521,7 @@ func TestAddressesAtTheStartOfAPodAreRecorded(t *testing.T) {
 		"the present ones of a Pod that runs":         {change: both(restarts, before(earlier, nil, false)), want: nodeAddr},
 		"no restart for a change before the class":    {change: both(restarts, before(nodeAddr, earlier, false)), want: earlier, outdated: true},
 		"no restart any more when the class rewrites": {change: before(nodeAddr, earlier, true), want: earlier, outdated: true},
-		"the same while there is no class":            {change: both(before(earlier, earlier, true), func(w *world) { w.Class = nil }), want: earlier},
+		"the same while there is no class":            {change: both(before(earlier, earlier, true), func(w *world) { w.Class = nil }), want: earlier, outdated: true, restarts: true},
 		"the same while there are no addresses":       {change: both(restarts, before(earlier, earlier, true), func(w *world) { w.Node = nil }), want: earlier},
 		"the same while the Listener does not exist":  {change: both(restarts, before(earlier, earlier, true), func(w *world) { w.Listener = nil }), want: earlier},
 	} {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -43,6 +44,7 @@ type pass struct {
 	warnings []warning
 	// overQuota joins the errors about Listeners that a ResourceQuota does not permit.
 	overQuota error
+	again     requests.Deadlines
 	// complete states that the warnings are all that there are: each volume has addresses, or a warning says why not.
 	complete bool
 }
@@ -55,7 +57,7 @@ func (r *Reconciler) report(name string, p *pass, err error) {
 	var causes []cause
 	for _, w := range p.warnings {
 		if causes = append(causes, w.cause); r.warnings.Due(name, w.cause, w.text, r.Clock.Now()) {
-			r.Events.Eventf(w.regarding, w.related, corev1.EventTypeWarning, w.reason, w.action, "%s", message.Printable(w.text, message.MaxEvent))
+			r.Events.Eventf(w.regarding, w.related, reasons.EventType(w.reason), w.reason, w.action, "%s", w.text)
 		}
 	}
 	if p.complete && err == nil {
@@ -63,9 +65,15 @@ func (r *Reconciler) report(name string, p *pass, err error) {
 	}
 }
 
+// add adds a warning with what an event can have of its text.
+func (p *pass) add(w warning) {
+	w.text = message.Printable(w.text, message.MaxEvent)
+	p.warnings = append(p.warnings, w)
+}
+
 // warn adds a warning about all volumes of the Pod.
 func (p *pass) warn(reason, action, format string, args ...any) {
-	p.warnings = append(p.warnings, warning{cause{p.pod.UID, "", reason}, action, fmt.Sprintf(format, args...), p.pod, nil})
+	p.add(warning{cause{p.pod.UID, "", reason}, action, fmt.Sprintf(format, args...), p.pod, nil})
 }
 
 // warn adds a warning on the Pod about the volume.
@@ -77,12 +85,23 @@ func (m *mount) warn(reason, action, format string, args ...any) {
 	case !m.isInline():
 		related = m.claim
 	}
-	m.warnings = append(m.warnings, warning{cause{m.pod.UID, m.volume, reason}, action, fmt.Sprintf(format, args...), m.pod, related})
+	m.add(warning{cause{m.pod.UID, m.volume, reason}, action, fmt.Sprintf(format, args...), m.pod, related})
+}
+
+// refuse warns about what forbids the volume, and reports whether the Pod is refused. If not, the next one will be.
+func (m *mount) refuse(reason, problem string) bool {
+	if m.admitted {
+		m.warn(reason, actionMount+"Next", "Volume %q stays as it is until the Pod ends, but the next Pod will be "+
+			"refused, because %s", m.volume, problem)
+	} else {
+		m.warn(reason, actionMount, "Volume %q is not mounted: %s", m.volume, problem)
+	}
+	return !m.admitted
 }
 
 // warnClaim adds a warning on the claim, or the Pod if the volume is inline.
 func (m *mount) warnClaim(reason, format string, args ...any) {
-	m.warnings = append(m.warnings, warning{cause{m.claim.UID, m.volume, reason}, actionMount, fmt.Sprintf(format, args...), m.object(), m.pod})
+	m.add(warning{cause{m.claim.UID, m.volume, reason}, actionMount, fmt.Sprintf(format, args...), m.object(), m.pod})
 }
 
 // object returns what requests the Listener: the claim, or the Pod if the volume is inline.
@@ -108,19 +127,35 @@ func (m *mount) warnSelector() {
 		was = fmt.Sprintf("%s: %s", names.AnnotationListenerClass, m.selector.Class)
 	}
 	m.warnClaim(listenersv1alpha1.ReasonSelectorChanged, "the annotations were changed after PersistentVolume %s was "+
-		"provisioned, which has no effect: the volume still uses %s; to use another Listener, delete the claim and create it again", m.pv.Name, was)
+		"provisioned, which has no effect: the volume still uses %s; to use another Listener, delete the claim and "+
+		"create it again", m.pv.Name, was)
 }
 
 // warnCopy warns that a copy of the Pod that the Listener belongs to gets no requests.
 func (m *mount) warnCopy() {
-	m.warn(listenersv1alpha1.ReasonPodIsCopy, actionMount, "Volume %q has the addresses of Listener %s/%s, but requests do not lead to "+
-		"this Pod: it has no controller, and the claim belongs to another Pod; for requests, give it a claim of its own", m.volume, m.pod.Namespace, m.listenerName())
+	m.warn(listenersv1alpha1.ReasonPodIsCopy, actionMount,
+		"Volume %q has the addresses of Listener %s/%s, but requests do not lead to "+
+			"this Pod: it has no controller, and the Listener belongs to another Pod; for requests, give it a volume "+
+			"of its own", m.volume, m.pod.Namespace, m.listenerName())
+}
+
+// warnLabels warns that the labels of the Pod's Listeners are removed again and again. labelled is the Pod now.
+func (p *pass) warnLabels(labelled *corev1.Pod) {
+	who := "the audit log of the API server says by whom"
+	if managers := labelManagers(labelled); len(managers) > 0 {
+		who = "other labels of the Pod are written by " + strings.Join(managers, ", ")
+	}
+	p.warn(listenersv1alpha1.ReasonLabelsRemoved, actionMount+"Labels",
+		"Something removes the labels %s* from Pod %s/%s again and again, without which it gets no requests "+
+			"from its Listeners: %s; configure that program to keep labels of others", names.PodMountLabelPrefix,
+		p.pod.Namespace, p.pod.Name, who)
 }
 
 // warnPorts warns about ports of the Pod that its Listener does not expose. problem is what claim.Ports returned.
 func (m *mount) warnPorts(problem string) {
 	for reason, text := range map[string]string{
-		listenersv1alpha1.ReasonInvalidClaim: problem, listenersv1alpha1.ReasonDuplicatePortName: claim.DuplicatePorts(m.pod),
+		listenersv1alpha1.ReasonInvalidClaim:      problem,
+		listenersv1alpha1.ReasonDuplicatePortName: claim.DuplicatePorts(m.pod),
 	} {
 		if text != "" {
 			m.warn(reason, actionMount, "Volume %q: %s", m.volume, text)
@@ -130,8 +165,9 @@ func (m *mount) warnPorts(problem string) {
 
 // warnQuota warns that a ResourceQuota does not permit the Listener. rejection is what the API server says.
 func (m *mount) warnQuota(rejection string) {
-	text := fmt.Sprintf("a ResourceQuota does not permit Listener %s/%s, which volume %q needs: %s; delete Listeners of the namespace or the claims that they "+
-		"belong to, or ask an administrator to raise the ResourceQuota", m.pod.Namespace, m.listenerName(), m.volume, rejection)
+	text := fmt.Sprintf("a ResourceQuota does not permit Listener %s/%s, which volume %q needs: %s; delete Listeners "+
+		"of the namespace or the claims that they belong to, or ask an administrator to raise the ResourceQuota",
+		m.pod.Namespace, m.listenerName(), m.volume, rejection)
 	m.warn(listenersv1alpha1.ReasonQuotaExceeded, actionMount, "%s", text)
 	if !m.isInline() {
 		m.warnClaim(listenersv1alpha1.ReasonQuotaExceeded, "%s", text)
@@ -141,37 +177,46 @@ func (m *mount) warnQuota(rejection string) {
 // warnOwnQuota warns if a ResourceQuota does not permit the PodListeners of a Pod. err is the result of its creation.
 func (p *pass) warnOwnQuota(err error) {
 	if rejection := requests.ExceededQuota(err); rejection != "" {
-		p.warn(listenersv1alpha1.ReasonQuotaExceeded, actionMount, "a ResourceQuota does not permit the object with the addresses of "+
-			"the Pod: %s; delete Pods with listener volumes, or ask an administrator to remove podlisteners from the ResourceQuota, and to limit claims instead", rejection)
+		p.warn(listenersv1alpha1.ReasonQuotaExceeded, actionMount,
+			"a ResourceQuota does not permit the object with the addresses of "+
+				"the Pod: %s; delete Pods with listener volumes, or ask an administrator to remove podlisteners from "+
+				"the ResourceQuota, and to limit claims instead", rejection)
 	}
 }
 
 // warnRejection warns if the API server, mostly by an admission policy, rejects a request. Quotas have other warnings.
 func (p *pass) warnRejection(err error) {
-	if (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && requests.ExceededQuota(err) == "" && !requests.IsTerminating(err) {
-		p.warn(listenersv1alpha1.ReasonRequestRejected, actionMount, "the API server rejects what the operator writes for the addresses of "+
-			"the Pod: %v; ask an administrator to exempt the operator from the admission policy, or to find out which permission it lacks", err)
+	if (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && requests.ExceededQuota(err) == "" &&
+		!requests.IsTerminating(err) {
+		p.warn(listenersv1alpha1.ReasonRequestRejected, actionMount,
+			"the API server rejects what the operator writes for the addresses of "+
+				"the Pod: %v; ask an administrator to exempt the operator from the admission policy, or to find out "+
+				"which permission it lacks", err)
 	}
 }
 
-// warnLimit warns about volumes that get no addresses.
-func (p *pass) warnLimit(volumes []string) {
-	p.warn(listenersv1alpha1.ReasonWaitingForAddress, actionMount+"Limit", "Volume %q and %d others of Pod %s/%s get no addresses: "+
-		"a Pod has at most %d listener volumes, and %d KiB of addresses and ports in them; use fewer volumes, or Listeners with fewer ports",
-		volumes[0], len(volumes)-1, p.pod.Namespace, p.pod.Name, listenersv1alpha1.MaxVolumes, listenersv1alpha1.MaxAddressBytes>>10)
+// warnLimit warns about volumes that get no addresses, of which this is the first one.
+func (p *pass) warnLimit(volume string) {
+	p.warn(listenersv1alpha1.ReasonWaitingForAddress, actionMount+"Limit", "Volume %q of Pod %s/%s gets no addresses, "+
+		"as may others after it: a Pod has at most %d listener volumes, and %d KiB of addresses and ports in them; "+
+		"use fewer volumes, or Listeners with fewer ports",
+		volume, p.pod.Namespace, p.pod.Name, listenersv1alpha1.MaxVolumes, listenersv1alpha1.MaxAddressBytes>>10)
 }
 
 // warnMissing warns that there is no address, and reports whether it is known why. If not, the next pass will know.
 func (m *mount) warnMissing() bool {
 	// The Listener of a class-based claim is created again.
 	if m.listener == nil && m.selector.Class == "" && m.pod.Status.Phase == corev1.PodRunning {
-		m.warn(listenersv1alpha1.ReasonListenerNotFound, actionMount, "Listener %s/%s was deleted, and its Service with it; "+
-			"the files of volume %q keep the last addresses, which do not work any more; create the Listener again", m.claim.Namespace, m.listenerName(), m.volume)
+		m.warn(listenersv1alpha1.ReasonListenerNotFound, actionMount,
+			"Listener %s/%s was deleted, and its Service with it; "+
+				"the files of volume %q keep the last addresses, which do not work any more; create the Listener again",
+			m.claim.Namespace, m.listenerName(), m.volume)
 		return true
 	}
 	action, text := m.waitReason()
 	if text != "" {
-		m.warn(listenersv1alpha1.ReasonWaitingForAddress, action, "Volume %q waits for an address of Listener %s/%s: %s",
+		m.warn(listenersv1alpha1.ReasonWaitingForAddress, action,
+			"Volume %q waits for an address of Listener %s/%s: %s",
 			m.volume, m.pod.Namespace, m.listenerName(), text)
 	}
 	return text != ""
@@ -183,8 +228,10 @@ func (m *mount) waitReason() (action, text string) {
 	own := m.ownAddresses()
 	switch {
 	case m.pinnedElsewhere():
-		return actionMount + "Pinned", fmt.Sprintf("PersistentVolume %s is pinned to node %s, where another Pod has mounted it first, but this Pod is on node %s; "+
-			"delete the Pod, so that it is scheduled again", m.pv.Name, strings.Join(claim.PinnedNodes(m.pv), ", "), m.pod.Spec.NodeName)
+		return actionMount + "Pinned",
+			fmt.Sprintf("PersistentVolume %s is pinned to node %s, where another Pod has mounted it first, but this "+
+				"Pod is on node %s; delete the Pod, so that it is scheduled again", m.pv.Name,
+				strings.Join(claim.PinnedNodes(m.pv), ", "), m.pod.Spec.NodeName)
 	case m.missing() != "":
 		return actionMount, m.missing()
 	case !m.statusCurrent():

@@ -31,22 +31,30 @@ import (
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	changes := predicates.NotInInitialList() // the first two watches enqueue all requests at the start
 	const workers = 16                       // as many Pods as a node commonly starts at once
-	nodeToPodListeners := index.Mapping[listenersv1alpha1.PodListenersList](r.Client, index.Request, index.PodListenersByNode)
+	nodeToPodListeners := index.Mapping[listenersv1alpha1.PodListenersList](r.Client, index.Request,
+		index.PodListenersByNode)
 	return requests.Controller(mgr, "podlisteners", workers).
 		For(&listenersv1alpha1.PodListeners{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podToPodListeners), builder.WithPredicates(podToMountChanged())).
-		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.claimToPodListeners), builder.WithPredicates(changes, predicates.StatusIgnored())).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.volumeToPodListeners), builder.WithPredicates(changes, predicates.StatusIgnored())).
-		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToPodListeners), builder.WithPredicates(changes)).
-		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToPodListeners), builder.WithPredicates(changes)).
-		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToPodListeners), builder.WithPredicates(changes, predicate.LabelChangedPredicate{})).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(nodeToPodListeners), builder.WithPredicates(changes, predicates.NodeAddressesChanged())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podToPodListeners),
+			builder.WithPredicates(podToMountChanged())).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.claimToPodListeners),
+			builder.WithPredicates(changes, predicates.StatusIgnored())).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.volumeToPodListeners),
+			builder.WithPredicates(changes, predicates.StatusIgnored())).
+		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToPodListeners),
+			builder.WithPredicates(changes)).
+		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToPodListeners),
+			builder.WithPredicates(changes)).
+		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToPodListeners),
+			builder.WithPredicates(changes, predicate.LabelChangedPredicate{})).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(nodeToPodListeners),
+			builder.WithPredicates(changes, predicates.NodeAddressesChanged())).
 		Complete(requests.Requeue(mgr, "podlisteners", r))
 }
 
 // podToMountChanged passes Pods with claims when they are added, because earlier changes of others were not mapped to
-// them, are bound, finish, restart a container, are being deleted, because a mount may wait, get a controller, which
-// keeps Listeners, or lose or change a mount label. The reconciler itself adds such labels.
+// them, are bound, accepted, finish, restart a container, are being deleted, because a mount may wait, get a
+// controller, which keeps Listeners, or lose or change a mount label. The reconciler itself adds such labels.
 func podToMountChanged() predicate.Predicate {
 	mounts := predicate.NewPredicateFuncs(func(o client.Object) bool { return len(claim.NamesOf(o.(*corev1.Pod))) > 0 })
 	lostLabel := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -55,7 +63,8 @@ func podToMountChanged() predicate.Predicate {
 		return !mounted.AsSelector().Matches(labels.Set(e.ObjectNew.GetLabels()))
 	}}
 	return predicate.And(mounts, predicate.Or(lostLabel, predicates.Changed(func(pod *corev1.Pod) any {
-		return []any{pod.Spec.NodeName, pod.DeletionTimestamp == nil, claim.PodFinished(pod), pod.OwnerReferences, allRestarts(pod)}
+		return []any{pod.Spec.NodeName, pod.DeletionTimestamp == nil, claim.PodAccepted(pod), claim.PodFinished(pod),
+			pod.OwnerReferences, allRestarts(pod)}
 	})))
 }
 
@@ -70,7 +79,8 @@ func allRestarts(pod *corev1.Pod) (count int32) {
 // podToPodListeners maps a Pod to its PodListeners, and records its name, by which the reconciler finds it.
 func (r *Reconciler) podToPodListeners(_ context.Context, o client.Object) []reconcile.Request {
 	r.podNames.Store(o.GetUID(), o.GetName())
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: listenersv1alpha1.PodListenersName(o.GetUID())}}}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(),
+		Name: listenersv1alpha1.PodListenersName(o.GetUID())}}}
 }
 
 func (r *Reconciler) claimToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
@@ -83,32 +93,40 @@ func (r *Reconciler) volumeToPodListeners(ctx context.Context, o client.Object) 
 	if ref == nil {
 		return nil
 	}
-	return r.claimToPodListeners(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}})
+	return r.claimToPodListeners(ctx,
+		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}})
 }
 
-// listenerToPodListeners maps a Listener also to the Pods with inline volumes: its own, and those that name it.
+// listenerToPodListeners maps a Listener also to the Pods with inline volumes: its own, those that name it, and copies.
 func (r *Reconciler) listenerToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	return slices.Concat(
 		index.Requests[corev1.PersistentVolumeList](ctx, r.Client, r.volumeToPodListeners, index.VolumesOf(o)),
 		r.claimToPodListeners(ctx, o),
+		index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, index.Request,
+			client.InNamespace(o.GetNamespace()), client.MatchingFields{index.PodListenersByListener: o.GetName()}),
 		r.inlineToPodListeners(ctx, o.GetName(), client.InNamespace(o.GetNamespace())))
 }
 
 // inlineToPodListeners returns the requests for the Pods whose inline volumes name a class or a Listener.
-func (r *Reconciler) inlineToPodListeners(ctx context.Context, name string, options ...client.ListOption) []reconcile.Request {
-	return index.Requests[corev1.PodList](ctx, r.Client, r.podToPodListeners, append(options, client.MatchingFields{index.PodsByInline: name})...)
+func (r *Reconciler) inlineToPodListeners(ctx context.Context, name string,
+	options ...client.ListOption) []reconcile.Request {
+	return index.Requests[corev1.PodList](ctx, r.Client, r.podToPodListeners,
+		append(options, client.MatchingFields{index.PodsByInline: name})...)
 }
 
 // classToPodListeners maps a class also to the claims and inline volumes that name it: their Listeners may have kept
 // another one, and the volumes may have been refused.
 func (r *Reconciler) classToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	return slices.Concat(
-		index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.listenerToPodListeners, client.MatchingFields{index.ListenersByClass: o.GetName()}),
-		index.Requests[corev1.PersistentVolumeClaimList](ctx, r.Client, r.claimToPodListeners, client.MatchingFields{index.ClaimsByClass: o.GetName()}),
+		index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.listenerToPodListeners,
+			client.MatchingFields{index.ListenersByClass: o.GetName()}),
+		index.Requests[corev1.PersistentVolumeClaimList](ctx, r.Client, r.claimToPodListeners,
+			client.MatchingFields{index.ClaimsByClass: o.GetName()}),
 		r.inlineToPodListeners(ctx, o.GetName()))
 }
 
 // namespaceToPodListeners maps a namespace, because classes may select namespaces by labels.
 func (r *Reconciler) namespaceToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	return index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, index.Request, client.InNamespace(o.GetName()))
+	return index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, index.Request,
+		client.InNamespace(o.GetName()))
 }

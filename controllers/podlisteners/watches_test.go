@@ -31,6 +31,7 @@ func TestPodToMountChanged(t *testing.T) {
 	}{
 		"without claims":      {&corev1.Pod{}, &corev1.Pod{Spec: corev1.PodSpec{NodeName: "node-1"}}, false},
 		"bound to a node":     {with(func(p *corev1.Pod) { p.Spec.NodeName = "" }), with(nil), true},
+		"accepted":            {with(nil), with(func(p *corev1.Pod) { p.Status.StartTime = ptr.To(metav1.Now()) }), true},
 		"started":             {with(nil), with(func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }), false},
 		"containers started":  {with(nil), with(func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{}} }), false},
 		"container restarted": {with(nil), with(func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}} }), true},

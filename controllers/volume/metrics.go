@@ -12,7 +12,8 @@ import (
 
 var waitingClaims = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "listener_operator_waiting_claims",
-	Help: "Number of claims that cannot be provisioned until a user or administrator acts, by the reason of their event.",
+	Help: "Number of claims that cannot be provisioned until a user or administrator acts, by the reason of their " +
+		"event.",
 }, []string{"reason"})
 
 func init() { metrics.Registry.MustRegister(waitingClaims) }
@@ -20,7 +21,8 @@ func init() { metrics.Registry.MustRegister(waitingClaims) }
 // showFrequentReasons makes the most frequent reasons present at zero, in the leader alone: only there claims wait.
 func showFrequentReasons(context.Context) error {
 	for _, reason := range []string{
-		listenersv1alpha1.ReasonInvalidClaim, listenersv1alpha1.ReasonClassNotFound, listenersv1alpha1.ReasonListenerNotFound,
+		listenersv1alpha1.ReasonInvalidClaim, listenersv1alpha1.ReasonClassNotFound,
+		listenersv1alpha1.ReasonListenerNotFound,
 		listenersv1alpha1.ReasonNamespaceNotAllowed, listenersv1alpha1.ReasonNoPorts,
 	} {
 		waitingClaims.WithLabelValues(reason)
@@ -28,7 +30,6 @@ func showFrequentReasons(context.Context) error {
 	return nil
 }
 
-// setWaiting sets why a claim waits. An empty reason means that it does not.
 func (r *Reconciler) setWaiting(key types.NamespacedName, reason string) {
 	if before, ok := r.waiting.LoadAndDelete(key); ok {
 		waitingClaims.WithLabelValues(before.(string)).Dec()

@@ -45,17 +45,13 @@ import (
 
 // Reconciler provisions claims. SetupWithManager makes it usable.
 type Reconciler struct {
-	// Client reads from the cache, with the indexes of package index, and writes.
-	Client client.Client
-	Events events.EventRecorder
-	// Applier writes Listeners of earlier claims.
+	Client  client.Client
+	Events  events.EventRecorder
 	Applier *apply.Applier
 	Clock   clock.PassiveClock
 
-	// warnings are those of claims that cannot be provisioned.
 	warnings message.Warnings[types.NamespacedName, string]
-	// waiting has the reasons why claims wait, by their names.
-	waiting sync.Map
+	waiting  sync.Map
 	// created has the uids of the claims whose volumes the cache may not have yet.
 	created *cache.Expiring
 }
@@ -67,62 +63,57 @@ const cacheLag = time.Second
 // its claims a moment before its Pods. It may wait as long for the deletion of an earlier Listener.
 const shortWait = 5 * time.Second
 
-// restoreWait is how long a claim from a backup waits for its Listener: Velero restores custom resources last.
-const restoreWait = time.Minute
-
-// maxPods is the number of Pods of a claim that have an event each.
 const maxPods = 10
 
-// pendingError is why a claim stays pending until it or a watched object changes. It is reported, and not retried.
-type pendingError struct{ reason, message string }
-
-func (e *pendingError) Error() string { return e.message }
-
-func pendingf(reason, format string, args ...any) error {
-	return &pendingError{reason: reason, message: fmt.Sprintf(format, args...)}
-}
-
-// Reconcile creates the volume of a claim, or reports why it cannot.
+// Reconcile creates the volume of a claim, or reports why it cannot. After a refusal, it waits for changes.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var wait time.Duration
 	pvc, class, err := r.unprovisioned(ctx, req.NamespacedName)
 	if err == nil && class != nil {
 		wait, err = r.provision(ctx, pvc, class)
 	}
-	if pending, ok := errors.AsType[*pendingError](err); ok {
+	if pending, ok := errors.AsType[*exposure.Refusal](err); ok {
 		return r.report(ctx, pvc, pending)
 	}
 	if err != nil {
-		if class != nil && !requests.Expected(err) && r.warnings.Due(req.NamespacedName, "error", err.Error(), r.Clock.Now()) {
-			r.Events.Eventf(pvc, nil, corev1.EventTypeWarning, "ProvisioningFailed", "Provision", "%s", message.Printable(err.Error(), message.MaxEvent))
+		if class != nil && !requests.Expected(err) &&
+			r.warnings.Due(req.NamespacedName, "error", err.Error(), r.Clock.Now()) {
+			r.Events.Eventf(pvc, nil, corev1.EventTypeWarning, "ProvisioningFailed", "Provision", "%s",
+				message.Printable(err.Error(), message.MaxEvent))
 		}
 		return reconcile.Result{}, err
 	}
-	r.warnings.Forget(req.NamespacedName)
+	r.warnings.Keep(req.NamespacedName, nil)
 	r.setWaiting(req.NamespacedName, "")
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
 // unprovisioned returns a claim and its StorageClass if this driver has to provision it, and otherwise nil. It does not
 // wait for Kubernetes' PersistentVolume controller, which annotates one claim after the other.
-func (r *Reconciler) unprovisioned(ctx context.Context, key types.NamespacedName) (*corev1.PersistentVolumeClaim, *storagev1.StorageClass, error) {
+func (r *Reconciler) unprovisioned(ctx context.Context,
+	key types.NamespacedName) (*corev1.PersistentVolumeClaim, *storagev1.StorageClass, error) {
 	pvc, err := lookup.Get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{})
 	if err != nil || pvc == nil || pvc.Spec.VolumeName != "" || pvc.DeletionTimestamp != nil {
 		return nil, nil, err
 	}
-	class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: volumehelpers.GetPersistentVolumeClaimClass(pvc)}, &storagev1.StorageClass{})
+	class,
+		err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: volumehelpers.GetPersistentVolumeClaimClass(pvc)},
+		&storagev1.StorageClass{})
 	if err != nil || class == nil || class.Provisioner != names.Driver {
 		return nil, nil, err
 	}
-	if ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) != storagev1.VolumeBindingImmediate && pvc.Annotations[volumehelpers.AnnSelectedNode] == "" {
+	if ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) != storagev1.VolumeBindingImmediate &&
+		pvc.Annotations[volumehelpers.AnnSelectedNode] == "" {
 		return nil, nil, nil
 	}
 	return pvc, class, nil
 }
 
 // provision creates the volume of a claim, unless its namespace is being deleted. wait is when to look again, or 0.
-func (r *Reconciler) provision(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) (wait time.Duration, _ error) {
-	existing, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: claim.VolumeName(pvc)}, &corev1.PersistentVolume{})
+func (r *Reconciler) provision(ctx context.Context, pvc *corev1.PersistentVolumeClaim,
+	class *storagev1.StorageClass) (wait time.Duration, _ error) {
+	existing, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: claim.VolumeName(pvc)},
+		&corev1.PersistentVolume{})
 	if err != nil || existing != nil {
 		return 0, err
 	}
@@ -151,11 +142,12 @@ func (r *Reconciler) provision(ctx context.Context, pvc *corev1.PersistentVolume
 
 // report emits why a claim is pending on the claim and on its Pods, which users look at first. Waiting for the first
 // Pod is no reason for a warning, and, like the deletion of an earlier Listener, for no event while it is short.
-func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pending *pendingError) (reconcile.Result, error) {
-	key, kind := client.ObjectKeyFromObject(pvc), reasons.EventType(pending.reason)
-	left, waiting := requests.Left(pvc.CreationTimestamp, shortWait, r.Clock.Now()), pending.reason
-	first := pending.reason == listenersv1alpha1.ReasonWaitForFirstConsumer
-	brief := left > 0 && (first || pending.reason == listenersv1alpha1.ReasonListenerTerminating)
+func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeClaim,
+	pending *exposure.Refusal) (reconcile.Result, error) {
+	key, kind := client.ObjectKeyFromObject(pvc), reasons.EventType(pending.Reason)
+	left, waiting := requests.Left(pvc.CreationTimestamp, shortWait, r.Clock.Now()), pending.Reason
+	first := pending.Reason == listenersv1alpha1.ReasonWaitForFirstConsumer
+	brief := left > 0 && (first || pending.Reason == listenersv1alpha1.ReasonListenerTerminating)
 	if first || brief {
 		waiting = ""
 	}
@@ -167,19 +159,21 @@ func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeCla
 		return reconcile.Result{}, err
 	}
 	pods = pods[:min(len(pods), maxPods)]
-	text := []string{pending.reason, pending.message}
+	text := []string{pending.Reason, pending.Message}
 	for i := range pods {
 		text = append(text, string(pods[i].UID)) // a new Pod has the event, too
 	}
 	if r.warnings.Due(key, "", strings.Join(text, " "), r.Clock.Now()) {
-		r.Events.Eventf(pvc, nil, kind, pending.reason, "Provision", "%s", message.Printable(pending.message, message.MaxEvent))
+		r.Events.Eventf(pvc, nil, kind, pending.Reason, "Provision", "%s",
+			message.Printable(pending.Message, message.MaxEvent))
 		for i := range pods {
-			r.Events.Eventf(&pods[i], pvc, kind, pending.reason, "Provision", "%s",
-				message.Printable(fmt.Sprintf("PersistentVolumeClaim %s has no volume: %s", pvc.Name, pending.message), message.MaxEvent))
+			r.Events.Eventf(&pods[i], pvc, kind, pending.Reason, "Provision", "%s",
+				message.Printable(fmt.Sprintf("PersistentVolumeClaim %s has no volume: %s", pvc.Name, pending.Message),
+					message.MaxEvent))
 		}
 	}
-	if pending.reason == listenersv1alpha1.ReasonWaitingForRestore {
-		return reconcile.Result{RequeueAfter: max(requests.Left(pvc.CreationTimestamp, restoreWait, r.Clock.Now()), time.Second)}, nil
+	if pending.Reason == listenersv1alpha1.ReasonWaitingForRestore {
+		return reconcile.Result{RequeueAfter: max(requests.Restoring(pvc, r.Clock.Now()), time.Second)}, nil
 	}
 	return reconcile.Result{RequeueAfter: r.warnings.RepeatAfter(key)}, nil
 }
@@ -188,18 +182,21 @@ func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeCla
 func (r *Reconciler) resolve(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (types.NamespacedName, error) {
 	selector, err := claim.Requested(pvc)
 	if err != nil {
-		return types.NamespacedName{}, pendingf(listenersv1alpha1.ReasonInvalidClaim, "%s", err)
+		return types.NamespacedName{}, exposure.Refuse(listenersv1alpha1.ReasonInvalidClaim, "%s", err)
 	}
 	key := types.NamespacedName{Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
-	if mode := ptr.Deref(pvc.Spec.VolumeMode, corev1.PersistentVolumeFilesystem); mode != corev1.PersistentVolumeFilesystem {
-		return key, pendingf(listenersv1alpha1.ReasonInvalidClaim, "spec.volumeMode is %s, and a listener volume has files; create the claim again without volumeMode", mode)
+	if mode := ptr.Deref(pvc.Spec.VolumeMode,
+		corev1.PersistentVolumeFilesystem); mode != corev1.PersistentVolumeFilesystem {
+		return key, exposure.Refuse(listenersv1alpha1.ReasonInvalidClaim,
+			"spec.volumeMode is %s, and a listener volume has files; create the claim again without volumeMode", mode)
 	}
 	if problem := claim.ListenerNameProblem(key.Name); problem != "" {
-		return key, pendingf(listenersv1alpha1.ReasonInvalidName, "%s", problem)
+		return key, exposure.Refuse(listenersv1alpha1.ReasonInvalidName, "%s", problem)
 	}
 	if _, ok := pvc.Annotations[names.AnnotationPorts]; ok && selector.Listener != "" {
-		return key, pendingf(listenersv1alpha1.ReasonInvalidClaim, "the annotation %s is for claims with a Listener of their own, and this one uses Listener %s; "+
-			"remove the annotation, and list the ports in spec.ports of the Listener", names.AnnotationPorts, key)
+		return key, exposure.Refuse(listenersv1alpha1.ReasonInvalidClaim,
+			"the annotation %s is for claims with a Listener of their own, and this one uses Listener %s; "+
+				"remove the annotation, and list the ports in spec.ports of the Listener", names.AnnotationPorts, key)
 	}
 	if selector.Listener != "" {
 		return key, r.checkListener(ctx, key)
@@ -218,9 +215,11 @@ func (r *Reconciler) checkListener(ctx context.Context, key types.NamespacedName
 	case err != nil:
 		return err
 	case listener == nil:
-		return r.notFound(ctx, listenersv1alpha1.ReasonListenerNotFound, fmt.Sprintf("Listener %s", key), key, &listenersv1alpha1.ListenerList{})
+		return r.notFound(ctx, listenersv1alpha1.ReasonListenerNotFound, fmt.Sprintf("Listener %s", key), key,
+			&listenersv1alpha1.ListenerList{})
 	case listener.Class() == "":
-		return pendingf(listenersv1alpha1.ReasonClassNotSet, "Listener %s has no spec.className; the volume is provisioned as soon as it has one", key)
+		return exposure.Refuse(listenersv1alpha1.ReasonClassNotSet,
+			"Listener %s has no spec.className; the volume is provisioned as soon as it has one", key)
 	}
 	if s := listener.Status; s != nil && (len(s.IngressAddresses) > 0 || len(s.NodePorts) > 0) {
 		return nil // these still work if the class does not exist any more
@@ -229,27 +228,31 @@ func (r *Reconciler) checkListener(ctx context.Context, key types.NamespacedName
 	return err
 }
 
-// class returns the class with the name. The error is a pendingError if it does not exist.
+// class returns the class with the name. The error is a Refusal if it does not exist.
 func (r *Reconciler) class(ctx context.Context, name string) (*listenersv1alpha1.ListenerClass, error) {
 	class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: name}, &listenersv1alpha1.ListenerClass{})
 	if err != nil || class != nil {
 		return class, err
 	}
-	return nil, r.notFound(ctx, listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q", name), types.NamespacedName{Name: name}, &listenersv1alpha1.ListenerClassList{})
+	return nil, r.notFound(ctx, listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q", name),
+		types.NamespacedName{Name: name}, &listenersv1alpha1.ListenerClassList{})
 }
 
 // notFound returns that what a claim names does not exist, and which of the others may be meant.
-func (r *Reconciler) notFound(ctx context.Context, reason, what string, key types.NamespacedName, others client.ObjectList) error {
+func (r *Reconciler) notFound(ctx context.Context, reason, what string, key types.NamespacedName,
+	others client.ObjectList) error {
 	if err := r.Client.List(ctx, others, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing %T: %w", others, err)
 	}
-	return pendingf(reason, "%s does not exist; the volume is provisioned as soon as it does%s", what, lookup.DidYouMean(key.Name, others))
+	return exposure.Refuse(reason, "%s does not exist; the volume is provisioned as soon as it does%s", what,
+		lookup.DidYouMean(key.Name, others))
 }
 
 // adoptListener checks that the Listener of a class-based claim can be created. One that is kept for it, or comes from
 // a backup, then belongs to this claim, and gets its class. So does one of an earlier claim before it is
 // garbage-collected, unless that named another class: a Pod must not start with its addresses.
-func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *listenersv1alpha1.ListenerClass) error {
+func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVolumeClaim,
+	class *listenersv1alpha1.ListenerClass) error {
 	pod, ports, err := r.firstPod(ctx, pvc, class)
 	if err != nil {
 		return err
@@ -261,40 +264,46 @@ func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVo
 		return err
 	case existing == nil:
 		return cmp.Or(r.awaitRestore(pvc), r.checkAllowed(ctx, pvc, class))
-	case !claim.OwnsListener(existing), claim.BelongsToOther(existing, pvc):
-		return pendingf(listenersv1alpha1.ReasonForeignListener,
-			"Listener %s exists but was not created for this claim, so it is not changed; use the annotation %s, or rename one of the two",
-			key, names.AnnotationListenerName)
+	case claim.OtherUser(existing, pvc, pod) != "":
+		return exposure.Refuse(listenersv1alpha1.ReasonForeignListener,
+			"Listener %s exists but %s, so it is not changed; use the annotation %s, or rename one of the two",
+			key, claim.OtherUser(existing, pvc, pod), names.AnnotationListenerName)
 	case existing.DeletionTimestamp != nil:
-		return pendingf(listenersv1alpha1.ReasonListenerTerminating, "Listener %s of an earlier claim is still being deleted", key)
+		return exposure.Refuse(listenersv1alpha1.ReasonListenerTerminating,
+			"Listener %s of an earlier claim is still being deleted", key)
 	case existing.Class() != class.Name && claim.WillBeDeleted(existing, pvc):
-		return pendingf(listenersv1alpha1.ReasonListenerTerminating, "Listener %s belongs to an earlier claim, which named ListenerClass %s; Kubernetes deletes it "+
-			"after that claim and its PersistentVolume; if one of them is retained, delete the Listener", key, existing.Class())
+		return exposure.Refuse(listenersv1alpha1.ReasonListenerTerminating,
+			"Listener %s belongs to an earlier claim, which named ListenerClass %s; Kubernetes deletes it "+
+				"after that claim and its PersistentVolume; if one of them is retained, delete the Listener", key,
+			existing.Class())
 	case existing.Class() != class.Name:
 		if err := r.checkAllowed(ctx, pvc, class); err != nil {
 			return err
 		}
 	}
-	_, err = r.Applier.Apply(ctx, claim.KeptBy(claim.Listener(pvc, nil, class.Name, ports, pod.Labels), claim.Keeper(pod, pvc.Name)), existing)
+	_,
+		err = r.Applier.Apply(ctx, claim.KeepFor(pod, pvc.Name,
+		existing).Apply(claim.Listener(pvc, nil, class.Name, ports, pod.Labels)), existing)
 	return err
 }
 
-// awaitRestore returns an error while the Listener of a claim may still be restored.
 func (r *Reconciler) awaitRestore(pvc *corev1.PersistentVolumeClaim) error {
-	if pvc.Labels[names.LabelRestore] == "" || requests.Left(pvc.CreationTimestamp, restoreWait, r.Clock.Now()) == 0 {
+	if requests.Restoring(pvc, r.Clock.Now()) == 0 {
 		return nil
 	}
-	return pendingf(listenersv1alpha1.ReasonWaitingForRestore, "the claim comes from a backup, and waits up to a minute for its Listener, which may have the previous ports")
+	return exposure.Refuse(listenersv1alpha1.ReasonWaitingForRestore,
+		"the claim comes from a backup, and waits up to a minute for its Listener, which may have the previous ports")
 }
 
-// checkAllowed returns an error if a class does not allow the namespace of a claim.
-func (r *Reconciler) checkAllowed(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *listenersv1alpha1.ListenerClass) error {
+func (r *Reconciler) checkAllowed(ctx context.Context, pvc *corev1.PersistentVolumeClaim,
+	class *listenersv1alpha1.ListenerClass) error {
 	problem, err := tenancy.Check(ctx, r.Client, class, pvc.Namespace)
 	if err != nil || problem == "" {
 		return err
 	}
-	return pendingf(listenersv1alpha1.ReasonNamespaceNotAllowed,
-		"%s; name another class, or ask an administrator to add the namespace to spec.allowedNamespaces of the class", problem)
+	return exposure.Refuse(listenersv1alpha1.ReasonNamespaceNotAllowed,
+		"%s; name another class, or ask an administrator to add the namespace to spec.allowedNamespaces of the class",
+		problem)
 }
 
 // firstPod returns a Pod that mounts a class-based claim, and the ports of it that the Listener exposes.
@@ -306,15 +315,20 @@ func (r *Reconciler) firstPod(
 		return nil, nil, err
 	}
 	if len(pods) == 0 {
-		return nil, nil, pendingf(listenersv1alpha1.ReasonWaitForFirstConsumer, "waiting for the first Pod that mounts the claim to be created")
+		return nil, nil, exposure.Refuse(listenersv1alpha1.ReasonWaitForFirstConsumer,
+			"waiting for the first Pod that mounts the claim to be created")
 	}
 	pod := &pods[0]
 	ports, problem := claim.Ports(pvc, pod)
 	if problem != "" {
-		return nil, nil, pendingf(listenersv1alpha1.ReasonInvalidClaim, "%s", problem)
+		return nil, nil, exposure.Refuse(listenersv1alpha1.ReasonInvalidClaim, "%s", problem)
 	}
 	if len(ports) == 0 && !exposure.AddsPorts(class) {
-		return nil, nil, pendingf(listenersv1alpha1.ReasonNoPorts, "no container of Pod %s has a port that could be exposed; add ports to its containers", pod.Name)
+		return nil, nil, exposure.Refuse(listenersv1alpha1.ReasonNoPorts,
+			"no container of Pod %s has a port that could be exposed; add ports to its containers", pod.Name)
+	}
+	if refusal := exposure.CheckPorts(class, ports); refusal != nil {
+		return nil, nil, refusal
 	}
 	return pod, ports, nil
 }
@@ -322,5 +336,7 @@ func (r *Reconciler) firstPod(
 // consumers returns the Pods that mount the claim, have not finished and are not being deleted.
 func (r *Reconciler) consumers(ctx context.Context, pvc *corev1.PersistentVolumeClaim) ([]corev1.Pod, error) {
 	pods, err := index.PodsOfClaim(ctx, r.Client, pvc.Namespace, pvc.Name)
-	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil || claim.PodFinished(&pod) }), err
+	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
+		return pod.DeletionTimestamp != nil || claim.PodFinished(&pod)
+	}), err
 }

@@ -320,13 +320,20 @@ func TestClaimThatCannotBeProvisionedGetsAnEvent(t *testing.T) {
 		"a port that the Pod does not have": {
 			func(w *world) { w.Claim.Annotations[names.AnnotationPorts] = "http, https" }, "InvalidClaim", `lists "https", but the containers of Pod web-0 have only the ports http`,
 		},
+		"more ports than the class exposes": {func(w *world) {
+			w.Pod.Spec.Containers[0].Ports = nil
+			for i := range int32(65) {
+				port := corev1.ContainerPort{ContainerPort: i + 1}
+				w.Pod.Spec.Containers[0].Ports = append(w.Pod.Spec.Containers[0].Ports, port)
+			}
+		}, "InvalidPorts", "has 65 ports, and ListenerClass public allows 64"},
 		"ports of a named Listener": {func(w *world) {
 			w.byName(&listenersv1alpha1.Listener{Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")}})
 			w.Claim.Annotations[names.AnnotationPorts] = "http"
 		}, "InvalidClaim", "list the ports in spec.ports of the Listener"},
 		"annotation that nearly fits": {func(w *world) {
 			w.Claim.Annotations = map[string]string{"listener.stackable.tech/listener-class": "public"}
-		}, "InvalidClaim", "it has the annotation listener.stackable.tech/listener-class: did you mean listeners.stackable.tech/listener-class?"},
+		}, "InvalidClaim", "the annotation listener.stackable.tech/listener-class is unknown: did you mean listeners.stackable.tech/listener-class?"},
 		"Listener with a namespace": {func(w *world) {
 			w.Claim.Annotations = map[string]string{names.AnnotationListenerName: "shop/web"}
 		}, "InvalidName", "must be the name alone"},

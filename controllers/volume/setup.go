@@ -3,33 +3,38 @@ package volume
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
+	volumehelpers "k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/predicates"
 	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
-// workers is the number of claims, and of volumes, that are processed concurrently.
 const workers = 16
 
-// SetupWithManager registers the controllers of claims and of released volumes, and their watches.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.created = cache.NewExpiring()
 	changes := predicates.NotInInitialList() // all claims are handled at the start
-	created := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false }}
+	created := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false }}
 	deletedOrRestored := predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return len(e.Object.GetOwnerReferences()) == 0 },
 		UpdateFunc: func(event.UpdateEvent) bool { return false },
@@ -44,18 +49,24 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 			For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(unbound)).
 			Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToClaims),
 				builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
-			Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims), builder.WithPredicates(changes)).
+			Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims),
+				builder.WithPredicates(changes)).
 			// A class-based claim waits for nothing else of the Listener of its name: its own, or one from a backup.
-			Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(index.Request), builder.WithPredicates(deletedOrRestored)).
-			Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(index.PodToClaims), builder.WithPredicates(changes, created)).
+			Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(index.Request),
+				builder.WithPredicates(deletedOrRestored)).
+			Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(index.PodToClaims),
+				builder.WithPredicates(changes, created)).
 			WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToClaims),
 				builder.WithPredicates(changes, predicate.LabelChangedPredicate{})).
-			Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.storageClassToClaims), builder.WithPredicates(changes, created)).
-			Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(index.VolumeToClaim), builder.WithPredicates(predicates.Deleted())).
+			Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.storageClassToClaims),
+				builder.WithPredicates(changes, created)).
+			Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(index.VolumeToClaim),
+				builder.WithPredicates(predicates.Deleted())).
 			Complete(requests.Requeue(mgr, "volume", r)),
 		requests.Controller(mgr, "releasedvolume", workers).
 			For(&corev1.PersistentVolume{}, builder.WithPredicates(predicate.NewPredicateFuncs(concernsDeleter))).
-			Complete(requests.Requeue(mgr, "releasedvolume", reconcile.AsReconciler(mgr.GetClient(), deleter{mgr.GetClient()}))),
+			Complete(requests.Requeue(mgr, "releasedvolume",
+				reconcile.AsReconciler(mgr.GetClient(), deleter{mgr.GetClient()}))),
 		mgr.Add(manager.RunnableFunc(showFrequentReasons)),
 	)
 }
@@ -65,11 +76,13 @@ func isUnbound(o client.Object) bool { return o.(*corev1.PersistentVolumeClaim).
 // classToClaims maps a class to the claims of the class, and to those that name a Listener of the class.
 func (r *Reconciler) classToClaims(ctx context.Context, o client.Object) []reconcile.Request {
 	return append(r.claims(ctx, client.MatchingFields{index.ClaimsByClass: o.GetName()}),
-		index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.listenerToClaims, client.MatchingFields{index.ListenersByClass: o.GetName()})...)
+		index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.listenerToClaims,
+			client.MatchingFields{index.ListenersByClass: o.GetName()})...)
 }
 
 func (r *Reconciler) listenerToClaims(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.claims(ctx, client.MatchingFields{index.ClaimsByListener: o.GetName()}, client.InNamespace(o.GetNamespace()))
+	return r.claims(ctx, client.MatchingFields{index.ClaimsByListener: o.GetName()},
+		client.InNamespace(o.GetNamespace()))
 }
 
 // namespaceToClaims maps a namespace to its claims without a volume, because classes may select namespaces by labels.
@@ -82,12 +95,50 @@ func (r *Reconciler) storageClassToClaims(ctx context.Context, _ client.Object) 
 	return r.claims(ctx)
 }
 
-// claims returns the requests for the claims without a volume in a list.
 func (r *Reconciler) claims(ctx context.Context, options ...client.ListOption) []reconcile.Request {
-	return index.Requests[corev1.PersistentVolumeClaimList](ctx, r.Client, func(ctx context.Context, pvc client.Object) []reconcile.Request {
-		if !isUnbound(pvc) {
-			return nil
+	return index.Requests[corev1.PersistentVolumeClaimList](ctx, r.Client,
+		func(ctx context.Context, pvc client.Object) []reconcile.Request {
+			if !isUnbound(pvc) {
+				return nil
+			}
+			return index.Request(ctx, pvc)
+		}, options...)
+}
+
+// deleter deletes volumes that were released. They have no storage, and their Listeners are garbage-collected.
+type deleter struct{ client client.Client }
+
+// Reconcile deletes a released volume, and removes the finalizer by which Stackable's listener operator delayed that.
+func (d deleter) Reconcile(ctx context.Context, pv *corev1.PersistentVolume) (reconcile.Result, error) {
+	observed := pv
+	pv = pv.DeepCopy()
+	if controllerutil.RemoveFinalizer(pv, volumehelpers.PVDeletionProtectionFinalizer) {
+		patch := client.MergeFromWithOptions(observed, client.MergeFromWithOptimisticLock{})
+		if err := client.IgnoreNotFound(d.client.Patch(ctx, pv, patch,
+			client.FieldOwner(names.FieldManagerVolume))); err != nil {
+			return reconcile.Result{}, fmt.Errorf("removing a finalizer of PersistentVolume %s: %w", pv.Name, err)
 		}
-		return index.Request(ctx, pvc)
-	}, options...)
+	}
+	if !isReleased(pv) {
+		return reconcile.Result{}, nil
+	}
+	// Any other version may have to be retained.
+	err := d.client.Delete(ctx, pv, client.Preconditions{UID: &pv.UID, ResourceVersion: &pv.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("deleting PersistentVolume %s: %w", pv.Name, err)
+	}
+	log.FromContext(ctx).Info("Deleted a volume that was released")
+	return reconcile.Result{}, nil
+}
+
+// concernsDeleter reports whether there is something to do about a volume of this operator or of Stackable's.
+func concernsDeleter(o client.Object) bool {
+	pv := o.(*corev1.PersistentVolume)
+	return claim.IsListenerVolume(pv) && pv.Annotations[volumehelpers.AnnDynamicallyProvisioned] == names.Driver &&
+		(isReleased(pv) || controllerutil.ContainsFinalizer(pv, volumehelpers.PVDeletionProtectionFinalizer))
+}
+
+func isReleased(pv *corev1.PersistentVolume) bool {
+	return pv.Status.Phase == corev1.VolumeReleased &&
+		pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && pv.DeletionTimestamp == nil
 }

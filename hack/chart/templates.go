@@ -47,8 +47,8 @@ func render(manifests []*unstructured.Unstructured) ([]archive.File, error) {
 			return nil, fmt.Errorf("encoding %s %s: %w", u.GetKind(), u.GetName(), err)
 		}
 		content := marker.ReplaceAllStringFunc(string(raw), expand)
-		if crd {
-			content = "{{- if .Values.crds.enabled }}\n" + content + "{{- end }}\n"
+		if crd { // helm upgrade --reuse-values leaves out groups that an earlier chart did not have
+			content = "{{- if ne (toString (.Values.crds).enabled) \"false\" }}\n" + content + "{{- end }}\n"
 		}
 		files = append(files, archive.File{
 			Name: fmt.Sprintf("templates/%s-%s.yaml", strings.ToLower(u.GetKind()), u.GetName()), Content: []byte(content),

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -19,16 +20,18 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/listener-operator/listener-operator/hack/command"
+	"github.com/listener-operator/listener-operator/internal/keys"
 )
 
 func main() {
 	dir := flag.String("C", "config/crd/bases", "`directory` of the definitions, from the root of the repository")
 	out := flag.String("o", "docs/api.md", "`file` to write, from the root of the repository")
+	volumes := flag.String("volumes", "docs/volumes.md", "`file` with tables of keys, from the root of the repository")
 	flag.Parse()
-	command.Main(func(context.Context) error { return run(*dir, *out) })
+	command.Main(func(context.Context) error { return run(*dir, *out, *volumes) })
 }
 
-func run(dir, out string) error {
+func run(dir, out, volumes string) error {
 	definitions, err := read(dir)
 	if err != nil {
 		return err
@@ -37,7 +40,14 @@ func run(dir, out string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(out, []byte(content), 0o644) //nolint:gosec // a page that everybody may read
+	tables, err := os.ReadFile(volumes)
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string]string{out: content + keySection(), volumes: fill(string(tables))} {
+		err = errors.Join(err, os.WriteFile(name, []byte(content), 0o644)) //nolint:gosec // a page that everybody may read
+	}
+	return err
 }
 
 // read returns the definitions in a directory: the kinds for users first, then the configuration of the operator.
@@ -91,6 +101,64 @@ func page(definitions []*apiextensionsv1.CustomResourceDefinition) (string, erro
 		}
 	}
 	return b.String(), nil
+}
+
+// keySection returns the section about labels, annotations and attributes.
+func keySection() string {
+	var b strings.Builder
+	b.WriteString("\n## Labels, annotations and attributes\n\n")
+	b.WriteString(wrap("What users write. Commas or blanks separate the elements of a list, and an empty value is as none. " +
+		"`kubectl listener doctor` names what has no effect."))
+	b.WriteString("\n\n| key | of | meaning |\n|---|---|---|\n")
+	var others []string
+	for _, key := range keys.Table() {
+		if key.Meaning == "" {
+			others = append(others, key.Name)
+			continue
+		}
+		var places []string
+		for _, place := range key.On {
+			places = append(places, place.String())
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", key.Name, strings.Join(places, ", "), meaning(key))
+	}
+	fmt.Fprintf(&b, "\n%s\n", wrap("Only the operator writes "+code(others)+"."))
+	return b.String()
+}
+
+func meaning(key keys.Key) string {
+	text := key.Meaning
+	if key.Values != "" {
+		text += ": `" + strings.ReplaceAll(key.Values, " or ", "` or `") + "`"
+	}
+	if key.Since != "" {
+		text += " (since " + key.Since + ")"
+	}
+	return text
+}
+
+// places are those whose keys are in tables of other pages, behind a comment.
+var places = []keys.Place{keys.Volume, keys.Pod}
+
+// fill replaces the tables behind comments in a page.
+func fill(page string) string {
+	for _, place := range places {
+		marker := "<!-- generated: " + place.String() + " -->\n"
+		before, rest, found := strings.Cut(page, marker)
+		if !found {
+			continue
+		}
+		_, after, _ := strings.Cut(rest, "\n\n")
+		var table strings.Builder
+		fmt.Fprintf(&table, "| %s | meaning |\n|---|---|\n", place.Field)
+		for _, key := range keys.Table() {
+			if slices.Contains(key.On, place) && key.Meaning != "" {
+				fmt.Fprintf(&table, "| `%s` | %s |\n", key.Name, strings.ReplaceAll(meaning(key), "(volumes.md#", "(#"))
+			}
+		}
+		page = before + marker + table.String() + "\n" + after
+	}
+	return page
 }
 
 func section(b *strings.Builder, crd *apiextensionsv1.CustomResourceDefinition) error {

@@ -40,9 +40,8 @@ func Inside(s, clusterDomain string) string {
 		return "a multicast address"
 	case !ip.IsGlobalUnicast():
 		return "a broadcast address"
-	default:
-		return ""
 	}
+	return ""
 }
 
 // insideName is Inside for a host name. Without a domain after svc, it depends on the resolver of a Pod.

@@ -77,7 +77,8 @@ func (s sentStatus) repeats(last sentStatus) bool {
 
 // New returns an Applier that writes as manager, one of the names.FieldManager constants.
 func New(c client.Client, manager string) *Applier {
-	return &Applier{client: c, manager: client.FieldOwner(manager), applied: lru.New(remembered), statuses: lru.New(rememberedStatuses)}
+	return &Applier{client: c, manager: client.FieldOwner(manager), applied: lru.New(remembered),
+		statuses: lru.New(rememberedStatuses)}
 }
 
 // Apply makes the object as desired says, whose apiVersion, kind and name must be set. observed is the object as last
@@ -85,7 +86,8 @@ func New(c client.Client, manager string) *Applier {
 // state left it, or SummarizeService recorded that it follows an equal one, nothing is sent and desired stays as it is.
 // Otherwise the result is true, and desired holds the object as it is now. A namesake of the observed object, or one
 // although that is nil, is in conflict, as are other versions if desired has a resource version.
-func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured, observed client.Object) (sent bool, _ error) {
+func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured,
+	observed client.Object) (sent bool, _ error) {
 	if v := reflect.ValueOf(observed); v.Kind() == reflect.Pointer && v.IsNil() {
 		observed = nil
 	}
@@ -109,7 +111,8 @@ func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured,
 	case version == "":
 		desired.SetResourceVersion(noVersion)
 	}
-	if err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.manager, client.ForceOwnership); err != nil {
+	if err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.manager,
+		client.ForceOwnership); err != nil {
 		return false, fmt.Errorf("applying %s %s: %w", id.kind.Kind, id.name, asConflict(err, desired))
 	}
 	a.applied.Add(id, record{sent: hash, uid: desired.GetUID(), resourceVersion: desired.GetResourceVersion()})
@@ -134,11 +137,13 @@ func Typed[T any, P interface {
 // follows reports whether the observed object, nil if there is none, is known to follow the desired one: that is what
 // was last applied to it, and holds in the version that the API server answered with, or in a later one, which other
 // writers changed elsewhere, for example in the status.
-func (a *Applier) follows(observed client.Object, desired *unstructured.Unstructured, last record, sent [sha256.Size]byte) (bool, error) {
+func (a *Applier) follows(observed client.Object, desired *unstructured.Unstructured, last record,
+	sent [sha256.Size]byte) (bool, error) {
 	switch {
 	case observed == nil:
 		return false, nil
-	case last == record{sent, observed.GetUID(), observed.GetResourceVersion()}, slices.Contains(observed.GetManagedFields(), summary(string(a.manager), sent)):
+	case last == record{sent, observed.GetUID(), observed.GetResourceVersion()},
+		slices.Contains(observed.GetManagedFields(), summary(string(a.manager), sent)):
 		return true, nil
 	case last.sent != sent || last.uid != observed.GetUID():
 		return false, nil
@@ -170,7 +175,8 @@ func has(object, desired any) bool {
 // version or any earlier one, which a cache that lags behind may still have; sent reports whether it did. An object
 // that no longer exists is no error. A status that follows from the observed one is given with the version of that: an
 // object that has another version by now is not changed; the error is then a conflict. Usually the version is "".
-func (a *Applier) ApplyStatus(ctx context.Context, observed client.Object, status any, version string) (sent bool, _ error) {
+func (a *Applier) ApplyStatus(ctx context.Context, observed client.Object, status any,
+	version string) (sent bool, _ error) {
 	kind, err := a.client.GroupVersionKindFor(observed)
 	if err != nil {
 		return false, fmt.Errorf("looking up the kind of %T: %w", observed, err)
@@ -191,7 +197,8 @@ func (a *Applier) ApplyStatus(ctx context.Context, observed client.Object, statu
 	desired.Object["status"] = content.Object
 	desired.SetUID(observed.GetUID())
 	desired.SetResourceVersion(version)
-	err = a.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.manager, client.ForceOwnership)
+	err = a.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.manager,
+		client.ForceOwnership)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("writing the status of %s %s: %w", kind.Kind, id.name, err)
 	}
@@ -231,7 +238,7 @@ func sum(desired any) (hash [sha256.Size]byte, _ error) {
 	return sha256.Sum256(raw), nil
 }
 
-// withoutTimes returns a status without the times of its conditions, and since when a Listener has been unused.
+// withoutTimes returns a status without the times of its conditions, and since when a Listener is unused, or waits.
 func withoutTimes(status *unstructured.Unstructured) *unstructured.Unstructured {
 	timeless := status.DeepCopy()
 	conditions, _ := timeless.Object["conditions"].([]any)
@@ -241,6 +248,7 @@ func withoutTimes(status *unstructured.Unstructured) *unstructured.Unstructured 
 	if _, unused := timeless.Object["unusedSince"]; unused {
 		timeless.Object["unusedSince"] = ""
 	}
+	unstructured.RemoveNestedField(timeless.Object, "waitingFor", "since")
 	return timeless
 }
 
@@ -253,7 +261,8 @@ func summary(manager string, sent [sha256.Size]byte) metav1.ManagedFieldsEntry {
 // fields that manager applied and still owns, with their values. A writer that changes such a field becomes its
 // manager. So neither a new process nor changes of other managers cause an apply. It changes nothing the second time.
 func SummarizeService(service *corev1.Service, manager string) {
-	own := slices.IndexFunc(service.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == manager })
+	own := slices.IndexFunc(service.ManagedFields,
+		func(e metav1.ManagedFieldsEntry) bool { return e.Manager == manager })
 	if own >= 0 && service.ManagedFields[own].FieldsV1 == nil {
 		return
 	}
@@ -273,10 +282,10 @@ func asConflict(err error, desired *unstructured.Unstructured) error {
 	if !ok || !apierrors.IsInvalid(err) || cause.Field != "metadata.uid" {
 		return err
 	}
-	return apierrors.NewConflict(schema.GroupResource{Group: desired.GroupVersionKind().Group, Resource: desired.GetKind()}, desired.GetName(), err)
+	return apierrors.NewConflict(schema.GroupResource{Group: desired.GroupVersionKind().Group,
+		Resource: desired.GetKind()}, desired.GetName(), err)
 }
 
-// Object returns an object that has nothing but its kind and name.
 func Object(kind schema.GroupVersionKind, key types.NamespacedName) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(kind)

@@ -242,13 +242,14 @@ func TestStatusIsSentOnceForAVersion(t *testing.T) {
 	}
 	stale, between, applier := listener.DeepCopy(), listener.DeepCopy(), apply.New(c, "tester")
 	status := func(message string) *listenersv1alpha1.ListenerStatus {
-		return &listenersv1alpha1.ListenerStatus{UnusedSince: ptr.To(metav1.Now()), IngressAddresses: []listenersv1alpha1.IngressAddress{}, Conditions: []metav1.Condition{{
+		waiting := &listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindNodePort, Since: metav1.Now()}
+		return &listenersv1alpha1.ListenerStatus{UnusedSince: ptr.To(metav1.Now()), WaitingFor: waiting, IngressAddresses: []listenersv1alpha1.IngressAddress{}, Conditions: []metav1.Condition{{
 			Type: "Ready", Status: metav1.ConditionFalse, Reason: "Some", Message: message, LastTransitionTime: metav1.Now(),
 		}}}
 	}
 	later := status("a")
 	later.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(time.Hour))
-	later.UnusedSince = &later.Conditions[0].LastTransitionTime
+	later.UnusedSince, later.WaitingFor.Since = &later.Conditions[0].LastTransitionTime, later.Conditions[0].LastTransitionTime
 	used := status("a")
 	used.UnusedSince = nil
 	for _, tc := range []struct {

@@ -1,7 +1,8 @@
 // Package cache decides what the operator keeps in memory of the objects in the cluster, and so what its controllers
 // can see. It watches all Pods, Nodes, PersistentVolumeClaims, PersistentVolumes and Services. A large cluster has many
-// of these, so it keeps of each only the fields that a controller reads. A field that is missing from the cache reads
-// as empty: to read another one, add it to the transform of its kind.
+// of these, so it keeps of each only the fields that a controller reads, and of what tenants write no more than a
+// limit. A field that is missing from the cache reads as empty: to read another one, add it to the transform of its
+// kind.
 //
 // Tests of controllers read what this cache keeps: API-server tests start their managers with Options, and unit tests
 // read through its transforms (fakeclient.Cached). The indexes of the cache are in package index, and the caches of
@@ -9,6 +10,8 @@
 package cache
 
 import (
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -37,26 +40,37 @@ import (
 func Options(namespace string) ctrlcache.Options {
 	byObject := map[client.Object]ctrlcache.ByObject{
 		// Large clusters have many objects of these kinds.
-		&corev1.Pod{}:                   {Transform: transform(trimPod)},
-		&corev1.Node{}:                  {Transform: transform(trimNode)},
-		&corev1.Service{}:               {Transform: transform(func(s *corev1.Service) *corev1.Service { return trimService(s, namespace) })},
+		&corev1.Pod{}:  {Transform: transform(Pod)},
+		&corev1.Node{}: {Transform: transform(trimNode)},
+		&corev1.Service{}: {Transform: bounded(4*maxObject, func(s *corev1.Service) *corev1.Service {
+			return trimService(s, namespace)
+		})},
 		&corev1.PersistentVolume{}:      {Transform: transform(trimVolume)},
-		&corev1.PersistentVolumeClaim{}: {Transform: transform(trimClaim)},
+		&corev1.PersistentVolumeClaim{}: {Transform: bounded(maxObject, trimClaim)},
 		tenancy.Namespace(): {Transform: transform(func(n *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
 			return &metav1.PartialObjectMetadata{TypeMeta: n.TypeMeta, ObjectMeta: trimMetadata(n, nil, n.Labels)}
 		})},
-		&listenersv1alpha1.PodListeners{}: {}, // whole, because the operator acts on labels and the like that others set
-		&listenersv1alpha1.Listener{}: {Transform: transform(func(l *listenersv1alpha1.Listener) *listenersv1alpha1.Listener {
-			return &listenersv1alpha1.Listener{ObjectMeta: trimMetadata(l, l.OwnerReferences, l.Labels, names.AnnotationClaim, names.AnnotationNumbers), Spec: l.Spec, Status: l.Status}
-		})},
+		&listenersv1alpha1.PodListeners{}: {Transform: transform(trimPodListeners)},
+		&listenersv1alpha1.Listener{}:     {Transform: transform(trimListener)},
 
 		// In all namespaces: an installation in another namespace has one, too.
-		&appsv1.DaemonSet{}:           {Field: fields.OneTermEqualSelector("metadata.name", names.NodeAgent)},
-		&networkingv1.NetworkPolicy{}: {Transform: transform(func(p *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicy { return trimPolicy(p, namespace) })},
+		&appsv1.DaemonSet{}: {
+			Field:     fields.OneTermEqualSelector("metadata.name", names.NodeAgent),
+			Transform: bounded(maxObject, whole[*appsv1.DaemonSet]),
+		},
+		&networkingv1.NetworkPolicy{}: {
+			Transform: bounded(4*maxObject, func(p *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicy {
+				return trimPolicy(p, namespace)
+			}),
+		},
 		// What clients of each namespace have to trust.
-		&corev1.ConfigMap{}: {Field: fields.OneTermEqualSelector("metadata.name", names.CertificateAuthorityConfigMap)},
+		&corev1.ConfigMap{}: {
+			Field:     fields.OneTermEqualSelector("metadata.name", names.CertificateAuthorityConfigMap),
+			Transform: bounded(maxObject, whole[*corev1.ConfigMap]),
+		},
 		// Without its data, which nothing may keep.
-		lookup.Metadata(corev1.SchemeGroupVersion.WithKind("Secret")): {Namespaces: map[string]ctrlcache.Config{namespace: {
+		lookup.Metadata(corev1.SchemeGroupVersion.WithKind(
+			"Secret")): {Namespaces: map[string]ctrlcache.Config{namespace: {
 			FieldSelector: fields.OneTermEqualSelector("metadata.name", names.CertificateAuthoritySecret),
 		}}},
 		// The operator's own only.
@@ -78,10 +92,32 @@ func transform[T client.Object](keep func(T) T) toolscache.TransformFunc {
 	}
 }
 
-// trimPod keeps what addresses depend on: volumes with claims and inline ones, the ports of containers, node, phase and
-// the labels; and what restarts depend on: the controller, and whether the Pod is ready. Before the Pod is bound to a
-// node, it keeps what scheduling depends on, and its verdict. Of a Pod without claims it keeps node and phase, of a
-// node agent what a rollout depends on, and of a Pod of Stackable's operator what it is recognized by.
+// bounded is transform with a limit of the bytes of what is kept.
+func bounded[T client.Object](limit int, keep func(T) T) toolscache.TransformFunc {
+	return transform(func(o T) T {
+		kept := keep(o)
+		bound(kept, limit)
+		return kept
+	})
+}
+
+func whole[T client.Object](o T) T {
+	o.SetManagedFields(nil)
+	return o
+}
+
+// Pod returns what the cache keeps of a Pod that was read from the API server.
+func Pod(pod *corev1.Pod) *corev1.Pod {
+	kept := trimPod(pod)
+	bound(kept, maxObject)
+	return kept
+}
+
+// trimPod keeps what addresses depend on: volumes with claims and inline ones, the ports of containers, node, phase,
+// start and the labels; what restarts depend on: the controller, and whether the Pod is ready; and what copies have of
+// another Pod. Before the Pod is bound to a node, it keeps what scheduling depends on, and its verdict. Of a Pod
+// without claims it keeps node and phase, of a node agent what a rollout depends on, and of a Pod of Stackable's
+// operator what it is recognized by.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{
 		ObjectMeta: trimMetadata(pod, nil, nil),
@@ -95,18 +131,22 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 		kept.OwnerReferences, kept.Labels = controller(pod), filter(pod.Labels, names.LabelTemplateGeneration)
 		kept.Status.Conditions = condition(pod, corev1.PodReady)
 	}
-	if len(claim.NamesOf(pod)) == 0 {
+	volumes, beyond := claim.Volumes(pod)
+	if len(volumes) == 0 {
 		return kept
 	}
 	kept.Labels, kept.OwnerReferences, kept.GenerateName = pod.Labels, controller(pod), pod.GenerateName
-	// No controller reads which container has a port, but which ports are those of sidecars.
-	sidecars, ports := claim.SidecarPorts(pod), claim.ContainerPorts(pod)
-	if ports = ports[:len(ports)-len(sidecars)]; len(ports) > 0 {
-		kept.Spec.Containers = []corev1.Container{{Ports: ports}}
+	kept.Status.StartTime = pod.Status.StartTime
+	keepMounts(kept, pod, volumes)
+	keepPorts(kept, pod)
+	if slices.ContainsFunc(kept.Spec.Volumes, func(v corev1.Volume) bool { return claim.IsInline(&v) }) {
+		kept.Spec.Hostname = pod.Spec.Hostname
+		if token := claim.TokenVolume(pod); token != "" {
+			kept.Spec.Volumes = append(kept.Spec.Volumes, corev1.Volume{Name: token})
+		}
 	}
-	keepMounts(kept, pod)
-	if len(sidecars) > 0 {
-		kept.Spec.InitContainers = []corev1.Container{{Ports: sidecars, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
+	if beyond != nil { // of which there is a warning
+		kept.Spec.Volumes = append(kept.Spec.Volumes, slimVolume(beyond))
 	}
 	if pod.Spec.NodeName == "" {
 		kept.Spec.NodeSelector, kept.Spec.Tolerations = pod.Spec.NodeSelector, pod.Spec.Tolerations
@@ -124,44 +164,64 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 func condition(pod *corev1.Pod, kind corev1.PodConditionType) (conditions []corev1.PodCondition) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == kind {
-			conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime}}
+			conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message,
+				LastTransitionTime: c.LastTransitionTime}}
 		}
 	}
 	return conditions
 }
 
-// keepMounts keeps the volumes with claims, which containers mount them, and how often those that started restarted.
-func keepMounts(kept, pod *corev1.Pod) {
-	claims, restarts := sets.New[string](), map[string]int32{}
+// slimVolume returns a volume without what no controller reads.
+func slimVolume(volume *corev1.Volume) corev1.Volume {
+	slim := corev1.Volume{Name: volume.Name}
+	slim.PersistentVolumeClaim = volume.PersistentVolumeClaim
+	if claim.IsInline(volume) {
+		slim.CSI = &corev1.CSIVolumeSource{Driver: names.Driver, VolumeAttributes: volume.CSI.VolumeAttributes}
+	}
+	if volume.Ephemeral != nil {
+		slim.Ephemeral = &corev1.EphemeralVolumeSource{}
+	}
+	return slim
+}
+
+// keepMounts keeps volumes, which containers mount them, and how often those that started restarted.
+func keepMounts(kept, pod *corev1.Pod, volumes []*corev1.Volume) {
+	restarts, isKept := map[string]int32{}, sets.New[string]()
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		restarts[status.Name] = status.RestartCount
 	}
-	for i := range pod.Spec.Volumes {
-		volume := &pod.Spec.Volumes[i]
-		if claim.NameOf(pod, volume) == "" {
-			continue
-		}
-		claims.Insert(volume.Name)
-		slim := corev1.Volume{Name: volume.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: volume.PersistentVolumeClaim}}
-		if claim.IsInline(volume) {
-			slim.CSI = &corev1.CSIVolumeSource{Driver: names.Driver, VolumeAttributes: volume.CSI.VolumeAttributes}
-		}
-		if volume.Ephemeral != nil {
-			slim.Ephemeral = &corev1.EphemeralVolumeSource{}
-		}
-		kept.Spec.Volumes = append(kept.Spec.Volumes, slim)
+	for _, volume := range volumes {
+		isKept.Insert(volume.Name)
+		kept.Spec.Volumes = append(kept.Spec.Volumes, slimVolume(volume))
 	}
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		slim := corev1.Container{Name: container.Name}
+		slim, mounted := corev1.Container{Name: container.Name}, sets.New[string]()
 		for _, m := range container.VolumeMounts {
-			if claims.Has(m.Name) {
+			if isKept.Has(m.Name) && !mounted.Has(m.Name) { // it may be mounted several times
+				mounted.Insert(m.Name)
 				slim.VolumeMounts = append(slim.VolumeMounts, corev1.VolumeMount{Name: m.Name})
 			}
 		}
 		if count, started := restarts[slim.Name]; started && len(slim.VolumeMounts) > 0 {
 			kept.Spec.Containers = append(kept.Spec.Containers, slim)
-			kept.Status.ContainerStatuses = append(kept.Status.ContainerStatuses, corev1.ContainerStatus{Name: slim.Name, RestartCount: count})
+			kept.Status.ContainerStatuses = append(kept.Status.ContainerStatuses,
+				corev1.ContainerStatus{Name: slim.Name, RestartCount: count})
 		}
+	}
+}
+
+// keepPorts keeps all ports, and which of them are those of sidecars. No controller reads which container has a port.
+func keepPorts(kept, pod *corev1.Pod) {
+	sidecars, ports := claim.SidecarPorts(pod), claim.ContainerPorts(pod)
+	if ports = ports[:len(ports)-len(sidecars)]; len(ports) > 0 {
+		if len(kept.Spec.Containers) == 0 {
+			kept.Spec.Containers = []corev1.Container{{}}
+		}
+		kept.Spec.Containers[0].Ports = ports
+	}
+	if len(sidecars) > 0 {
+		kept.Spec.InitContainers = []corev1.Container{{Ports: sidecars,
+			RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
 	}
 }
 
@@ -175,9 +235,47 @@ func trimNode(node *corev1.Node) *corev1.Node {
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
+			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status,
+				LastTransitionTime: c.LastTransitionTime}}
 		}
 	}
+	return kept
+}
+
+// trimPodListeners keeps all, because the operator acts on labels and the like that others set.
+func trimPodListeners(l *listenersv1alpha1.PodListeners) *listenersv1alpha1.PodListeners {
+	for volume, entry := range l.Spec.Listeners {
+		sharePorts(sharePorts(nil, entry.IngressAddresses), l.Spec.StartAddresses[volume])
+	}
+	return whole(l)
+}
+
+// sharePorts keeps equal ports once, which mostly are all ports of a volume or Listener. last are those of the address
+// before, and the result those of the last address.
+func sharePorts(last map[string]int32, addresses []listenersv1alpha1.IngressAddress) map[string]int32 {
+	for i := range addresses {
+		ports := addresses[i].Ports
+		if !maps.Equal(last, ports) {
+			last = ports
+		} else if reflect.ValueOf(last).Pointer() != reflect.ValueOf(ports).Pointer() {
+			addresses[i].Ports = last
+		}
+	}
+	return last
+}
+
+// trimListener keeps all except annotations of others. Status is the operator's own.
+func trimListener(l *listenersv1alpha1.Listener) *listenersv1alpha1.Listener {
+	kept := &listenersv1alpha1.Listener{
+		ObjectMeta: trimMetadata(l, l.OwnerReferences, l.Labels, names.AnnotationClaim, names.AnnotationKeptFor,
+			names.AnnotationNumbers),
+		Spec: l.Spec, Status: l.Status,
+	}
+	if l.Status != nil {
+		sharePorts(nil, l.Status.IngressAddresses)
+	}
+	bound(&kept.ObjectMeta, maxObject)
+	bound(&kept.Spec, 2*maxObject)
 	return kept
 }
 
@@ -191,8 +289,10 @@ func trimService(service *corev1.Service, operator string) *corev1.Service {
 	kept := &corev1.Service{
 		ObjectMeta: trimMetadata(service, controller(service), nil),
 		Spec: corev1.ServiceSpec{
-			Type: service.Spec.Type, Ports: service.Spec.Ports, ExternalTrafficPolicy: service.Spec.ExternalTrafficPolicy,
-			ClusterIP: service.Spec.ClusterIP, ClusterIPs: service.Spec.ClusterIPs, IPFamilies: service.Spec.IPFamilies,
+			Type: service.Spec.Type, Ports: service.Spec.Ports,
+			ExternalTrafficPolicy: service.Spec.ExternalTrafficPolicy,
+			ClusterIP:             service.Spec.ClusterIP, ClusterIPs: service.Spec.ClusterIPs,
+			IPFamilies:                    service.Spec.IPFamilies,
 			LoadBalancerClass:             service.Spec.LoadBalancerClass,
 			HealthCheckNodePort:           service.Spec.HealthCheckNodePort,
 			AllocateLoadBalancerNodePorts: service.Spec.AllocateLoadBalancerNodePorts,
@@ -220,7 +320,8 @@ func trimPolicy(policy *networkingv1.NetworkPolicy, operator string) *networking
 	}
 	return &networkingv1.NetworkPolicy{
 		ObjectMeta: trimMetadata(policy, controller(policy), nil),
-		Spec:       networkingv1.NetworkPolicySpec{PodSelector: policy.Spec.PodSelector, PolicyTypes: policy.Spec.PolicyTypes},
+		Spec: networkingv1.NetworkPolicySpec{PodSelector: policy.Spec.PodSelector,
+			PolicyTypes: policy.Spec.PolicyTypes},
 	}
 }
 
@@ -231,12 +332,15 @@ func trimVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	}
 	kept := &corev1.PersistentVolume{
 		ObjectMeta: trimMetadata(pv, nil, filter(pv.Labels, names.LabelListenerNamespace, names.LabelListenerName),
-			names.AnnotationNode, names.AnnotationLostSince, names.AnnotationReleasedFrom, names.AnnotationReminded, "pv.kubernetes.io/"),
+			names.AnnotationNode, names.AnnotationLostSince, names.AnnotationReleasedFrom, names.AnnotationReminded,
+			"pv.kubernetes.io/"),
 		Spec: corev1.PersistentVolumeSpec{
-			NodeAffinity: pv.Spec.NodeAffinity, StorageClassName: pv.Spec.StorageClassName, PersistentVolumeReclaimPolicy: pv.Spec.PersistentVolumeReclaimPolicy,
+			NodeAffinity: pv.Spec.NodeAffinity, StorageClassName: pv.Spec.StorageClassName,
+			PersistentVolumeReclaimPolicy: pv.Spec.PersistentVolumeReclaimPolicy,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver:           names.Driver, // claim.ParseSelector reads the attributes
-				VolumeAttributes: filter(pv.Spec.CSI.VolumeAttributes, names.AnnotationListenerClass, names.AnnotationListenerName),
+				Driver: names.Driver, // claim.ParseSelector reads the attributes
+				VolumeAttributes: filter(pv.Spec.CSI.VolumeAttributes, names.AnnotationListenerClass,
+					names.AnnotationListenerName),
 			}},
 		},
 		Status: corev1.PersistentVolumeStatus{Phase: pv.Status.Phase},
@@ -252,13 +356,20 @@ func trimVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 // controller, the labels, which its Listener has, too, and of a claim of the driver its provisioner, its class or
 // Listener, the ports that it lists, and the request to release its volume.
 func trimClaim(pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	annotations := []string{
+		names.AnnotationProvisioner, names.AnnotationRelease, names.AnnotationPorts,
+		names.AnnotationListenerClass, names.AnnotationListenerName,
+	}
 	if pvc.Spec.VolumeName == "" {
+		// No volume with so large an annotation can be mounted.
+		maps.DeleteFunc(pvc.Annotations, func(key, value string) bool {
+			return len(value) > maxText && !slices.Contains(annotations, key)
+		})
 		pvc.ManagedFields = nil
 		return pvc
 	}
-	var annotations []string
-	if claim.IsListenerClaim(pvc) {
-		annotations = []string{names.AnnotationProvisioner, names.AnnotationRelease, names.AnnotationPorts, names.AnnotationListenerClass, names.AnnotationListenerName}
+	if !claim.IsListenerClaim(pvc) {
+		annotations = nil
 	}
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: trimMetadata(pvc, controller(pvc), pvc.Labels, annotations...),
@@ -267,9 +378,11 @@ func trimClaim(pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim 
 }
 
 // trimMetadata returns the metadata that controllers read of every kind, with these owners, labels and annotations.
-func trimMetadata(o metav1.Object, owners []metav1.OwnerReference, labels map[string]string, annotations ...string) metav1.ObjectMeta {
+func trimMetadata(o metav1.Object, owners []metav1.OwnerReference, labels map[string]string,
+	annotations ...string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: o.GetName(), Namespace: o.GetNamespace(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(), Generation: o.GetGeneration(),
+		Name: o.GetName(), Namespace: o.GetNamespace(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
+		Generation:        o.GetGeneration(),
 		DeletionTimestamp: o.GetDeletionTimestamp(), CreationTimestamp: o.GetCreationTimestamp(),
 		OwnerReferences: owners, Labels: labels, Annotations: filter(o.GetAnnotations(), annotations...),
 	}
@@ -285,7 +398,9 @@ func controller(o metav1.Object) []metav1.OwnerReference {
 // filter returns the entries with these keys, or nil if there are none. A key that ends with a slash is a prefix.
 func filter(all map[string]string, keys ...string) (kept map[string]string) {
 	for key, value := range all {
-		if slices.ContainsFunc(keys, func(k string) bool { return key == k || strings.HasSuffix(k, "/") && strings.HasPrefix(key, k) }) {
+		if slices.ContainsFunc(keys, func(k string) bool {
+			return key == k || strings.HasSuffix(k, "/") && strings.HasPrefix(key, k)
+		}) {
 			if kept == nil {
 				kept = map[string]string{}
 			}

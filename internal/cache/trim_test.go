@@ -2,6 +2,7 @@ package cache
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -46,7 +47,7 @@ func TestTrimmedPodKeepsClaimsPortsControllerNodePhaseAndReadiness(t *testing.T)
 	pod := &corev1.Pod{
 		ObjectMeta: metadata(map[string]string{"app": "web", mount: "web-0"}, owner("StatefulSet", true)),
 		Spec: corev1.PodSpec{
-			NodeName: "node-1", HostNetwork: true,
+			NodeName: "node-1", HostNetwork: true, Hostname: "web-0",
 			Containers: []corev1.Container{
 				{Name: "web", Image: "web:1", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, HostPort: 8080}}},
 				{Name: "helper", Image: "helper:1"},
@@ -63,10 +64,11 @@ func TestTrimmedPodKeepsClaimsPortsControllerNodePhaseAndReadiness(t *testing.T)
 				}}},
 				objects.ClaimVolume("named", "named"),
 				objects.InlineVolume("inline", map[string]string{names.AnnotationListenerClass: "public"}),
+				{Name: "kube-api-access-x7k2p", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}},
 				{Name: "secrets", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "secrets-store.csi.k8s.io"}}},
 			},
 		},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, StartTime: ptr.To(metav1.Unix(1, 0)), PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{
 			{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue, Reason: "words"},
 		}},
 	}
@@ -81,7 +83,7 @@ func TestTrimmedPodKeepsClaimsPortsControllerNodePhaseAndReadiness(t *testing.T)
 	want := &corev1.Pod{
 		ObjectMeta: trimmedMetadata(map[string]string{"app": "web", mount: "web-0"}, owner("StatefulSet", true)),
 		Spec: corev1.PodSpec{
-			NodeName: "node-1", HostNetwork: true,
+			NodeName: "node-1", HostNetwork: true, Hostname: "web-0",
 			Containers:     []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, HostPort: 8080}, {ContainerPort: 9090}}}},
 			InitContainers: []corev1.Container{{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 15090}}}},
 			Volumes: []corev1.Volume{
@@ -89,9 +91,12 @@ func TestTrimmedPodKeepsClaimsPortsControllerNodePhaseAndReadiness(t *testing.T)
 				{Name: "inline", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
 					Driver: names.Driver, VolumeAttributes: map[string]string{names.AnnotationListenerClass: "public"},
 				}}},
+				{Name: "kube-api-access-x7k2p"},
 			},
 		},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, StartTime: pod.Status.StartTime, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
 	}
 	want.GenerateName = "web-"
 	if diff := cmp.Diff(want, kept); diff != "" {
@@ -346,7 +351,7 @@ func transformed[T client.Object](t *testing.T, o T) T {
 	options := Options("operators")
 	transform := options.DefaultTransform
 	for cached, by := range options.ByObject {
-		if _, same := cached.(T); same && by.Transform != nil {
+		if reflect.TypeOf(cached) == reflect.TypeOf(o) && by.Transform != nil {
 			transform = by.Transform
 		}
 	}
@@ -422,7 +427,7 @@ func TestPodKeepsRestartsOfContainersThatMountListenerVolumes(t *testing.T) {
 		},
 	}
 	kept, own := trimPod(pod), []corev1.VolumeMount{{Name: "own"}}
-	want := []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: 80}}}, {Name: "init", VolumeMounts: own}, {Name: "web", VolumeMounts: own}}
+	want := []corev1.Container{{Name: "init", VolumeMounts: own, Ports: []corev1.ContainerPort{{ContainerPort: 80}}}, {Name: "web", VolumeMounts: own}}
 	if diff := cmp.Diff(want, kept.Spec.Containers); diff != "" {
 		t.Errorf("containers (-want +got):\n%s", diff)
 	}

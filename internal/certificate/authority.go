@@ -1,5 +1,4 @@
-// Package certificate issues certificates for the addresses of Pods (RFC 5280). It is pure: it has no clock, and writes
-// no objects.
+// Package certificate issues certificates for the addresses of Pods (RFC 5280). It has no clock, and writes no objects.
 //
 // It must never put a name into a certificate that the operator has not published for the Pod, and never let a
 // certificate outlive the authority that signs it.
@@ -24,11 +23,12 @@ import (
 	"math/big"
 	"net"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/listener-operator/listener-operator/internal/keys"
 )
 
 const (
@@ -42,20 +42,17 @@ const (
 // Root is the secret from which the keys and certificates of the authorities of all namespaces are derived, the same
 // each time, so that nothing else has to be kept.
 type Root struct {
-	// Seed is the secret.
 	Seed [sha256.Size]byte
 	// Since is when the root was created, in seconds.
 	Since time.Time
 }
 
-// NewRoot returns a new root.
 func NewRoot(now time.Time) Root {
 	root := Root{Since: now.UTC().Truncate(time.Second)}
 	_, _ = rand.Read(root.Seed[:]) // never fails
 	return root
 }
 
-// Authority is the certificate authority of one namespace.
 type Authority struct {
 	// Certificate is signed by the authority itself, so that every client accepts it as the one certificate that it
 	// trusts: many accept none there that another authority has signed.
@@ -72,10 +69,11 @@ func (r Root) Authority(namespace string, uid types.UID) (*Authority, error) {
 		return nil, fmt.Errorf("deriving the key of the authority of namespace %s: %w", namespace, err)
 	}
 	template := &x509.Certificate{
-		// Names of authorities differ in their keys, so that clients may trust several: of other clusters, or the one
-		// before and after a rotation.
+		// Names of authorities differ in their keys, so that clients may trust those of several clusters, or earlier
+		// ones.
 		Subject: pkix.Name{
-			Organization: []string{"listener-operator.dev"}, CommonName: namespace, SerialNumber: hex.EncodeToString(id[:8]),
+			Organization: []string{"listener-operator.dev"}, CommonName: namespace,
+			SerialNumber: hex.EncodeToString(id[:8]),
 		},
 		SerialNumber: new(big.Int).SetBytes(append([]byte{1}, id[:15]...)),
 		SubjectKeyId: id,
@@ -93,7 +91,6 @@ func (r Root) Authority(namespace string, uid types.UID) (*Authority, error) {
 	return &Authority{Certificate: certificate, key: key}, nil
 }
 
-// PEM returns the certificate of the authority.
 func (a *Authority) PEM() []byte { return encode(a.Certificate.Raw) }
 
 func encode(raw []byte) []byte {
@@ -104,7 +101,8 @@ func encode(raw []byte) []byte {
 // its subject key identifier (RFC 7093, method 1).
 func (r Root) key(namespace string, uid types.UID) (key *ecdsa.PrivateKey, id []byte, err error) {
 	curve := elliptic.P256()
-	material, err := hkdf.Key(sha256.New, r.Seed[:], nil, "listener-operator.dev/address "+namespace+" "+string(uid), 40)
+	material, err := hkdf.Key(sha256.New, r.Seed[:], nil, "listener-operator.dev/address "+namespace+" "+string(uid),
+		40)
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // by the caller
 	}
@@ -119,30 +117,24 @@ func (r Root) key(namespace string, uid types.UID) (key *ecdsa.PrivateKey, id []
 	return key, sum[:20], err //nolint:wrapcheck // by the caller
 }
 
-// Leaf describes a certificate of a Pod.
 type Leaf struct {
 	// PublicKey is the Pod's: of RSA, ECDSA or Ed25519.
 	PublicKey crypto.PublicKey
 	// Pod is the subject, by which servers may identify clients.
-	Pod types.NamespacedName
-	// Names are all that the certificate is valid for.
-	Names Names
-	// Client permits the Pod to identify itself as a client, too.
+	Pod    types.NamespacedName
+	Names  Names
 	Client bool
-	// Now is the time of the API server.
-	Now time.Time
+	Now    time.Time
 	// Lifetime is how long the certificate is valid, at most as long as the authority's.
 	Lifetime time.Duration
 }
 
-// Issued is a certificate.
 type Issued struct {
 	// Chain is the certificate in PEM, without the authority's, which clients have.
 	Chain               []byte
 	NotBefore, NotAfter time.Time
 }
 
-// Errors of Issue.
 var (
 	ErrNoNames          = errors.New("there are no addresses for a certificate")
 	ErrAuthorityExpired = errors.New("the certificate authority has expired")
@@ -151,7 +143,6 @@ var (
 // maxCommonName is the length of a common name in a subject (RFC 5280, ub-common-name).
 const maxCommonName = 64
 
-// Issue signs a certificate.
 func (a *Authority) Issue(leaf Leaf) (Issued, error) {
 	if leaf.Names.Len() == 0 {
 		return Issued{}, ErrNoNames
@@ -188,16 +179,8 @@ func (a *Authority) Issue(leaf Leaf) (Issued, error) {
 	return Issued{Chain: encode(raw), NotBefore: notBefore, NotAfter: notAfter}, nil
 }
 
-// List returns the parts of an annotation of a request, which commas separate.
-func List(value string) sets.Set[string] {
-	parts := sets.New[string]()
-	for part := range strings.SplitSeq(value, ",") {
-		parts.Insert(strings.TrimSpace(part))
-	}
-	return parts.Delete("")
-}
+func List(value string) sets.Set[string] { return sets.New(keys.List(value)...) }
 
-// Rotation is how roots are replaced.
 type Rotation struct {
 	// NotBefore is the time before which no root may have been created. Zero means that only old roots are replaced.
 	NotBefore time.Time
@@ -252,10 +235,8 @@ func (r Roots) Signing(rotation Rotation, now time.Time) Root {
 	return signing
 }
 
-// expiry is when a root can sign no certificate any more.
 func (r Root) expiry() time.Time { return r.Since.Add(AuthorityLifetime - LeafLifetime) }
 
-// replacedAt is when the root gets a successor.
 func (r Root) replacedAt(rotation Rotation) time.Time {
 	if r.Since.Before(rotation.NotBefore.Truncate(time.Second)) {
 		return rotation.NotBefore

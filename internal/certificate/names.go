@@ -16,9 +16,7 @@ import (
 // MaxNames is the number of names in a certificate. Clients receive all of them with each connection.
 const MaxNames = 256
 
-// Names are the addresses that a certificate is valid for.
 type Names struct {
-	// IPs and DNS are sorted, and have nothing twice.
 	IPs []netip.Addr
 	DNS []string
 	// Omitted is the number of addresses above MaxNames.
@@ -51,8 +49,7 @@ func NamesOf(lists ...[]listenersv1alpha1.IngressAddress) Names {
 	return n
 }
 
-// nameOf returns an address as an IP address or as a host name in lower case, or nil if it is neither. The host name of
-// a node may be an IP address.
+// nameOf returns an address as an IP address, which that of a node may be, or a host name in lower case, or nil.
 func nameOf(text string) any {
 	if ip, err := netip.ParseAddr(text); err == nil && ip.Zone() == "" {
 		return ip.Unmap()
@@ -63,10 +60,8 @@ func nameOf(text string) any {
 	return nil
 }
 
-// Len is the number of names.
 func (n Names) Len() int { return len(n.IPs) + len(n.DNS) }
 
-// String lists the names, for people.
 func (n Names) String() string {
 	all := slices.Clone(n.DNS)
 	for _, ip := range n.IPs {

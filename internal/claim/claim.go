@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/keys"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -26,13 +27,11 @@ import (
 // Selector is what a claim requests: a Listener of its own, of a class, or an existing Listener. Either field is set.
 type Selector struct {
 	// Class is the name of a class. The claim gets a Listener of its own.
-	Class string
-	// Listener is the name of an existing Listener in the claim's namespace.
+	Class    string
 	Listener string
 }
 
 var (
-	// ErrNoSelector means that neither annotation is set.
 	ErrNoSelector = fmt.Errorf("neither %s nor %s is set: set the one that names the class or the Listener to use",
 		names.AnnotationListenerClass, names.AnnotationListenerName)
 	// ErrBothSelectors means that both annotations are set. ParseSelector returns the class with it, by which
@@ -49,9 +48,8 @@ func ParseSelector(annotations map[string]string) (Selector, error) {
 		return Selector{Class: class}, ErrBothSelectors
 	case class == "" && listener == "":
 		return Selector{}, ErrNoSelector
-	default:
-		return Selector{Class: class, Listener: listener}, nil
 	}
+	return Selector{Class: class, Listener: listener}, nil
 }
 
 // Requested returns the selector of a claim, or an error that also says what its author may have meant instead.
@@ -72,9 +70,8 @@ func (s Selector) Follow(annotations map[string]string) (now Selector, ignored b
 		return s, false
 	case s.Class != "" && requested.Class != "":
 		return requested, false
-	default:
-		return s, requested != s
 	}
+	return s, requested != s
 }
 
 // IsListenerClaim reports whether the driver provisions a claim. Kubernetes annotates a claim with its provisioner,
@@ -103,10 +100,12 @@ func ListenerNameProblem(name string) string {
 	case len(problems) == 0:
 		return ""
 	case strings.Contains(name, "/"):
-		return fmt.Sprintf("%s is %q, and must be the name alone: a Pod can only use a Listener of its own namespace; remove the namespace "+
-			"and the slash, or create a Listener in the Pod's namespace", names.AnnotationListenerName, message.Printable(name, maxName))
+		return fmt.Sprintf("%s is %q, and must be the name alone: a Pod can only use a Listener of its own "+
+			"namespace; remove the namespace and the slash, or create a Listener in the Pod's namespace",
+			names.AnnotationListenerName, message.Printable(name, maxName))
 	}
-	return fmt.Sprintf("the annotation %s is %q, which no Listener can have as its name: %s; write the name of the Listener there",
+	return fmt.Sprintf("the annotation %s is %q, which no Listener can have as its name: %s; write the name of the "+
+		"Listener there",
 		names.AnnotationListenerName, message.Printable(name, maxName), problems[0])
 }
 
@@ -126,63 +125,124 @@ func EphemeralPod(claim *corev1.PersistentVolumeClaim) *metav1.OwnerReference {
 // says so or, if Stackable's operator created it, its owners, which all are PersistentVolumes or claims.
 func OwnsListener(listener *listenersv1alpha1.Listener) bool {
 	return listener.Annotations[names.AnnotationClaim] == listener.Name || len(listener.OwnerReferences) > 0 &&
-		!slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool { return !isOfClaim(listener, o) })
+		!slices.ContainsFunc(listener.OwnerReferences,
+			func(o metav1.OwnerReference) bool { return !isOfClaim(listener, o) })
 }
 
 // isOfClaim reports whether an owner of a Listener is a PersistentVolume or the claim of its name.
 func isOfClaim(listener *listenersv1alpha1.Listener, o metav1.OwnerReference) bool {
-	return o.APIVersion == "v1" && (o.Kind == "PersistentVolume" || o.Kind == "PersistentVolumeClaim" && o.Name == listener.Name)
+	return o.APIVersion == "v1" && (o.Kind == "PersistentVolume" ||
+		o.Kind == "PersistentVolumeClaim" && o.Name == listener.Name)
 }
 
-// Keeper returns the owner that keeps the Listener of an ephemeral claim, or of an inline volume that requests it, for
-// the next Pod of the name: the controller of the Pod, or nil. Pods with random names have none, nor have those that
-// Stackable's operators control: these delete what they own (contract: labels and the owner reference).
+type Keep struct {
+	// Pod is the name of the next Pod, or "" if the Listener is not kept. Earlier versions recorded owners alone.
+	Pod string
+	// Owners are the controller that creates the next Pod, and what controls that, or none if they were deleted.
+	Owners []metav1.OwnerReference
+}
+
+func KeepOf(listener *listenersv1alpha1.Listener) (k Keep) {
+	if !OwnsListener(listener) {
+		return k
+	}
+	k.Pod = listener.Annotations[names.AnnotationKeptFor]
+	for _, o := range listener.OwnerReferences {
+		if !isOfClaim(listener, o) && !isPod(o) {
+			k.Owners = append(k.Owners, o)
+		}
+	}
+	return k
+}
+
+// IsKept reports whether the Listener of an ephemeral claim or an inline volume is kept for the next Pod of a name.
+func (k Keep) IsKept() bool { return k.Pod != "" || len(k.Owners) > 0 }
+
+// KeepFor returns how to keep the Listener of an ephemeral claim or an inline volume for the next Pod of a name.
+// existing may be nil. One that is kept for the Pod already stays so when the Pod loses its controller.
+func KeepFor(pod *corev1.Pod, claimName string, existing *listenersv1alpha1.Listener) (k Keep) {
+	if existing != nil && existing.Annotations[names.AnnotationKeptFor] == pod.Name && asksToKeep(pod, claimName) {
+		k = KeepOf(existing)
+	}
+	if keeper := Keeper(pod, claimName); keeper != nil {
+		k.Pod = pod.Name
+		k = k.With(keeper)
+	}
+	return k
+}
+
+// With adds an owner, unless it is nil or one of Stackable's operators, which delete what they own (contract).
+func (k Keep) With(owner *metav1.OwnerReference) Keep {
+	known := func(o metav1.OwnerReference) bool { return o.UID == owner.UID }
+	if owner == nil || strings.Contains(owner.APIVersion, ".stackable.tech/") || slices.ContainsFunc(k.Owners, known) {
+		return k
+	}
+	k.Owners = append(slices.Clip(k.Owners), metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind,
+		Name: owner.Name, UID: owner.UID})
+	return k
+}
+
+// Keeper returns the controller of a Pod that keeps the Listener of an ephemeral claim, or of an inline volume that
+// requests it, for the next Pod of the name, or nil. Pods with random names have none, nor have those that Stackable's
+// operators control: these delete what they own (contract: labels and the owner reference).
 func Keeper(pod *corev1.Pod, claimName string) *metav1.OwnerReference {
 	owner := metav1.GetControllerOf(pod)
-	kept := func(v corev1.Volume) bool {
-		return (v.Ephemeral != nil || IsInline(&v) && v.CSI.VolumeAttributes[names.AttributeKeep] == "true") && NameOf(pod, &v) == claimName
-	}
 	switch {
-	case owner == nil, !slices.ContainsFunc(pod.Spec.Volumes, kept):
+	case owner == nil, isPod(*owner), !asksToKeep(pod, claimName):
 		return nil
-	case pod.GenerateName != "" && pod.Labels[appsv1.StatefulSetPodNameLabel] != pod.Name, strings.Contains(owner.APIVersion, ".stackable.tech/"):
+	case pod.GenerateName != "" && pod.Labels[appsv1.StatefulSetPodNameLabel] != pod.Name,
+		strings.Contains(owner.APIVersion, ".stackable.tech/"):
 		return nil
 	}
 	return &metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}
 }
 
-// KeeperOf returns the owner that Keeper returned for a Listener of an ephemeral claim, or nil.
-func KeeperOf(listener *listenersv1alpha1.Listener) *metav1.OwnerReference {
-	i := slices.IndexFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool { return !isOfClaim(listener, o) && !isPod(o) })
-	if i < 0 || !OwnsListener(listener) {
-		return nil
-	}
-	return &listener.OwnerReferences[i]
+func asksToKeep(pod *corev1.Pod, claimName string) bool {
+	volumes, _ := Volumes(pod)
+	return slices.ContainsFunc(volumes, func(v *corev1.Volume) bool {
+		keeps := v.Ephemeral != nil || IsInline(v) && v.CSI.VolumeAttributes[names.AttributeKeep] == "true"
+		return keeps && NameOf(pod, v) == claimName
+	})
 }
 
-// KeptBy adds the keeper of a desired Listener, unless it is nil, to its owners.
-func KeptBy(desired *unstructured.Unstructured, keeper *metav1.OwnerReference) *unstructured.Unstructured {
-	if keeper != nil {
-		desired.SetOwnerReferences(append(desired.GetOwnerReferences(), *keeper))
+// Apply makes a desired Listener a kept one. Without Owners it has none at all, because the garbage collector would
+// delete it with its Pod: the operator does so later.
+func (k Keep) Apply(desired *unstructured.Unstructured) *unstructured.Unstructured {
+	if k.Pod != "" {
+		annotations := desired.GetAnnotations()
+		annotations[names.AnnotationKeptFor] = k.Pod
+		desired.SetAnnotations(annotations)
+	}
+	if len(k.Owners) == 0 && k.Pod != "" {
+		desired.SetOwnerReferences(nil)
+	} else {
+		desired.SetOwnerReferences(append(desired.GetOwnerReferences(), k.Owners...))
 	}
 	return desired
 }
 
-// BelongsToOther reports whether another claim or Pod than this one owns the Listener that was created for a claim of
-// this name. An earlier Pod of the same name is none.
-func BelongsToOther(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolumeClaim) bool {
-	pod := InlinePod(claim)
-	return slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool {
-		if pod == nil {
-			return isPod(o)
-		}
-		return isPod(o) && o.Name != pod.Name || o.APIVersion == "v1" && o.Kind == "PersistentVolumeClaim"
+// OtherUser returns why the Listener of a claim's name is not that of the claim, which a Pod mounts, or "": a user has
+// created it, it is kept for another Pod, or another claim or Pod owns it. An earlier Pod of the same name is no other.
+func OtherUser(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) string {
+	inline := InlinePod(claim) != nil
+	i := slices.IndexFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool {
+		return isPod(o) && (!inline || o.Name != pod.Name) ||
+			inline && o.APIVersion == "v1" && o.Kind == "PersistentVolumeClaim"
 	})
+	switch kept := listener.Annotations[names.AnnotationKeptFor]; {
+	case !OwnsListener(listener):
+		return "was not created for a claim or volume"
+	case kept != "" && kept != pod.Name:
+		return fmt.Sprintf("is kept for volume %s of Pod %s", strings.TrimPrefix(listener.Name, kept+"-"),
+			message.Printable(kept, maxName))
+	case i >= 0:
+		return fmt.Sprintf("belongs to %s %s", listener.OwnerReferences[i].Kind, listener.OwnerReferences[i].Name)
+	}
+	return ""
 }
 
 func isPod(o metav1.OwnerReference) bool { return o.APIVersion == "v1" && o.Kind == "Pod" }
 
-// HasOwner reports whether the object with this uid is an owner of a Listener.
 func HasOwner(listener *listenersv1alpha1.Listener, uid types.UID) bool {
 	return slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == uid })
 }
@@ -190,9 +250,10 @@ func HasOwner(listener *listenersv1alpha1.Listener, uid types.UID) bool {
 // WillBeDeleted reports whether the garbage collector is going to delete the Listener of an earlier claim of this name:
 // neither this claim nor its volume owns it, and nothing keeps it for the next Pod.
 func WillBeDeleted(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolumeClaim) bool {
-	return len(listener.OwnerReferences) > 0 && KeeperOf(listener) == nil && !slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool {
-		return o.UID == claim.UID || o.Kind == "PersistentVolume" && o.Name == VolumeName(claim)
-	})
+	return len(listener.OwnerReferences) > 0 && !KeepOf(listener).IsKept() &&
+		!slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool {
+			return o.UID == claim.UID || o.Kind == "PersistentVolume" && o.Name == VolumeName(claim)
+		})
 }
 
 // ClassField returns where the class of a Listener is named. The Listener of a claim has the class of the claim.
@@ -207,13 +268,16 @@ func ClassField(listener *listenersv1alpha1.Listener) string {
 // consumers delete what has both (contract: labels and the owner reference). pv is nil until the volume is provisioned.
 // The name and the index of the Pod come from labels: those of the Pod, or else of the existing Listener.
 func Listener(
-	claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, class string, ports []listenersv1alpha1.ListenerPort, labels map[string]string,
+	claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, class string,
+	ports []listenersv1alpha1.ListenerPort, labels map[string]string,
 ) *unstructured.Unstructured {
-	owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: claim.Name, UID: claim.UID}}
+	owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: claim.Name,
+		UID: claim.UID}}
 	if pod := InlinePod(claim); pod != nil {
 		owners[0].Kind, owners[0].Name = pod.Kind, pod.Name
 	} else if pv != nil {
-		owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolume", Name: pv.Name, UID: pv.UID})
+		owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolume", Name: pv.Name,
+			UID: pv.UID})
 	}
 	list := []any{}
 	for _, p := range ports {
@@ -227,7 +291,8 @@ func Listener(
 		"apiVersion": listenersv1alpha1.GroupVersion.String(),
 		"kind":       "Listener",
 		"metadata": map[string]any{
-			"name": claim.Name, "namespace": claim.Namespace, "annotations": map[string]any{names.AnnotationClaim: claim.Name},
+			"name": claim.Name, "namespace": claim.Namespace,
+			"annotations": map[string]any{names.AnnotationClaim: claim.Name},
 		},
 		"spec": map[string]any{"className": class, "ports": list, "publishNotReadyAddresses": true},
 	}}
@@ -245,37 +310,12 @@ func Listener(
 	return desired
 }
 
-// DidYouMean returns a hint about a label of a claim that should be an annotation, or about an annotation whose key
-// nearly is one of ParseSelector's, or "". It begins with a separator.
+// DidYouMean returns what is wrong with an annotation or label of a claim that names no class and no Listener, or with
+// an attribute of an inline volume, or "". It begins with a separator.
 func DidYouMean(claim *corev1.PersistentVolumeClaim) string {
-	for _, key := range []string{names.AnnotationListenerClass, names.AnnotationListenerName} {
-		if claim.Labels[key] != "" {
-			return fmt.Sprintf("; it has the label %s, which must be an annotation", key)
-		}
+	problem := attributeProblem(claim.Annotations)
+	if InlinePod(claim) == nil {
+		problem, _, _ = strings.Cut(strings.Join(keys.Problems("a claim", claim), "\n"), "\n")
 	}
-	for _, key := range slices.Sorted(maps.Keys(claim.Annotations)) {
-		if meant := nearest(key); meant != "" {
-			return fmt.Sprintf("; it has the %s %s: did you mean %s?", Field(claim), key, meant)
-		}
-	}
-	return ""
-}
-
-// nearest returns the key that the author of a similar one probably meant, or "". A key is similar if its domain begins
-// with "listener" or its name contains that word, in any spelling.
-func nearest(key string) string {
-	lower := strings.ToLower(key)
-	name := lower[strings.IndexByte(lower, '/')+1:]
-	switch {
-	case key == names.AnnotationListenerClass, key == names.AnnotationListenerName:
-		return ""
-	case !strings.HasPrefix(lower, "listener") && !strings.Contains(name, "listener"):
-		return ""
-	case strings.Contains(name, "class"), strings.Contains(name, "cl") && !strings.Contains(name, "name"): // which may be cut off
-		return names.AnnotationListenerClass
-	case strings.Contains(name, "name"), strings.Contains(name, "listener"):
-		return names.AnnotationListenerName
-	default:
-		return ""
-	}
+	return strings.TrimSuffix("; "+problem, "; ")
 }

@@ -134,7 +134,11 @@ func TestClaimOwnsOnlyListenersThatWereCreatedForIt(t *testing.T) {
 			if got := claim.OwnsListener(listener); got != tc.want {
 				t.Errorf("created for a claim: %v, want %v", got, tc.want)
 			}
-			if got := ptr.Deref(claim.KeeperOf(listener), metav1.OwnerReference{}).UID; got != tc.keeper {
+			var got types.UID
+			for _, owner := range claim.KeepOf(listener).Owners {
+				got += owner.UID
+			}
+			if got != tc.keeper {
 				t.Errorf("kept by %q, want %q", got, tc.keeper)
 			}
 		})
@@ -207,7 +211,7 @@ func TestListenerOfAClaimHasItsLabelsButNotItsOwners(t *testing.T) {
 	}
 }
 
-// So `kubectl get listeners -l apps.kubernetes.io/pod-index=0` finds the Listener of the first replica.
+// So `kubectl get lsn -l apps.kubernetes.io/pod-index=0` finds the Listener of the first replica.
 func TestListenerOfAClaimHasTheNameAndTheIndexOfItsPod(t *testing.T) {
 	pod := map[string]string{
 		"statefulset.kubernetes.io/pod-name": "web-0", "apps.kubernetes.io/pod-index": "0", "controller-revision-hash": "web-6f", "app": "pod",

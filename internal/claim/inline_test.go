@@ -37,14 +37,15 @@ func TestAttributesOfInlineVolumesAreReadStrictly(t *testing.T) {
 			attributes: map[string]string{names.AnnotationListenerClass: "public", names.AnnotationPorts: "http", names.AttributeKeep: "true", names.LabelCertificate: "web"},
 			owners:     set,
 		},
-		"none":             {want: "neither listeners.stackable.tech/listener-class nor"},
-		"both":             {attributes: map[string]string{names.AnnotationListenerClass: "public", names.AnnotationListenerName: "web"}, want: "remove one"},
-		"misspelt":         {attributes: map[string]string{"listeners.stackable.tech/listenerClass": "public"}, want: "it has the attribute listeners.stackable.tech/listenerClass: did you mean listeners.stackable.tech/listener-class?"},
-		"without a domain": {attributes: map[string]string{names.AnnotationListenerClass: "public", "ports": "http"}, want: "the attribute ports is unknown; the driver knows"},
-		"unknown":          {attributes: map[string]string{names.AnnotationListenerClass: "public", "listener-operator.dev/port": "http"}, want: names.AnnotationPorts},
-		"ports of others":  {attributes: map[string]string{names.AnnotationListenerName: "web", names.AnnotationPorts: "http"}, want: "Listener of their own"},
-		"keep of others":   {attributes: map[string]string{names.AnnotationListenerName: "web", names.AttributeKeep: "true"}, want: "Listener of their own"},
-		"keep: yes":        {attributes: map[string]string{names.AnnotationListenerClass: "public", names.AttributeKeep: "yes"}, owners: set, want: "true or false"},
+		"none":              {want: "neither listeners.stackable.tech/listener-class nor"},
+		"both":              {attributes: map[string]string{names.AnnotationListenerClass: "public", names.AnnotationListenerName: "web"}, want: "remove one"},
+		"misspelt":          {attributes: map[string]string{"listeners.stackable.tech/listenerClass": "public"}, want: "the attribute listeners.stackable.tech/listenerClass is unknown: did you mean listeners.stackable.tech/listener-class?"},
+		"without a domain":  {attributes: map[string]string{names.AnnotationListenerClass: "public", "ports": "http"}, want: "the attribute ports is unknown: did you mean listener-operator.dev/ports?"},
+		"unknown":           {attributes: map[string]string{names.AnnotationListenerClass: "public", "listener-operator.dev/port": "http"}, want: names.AnnotationPorts},
+		"nothing of others": {attributes: map[string]string{names.AnnotationListenerName: "web", names.AnnotationPorts: "", names.AttributeKeep: "", names.AnnotationListenerClass: ""}},
+		"ports of others":   {attributes: map[string]string{names.AnnotationListenerName: "web", names.AnnotationPorts: "http"}, want: "Listener of their own"},
+		"keep of others":    {attributes: map[string]string{names.AnnotationListenerName: "web", names.AttributeKeep: "true"}, want: "Listener of their own"},
+		"keep: yes":         {attributes: map[string]string{names.AnnotationListenerClass: "public", names.AttributeKeep: "yes"}, owners: set, want: "true or false"},
 		"kept, no controller": {
 			attributes: map[string]string{names.AnnotationListenerClass: "public", names.AttributeKeep: "true"}, want: "no controller",
 		},
@@ -56,7 +57,7 @@ func TestAttributesOfInlineVolumesAreReadStrictly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod, pvc := inlinePod(tc.attributes)
 			pod.OwnerReferences, pod.GenerateName = tc.owners, tc.generated
-			if got := claim.InlineProblem(pod, pvc); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
+			if got := claim.InlineProblem(pod, pvc, nil); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
@@ -72,15 +73,15 @@ func TestListenerOfAnInlineVolumeBelongsToItsPod(t *testing.T) {
 	if got.GetName() != "web-0-listener" || got.GetLabels()[names.LabelCertificate] != "web" {
 		t.Errorf("got %s with the labels %v", got.GetName(), got.GetLabels())
 	}
-	if claim.KeeperOf(&listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{
+	if claim.KeepOf(&listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{
 		Name: got.GetName(), Annotations: got.GetAnnotations(), OwnerReferences: got.GetOwnerReferences(),
-	}}) != nil {
+	}}).IsKept() {
 		t.Error("the Pod is taken for what keeps the Listener")
 	}
 }
 
 func TestAListenerOfAnotherClaimOrPodIsNotTakenOver(t *testing.T) {
-	_, inline := inlinePod(nil)
+	pod, inline := inlinePod(nil)
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web-0-listener", UID: "claim-uid"}}
 	owner := func(kind, name string) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: "v1", Kind: kind, Name: name, UID: "other"}
@@ -88,17 +89,23 @@ func TestAListenerOfAnotherClaimOrPodIsNotTakenOver(t *testing.T) {
 	for name, tc := range map[string]struct {
 		claim *corev1.PersistentVolumeClaim
 		owner metav1.OwnerReference
-		want  bool
+		kept  string
+		want  string
 	}{
-		"an inline volume, of an earlier Pod": {inline, owner("Pod", "web-0"), false},
-		"an inline volume, of another Pod":    {inline, owner("Pod", "web"), true},
-		"an inline volume, of a claim":        {inline, owner("PersistentVolumeClaim", "web-0-listener"), true},
-		"a claim, of an earlier claim":        {pvc, owner("PersistentVolumeClaim", "web-0-listener"), false},
-		"a claim, of an inline volume":        {pvc, owner("Pod", "web-0"), true},
+		"an inline volume, of an earlier Pod": {inline, owner("Pod", "web-0"), "", ""},
+		"an inline volume, of another Pod":    {inline, owner("Pod", "web"), "", "belongs to Pod web"},
+		"an inline volume, of a claim":        {inline, owner("PersistentVolumeClaim", "web-0-listener"), "", "belongs to PersistentVolumeClaim web-0-listener"},
+		"a claim, of an earlier claim":        {pvc, owner("PersistentVolumeClaim", "web-0-listener"), "", ""},
+		"a claim, of an inline volume":        {pvc, owner("Pod", "web-0"), "", "belongs to Pod web-0"},
+		"an inline volume, kept for the Pod":  {inline, owner("StatefulSet", "web"), "web-0", ""},
+		"an inline volume, kept for another":  {inline, owner("StatefulSet", "web"), "web", "is kept for volume 0-listener of Pod web"},
+		"a claim, kept for another Pod":       {pvc, owner("StatefulSet", "web"), "web", "is kept for volume 0-listener of Pod web"},
 	} {
-		listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "web-0-listener", OwnerReferences: []metav1.OwnerReference{tc.owner}}}
-		if got := claim.BelongsToOther(listener, tc.claim); got != tc.want {
-			t.Errorf("%s: %v", name, got)
+		listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "web-0-listener", OwnerReferences: []metav1.OwnerReference{tc.owner}, Annotations: map[string]string{
+			names.AnnotationClaim: "web-0-listener", names.AnnotationKeptFor: tc.kept,
+		}}}
+		if got := claim.OtherUser(listener, tc.claim, pod); got != tc.want {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
 }

@@ -69,7 +69,8 @@ func TestClaimRestrictsPorts(t *testing.T) {
 		"twice":               {ptr.To("http,http"), []string{"http"}, ""},
 		"missing":             {ptr.To("http,https"), []string{"http"}, `lists "https", but the containers of Pod web-0 have only the ports http, admin, port-82`},
 		"only missing":        {ptr.To("a,b"), nil, `lists "a", "b", but`},
-		"empty":               {ptr.To(""), nil, `lists "", but`},
+		"empty":               {ptr.To(" , "), []string{"http", "admin", "port-82"}, ""},
+		"separated by blanks": {ptr.To("admin http"), []string{"admin", "http"}, ""},
 		"a long name":         {ptr.To(strings.Repeat("x", 5000)), nil, "xxx..."},
 		"case is not ignored": {ptr.To("HTTP"), nil, `lists "HTTP", but`},
 	} {

@@ -36,6 +36,14 @@ func Names(names []string) string {
 	return strings.Join(listed, ",") + more(len(names)-len(listed))
 }
 
+// WaitingFor returns the kind and the value of what a Listener waits for, for example "Host web.example.com", or "".
+func WaitingFor(w *listenersv1alpha1.WaitingFor) string {
+	if w == nil {
+		return ""
+	}
+	return strings.TrimSpace(string(w.Kind) + " " + w.Value)
+}
+
 func more(n int) string {
 	if n <= 0 {
 		return ""

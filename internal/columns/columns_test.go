@@ -50,6 +50,17 @@ func TestNamesAreCut(t *testing.T) {
 	}
 }
 
+func TestWhatAListenerWaitsForHasItsKind(t *testing.T) {
+	host := &listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindHost, Value: "web.example.com", Holder: "shop/web"}
+	for want, w := range map[string]*listenersv1alpha1.WaitingFor{
+		"": nil, "NodePort": {Kind: listenersv1alpha1.WaitingKindNodePort}, "Host web.example.com": host,
+	} {
+		if got := columns.WaitingFor(w); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestAllVolumesOfAPodAreListed(t *testing.T) {
 	at := func(ip string) []listenersv1alpha1.IngressAddress {
 		return []listenersv1alpha1.IngressAddress{address(ip, map[string]int32{"kafka": 30092, "rest": 30093})}

@@ -20,9 +20,8 @@ func (c NodeChoice) orderedTypes() []listenersv1alpha1.NodeAddressType {
 		return c.Types
 	case c.Prefer == listenersv1alpha1.AddressTypeIP:
 		return []listenersv1alpha1.NodeAddressType{"ExternalIP", "InternalIP", "Hostname"}
-	default:
-		return []listenersv1alpha1.NodeAddressType{"Hostname", "ExternalIP", "InternalIP"}
 	}
+	return []listenersv1alpha1.NodeAddressType{"Hostname", "ExternalIP", "InternalIP"}
 }
 
 // SortByFamily sorts addresses in the order of the IP families of the Service, if there are any. Host names come first.
@@ -49,11 +48,13 @@ func (l *Listener) OrderedPorts() []corev1.ServicePort {
 	})
 }
 
-// InOrderOf returns a copy of all addresses, which are the published ones, in the order of these: what others report in
-// another order is no change.
+// InOrderOf returns all addresses in the order of the published ones: what others report in another order is no change.
 func InOrderOf(published, all []listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
 	position := func(a listenersv1alpha1.IngressAddress) int {
-		return slices.IndexFunc(published, func(p listenersv1alpha1.IngressAddress) bool { return p.Address == a.Address })
+		return slices.IndexFunc(published, func(p listenersv1alpha1.IngressAddress) bool {
+			return p.Address == a.Address
+		})
 	}
-	return slices.SortedStableFunc(slices.Values(all), func(a, b listenersv1alpha1.IngressAddress) int { return cmp.Compare(position(a), position(b)) })
+	return slices.SortedStableFunc(slices.Values(all),
+		func(a, b listenersv1alpha1.IngressAddress) int { return cmp.Compare(position(a), position(b)) })
 }

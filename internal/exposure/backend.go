@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +23,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/address"
 	"github.com/listener-operator/listener-operator/internal/message"
+	"github.com/listener-operator/listener-operator/internal/registry"
 )
 
 // Backend exposes Listeners of some classes. All that is specific to a backend is in its package and in its field of
@@ -42,8 +42,9 @@ type Backend struct {
 	// Listener. Both are nil if it generates none.
 	Generates []*Kind
 	Objects   func(l *Listener, others Others) ([]Desired, *Refusal)
-	// TakenReasons are the reasons of such a refusal because objects of others are in the way.
-	TakenReasons []string
+	// Published returns what only this Listener can have by the addresses in its status, without those of hosts. Nil is
+	// nothing.
+	Published func(l *Listener) []registry.Key
 	// Reads is the kind of the objects of others that the backend reads, and References names those that a class and
 	// the existing objects of a Listener refer to. Both are nil if it reads none.
 	Reads      *Kind
@@ -57,13 +58,11 @@ type Backend struct {
 	// PodAddresses returns the addresses that lead to a Pod of the Listener, which is bound to the node. If nil, they
 	// follow from the status of the Listener: its addresses or, with node ports, that of the node.
 	PodAddresses func(l *Listener, pod *corev1.Pod, node *corev1.Node) *Exposed
-	// Clients is how the backend restricts clients to the allowed ones.
-	Clients Clients
+	Clients      Clients
 	// Scarce is what each Listener takes from others in addition to what its Service does, or "".
 	Scarce string
 }
 
-// Clients is how a backend restricts the clients of a Listener to ranges of addresses.
 type Clients struct {
 	// Problem returns why the Service with all overrides would not restrict them, and what to do about it, or "". If
 	// nil, the backend cannot restrict clients.
@@ -86,17 +85,14 @@ func (b *Backend) ScarceOf(class *listenersv1alpha1.ListenerClass) string {
 		return b.Scarce
 	case class.Spec.ServiceType == listenersv1alpha1.ServiceTypeClusterIP:
 		return ""
-	default:
-		return string(class.Spec.ServiceType)
 	}
+	return string(class.Spec.ServiceType)
 }
 
-// Kinds returns the kinds that the backend generates or reads.
 func (b *Backend) Kinds() []*Kind {
 	return slices.DeleteFunc(append(slices.Clone(b.Generates), b.Reads), func(k *Kind) bool { return k == nil })
 }
 
-// KindsFor returns those of Kinds that Listeners of a class need.
 func (b *Backend) KindsFor(class *listenersv1alpha1.ListenerClass) []*Kind {
 	return slices.DeleteFunc(b.Kinds(), func(k *Kind) bool { return k.NeededBy != nil && !k.NeededBy(class) })
 }
@@ -106,9 +102,8 @@ func (b *Backend) Generated(kind string) *Kind {
 	return b.Generates[slices.IndexFunc(b.Generates, func(k *Kind) bool { return k.Kind == kind })]
 }
 
-// IsExclusive reports whether a kind that the backend generates is Exclusive.
 func (b *Backend) IsExclusive() bool {
-	return slices.ContainsFunc(b.Generates, func(k *Kind) bool { return k.Exclusive })
+	return slices.ContainsFunc(b.Generates, func(k *Kind) bool { return k.Exclusive != "" })
 }
 
 // IsNodeScoped reports whether each address of a Listener of the class leads only to the Pods of one node.
@@ -122,8 +117,7 @@ type Kind struct {
 	// OtherVersions are other versions of the kind, the preferred one first, which are used if the cluster does not
 	// serve that of GroupVersionKind. They must have the same fields, as far as the backend uses them.
 	OtherVersions []string
-	// Resource is the plural name of the kind in API paths.
-	Resource string
+	Resource      string
 	// Aggregated states that on some platforms an aggregated API server serves the kind, without a CRD.
 	Aggregated bool
 	// BuiltIn states that Kubernetes itself serves the kind, on every cluster.
@@ -132,15 +126,14 @@ type Kind struct {
 	NeededBy func(class *listenersv1alpha1.ListenerClass) bool
 	// Owns reports whether an object is one of this backend, for a kind that others generate, too. If nil, all are.
 	Owns func(o Object) bool
-	// Exclusive states that objects of the kind exclude each other, whoever has them: Objects is called for one
-	// Listener at a time, with all others. Listeners refused with TakenReasons are reconciled when one of them changes.
-	Exclusive bool
-	// Hosts returns the hosts that an object requests, each of which belongs to one Listener alone. Nil is none.
-	Hosts func(o Object) []string
+	// Holds returns what an object has, or requests, that only one Listener can have, such as hosts. Nil is nothing.
+	Holds func(o Object) []registry.Key
+	// Exclusive is the kind of what objects of other clients may have, too, or "". Objects gets all of these objects,
+	// and Listeners that wait for something of the kind are reconciled when one of them changes.
+	Exclusive listenersv1alpha1.WaitingKind
 	// Trim removes from objects that no Listener controls, of which a cluster may have many, what the backend does not
 	// need. If nil, only what identifies them remains.
-	Trim func(o Object)
-	// AddToScheme registers the Go types of the kind and of its list.
+	Trim        func(o Object)
 	AddToScheme func(scheme *runtime.Scheme) error
 	// ForeignReason and RejectedReason are the reasons of listenersv1alpha1.ListenerAccepted for an object that the
 	// Listener does not control, and for one that the API server rejects. A kind that is only read has none.
@@ -173,23 +166,23 @@ type Listener struct {
 	// NamespaceLabels are the labels of the Listener's namespace, if there are Referenced objects.
 	NamespaceLabels map[string]string
 	// Pods are the names of the Pods that mount the claim that the Listener was created for, if it was, sorted.
-	Pods []string
-	// ClusterDomain is the DNS domain of the cluster.
+	Pods          []string
 	ClusterDomain string
 }
 
-// Others are the objects of the backend's Exclusive kinds that a Listener does not control.
+// Others are who has what a Listener cannot have.
 type Others struct {
-	// Objects are those of all these kinds, sorted by namespace and name.
-	Objects []Object
-	// Namespaces are the labels of their namespaces, by name.
+	// Objects are those of the backend's Exclusive kinds that belong to no Listener, sorted by namespace and name.
+	Objects    []Object
 	Namespaces map[string]map[string]string
-	// Listeners returns the other Listeners of classes with these kinds, for a Listener that needs something new:
-	// another client may have deleted the objects of one that publishes addresses. If nil, there are none.
-	Listeners func() []listenersv1alpha1.Listener
+	// Taken reports whether another Listener has a key, and Holder names it. If nil, none has any.
+	Taken  func(key registry.Key) bool
+	Holder func(key registry.Key) string
 }
 
-// Placement is where the Pods of a Listener are.
+// HasTaken reports whether another Listener has a key.
+func (o Others) HasTaken(key registry.Key) bool { return o.Taken != nil && o.Taken(key) }
+
 type Placement struct {
 	// Nodes are the nodes with reservations for the Listener, sorted by name, and MissingNodes are the names of those
 	// that no longer exist. Both are empty unless the class publishes addresses or ports of nodes.
@@ -216,10 +209,10 @@ func (l *Listener) Last() []listenersv1alpha1.IngressAddress {
 
 // Publishes reports whether an address is in the status of the Listener, or another one is advertised in its place.
 func (l *Listener) Publishes(address string) bool {
-	return slices.ContainsFunc(l.Status.TargetAddresses(), func(a listenersv1alpha1.IngressAddress) bool { return a.Address == address })
+	return slices.ContainsFunc(l.Status.TargetAddresses(),
+		func(a listenersv1alpha1.IngressAddress) bool { return a.Address == address })
 }
 
-// DNSName returns the name of the Service in the DNS of the cluster.
 func (l *Listener) DNSName() string {
 	return l.Service.Name + "." + l.Service.Namespace + ".svc." + l.ClusterDomain
 }
@@ -249,25 +242,24 @@ type Exposed struct {
 // Rejected is an object that another controller has rejected, and accepts at its next change if the cause is remedied.
 type Rejected struct {
 	Object
-	// Since is the time of the rejection.
 	Since metav1.Time
 }
 
 // Usable returns those of the addresses that another controller reports which clients outside the cluster can use, and
 // a list of the others with the reasons, or "". If the class advertises others, administrators lead clients to these.
-func (l *Listener) Usable(reported ...listenersv1alpha1.IngressAddress) (usable []listenersv1alpha1.IngressAddress, leftOut string) {
+func (l *Listener) Usable(reported ...listenersv1alpha1.IngressAddress) (
+	usable []listenersv1alpha1.IngressAddress, leftOut string) {
 	var others []string
 	for _, a := range reported {
 		if problem := l.unusable(a); problem == "" {
 			usable = append(usable, a)
-		} else if len(others) < maxListed {
+		} else {
 			others = append(others, describeLeftOut(a.Address, problem))
 		}
 	}
-	return usable, strings.Join(others, ", ")
+	return usable, message.List(others)
 }
 
-// UnusableMessage describes an object whose addresses are all left out.
 func UnusableMessage(object, leftOut string) string {
 	return object + " has no address that clients outside the cluster can use; its controller reports " + leftOut
 }
@@ -282,9 +274,8 @@ func (l *Listener) unusable(a listenersv1alpha1.IngressAddress) string {
 		return fmt.Sprintf("not a valid address of type %s", a.AddressType)
 	case template != "" && !strings.Contains(template, "{address}"):
 		return ""
-	default:
-		return address.Inside(a.Address, l.ClusterDomain)
 	}
+	return address.Inside(a.Address, l.ClusterDomain)
 }
 
 // maxQuote is the number of characters of what another controller says that a message quotes.
@@ -304,35 +295,25 @@ func describeLeftOut(address, why string) string {
 type Refusal struct {
 	Reason  string
 	Message string
+	// WaitingFor is what others have, without a time. Nil if the Listener waits for nothing that others have.
+	WaitingFor *listenersv1alpha1.WaitingFor
 }
 
-// Error returns reason and message.
 func (r *Refusal) Error() string { return r.Reason + ": " + r.Message }
 
-// Refuse returns a Refusal with a formatted message.
 func Refuse(reason, format string, args ...any) *Refusal {
 	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// takenBy is between a key and its holder in the messages of RefuseTaken.
-const takenBy = ", which Listener "
-
-// RefuseTaken returns the Refusal of a Listener that needs a key, such as a host, which another Listener has.
-func RefuseTaken(reason, need, key string, holder types.NamespacedName, remedy string) *Refusal {
-	return Refuse(reason, "%s %s%s%s has already; %s", need, key, takenBy, holder, remedy)
+// Awaiting returns the Refusal of a Listener that waits for what others have, or for nothing without a kind.
+func (r Refusal) Awaiting(w listenersv1alpha1.WaitingFor) *Refusal {
+	if w.Kind != "" {
+		r.WaitingFor = &w
+	}
+	return &r
 }
 
-// RefusalOf returns why a Listener that is not being deleted is not accepted, or "". key is what RefuseTaken got.
-func RefusalOf(listener *listenersv1alpha1.Listener) (reason, key string, condition metav1.Condition) {
-	if listener.Status == nil || !listener.DeletionTimestamp.IsZero() {
-		return "", "", condition
-	}
-	accepted := meta.FindStatusCondition(listener.Status.Conditions, listenersv1alpha1.ListenerAccepted)
-	if accepted == nil || accepted.Status != metav1.ConditionFalse {
-		return "", "", condition
-	}
-	if need, _, taken := strings.Cut(accepted.Message, takenBy); taken {
-		key = need[strings.LastIndexByte(need, ' ')+1:]
-	}
-	return accepted.Reason, key, *accepted
+// RefuseTaken returns the Refusal of a Listener that needs a value, such as a host, which another Listener has.
+func RefuseTaken(reason, need string, w listenersv1alpha1.WaitingFor, remedy string) *Refusal {
+	return Refuse(reason, "%s %s, which Listener %s has already; %s", need, w.Value, w.Holder, remedy).Awaiting(w)
 }

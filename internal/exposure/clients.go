@@ -25,7 +25,8 @@ import (
 
 // AllowedClients returns the ranges of clients that may reach a Listener from outside the cluster: its own, or else
 // those of the class, or none if all clients may. The refusal is for a Listener that would allow more than its class.
-func AllowedClients(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) ([]netip.Prefix, *Refusal) {
+func AllowedClients(class *listenersv1alpha1.ListenerClass,
+	listener *listenersv1alpha1.Listener) ([]netip.Prefix, *Refusal) {
 	byClass, refusal := parseClients(class.Spec.AllowedClients, "spec.allowedClients of ListenerClass "+class.Name)
 	if refusal != nil {
 		return nil, refusal
@@ -40,11 +41,15 @@ func AllowedClients(class *listenersv1alpha1.ListenerClass, listener *listenersv
 		return own, nil
 	}
 	wider := slices.DeleteFunc(slices.Clone(own), func(p netip.Prefix) bool {
-		return slices.ContainsFunc(byClass, func(c netip.Prefix) bool { return c.Bits() <= p.Bits() && c.Contains(p.Addr()) })
+		return slices.ContainsFunc(byClass, func(c netip.Prefix) bool {
+			return c.Bits() <= p.Bits() && c.Contains(p.Addr())
+		})
 	})
 	if len(wider) > 0 {
-		return nil, Refuse(listenersv1alpha1.ReasonInvalidAllowedClients, "spec.allowedClients may only restrict ListenerClass %s, which allows %s, and %s is not within one of "+
-			"these ranges; remove it, or use another class", class.Name, describeClients(byClass), describeClients(wider))
+		return nil, Refuse(listenersv1alpha1.ReasonInvalidAllowedClients,
+			"spec.allowedClients may only restrict ListenerClass %s, which allows %s, and %s is not within one of "+
+				"these ranges; remove it, or use another class", class.Name, message.List(FormatClients(byClass)),
+			message.List(FormatClients(wider)))
 	}
 	return own, nil
 }
@@ -55,7 +60,8 @@ func parseClients(ranges []listenersv1alpha1.CIDR, path string) ([]netip.Prefix,
 	for _, cidr := range ranges {
 		p, err := netip.ParsePrefix(string(cidr))
 		if err != nil || p.Addr().Is4In6() { // the API server validates them
-			return nil, Refuse(listenersv1alpha1.ReasonInvalidAllowedClients, "%s: %s is no range of addresses, such as 192.0.2.0/24; correct it", path,
+			return nil, Refuse(listenersv1alpha1.ReasonInvalidAllowedClients,
+				"%s: %s is no range of addresses, such as 192.0.2.0/24; correct it", path,
 				message.Printable(string(cidr), maxClientLength))
 		}
 		parsed = append(parsed, p.Masked())
@@ -63,20 +69,8 @@ func parseClients(ranges []listenersv1alpha1.CIDR, path string) ([]netip.Prefix,
 	return parsed, nil
 }
 
-const (
-	maxListedClients = 5  // ranges that a message lists
-	maxClientLength  = 43 // characters of the longest range
-)
+const maxClientLength = 43
 
-func describeClients(clients []netip.Prefix) string {
-	text := DescribeRanges(clients[:min(len(clients), maxListedClients)])
-	if more := len(clients) - maxListedClients; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
-// FormatClients returns ranges as texts.
 func FormatClients(clients []netip.Prefix) []string {
 	var formatted []string
 	for _, p := range clients {
@@ -85,7 +79,6 @@ func FormatClients(clients []netip.Prefix) []string {
 	return formatted
 }
 
-// FamiliesOf returns the families of ranges of addresses.
 func FamiliesOf(clients []netip.Prefix) []corev1.IPFamily {
 	var families []corev1.IPFamily
 	for _, p := range clients {
@@ -110,25 +103,28 @@ func (b *Backend) CheckClients(l *Listener, service *corev1ac.ServiceApplyConfig
 	case ptr.Deref(service.Spec.Type, corev1.ServiceTypeClusterIP) != corev1.ServiceType(l.Class.Spec.ServiceType):
 		problem = "overrides change spec.type of the Service; remove that, and use a class with this serviceType"
 	case b.Clients.Problem == nil:
-		problem = "the proxy alone sees the addresses of clients, and has no portable setting for them; remove allowedClients, and configure the proxy, for example " +
-			"by annotations in ListenerClass " + l.Class.Name
+		problem = "the proxy alone sees the addresses of clients, and has no portable setting for them; remove " +
+			"allowedClients, and configure the proxy, for example by annotations in ListenerClass " + l.Class.Name
 	default:
 		problem = b.Clients.Problem(l, service, clients)
 	}
 	if problem == "" {
 		return nil
 	}
-	return Refuse(listenersv1alpha1.ReasonAllowedClientsNotEnforceable, "allowedClients cannot be enforced: %s", problem)
+	return Refuse(listenersv1alpha1.ReasonAllowedClientsNotEnforceable, "allowedClients cannot be enforced: %s",
+		problem)
 }
 
 // PodsProblem is Clients.Problem of a NetworkPolicy for the Pods that mount the Listener.
 func PodsProblem(l *Listener, service *corev1ac.ServiceApplyConfiguration, _ []netip.Prefix) string {
 	if service.Spec.Selector[names.PodMountLabel(l.UID)] != names.ListenerLabel(l.Name) {
-		return "overrides replace spec.selector of the Service, so that Pods respond which do not mount the Listener; remove that"
+		return "overrides replace spec.selector of the Service, so that Pods respond which do not mount the " +
+			"Listener; remove that"
 	}
 	for i := range service.Spec.Ports {
 		if target := service.Spec.Ports[i].TargetPort; target != nil && target.Type == intstr.String {
-			return fmt.Sprintf("overrides lead port %s of the Service to a container port by its name; set the number instead", ptr.Deref(service.Spec.Ports[i].Name, ""))
+			return fmt.Sprintf("overrides lead port %s of the Service to a container port by its name; set the "+
+				"number instead", ptr.Deref(service.Spec.Ports[i].Name, ""))
 		}
 	}
 	return ""
@@ -144,7 +140,8 @@ const ClientPolicySuffix = "-allowed-clients"
 // ports, apart from those that the policies of other Listeners of these Pods restrict, and Pods to all ports: only
 // clients outside are restricted. If any other policy selects a Pod, it admits neither: then nobody expects these ports
 // to be open, and policies only add to each other.
-func (b *Backend) ClientPolicy(l *Listener, service *corev1ac.ServiceApplyConfiguration, others OtherPolicies) *unstructured.Unstructured {
+func (b *Backend) ClientPolicy(l *Listener, service *corev1ac.ServiceApplyConfiguration,
+	others OtherPolicies) *unstructured.Unstructured {
 	clients, refusal := AllowedClients(l.Class, l.Listener)
 	if refusal != nil || len(clients) == 0 || !b.RestrictsPods(service) {
 		return nil
@@ -167,11 +164,13 @@ func (b *Backend) ClientPolicy(l *Listener, service *corev1ac.ServiceApplyConfig
 		ports = append(ports, map[string]any{"protocol": string(p.protocol), "port": int64(p.number)})
 	}
 	rules[0] = map[string]any{"from": from, "ports": ports}
-	return NewObject(l, networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), l.Name+ClientPolicySuffix, nil, nil, map[string]any{
-		"podSelector": map[string]any{"matchLabels": map[string]any{names.PodMountLabel(l.UID): names.ListenerLabel(l.Name)}},
-		"policyTypes": []any{string(networkingv1.PolicyTypeIngress)},
-		"ingress":     rules,
-	})
+	return NewObject(l, networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), l.Name+ClientPolicySuffix, nil, nil,
+		map[string]any{
+			"podSelector": map[string]any{"matchLabels": map[string]any{names.PodMountLabel(l.UID): names.ListenerLabel(
+				l.Name)}},
+			"policyTypes": []any{string(networkingv1.PolicyTypeIngress)},
+			"ingress":     rules,
+		})
 }
 
 // restrictedPorts returns the ports of the Pods that clients of the Listener are led to, as far as they are known.
@@ -214,8 +213,10 @@ const (
 )
 
 // ReadPolicies reads the NetworkPolicies of a namespace, except the Listener's own. pods are the Pods that mount it.
-func ReadPolicies(listener *listenersv1alpha1.Listener, pods []*corev1.Pod, others []*networkingv1.NetworkPolicy) OtherPolicies {
-	next := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: listener.Spec.ExtraPodSelectorLabels}} // selected by what selects all Pods
+func ReadPolicies(listener *listenersv1alpha1.Listener, pods []*corev1.Pod,
+	others []*networkingv1.NetworkPolicy) OtherPolicies {
+	// It is selected by what selects all Pods.
+	next := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: listener.Spec.ExtraPodSelectorLabels}}
 	pods = append(slices.Clone(pods), next)
 	comparisons := 0
 	for _, policy := range others {
@@ -233,7 +234,8 @@ func ReadPolicies(listener *listenersv1alpha1.Listener, pods []*corev1.Pod, othe
 			return OtherPolicies{}
 		}
 		for _, p := range policy.Spec.Ingress[0].Ports {
-			restricted.Insert(port{protocol: ptr.Deref(p.Protocol, corev1.ProtocolTCP), number: ptr.Deref(p.Port, intstr.IntOrString{}).IntVal})
+			restricted.Insert(port{protocol: ptr.Deref(p.Protocol, corev1.ProtocolTCP),
+				number: ptr.Deref(p.Port, intstr.IntOrString{}).IntVal})
 		}
 	}
 	return OtherPolicies{restricted: restricted, onlyListeners: true}
@@ -243,7 +245,8 @@ func ReadPolicies(listener *listenersv1alpha1.Listener, pods []*corev1.Pod, othe
 // namespace. None does for a Pod in the network of its node.
 func SelectsForIngress(policy *networkingv1.NetworkPolicy) func(*corev1.Pod) bool {
 	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
-	if err != nil || len(policy.Spec.PolicyTypes) > 0 && !slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
+	if err != nil || len(policy.Spec.PolicyTypes) > 0 && !slices.Contains(policy.Spec.PolicyTypes,
+		networkingv1.PolicyTypeIngress) {
 		selector = labels.Nothing()
 	}
 	return func(pod *corev1.Pod) bool { return !pod.Spec.HostNetwork && selector.Matches(labels.Set(pod.Labels)) }

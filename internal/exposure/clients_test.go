@@ -42,7 +42,7 @@ func TestListenerOnlyRestrictsTheClientsOfItsClass(t *testing.T) {
 		"no range, in the Listener":        {listener: cidrs("::ffff:198.51.100.0/120"), refused: "spec.allowedClients: ::ffff:198.51.100.0/120 is no range"},
 		"many ranges": {
 			class:    cidrs("10.0.0.0/32", "10.0.0.1/32", "10.0.0.2/32", "10.0.0.3/32", "10.0.0.4/32", "10.0.0.5/32", "10.0.0.6/32"),
-			listener: cidrs("10.0.0.7/32"), refused: "10.0.0.4/32 and 2 more",
+			listener: cidrs("10.0.0.7/32"), refused: "10.0.0.6/32",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,12 +25,13 @@ func TestClusterIPsAreAllocated(t *testing.T) {
 		last   []string
 		taken  []string
 		want   []string // or nothing if there is none
+		waits  bool     // others have all
 	}{
 		"the only one": {cidrs: []listenersv1alpha1.CIDR{"10.97.0.4/32"}, want: []string{"10.97.0.4"}},
 		"not that of the network, nor the broadcast address": {
 			cidrs: []listenersv1alpha1.CIDR{"10.97.0.0/30"}, taken: []string{"10.97.0.1"}, want: []string{"10.97.0.2"},
 		},
-		"none if all are taken":                    {cidrs: []listenersv1alpha1.CIDR{"10.97.0.0/30"}, taken: []string{"10.97.0.1", "10.97.0.2"}},
+		"none if all are taken":                    {cidrs: []listenersv1alpha1.CIDR{"10.97.0.0/30"}, taken: []string{"10.97.0.1", "10.97.0.2"}, waits: true},
 		"of the next range if all are taken":       {cidrs: []listenersv1alpha1.CIDR{"10.97.0.4/32", "10.98.0.4/32"}, taken: []string{"10.97.0.4"}, want: []string{"10.98.0.4"}},
 		"the last one, of any range":               {cidrs: []listenersv1alpha1.CIDR{"10.97.0.4/32", "10.98.0.0/24"}, last: []string{"10.98.0.77"}, want: []string{"10.98.0.77"}},
 		"not the last one if another one has it":   {cidrs: []listenersv1alpha1.CIDR{"10.97.0.4/31"}, last: []string{"10.97.0.4"}, taken: []string{"10.97.0.4"}, want: []string{"10.97.0.5"}},
@@ -57,6 +58,10 @@ func TestClusterIPsAreAllocated(t *testing.T) {
 			}
 			if refusal != nil && refusal.Reason != listenersv1alpha1.ReasonClusterIPsExhausted {
 				t.Errorf("refused as %s", refusal.Reason)
+			}
+			want := listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindClusterIP}
+			if waits := refusal != nil && refusal.WaitingFor != nil; waits != tc.waits || waits && *refusal.WaitingFor != want {
+				t.Errorf("refused: %+v", refusal)
 			}
 		})
 	}

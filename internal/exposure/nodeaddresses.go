@@ -34,7 +34,8 @@ type NodeChoice struct {
 // NodeChoice returns how the class chooses addresses of nodes. The families are those of the Service, or those in the
 // status of the Listener if the Service was not observed.
 func (l *Listener) NodeChoice() NodeChoice {
-	choice := NodeChoice{Prefer: l.Class.AddressPreference(listenersv1alpha1.ServiceTypeNodePort), Families: l.IPFamilies()}
+	choice := NodeChoice{Prefer: l.Class.AddressPreference(listenersv1alpha1.ServiceTypeNodePort),
+		Families: l.IPFamilies()}
 	if nodes := l.Class.Spec.NodeAddresses; nodes != nil {
 		choice.Types, choice.CIDRs = nodes.Types, listenersv1alpha1.Prefixes(nodes.CIDRs)
 	}
@@ -51,21 +52,20 @@ func (l *Listener) IPFamilies() []corev1.IPFamily {
 		return l.Service.Spec.IPFamilies
 	case l.Status != nil:
 		return l.Status.IPFamilies
-	default:
-		return nil
 	}
+	return nil
 }
 
-// NodeAddresses returns the addresses to publish for a node, without ports: a single one, or one for each IP family in
-// choice.Families. A host name stands for all families. problem is why there is none, after the name of the node and
-// "has", or "".
+// NodeAddresses returns the addresses to publish for a node, without ports: one, or one for each of choice.Families,
+// for all of which a host name stands. problem is why there is none, after the name of the node and "has", or "".
 //
 // The addresses in the annotation names.AnnotationAdvertisedAddress take precedence over those in the status, of
 // whatever type, as long as they are in the ranges; if one of them is not valid, the node has no address. By default
 // (contract: the address of a node), the IP address is the first ExternalIP, or else the first InternalIP; the host
 // name is the first Hostname; the type that is not preferred is the fallback. In the status, what is not a valid
 // address of its type, or leads no other machine to the node, is ignored: Kubernetes does not validate it.
-func NodeAddresses(node *corev1.Node, choice NodeChoice) (addresses []listenersv1alpha1.IngressAddress, problem string) {
+func NodeAddresses(node *corev1.Node, choice NodeChoice) (
+	addresses []listenersv1alpha1.IngressAddress, problem string) {
 	candidates, problem := advertised(node)
 	switch {
 	case problem != "":
@@ -73,9 +73,11 @@ func NodeAddresses(node *corev1.Node, choice NodeChoice) (addresses []listenersv
 	case candidates == nil:
 		candidates, problem = choice.inStatus(node)
 	default:
-		problem = NodeChoice{CIDRs: choice.CIDRs, Families: choice.Families}.problem() + " in its annotation " + names.AnnotationAdvertisedAddress
+		problem = NodeChoice{CIDRs: choice.CIDRs, Families: choice.Families}.problem() + " in its annotation " +
+			names.AnnotationAdvertisedAddress
 	}
-	candidates = slices.DeleteFunc(candidates, func(a listenersv1alpha1.IngressAddress) bool { return !choice.allows(a) })
+	candidates = slices.DeleteFunc(candidates,
+		func(a listenersv1alpha1.IngressAddress) bool { return !choice.allows(a) })
 	switch {
 	case len(candidates) == 0:
 		return nil, problem
@@ -100,7 +102,8 @@ func advertised(node *corev1.Node) (addresses []listenersv1alpha1.IngressAddress
 		return nil, ""
 	}
 	for text := range strings.SplitSeq(value, ",") {
-		a := listenersv1alpha1.IngressAddress{Address: strings.TrimSpace(text), AddressType: listenersv1alpha1.AddressTypeHostname}
+		a := listenersv1alpha1.IngressAddress{Address: strings.TrimSpace(text),
+			AddressType: listenersv1alpha1.AddressTypeHostname}
 		why := address.Inside(a.Address, "")
 		switch {
 		case address.IsIP(a.Address):
@@ -109,7 +112,8 @@ func advertised(node *corev1.Node) (addresses []listenersv1alpha1.IngressAddress
 			why = cmp.Or(why, "neither an IP address nor a host name")
 		}
 		if why != "" {
-			return nil, fmt.Sprintf("an invalid annotation %s: %q is %s; correct or remove it", names.AnnotationAdvertisedAddress, message.Printable(a.Address, maxValue), why)
+			return nil, fmt.Sprintf("an invalid annotation %s: %q is %s; correct or remove it",
+				names.AnnotationAdvertisedAddress, message.Printable(a.Address, maxValue), why)
 		}
 		addresses = append(addresses, a)
 	}
@@ -125,7 +129,8 @@ func InvalidAdvertisedAddress(nodes []*corev1.Node) bool {
 }
 
 // AppendNew appends the addresses that the list does not have with the same ports.
-func AppendNew(list []listenersv1alpha1.IngressAddress, addresses ...listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
+func AppendNew(list []listenersv1alpha1.IngressAddress,
+	addresses ...listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
 	for _, a := range addresses {
 		same := func(b listenersv1alpha1.IngressAddress) bool {
 			return a.Address == b.Address && maps.Equal(a.Ports, b.Ports)
@@ -137,7 +142,6 @@ func AppendNew(list []listenersv1alpha1.IngressAddress, addresses ...listenersv1
 	return list
 }
 
-// AddressSet returns the addresses without their ports.
 func AddressSet(addresses []listenersv1alpha1.IngressAddress) sets.Set[string] {
 	set := sets.New[string]()
 	for _, a := range addresses {
@@ -157,21 +161,24 @@ func (c NodeChoice) inStatus(node *corev1.Node) (addresses []listenersv1alpha1.I
 			case inside != "":
 				leftOut = append(leftOut, describeLeftOut(a.Address, inside))
 			case isName(t) && address.IsHostname(a.Address):
-				addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: a.Address, AddressType: listenersv1alpha1.AddressTypeHostname})
+				addresses = append(addresses,
+					listenersv1alpha1.IngressAddress{Address: a.Address,
+						AddressType: listenersv1alpha1.AddressTypeHostname})
 			case !isName(t) && address.IsIP(a.Address):
-				addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: a.Address, AddressType: listenersv1alpha1.AddressTypeIP})
+				addresses = append(addresses,
+					listenersv1alpha1.IngressAddress{Address: a.Address, AddressType: listenersv1alpha1.AddressTypeIP})
 			}
 		}
 	}
 	problem = c.problem()
 	if len(leftOut) > 0 {
-		problem += ", and what leads no other machine to it is left out: " + strings.Join(leftOut[:min(len(leftOut), maxListed)], ", ")
+		problem += ", and what leads no other machine to it is left out: " + message.List(leftOut)
 	}
 	return addresses, problem
 }
 
-// allows reports whether a valid address is of one of the families and in the ranges, or a host name that may be
-// published in spite of them.
+// allows reports whether a valid address is of one of the families and in the ranges, or may be published as a host
+// name.
 func (c NodeChoice) allows(a listenersv1alpha1.IngressAddress) bool {
 	if a.AddressType == listenersv1alpha1.AddressTypeHostname {
 		return len(c.CIDRs) == 0 || slices.ContainsFunc(c.Types, isName)
@@ -183,7 +190,6 @@ func (c NodeChoice) allows(a listenersv1alpha1.IngressAddress) bool {
 
 func isName(t listenersv1alpha1.NodeAddressType) bool { return t != "ExternalIP" && t != "InternalIP" }
 
-// problem describes what a node without an address does not have.
 func (c NodeChoice) problem() string {
 	if len(c.Types) == 0 && len(c.CIDRs) == 0 && len(c.Families) == 0 {
 		return "neither a valid IP address nor a valid host name"
@@ -208,15 +214,11 @@ func FamilyOf(ip string) corev1.IPFamily {
 		return ""
 	case parsed.Unmap().Is4():
 		return corev1.IPv4Protocol
-	default:
-		return corev1.IPv6Protocol
 	}
+	return corev1.IPv6Protocol
 }
 
-const (
-	maxListed = 10  // nodes that a message lists
-	maxValue  = 100 // characters of a value that a message quotes
-)
+const maxValue = 100
 
 // LeftOut lists the nodes with reservations whose addresses are missing or left out, and why.
 func (p Placement) LeftOut(choice NodeChoice) string {
@@ -232,8 +234,5 @@ func (p Placement) LeftOut(choice NodeChoice) string {
 			nodes = append(nodes, node.Name+" ("+problem+")")
 		}
 	}
-	if more := len(nodes) - maxListed; more > 0 {
-		nodes = append(nodes[:maxListed], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(nodes, ", ")
+	return message.List(nodes)
 }

@@ -28,10 +28,11 @@ import (
 // change of the CRD: the API server would reject updates of objects that exceed them. They are far above what is
 // useful, and low enough for algorithms of libraries that compare each entry of a list with each other one.
 const (
-	maxListedPorts     = 1024     // in spec.ports; the class limits how many of them are exposed
-	maxLabels          = 128      // of a Listener, which each of the objects that are generated for it has, too
-	maxSelectorLabels  = 64       // in spec.extraPodSelectorLabels
-	maxListedOverrides = 1024     // in spec.objectOverrides; most may be for objects of product operators, and are only read
+	maxListedPorts    = 1024 // in spec.ports; the class limits how many of them are exposed
+	maxLabels         = 128  // of a Listener, which each of the objects that are generated for it has, too
+	maxSelectorLabels = 64   // in spec.extraPodSelectorLabels
+	// Overrides in spec.objectOverrides: most may be for objects of product operators, and are only read.
+	maxListedOverrides = 1024
 	maxOverrides       = 16       // that apply to the Service
 	maxOverrideBytes   = 64 << 10 // of all that apply
 	maxOverridePorts   = 1024     // in an override: the largest value of spec.maxPorts of a class
@@ -42,24 +43,28 @@ const (
 // override merges the overrides of the class, and then those of the Listener, into the generated Service. They must not
 // change its identity or its owner. The author of a Listener is less trusted than the author of a class, and may only
 // change the fields that the class allows, within limits that are checked before the merge.
-func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener,
+func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alpha1.ListenerClass,
+	listener *listenersv1alpha1.Listener,
 ) (*corev1ac.ServiceApplyConfiguration, *Refusal) {
 	byClass, _, err := merge(service, class.Spec.ServiceOverrides.Raw)
 	if err == nil {
 		err = checkIdentity(service, byClass)
 	}
 	if err != nil {
-		return nil, Refuse(listenersv1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass %s: %v", class.Name, err)
+		return nil, Refuse(listenersv1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass %s: %v",
+			class.Name, err)
 	}
 	service = byClass
-	own := identity{APIVersion: *service.APIVersion, Kind: *service.Kind, Metadata: objectKey{*service.Namespace, *service.Name}}
+	own := identity{APIVersion: *service.APIVersion, Kind: *service.Kind,
+		Metadata: objectKey{*service.Namespace, *service.Name}}
 	number, bytes := 0, 0
 	for i, raw := range listener.Spec.ObjectOverrides {
 		target, err := identify(raw.Raw)
 		if err == nil && target == own {
 			number, bytes = number+1, bytes+len(raw.Raw)
 			if number > maxOverrides || bytes > maxOverrideBytes {
-				err = fmt.Errorf("more than %d overrides, or %d KiB, apply to the Service; remove or merge some", maxOverrides, maxOverrideBytes>>10)
+				err = fmt.Errorf("more than %d overrides, or %d KiB, apply to the Service; remove or merge some",
+					maxOverrides, maxOverrideBytes>>10)
 			} else {
 				service, err = overrideByListener(service, raw.Raw, class, overridable(class, listener))
 			}
@@ -73,19 +78,24 @@ func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alp
 
 // overridable returns the fields of the Service that the Listener may change. Annotations tell load balancers, each in
 // its own way, which clients to admit. So if clients are restricted, a class has to list annotations.
-func overridable(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) []listenersv1alpha1.ServiceField {
+func overridable(class *listenersv1alpha1.ListenerClass,
+	listener *listenersv1alpha1.Listener) []listenersv1alpha1.ServiceField {
 	allowed := class.OverridableFields()
 	restricted := len(class.Spec.AllowedClients)+len(listener.Spec.AllowedClients) > 0
-	if lists := class.Spec.ListenerOverrides != nil && class.Spec.ListenerOverrides.Allowed != nil; restricted && !lists &&
+	if lists := class.Spec.ListenerOverrides != nil && class.Spec.ListenerOverrides.Allowed != nil; restricted &&
+		!lists &&
 		class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer {
-		allowed = slices.DeleteFunc(allowed, func(f listenersv1alpha1.ServiceField) bool { return f == "metadata.annotations" })
+		allowed = slices.DeleteFunc(allowed, func(f listenersv1alpha1.ServiceField) bool {
+			return f == "metadata.annotations"
+		})
 	}
 	return allowed
 }
 
 // overrideByListener merges one of the Listener's overrides, or returns an error if it changes what is not allowed.
 func overrideByListener(
-	before *corev1ac.ServiceApplyConfiguration, patch []byte, class *listenersv1alpha1.ListenerClass, allowed []listenersv1alpha1.ServiceField,
+	before *corev1ac.ServiceApplyConfiguration, patch []byte, class *listenersv1alpha1.ListenerClass,
+	allowed []listenersv1alpha1.ServiceField,
 ) (*corev1ac.ServiceApplyConfiguration, error) {
 	after, unknown, err := merge(before, patch)
 	if err != nil {
@@ -97,12 +107,14 @@ func overrideByListener(
 	if err := checkIdentity(before, after); err != nil {
 		return nil, err
 	}
-	changed := slices.DeleteFunc(changedFields(before, after), func(f string) bool { return slices.Contains(allowed, listenersv1alpha1.ServiceField(f)) })
+	changed := slices.DeleteFunc(changedFields(before, after),
+		func(f string) bool { return slices.Contains(allowed, listenersv1alpha1.ServiceField(f)) })
 	switch {
 	case slices.Contains(changed, "spec.externalIPs"):
 		return nil, errors.New("only a ListenerClass may set spec.externalIPs; remove it")
 	case len(changed) > 0:
-		return nil, fmt.Errorf("ListenerClass %s does not allow Listeners to override %s; remove it, or use a class that lists it in spec.listenerOverrides.allowed",
+		return nil, fmt.Errorf("ListenerClass %s does not allow Listeners to override %s; remove it, or use a class "+
+			"that lists it in spec.listenerOverrides.allowed",
 			class.Name, strings.Join(changed, ", "))
 	}
 	return after, nil
@@ -119,10 +131,12 @@ func changedFields(before, after *corev1ac.ServiceApplyConfiguration) []string {
 			}
 		}
 	}
-	compare("metadata.", reflect.ValueOf(*before.ObjectMetaApplyConfiguration), reflect.ValueOf(*after.ObjectMetaApplyConfiguration))
+	compare("metadata.", reflect.ValueOf(*before.ObjectMetaApplyConfiguration),
+		reflect.ValueOf(*after.ObjectMetaApplyConfiguration))
 	compare("spec.", reflect.ValueOf(*before.Spec), reflect.ValueOf(*after.Spec))
 	isSame := func(a, b corev1ac.ServicePortApplyConfiguration) bool {
-		return ptr.Equal(a.Name, b.Name) && ptr.Equal(a.Port, b.Port) && ptr.Deref(a.Protocol, corev1.ProtocolTCP) == ptr.Deref(b.Protocol, corev1.ProtocolTCP)
+		return ptr.Equal(a.Name, b.Name) && ptr.Equal(a.Port, b.Port) &&
+			ptr.Deref(a.Protocol, corev1.ProtocolTCP) == ptr.Deref(b.Protocol, corev1.ProtocolTCP)
 	}
 	if slices.EqualFunc(before.Spec.Ports, after.Spec.Ports, isSame) {
 		changed.Delete("spec.ports")
@@ -137,7 +151,8 @@ func changedFields(before, after *corev1ac.ServiceApplyConfiguration) []string {
 // UnknownOverrides returns the fields in the class's overrides that a Service does not have. They are ignored: an older
 // operator must be able to serve a class that was written for a newer one.
 func UnknownOverrides(class *listenersv1alpha1.ListenerClass) []string {
-	_, unknown, _ := merge(emptyService(), class.Spec.ServiceOverrides.Raw) // of invalid ones, function Service returns the error
+	// The function Service returns the error of invalid ones.
+	_, unknown, _ := merge(emptyService(), class.Spec.ServiceOverrides.Raw)
 	return unknown
 }
 
@@ -171,8 +186,7 @@ func identify(raw []byte) (id identity, _ error) {
 	return id, nil
 }
 
-// IgnoredOverrides returns the paths of a Listener's overrides that name its Service, but no namespace, so that they
-// apply to no object.
+// IgnoredOverrides returns the paths of overrides that name the Service, but no namespace, so that they have no effect.
 func IgnoredOverrides(listener *listenersv1alpha1.Listener) []string {
 	var ignored []string
 	for i, raw := range listener.Spec.ObjectOverrides {
@@ -186,7 +200,8 @@ func IgnoredOverrides(listener *listenersv1alpha1.Listener) []string {
 
 // merge applies a partial Service as a strategic merge patch, but replaces its selector, and merges ports by number and
 // protocol (contract: the Service). unknown are the paths of fields that a Service does not have.
-func merge(service *corev1ac.ServiceApplyConfiguration, patch []byte) (merged *corev1ac.ServiceApplyConfiguration, unknown []string, _ error) {
+func merge(service *corev1ac.ServiceApplyConfiguration,
+	patch []byte) (merged *corev1ac.ServiceApplyConfiguration, unknown []string, _ error) {
 	if len(patch) == 0 {
 		return service, nil, nil
 	}
@@ -194,7 +209,8 @@ func merge(service *corev1ac.ServiceApplyConfiguration, patch []byte) (merged *c
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &content); err != nil {
 		return nil, nil, fmt.Errorf("decoding: %w", err)
 	}
-	if maps.DeleteFunc(content, isOfAnyService); len(content) == 0 { // a merge takes longer than everything else in a reconciliation
+	// A merge takes longer than everything else in a reconciliation.
+	if maps.DeleteFunc(content, isOfAnyService); len(content) == 0 {
 		return service, nil, nil
 	}
 	if err := checkLists("", content); err != nil {
@@ -237,7 +253,8 @@ func merge(service *corev1ac.ServiceApplyConfiguration, patch []byte) (merged *c
 // isOfAnyService reports whether a field is as in the default of the overrides of classes, which changes nothing.
 func isOfAnyService(field string, value any) bool {
 	metadata, isMap := value.(map[string]any)
-	return field == "apiVersion" && value == "v1" || field == "kind" && value == "Service" || field == "metadata" && isMap && len(metadata) == 0
+	return field == "apiVersion" && value == "v1" || field == "kind" && value == "Service" ||
+		field == "metadata" && isMap && len(metadata) == 0
 }
 
 // takePorts removes the ports from the specs of the Service and of the patch, and returns the merged ones: a strategic
@@ -258,12 +275,10 @@ func takePorts(service, patch any) ([]any, error) {
 		return nil, nil
 	case overridden && !isList:
 		return nil, errors.New("spec.ports is not a list")
-	default:
-		return mergePorts(existing, overrides)
 	}
+	return mergePorts(existing, overrides)
 }
 
-// mergePorts merges ports of an override into those of the Service, by number and protocol.
 func mergePorts(existing, overrides []any) ([]any, error) {
 	type portKey struct {
 		number   int64
@@ -296,7 +311,8 @@ func mergePorts(existing, overrides []any) ([]any, error) {
 			merged[place] = nil
 			delete(places, key)
 		case directive != nil:
-			return nil, fmt.Errorf("spec.ports: the directive %.20v is not supported, or is for a port that the Service does not have", directive)
+			return nil, fmt.Errorf("spec.ports: the directive %.20v is not supported, or is for a port that the "+
+				"Service does not have", directive)
 		case exists:
 			maps.Copy(merged[place].(map[string]any), port)
 		default:
@@ -311,10 +327,12 @@ func checkIdentity(before, after *corev1ac.ServiceApplyConfiguration) error {
 	identityOf := func(service *corev1ac.ServiceApplyConfiguration) corev1ac.ServiceApplyConfiguration {
 		meta := ptr.Deref(service.ObjectMetaApplyConfiguration, metav1ac.ObjectMetaApplyConfiguration{})
 		meta.Labels, meta.Annotations, meta.Finalizers = nil, nil, nil
-		return corev1ac.ServiceApplyConfiguration{TypeMetaApplyConfiguration: service.TypeMetaApplyConfiguration, ObjectMetaApplyConfiguration: &meta}
+		return corev1ac.ServiceApplyConfiguration{TypeMetaApplyConfiguration: service.TypeMetaApplyConfiguration,
+			ObjectMetaApplyConfiguration: &meta}
 	}
 	if !reflect.DeepEqual(identityOf(before), identityOf(after)) {
-		return errors.New("apiVersion, kind and metadata of a Service cannot be overridden, except metadata.labels, metadata.annotations and metadata.finalizers")
+		return errors.New("apiVersion, kind and metadata of a Service cannot be overridden, except metadata.labels, " +
+			"metadata.annotations and metadata.finalizers")
 	}
 	return nil
 }
@@ -350,7 +368,8 @@ func checkLists(path string, value any) error {
 // rejects those of fields that Stackable's listener operator does not have.
 func IgnoredSettings(class *listenersv1alpha1.ListenerClass) []string {
 	spec := &class.Spec
-	nodePort, loadBalancer := spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort, spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer
+	nodePort, loadBalancer := spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort,
+		spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer
 	var ignored []string
 	for _, rule := range []struct {
 		applies        bool
@@ -364,11 +383,13 @@ func IgnoredSettings(class *listenersv1alpha1.ListenerClass) []string {
 			"no load balancer is used; remove it, or use serviceType LoadBalancer"},
 		{spec.ServiceExternalTrafficPolicy != nil && !nodePort && !loadBalancer, "serviceExternalTrafficPolicy",
 			"the Service receives no external traffic; remove it, or use serviceType NodePort or LoadBalancer"},
-		{spec.PreferredAddressType == listenersv1alpha1.PreferredAddressTypeIP && spec.Route != nil, "preferredAddressType",
+		{spec.PreferredAddressType == listenersv1alpha1.PreferredAddressTypeIP && spec.Route != nil,
+			"preferredAddressType",
 			"the addresses of Routes are host names; remove it"},
 	} {
 		if rule.applies {
-			ignored = append(ignored, fmt.Sprintf("%s of ListenerClass %s has no effect: %s", rule.field, class.Name, rule.instead))
+			ignored = append(ignored, fmt.Sprintf("%s of ListenerClass %s has no effect: %s", rule.field, class.Name,
+				rule.instead))
 		}
 	}
 	return ignored

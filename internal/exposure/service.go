@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,7 +29,8 @@ import (
 // Service returns the Service to apply for a Listener of this class: the generated Service with the overrides of the
 // class and then those of the Listener (contract: the Service). Fields that Kubernetes chooses are not set;
 // WithNodePorts and WithTargetPorts set two of them.
-func (b *Backend) Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) (*corev1ac.ServiceApplyConfiguration, *Refusal) {
+func (b *Backend) Service(class *listenersv1alpha1.ListenerClass,
+	listener *listenersv1alpha1.Listener) (*corev1ac.ServiceApplyConfiguration, *Refusal) {
 	if refusal := checkSize(listener); refusal != nil {
 		return nil, refusal
 	}
@@ -50,11 +50,29 @@ func (b *Backend) Service(class *listenersv1alpha1.ListenerClass, listener *list
 		return nil, refusal
 	case len(service.Spec.Ports) == 0:
 		return nil, noPorts(class, listener)
-	case len(service.Spec.Ports) > class.MaxPorts():
-		return nil, Refuse(listenersv1alpha1.ReasonInvalidPorts, "the Listener has %d ports, and ListenerClass %s allows %d; remove some of spec.ports, or raise "+
-			"spec.maxPorts of the class", len(service.Spec.Ports), class.Name, class.MaxPorts())
+	}
+	if refusal := checkNumber(class, len(service.Spec.Ports)); refusal != nil {
+		return nil, refusal
 	}
 	return service, nil
+}
+
+// CheckPorts returns a refusal if there are too many ports for a Listener of a class. Nobody then should create one.
+func CheckPorts(class *listenersv1alpha1.ListenerClass, ports []listenersv1alpha1.ListenerPort) *Refusal {
+	listener := &listenersv1alpha1.Listener{Spec: listenersv1alpha1.ListenerSpec{Ports: ports}}
+	if refusal := checkSize(listener); refusal != nil {
+		return refusal
+	}
+	return checkNumber(class, len(ExposedPorts(class, listener)))
+}
+
+func checkNumber(class *listenersv1alpha1.ListenerClass, ports int) *Refusal {
+	if ports <= class.MaxPorts() {
+		return nil
+	}
+	return Refuse(listenersv1alpha1.ReasonInvalidPorts, "the Listener has %d ports, and ListenerClass %s allows %d; "+
+		"remove some of spec.ports, or list those of the Pod to expose in %s, or raise spec.maxPorts of the class",
+		ports, class.Name, class.MaxPorts(), names.AnnotationPorts)
 }
 
 // checkSize returns a refusal if a Listener has more of something than is worked on.
@@ -64,18 +82,22 @@ func checkSize(listener *listenersv1alpha1.Listener) *Refusal {
 		number, limit         int
 	}{
 		{listenersv1alpha1.ReasonInvalidPorts, "spec.ports", "entries", len(listener.Spec.Ports), maxListedPorts},
-		{listenersv1alpha1.ReasonServiceRejected, "spec.extraPodSelectorLabels", "labels", len(listener.Spec.ExtraPodSelectorLabels), maxSelectorLabels},
+		{listenersv1alpha1.ReasonServiceRejected, "spec.extraPodSelectorLabels", "labels",
+			len(listener.Spec.ExtraPodSelectorLabels), maxSelectorLabels},
 		{listenersv1alpha1.ReasonServiceRejected, "metadata.labels", "labels", len(listener.Labels), maxLabels},
-		{listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides", "entries", len(listener.Spec.ObjectOverrides), maxListedOverrides},
+		{listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides", "entries",
+			len(listener.Spec.ObjectOverrides), maxListedOverrides},
 	} {
 		if list.number > list.limit {
-			return Refuse(list.reason, "%s has %d %s, of at most %d; remove some", list.name, list.number, list.entries, list.limit)
+			return Refuse(list.reason, "%s has %d %s, of at most %d; remove some", list.name, list.number, list.entries,
+				list.limit)
 		}
 	}
 	return nil
 }
 
-func (b *Backend) generate(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener, ports []port) *corev1ac.ServiceApplyConfiguration {
+func (b *Backend) generate(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener,
+	ports []port) *corev1ac.ServiceApplyConfiguration {
 	spec := corev1ac.ServiceSpec().
 		WithType(corev1.ServiceType(class.Spec.ServiceType)).
 		WithSelector(listener.Spec.ExtraPodSelectorLabels).
@@ -114,7 +136,8 @@ func (b *Backend) generate(class *listenersv1alpha1.ListenerClass, listener *lis
 // was not created for a claim, so several Pods can share it. By the default of publishNotReadyAddresses, the operator
 // cannot tell what its author wants (contract: publishNotReadyAddresses).
 func OnlyReady(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) bool {
-	return class.Spec.NotReadyAddressPolicy == listenersv1alpha1.NotReadyAddressPolicyPerPodOnly && !claim.OwnsListener(listener)
+	return class.Spec.NotReadyAddressPolicy == listenersv1alpha1.NotReadyAddressPolicyPerPodOnly &&
+		!claim.OwnsListener(listener)
 }
 
 // IsHeadless reports whether a Service has no cluster IP, and leads to its Pods by DNS alone.
@@ -130,7 +153,8 @@ func checkHeadless(service *corev1ac.ServiceApplyConfiguration, class *listeners
 	default:
 		return nil
 	}
-	return Refuse(listenersv1alpha1.ReasonInvalidOverrides, "the Services of ListenerClass %s have to be headless, and overrides change %s; remove that", class.Name, field)
+	return Refuse(listenersv1alpha1.ReasonInvalidOverrides,
+		"the Services of ListenerClass %s have to be headless, and overrides change %s; remove that", class.Name, field)
 }
 
 // checkNames returns a refusal if labels, annotations or the selector of a Service have names or values that
@@ -144,7 +168,8 @@ func checkNames(service *corev1ac.ServiceApplyConfiguration) *Refusal {
 	if len(problems) == 0 {
 		return nil
 	}
-	return Refuse(listenersv1alpha1.ReasonServiceRejected, "the API server would reject Service %s/%s: %v", *service.Namespace, *service.Name,
+	return Refuse(listenersv1alpha1.ReasonServiceRejected, "the API server would reject Service %s/%s: %v",
+		*service.Namespace, *service.Name,
 		problems[:min(len(problems), maxProblems)].ToAggregate())
 }
 
@@ -162,7 +187,8 @@ func Labels(listener *listenersv1alpha1.Listener, class map[string]string) map[s
 
 // NewObject returns an object that is generated for a Listener, in its namespace and with it as the controller. labels
 // are those of the class for this kind of object.
-func NewObject(l *Listener, kind schema.GroupVersionKind, name string, labels, annotations map[string]string, spec map[string]any) *unstructured.Unstructured {
+func NewObject(l *Listener, kind schema.GroupVersionKind, name string, labels, annotations map[string]string,
+	spec map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	o.SetGroupVersionKind(kind)
 	o.SetNamespace(l.Namespace)
@@ -175,39 +201,6 @@ func NewObject(l *Listener, kind schema.GroupVersionKind, name string, labels, a
 	return o
 }
 
-// ControllingListener returns the owner reference to the Listener that controls an object, or nil.
-func ControllingListener(o metav1.Object) *metav1.OwnerReference {
-	owner := metav1.GetControllerOf(o)
-	kind := listenersv1alpha1.GroupVersion.WithKind("Listener").GroupKind()
-	if owner == nil || schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind() != kind {
-		return nil
-	}
-	return owner
-}
-
-// RestoredFor returns the label of the Listener that an object was generated for, if it comes from a backup: it has the
-// labels that no one writes by hand, and no owners, which backups drop. Otherwise it returns "".
-func RestoredFor(o metav1.Object) string {
-	labels := o.GetLabels()
-	if len(o.GetOwnerReferences()) > 0 || labels["app.kubernetes.io/name"] != names.ServiceAppName || labels[names.LabelManagedBy] != names.ServiceManagedBy {
-		return ""
-	}
-	return labels["app.kubernetes.io/instance"]
-}
-
-// ListenerOf returns the name of the Listener that controls an object, or RestoredFor of it.
-func ListenerOf(o metav1.Object) string {
-	if owner := ControllingListener(o); owner != nil {
-		return owner.Name
-	}
-	return RestoredFor(o)
-}
-
-// SetOwner makes the Listener the controller of an object that is generated for it.
-func SetOwner(o metav1.Object, listener *listenersv1alpha1.Listener) {
-	o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(listener, listenersv1alpha1.GroupVersion.WithKind("Listener"))})
-}
-
 var protocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
 
 // port is a port of a Listener, or a port of a Pod, which may have no name.
@@ -217,7 +210,6 @@ type port struct {
 	number   int32
 }
 
-// ProtocolOf returns the protocol of a port of a Listener, which is TCP by default.
 func ProtocolOf(p listenersv1alpha1.ListenerPort) corev1.Protocol {
 	return cmp.Or(ptr.Deref(p.Protocol, ""), corev1.ProtocolTCP)
 }
@@ -229,7 +221,8 @@ func sorted(ports iter.Seq[port]) []port {
 }
 
 // ExposedPorts returns the ports of a Listener that its class exposes, in the order of the Listener.
-func ExposedPorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) []listenersv1alpha1.ListenerPort {
+func ExposedPorts(class *listenersv1alpha1.ListenerClass,
+	listener *listenersv1alpha1.Listener) []listenersv1alpha1.ListenerPort {
 	return slices.DeleteFunc(slices.Clone(listener.Spec.Ports), func(p listenersv1alpha1.ListenerPort) bool {
 		return len(class.Spec.Ports) > 0 && !slices.Contains(class.Spec.Ports, p.Name)
 	})
@@ -237,13 +230,15 @@ func ExposedPorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1a
 
 func noPorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) *Refusal {
 	if len(listener.Spec.Ports) == 0 {
-		return Refuse(listenersv1alpha1.ReasonNoPorts, "spec.ports is empty, and overrides add no port; name at least one port to expose")
+		return Refuse(listenersv1alpha1.ReasonNoPorts,
+			"spec.ports is empty, and overrides add no port; name at least one port to expose")
 	}
 	names := make([]string, 0, len(listener.Spec.Ports))
 	for _, p := range listener.Spec.Ports {
 		names = append(names, p.Name)
 	}
-	return Refuse(listenersv1alpha1.ReasonNoPorts, "ListenerClass %s exposes only the ports %s, and the Listener has only %s; rename a port, or use another class",
+	return Refuse(listenersv1alpha1.ReasonNoPorts,
+		"ListenerClass %s exposes only the ports %s, and the Listener has only %s; rename a port, or use another class",
 		class.Name, strings.Join(class.Spec.Ports, ", "), strings.Join(names, ", "))
 }
 
@@ -261,13 +256,15 @@ func servicePorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1a
 		}
 		if other, ok := byName[p.name]; ok {
 			return nil, Refuse(listenersv1alpha1.ReasonDuplicatePortName,
-				"spec.ports: the name %q is used for both %s and %s; each port of a Service must have a name of its own",
+				"spec.ports: the name %q is used for both %s and %s; each port of a Service must have a name of its "+
+					"own",
 				p.name, other.protocol, p.protocol)
 		}
 		byName[p.name] = p
 		number := port{protocol: p.protocol, number: p.number}
 		if other, ok := byNumber[number]; ok {
-			return nil, Refuse(listenersv1alpha1.ReasonInvalidPorts, "spec.ports: %q and %q are both %s port %d; remove one of them",
+			return nil, Refuse(listenersv1alpha1.ReasonInvalidPorts,
+				"spec.ports: %q and %q are both %s port %d; remove one of them",
 				other, p.name, p.protocol, p.number)
 		}
 		byNumber[number] = p.name
@@ -275,8 +272,7 @@ func servicePorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1a
 	return ports, nil
 }
 
-// RepeatedPorts returns the names that several ports of a Listener with the same protocol have, sorted. Only the last
-// of these ports is exposed.
+// RepeatedPorts returns the names that ports with the same protocol share, sorted. Only the last of these is exposed.
 func RepeatedPorts(listener *listenersv1alpha1.Listener) []string {
 	seen, repeated := sets.New[port](), sets.New[string]()
 	for _, l := range listener.Spec.Ports {

@@ -34,8 +34,9 @@ const (
 // New returns a server for requests that are small. Clients decide what it logs, so it logs nothing at the usual level.
 func New(handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler: handler, MaxHeaderBytes: maxHeader, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(klog.Background()), slog.LevelDebug),
+		Handler: handler, MaxHeaderBytes: maxHeader, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout: idleTimeout,
+		ErrorLog:    slog.NewLogLogger(logr.ToSlogHandler(klog.Background()), slog.LevelDebug),
 	}
 }
 
@@ -92,7 +93,6 @@ func (l *listener) tooFast(host string) bool {
 	return l.opened[host] > maxRate
 }
 
-// excess returns the connection to close, or nil.
 func (l *listener) excess() *connection {
 	if len(l.open) <= maxConnections {
 		return nil
@@ -110,7 +110,6 @@ type connection struct {
 	host     string
 }
 
-// Close implements net.Conn.
 func (c *connection) Close() error {
 	c.listener.mu.Lock()
 	c.listener.open = slices.DeleteFunc(c.listener.open, func(o *connection) bool { return o == c })

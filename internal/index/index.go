@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,51 +26,50 @@ import (
 
 // Names of the indexes. Those of namespaced kinds are used with client.InNamespace.
 const (
-	// ListenersByClass finds Listeners by the name of their class.
 	ListenersByClass = "listener.class"
-	// ListenersByRefusal finds Listeners by why they are not accepted, as Refusal writes it.
+	// ListenersByRefusal finds Listeners by the reason why they are not accepted, and by what they are Waiting for.
 	ListenersByRefusal = "listener.refusal"
 	// ListenersByDerivedName finds Listeners by the name of their Service, if that is not their own.
 	ListenersByDerivedName = "listener.derived"
 	// VolumesByListener finds PersistentVolumes by their Listener. VolumesOf returns the value.
 	VolumesByListener = "volume.listener"
-	// VolumesByNode finds listener volumes by the node of their reservation.
-	VolumesByNode = "volume.node"
-	// ClaimsByClass finds class-based claims by the name of the class.
-	ClaimsByClass = "claim.class"
+	VolumesByNode     = "volume.node"
+	ClaimsByClass     = "claim.class"
 	// ClaimsByListener finds named claims without a volume by the name of the Listener.
 	ClaimsByListener = "claim.listener"
 	// PodsByClaim finds Pods by the name of a claim that they mount, including the claims of ephemeral volumes.
 	PodsByClaim = "pod.claim"
-	// PodsByInline finds Pods by the name of a class or Listener in the attributes of an inline volume.
-	PodsByInline = "pod.inline"
-	// PodListenersByListener finds PodListeners by the name of a Listener.
+	// PodsByInline finds Pods by the name of a class or Listener in the attributes of an inline volume, and those that
+	// have a controller also by Token.
+	PodsByInline           = "pod.inline"
 	PodListenersByListener = "podlisteners.listener"
-	// PodListenersByNode finds PodListeners by the name of the Pod's node.
-	PodListenersByNode = "podlisteners.node"
+	PodListenersByNode     = "podlisteners.node"
 	// ObjectsByListener finds objects of a backend's kind by the label of their Listener. The caches of these have it.
 	ObjectsByListener = "object.listener"
 )
 
-// Register adds the indexes to the cache of a manager, or to a fake client.
 func Register(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, i := range []struct {
 		object  client.Object
 		name    string
 		extract client.IndexerFunc
 	}{
-		{&listenersv1alpha1.Listener{}, ListenersByClass, func(o client.Object) []string { return nonEmpty(o.(*listenersv1alpha1.Listener).Class()) }},
+		{&listenersv1alpha1.Listener{}, ListenersByClass,
+			func(o client.Object) []string { return nonEmpty(o.(*listenersv1alpha1.Listener).Class()) }},
 		{&listenersv1alpha1.Listener{}, ListenersByRefusal, listenerRefusal},
 		{&listenersv1alpha1.Listener{}, ListenersByDerivedName, derivedName},
 		{&corev1.PersistentVolume{}, VolumesByListener, VolumeListener},
-		{&corev1.PersistentVolume{}, VolumesByNode, func(o client.Object) []string { return claim.VolumeNodes(o.(*corev1.PersistentVolume)) }},
-		{&corev1.PersistentVolumeClaim{}, ClaimsByClass, func(o client.Object) []string { return nonEmpty(o.GetAnnotations()[names.AnnotationListenerClass]) }},
+		{&corev1.PersistentVolume{}, VolumesByNode,
+			func(o client.Object) []string { return claim.VolumeNodes(o.(*corev1.PersistentVolume)) }},
+		{&corev1.PersistentVolumeClaim{}, ClaimsByClass,
+			func(o client.Object) []string { return nonEmpty(o.GetAnnotations()[names.AnnotationListenerClass]) }},
 		{&corev1.PersistentVolumeClaim{}, ClaimsByListener, unboundClaimListener},
 		{&corev1.Pod{}, PodsByClaim, func(o client.Object) []string { return claim.NamesOf(o.(*corev1.Pod)) }},
 		{&corev1.Pod{}, PodsByInline, inlineNames},
 		{&corev1.Pod{}, stackable.Field, stackable.Index},
 		{&listenersv1alpha1.PodListeners{}, PodListenersByListener, PodListenersListeners},
-		{&listenersv1alpha1.PodListeners{}, PodListenersByNode, func(o client.Object) []string { return nonEmpty(o.(*listenersv1alpha1.PodListeners).Spec.NodeName) }},
+		{&listenersv1alpha1.PodListeners{}, PodListenersByNode,
+			func(o client.Object) []string { return nonEmpty(o.(*listenersv1alpha1.PodListeners).Spec.NodeName) }},
 	} {
 		if err := indexer.IndexField(ctx, i.object, i.name, i.extract); err != nil {
 			return fmt.Errorf("adding index %s: %w", i.name, err)
@@ -88,7 +88,8 @@ func List(ctx context.Context, cache client.Reader, list client.ObjectList, opti
 // PodsOfClaim returns copies of the Pods that mount a claim.
 func PodsOfClaim(ctx context.Context, cache client.Reader, namespace, name string) ([]corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := cache.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFields{PodsByClaim: name}); err != nil {
+	if err := cache.List(ctx, &pods, client.InNamespace(namespace),
+		client.MatchingFields{PodsByClaim: name}); err != nil {
 		return nil, fmt.Errorf("listing pods of claim %s/%s: %w", namespace, name, err)
 	}
 	return pods.Items, nil
@@ -119,7 +120,6 @@ func Mapping[T any, L interface {
 	}
 }
 
-// RequestsFor returns the requests for named objects of a namespace.
 func RequestsFor(namespace string, named ...string) []reconcile.Request {
 	requests := make([]reconcile.Request, len(named))
 	for i, name := range named {
@@ -128,17 +128,14 @@ func RequestsFor(namespace string, named ...string) []reconcile.Request {
 	return requests
 }
 
-// Request is the map function of an object to the request for itself.
 func Request(_ context.Context, o client.Object) []reconcile.Request {
 	return RequestsFor(o.GetNamespace(), o.GetName())
 }
 
-// PodToClaims maps a Pod to its claims.
 func PodToClaims(_ context.Context, o client.Object) []reconcile.Request {
 	return RequestsFor(o.GetNamespace(), claim.NamesOf(o.(*corev1.Pod))...)
 }
 
-// VolumeToClaim maps a listener volume to its claim.
 func VolumeToClaim(_ context.Context, o client.Object) []reconcile.Request {
 	pv := o.(*corev1.PersistentVolume)
 	if !claim.IsListenerVolume(pv) || pv.Spec.ClaimRef == nil {
@@ -147,7 +144,6 @@ func VolumeToClaim(_ context.Context, o client.Object) []reconcile.Request {
 	return RequestsFor(pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
 }
 
-// VolumeListener returns the key of the Listener of a PersistentVolume, by its labels.
 func VolumeListener(o client.Object) []string {
 	labels := o.GetLabels()
 	namespace, name := labels[names.LabelListenerNamespace], labels[names.LabelListenerName]
@@ -157,7 +153,6 @@ func VolumeListener(o client.Object) []string {
 	return []string{types.NamespacedName{Namespace: namespace, Name: name}.String()}
 }
 
-// VolumesOf selects the PersistentVolumes of a Listener.
 func VolumesOf(listener client.Object) client.MatchingFields {
 	key := types.NamespacedName{Namespace: listener.GetNamespace(), Name: names.ListenerLabel(listener.GetName())}
 	return client.MatchingFields{VolumesByListener: key.String()}
@@ -165,7 +160,8 @@ func VolumesOf(listener client.Object) client.MatchingFields {
 
 // Named maps a name that a Service or a label has in a namespace to the Listeners that it may be derived from.
 func Named(ctx context.Context, cache client.Reader, namespace, name string) []reconcile.Request {
-	derived := Requests[listenersv1alpha1.ListenerList](ctx, cache, Request, client.InNamespace(namespace), client.MatchingFields{ListenersByDerivedName: name})
+	derived := Requests[listenersv1alpha1.ListenerList](ctx, cache, Request, client.InNamespace(namespace),
+		client.MatchingFields{ListenersByDerivedName: name})
 	return append(derived, RequestsFor(namespace, name)...)
 }
 
@@ -183,13 +179,22 @@ func unboundClaimListener(o client.Object) []string {
 	return nonEmpty(o.GetAnnotations()[names.AnnotationListenerName])
 }
 
+// Token is a value of PodsByInline, for the name of the volume with a token that a Pod and its copies have. No class
+// and no Listener has such a name.
+func Token(volume string) string { return "/" + volume }
+
 func inlineNames(o client.Object) (named []string) {
 	pod := o.(*corev1.Pod)
-	for i := range pod.Spec.Volumes {
-		if volume := &pod.Spec.Volumes[i]; claim.IsInline(volume) {
+	volumes, _ := claim.Volumes(pod)
+	for _, volume := range volumes {
+		if claim.IsInline(volume) {
 			attributes := volume.CSI.VolumeAttributes
-			named = append(append(named, nonEmpty(attributes[names.AnnotationListenerClass])...), nonEmpty(attributes[names.AnnotationListenerName])...)
+			named = append(append(named, nonEmpty(attributes[names.AnnotationListenerClass])...),
+				nonEmpty(attributes[names.AnnotationListenerName])...)
 		}
+	}
+	if token := claim.TokenVolume(pod); len(named) > 0 && token != "" && metav1.GetControllerOf(pod) != nil {
+		named = append(named, Token(token))
 	}
 	return named
 }
@@ -203,23 +208,32 @@ func PodListenersListeners(o client.Object) []string {
 	return listeners
 }
 
-// Refusal is the value of ListenersByRefusal for a reason alone, or with a key that another Listener has.
-func Refusal(reason, key string) string {
-	if key == "" {
-		return reason
+// RefusalOf returns why a Listener that is not being deleted is not accepted, or "", and what it waits for, or nil. A
+// status that an earlier version wrote lacks that, until the operator has reconciled each Listener after its start.
+func RefusalOf(listener *listenersv1alpha1.Listener) (reason string, waiting *listenersv1alpha1.WaitingFor) {
+	if listener.Status == nil || !listener.DeletionTimestamp.IsZero() {
+		return "", nil
 	}
-	return reason + "/" + key
+	accepted := meta.FindStatusCondition(listener.Status.Conditions, listenersv1alpha1.ListenerAccepted)
+	if accepted == nil || accepted.Status != metav1.ConditionFalse {
+		return "", nil
+	}
+	return accepted.Reason, listener.Status.WaitingFor
+}
+
+// Waiting is the value of ListenersByRefusal for what others have: a value, or "" for any of a kind.
+func Waiting(kind listenersv1alpha1.WaitingKind, value string) string {
+	return string(kind) + "/" + value
 }
 
 func listenerRefusal(o client.Object) []string {
-	reason, key, _ := exposure.RefusalOf(o.(*listenersv1alpha1.Listener))
-	if key == "" {
+	reason, waiting := RefusalOf(o.(*listenersv1alpha1.Listener))
+	if waiting == nil {
 		return nonEmpty(reason)
 	}
-	return []string{reason, Refusal(reason, key)}
+	return []string{reason, Waiting(waiting.Kind, waiting.Value)}
 }
 
-// ObjectListener returns the label of the Listener that an object belongs to.
 func ObjectListener(o client.Object) []string {
 	return nonEmpty(names.ListenerLabel(exposure.ListenerOf(o)))
 }

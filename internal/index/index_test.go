@@ -2,6 +2,7 @@ package index_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -57,6 +58,36 @@ func TestClaimsAreIndexedByTheirClassAndWithoutAVolumeByTheirListener(t *testing
 		claim.Spec.VolumeName = "pvc-1"
 		if got := indexer[name](claim); (got != nil) != (name == index.ClaimsByClass) {
 			t.Errorf("a claim with a volume is indexed in %s by %v", name, got)
+		}
+	}
+}
+
+// Messages are for people.
+func TestListenersAreIndexedByTheirRefusal(t *testing.T) {
+	indexer := extractors{}
+	if err := index.Register(t.Context(), indexer); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		change func(*listenersv1alpha1.Listener)
+		want   []string
+	}{
+		"a value of another one": {func(*listenersv1alpha1.Listener) {}, []string{"InvalidHost", "Host/h"}},
+		"one of a range":         {func(l *listenersv1alpha1.Listener) { l.Status.WaitingFor.Value = "" }, []string{"InvalidHost", "Host/"}},
+		"nothing of others":      {func(l *listenersv1alpha1.Listener) { l.Status.WaitingFor = nil }, []string{"InvalidHost"}},
+		"accepted":               {func(l *listenersv1alpha1.Listener) { l.Status.Conditions[0].Status = metav1.ConditionTrue }, nil},
+		"new":                    {func(l *listenersv1alpha1.Listener) { l.Status = nil }, nil},
+		"deleted":                {func(l *listenersv1alpha1.Listener) { l.DeletionTimestamp = &metav1.Time{Time: metav1.Now().Time} }, nil},
+	} {
+		l := &listenersv1alpha1.Listener{Status: &listenersv1alpha1.ListenerStatus{
+			Conditions: []metav1.Condition{{
+				Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionFalse, Reason: listenersv1alpha1.ReasonInvalidHost,
+				Message: "the host is g, which Listener a/b has already",
+			}},
+			WaitingFor: &listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindHost, Value: "h", Holder: "a/b"},
+		}}
+		if tc.change(l); !slices.Equal(indexer[index.ListenersByRefusal](l), tc.want) {
+			t.Errorf("%s: indexed by %v, want %v", name, indexer[index.ListenersByRefusal](l), tc.want)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/internal/message"
 )
 
 // Get reads an object into o, and returns nil if it does not exist.
@@ -33,7 +36,8 @@ func Get[T client.Object](ctx context.Context, reader client.Reader, key types.N
 }
 
 // WithUID reads an object into o, and returns nil if it does not exist or has another UID.
-func WithUID[T client.Object](ctx context.Context, reader client.Reader, key types.NamespacedName, uid types.UID, o T) (T, error) {
+func WithUID[T client.Object](ctx context.Context, reader client.Reader, key types.NamespacedName, uid types.UID,
+	o T) (T, error) {
 	var none T
 	o, err := Get(ctx, reader, key, o)
 	if err != nil || any(o) == any(none) || o.GetUID() != uid {
@@ -42,10 +46,31 @@ func WithUID[T client.Object](ctx context.Context, reader client.Reader, key typ
 	return o, nil
 }
 
+// podPage is how many Pods are in memory at a time: users choose how many there are, and each may need 15 MB.
+const podPage = 10
+
+// EachPod passes Pods of the API server to a function, which must not keep them whole.
+func EachPod(ctx context.Context, apiReader client.Reader, do func(*corev1.Pod), options ...client.ListOption) error {
+	for next := ""; ; {
+		var page corev1.PodList
+		if err := apiReader.List(ctx, &page, append(options, client.Limit(podPage),
+			client.Continue(next))...); err != nil {
+			return fmt.Errorf("listing pods: %w", err)
+		}
+		for i := range page.Items {
+			do(&page.Items[i])
+		}
+		if next = page.Continue; next == "" {
+			return nil
+		}
+	}
+}
+
 // Finalizers returns the finalizers of an object, except Kubernetes' own, which wait for other objects.
 func Finalizers(o client.Object) []string {
 	return slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(name string) bool {
-		return strings.HasPrefix(name, "kubernetes.io/") || name == metav1.FinalizerDeleteDependents || name == metav1.FinalizerOrphanDependents
+		return strings.HasPrefix(name, "kubernetes.io/") || name == metav1.FinalizerDeleteDependents ||
+			name == metav1.FinalizerOrphanDependents
 	})
 }
 
@@ -55,7 +80,7 @@ func DidYouMean(name string, list client.ObjectList) string {
 	meant, distance := "", min(2*len(name), len(name)/4+2)
 	_ = meta.EachListItem(list, func(o runtime.Object) error { // which returns no error
 		other := o.(client.Object).GetName()
-		d := differing(strings.ToLower(name), other)
+		d := message.Differing(strings.ToLower(name), other)
 		if strings.HasPrefix(other, name) {
 			d = min(d, 1)
 		}
@@ -68,17 +93,6 @@ func DidYouMean(name string, list client.ObjectList) string {
 		return ""
 	}
 	return fmt.Sprintf("; did you mean %s?", meant)
-}
-
-// differing returns how many bytes differ between the beginning and the end that two texts have in common.
-func differing(a, b string) int {
-	for a != "" && b != "" && a[0] == b[0] {
-		a, b = a[1:], b[1:]
-	}
-	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
-		a, b = a[:len(a)-1], b[:len(b)-1]
-	}
-	return max(len(a), len(b))
 }
 
 // Metadata returns an empty object for the metadata of a kind, to read one or to watch all.

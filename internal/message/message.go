@@ -3,21 +3,22 @@
 package message
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Maximum lengths in bytes.
 const (
-	// MaxEvent is the length of the note of an event.
-	MaxEvent = 1024
-	// MaxCondition is the length of the message of a condition.
+	MaxEvent     = 1024
 	MaxCondition = 32768
 )
 
@@ -43,6 +44,17 @@ func Printable(s string, limit int) string {
 	return strings.ToValidUTF8(text[:limit-3], "") + "..."
 }
 
+const maxListed = 10
+
+// List returns the entries with commas in between, or the first ones and how many more there are.
+func List(all []string) string {
+	listed := strings.Join(all[:min(len(all), maxListed)], ", ")
+	if more := len(all) - maxListed; more > 0 {
+		listed += fmt.Sprintf(" and %d more", more)
+	}
+	return listed
+}
+
 // Repeat is when a warning is repeated whose cause lasts: Kubernetes deletes events an hour after the last one, and
 // users look at them later. So each cause has at most two events.
 const Repeat = 30 * time.Minute
@@ -54,15 +66,16 @@ type Warnings[Subject, Cause comparable] struct {
 	last map[Subject]map[Cause]warning
 }
 
-// warning is the text of a warning, and when it was emitted.
+// warning is the hash of a warning's text, which may be long, and when it was emitted.
 type warning struct {
-	text string
+	text [sha256.Size]byte
 	at   time.Time
 }
 
 // Due records a warning, and reports whether it is to be emitted now: it differs from the last one with its cause, or
 // repeats it. An empty text means that the cause does not hold any more, and is never due.
 func (w *Warnings[Subject, Cause]) Due(subject Subject, cause Cause, text string, now time.Time) bool {
+	hash := sha256.Sum256([]byte(text))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	warnings := w.last[subject]
@@ -72,7 +85,7 @@ func (w *Warnings[Subject, Cause]) Due(subject Subject, cause Cause, text string
 		}
 		return false
 	}
-	if last := warnings[cause]; last.text == text && now.Sub(last.at) < Repeat {
+	if last := warnings[cause]; last.text == hash && now.Sub(last.at) < Repeat {
 		return false
 	}
 	if w.last == nil {
@@ -82,15 +95,16 @@ func (w *Warnings[Subject, Cause]) Due(subject Subject, cause Cause, text string
 		warnings = map[Cause]warning{}
 		w.last[subject] = warnings
 	}
-	warnings[cause] = warning{text, now}
+	warnings[cause] = warning{hash, now}
 	return true
 }
 
-// Keep removes the warnings of a subject except those with these causes.
+// Keep removes the warnings of a subject except those with these causes. None are left of nil.
 func (w *Warnings[Subject, Cause]) Keep(subject Subject, causes []Cause) {
+	kept := sets.New(causes...)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	maps.DeleteFunc(w.last[subject], func(cause Cause, _ warning) bool { return !slices.Contains(causes, cause) })
+	maps.DeleteFunc(w.last[subject], func(cause Cause, _ warning) bool { return !kept.Has(cause) })
 	if len(w.last[subject]) == 0 {
 		delete(w.last, subject)
 	}
@@ -106,9 +120,13 @@ func (w *Warnings[Subject, Cause]) RepeatAfter(subject Subject) time.Duration {
 	return Repeat
 }
 
-// Forget removes the warnings of a subject.
-func (w *Warnings[Subject, Cause]) Forget(subject Subject) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.last, subject)
+// Differing returns how many bytes differ between the beginning and the end that two texts have in common.
+func Differing(a, b string) int {
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return max(len(a), len(b))
 }

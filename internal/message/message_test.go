@@ -1,11 +1,13 @@
 package message_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/listener-operator/listener-operator/internal/message"
+	"github.com/listener-operator/listener-operator/internal/testutil/growth"
 )
 
 func TestPrintable(t *testing.T) {
@@ -57,7 +59,31 @@ func TestAWarningIsDueWhenItsTextChangesAndHalfAnHourLater(t *testing.T) {
 	if w.Keep("claim", nil); w.RepeatAfter("claim") != 0 {
 		t.Error("a cause was kept")
 	}
-	if w.Forget("claim"); !w.Due("claim", "node", "lost", now) {
+	if w.Keep("claim", nil); !w.Due("claim", "node", "lost", now) {
 		t.Error("it is not due after the subject was forgotten")
+	}
+}
+
+// All subjects share a lock.
+func TestWarningsCostLinearTime(t *testing.T) {
+	growth.CheckLinear(t, map[string]growth.Work{
+		"Pod: causes of warnings": {Size: 1000, Do: func(n int) {
+			var w message.Warnings[string, int]
+			causes := make([]int, n)
+			for i := range causes {
+				causes[i] = i
+				w.Due("pod", i, "text", time.Time{})
+			}
+			w.Keep("pod", causes)
+		}},
+	}, ".")
+}
+
+func TestOfALongListTheFirstEntriesAreNamed(t *testing.T) {
+	ten := strings.Repeat("a, ", 9) + "a"
+	for n, want := range map[int]string{0: "", 2: "a, a", 10: ten, 12: ten + " and 2 more"} {
+		if got := message.List(slices.Repeat([]string{"a"}, n)); got != want {
+			t.Errorf("%d entries: %q, want %q", n, got, want)
+		}
 	}
 }

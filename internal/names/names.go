@@ -13,20 +13,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Names that consumers rely on (contract: names and constants).
+// Names that consumers rely on (contract: names and constants). Package keys says what labels and annotations mean.
 const (
 	// Driver is the name of the CSI driver, of the provisioner and of the StorageClass.
 	Driver = "listeners.stackable.tech"
 
-	// AnnotationListenerClass on a claim is the class of the Listener that the operator creates for the claim.
 	AnnotationListenerClass = "listeners.stackable.tech/listener-class"
-	// AnnotationListenerName on a claim is the name of an existing Listener in the claim's namespace.
-	AnnotationListenerName = "listeners.stackable.tech/listener-name"
+	AnnotationListenerName  = "listeners.stackable.tech/listener-name"
 
 	// AnnotationProvisioner on a claim names the provisioner of its StorageClass. Kubernetes sets it.
 	AnnotationProvisioner = "volume.kubernetes.io/storage-provisioner"
 
-	// LabelListenerNamespace on a PersistentVolume is the namespace of its Listener.
 	LabelListenerNamespace = "listeners.stackable.tech/listener-namespace"
 	// LabelListenerName on a PersistentVolume is the name of its Listener, as ListenerLabel returns it.
 	LabelListenerName = "listeners.stackable.tech/listener-name"
@@ -34,12 +31,10 @@ const (
 	// TopologyKey is the node label and CSI topology segment whose value is the name of the node.
 	TopologyKey = "listeners.stackable.tech/hostname"
 
-	// ServiceAppName is the value of app.kubernetes.io/name on a Listener's Service.
-	ServiceAppName = "listener"
-	// ServiceManagedBy is the value of app.kubernetes.io/managed-by on a Listener's Service.
+	// ServiceAppName and ServiceManagedBy are the values of app.kubernetes.io/name and /managed-by on Services.
+	ServiceAppName   = "listener"
 	ServiceManagedBy = "listeners.stackable.tech_listener"
 
-	// EventReporter is the reportingController of events.
 	EventReporter = "listener.listeners.stackable.tech"
 
 	// PodMountLabelPrefix is the prefix of PodMountLabel. Unlike in the API group, "listener" is singular.
@@ -64,6 +59,9 @@ const (
 
 // Names that no consumer relies on.
 const (
+	// Domain is the domain of what Stackable's operator does not have.
+	Domain = "listener-operator.dev"
+
 	// MetricsService is the Service of the operator's metrics, and the Secret with its certificate.
 	MetricsService = "listener-operator-metrics"
 
@@ -72,8 +70,7 @@ const (
 	// annotation, because it ends with its Pod.
 	AnnotationNode = "listeners.stackable.tech/node"
 
-	// AnnotationAdvertisedAddress on a Node is the address to publish for it instead of those in its status: an IP
-	// address, a host name, or several of them with commas in between, the preferred one first.
+	// AnnotationAdvertisedAddress has IP addresses or host names, with commas, the preferred one first.
 	AnnotationAdvertisedAddress = "listener-operator.dev/advertised-address"
 
 	// AnnotationPod on an object of a Listener is the name of the Pod whose name is in the object's hosts or
@@ -86,14 +83,10 @@ const (
 	AnnotationHostname022 = "external-dns.kubernetes.io/hostname"
 
 	// Signer is the signer of certificates for the addresses of Pods.
-	Signer = "listener-operator.dev/address"
-	// AnnotationCertificateVolumes in the userAnnotations of a podCertificate volume lists the volumes of the Pod whose
-	// addresses its certificate is for, with commas in between.
+	Signer                       = "listener-operator.dev/address"
 	AnnotationCertificateVolumes = "listener-operator.dev/volumes"
-	// AnnotationCertificateUsages in the same place is "server", which is the default, or "server,client".
-	AnnotationCertificateUsages = "listener-operator.dev/usages"
-	// LabelCertificate of a Listener, which a claim may bring along, is the name of the certificate that the Listener
-	// shares with others of its namespace. CertificateSuffix is appended for the Certificate and the Secret.
+	AnnotationCertificateUsages  = "listener-operator.dev/usages"
+	// CertificateSuffix is appended to the value of LabelCertificate for the Certificate and the Secret.
 	LabelCertificate  = "listener-operator.dev/certificate"
 	CertificateSuffix = "-listener-tls"
 	// CertificateAuthoritySecret is the Secret in the operator's namespace that has the roots of all authorities.
@@ -105,16 +98,13 @@ const (
 	// TrustBundlePrefix and a namespace are the name of a ClusterTrustBundle; the API server demands the signer there.
 	TrustBundlePrefix = "listener-operator.dev:address:"
 
-	// AnnotationPorts on a class-based claim lists the ports to expose, with commas, the preferred one first.
 	AnnotationPorts = "listener-operator.dev/ports"
+	AttributeKeep   = "listener-operator.dev/keep"
 
-	// AttributeKeep is "true" for an inline volume whose Listener is kept for the next Pod of the same name.
-	AttributeKeep = "listener-operator.dev/keep"
-
-	// AnnotationInject on a Pod is the class of an inline volume that the policy InjectionPolicy adds to the Pod, in
-	// namespaces where LabelInjection is "enabled". AnnotationInjectVolume is the name of the volume, or else
-	// InjectedVolume; the others are the path of its mounts, and the containers that get one.
+	// The annotations by which InjectionPolicy adds an inline volume to a Pod, and the label of namespaces for that.
+	// InjectedVolume is the name of the volume without AnnotationInjectVolume.
 	AnnotationInject           = "listener-operator.dev/inject"
+	AnnotationInjectListener   = "listener-operator.dev/inject-listener"
 	AnnotationInjectVolume     = "listener-operator.dev/inject-volume"
 	AnnotationInjectPath       = "listener-operator.dev/inject-path"
 	AnnotationInjectContainers = "listener-operator.dev/inject-containers"
@@ -124,28 +114,34 @@ const (
 	// AnnotationClaim on a Listener is the name of the class-based claim that the operator created the Listener for, or
 	// that the inline volume stands for. The Listener has the same name. Unlike owners, backups keep it.
 	AnnotationClaim = "listener-operator.dev/claim"
+	// AnnotationKeptFor on a Listener is the name of the Pod that it is kept for. Only a Pod of this name gets it.
+	AnnotationKeptFor = "listener-operator.dev/kept-for"
 	// LabelRestore on an object is the name of the restore by which Velero has created it.
 	LabelRestore = "velero.io/restore-name"
 	// AnnotationNumbers on a Listener has the node ports, the ports at a shared address and the cluster IPs of a range
 	// that it has or had last, in JSON. Unlike the status, backups keep it.
 	AnnotationNumbers = "listener-operator.dev/numbers"
 
-	// AnnotationRelease on a claim is a request to release its volume from the node that it is pinned to: the time of
-	// the request, in the format of RFC 3339, or ReleaseNever. A volume that was created since then has been released.
+	// AnnotationRelease is the time of a request (RFC 3339), or ReleaseNever, which excludes a volume from automatic
+	// releases, too. A volume that was created since then has been released.
 	AnnotationRelease = "listener-operator.dev/release"
-	// ReleaseNever is the value of AnnotationRelease that excludes a volume from every automatic release.
-	ReleaseNever = "never"
+	ReleaseNever      = "never"
 	// AnnotationLostSince on a pinned PersistentVolume is the time since when its node is lost (RFC 3339).
 	AnnotationLostSince = "listener-operator.dev/node-lost-since"
 	// AnnotationReminded on a PersistentVolume is the uid of the first Pod whose scheduler missed that it is bound.
 	AnnotationReminded = "listener-operator.dev/reminded"
-	// AnnotationReleasedFrom on a PersistentVolume is the node that it is being released from, or was released from
-	// while its Pod is on no other node yet.
+	// AnnotationReleasedFrom on a PersistentVolume is the node that it is, or was last, released from.
 	AnnotationReleasedFrom = "listener-operator.dev/released-from"
 
 	// AnnotationTouched on a Route that a router has rejected is the time at which the operator last changed it, so
 	// that the router looks at it again, in the format of RFC 3339.
 	AnnotationTouched = "listener-operator.dev/touched"
+
+	// AnnotationServiceAccount on Pods of agents is the uid of their ServiceAccount, without which tokens are not
+	// valid.
+	AnnotationServiceAccount = "listener-operator.dev/service-account"
+
+	AnnotationAllowDeletion = "listener-operator.dev/allow-deletion"
 
 	// LabelManagedBy has the value Operator on the operator's own objects.
 	LabelManagedBy = "app.kubernetes.io/managed-by"
@@ -154,26 +150,23 @@ const (
 	// DaemonSet has it in the annotation appsv1.DeprecatedTemplateGeneration.
 	LabelTemplateGeneration = "pod-template-generation"
 
-	// Operator is the name of the operator's Deployment, ServiceAccount and image.
-	Operator = "listener-operator"
-	// NodeAgent is the name of the node agent's DaemonSet and ServiceAccount.
+	// Operator is the name of the operator's Deployment, ServiceAccount and image, and NodeAgent the node agent's.
+	Operator  = "listener-operator"
 	NodeAgent = "listener-node-agent"
 	// InjectionPolicy is the name of the admission policy by which Pods get a volume by AnnotationInject.
 	InjectionPolicy = "listener-operator-injection"
 	// PodListenersPolicy is the name of the admission policy that lets only the operator write PodListeners.
 	PodListenersPolicy = "listener-operator-podlisteners"
+	// PodsPolicy is the name of the admission policy that limits how many inline volumes a Pod has.
+	PodsPolicy = "listener-operator-pods"
 )
 
 // Attributes that the kubelet adds to a CSI volume context (CSIDriver podInfoOnMount).
 const (
-	// ContextPodName is the name of the Pod that mounts the volume.
-	ContextPodName = "csi.storage.k8s.io/pod.name"
-	// ContextPodNamespace is the namespace of the Pod.
+	ContextPodName      = "csi.storage.k8s.io/pod.name"
 	ContextPodNamespace = "csi.storage.k8s.io/pod.namespace"
-	// ContextPodUID is the uid of the Pod.
-	ContextPodUID = "csi.storage.k8s.io/pod.uid"
-	// ContextEphemeral is "true" for an inline volume.
-	ContextEphemeral = "csi.storage.k8s.io/ephemeral"
+	ContextPodUID       = "csi.storage.k8s.io/pod.uid"
+	ContextEphemeral    = "csi.storage.k8s.io/ephemeral" // "true" for an inline volume
 )
 
 // IsOwn reports whether the operator has created an object which another may have the name of.
@@ -210,7 +203,6 @@ func Service(listener string) string {
 	return derived + "-" + hex.EncodeToString(sum[:])[:serviceHashDigits]
 }
 
-// ServiceKey returns the namespace and the name of the Service of a Listener.
 func ServiceKey(listener metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: listener.GetNamespace(), Name: Service(listener.GetName())}
 }
@@ -232,20 +224,28 @@ func PodMountLabel(listenerUID types.UID) string {
 var (
 	// KindPodCertificateRequest is how the kubelet requests certificates for Pods (KEP-4317).
 	// KindClusterTrustBundle is how Pods get certificates to trust (KEP-3257). Kubernetes 1.37 serves both.
-	KindPodCertificateRequest = schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1", Kind: "PodCertificateRequest"}
-	KindClusterTrustBundle    = schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1", Kind: "ClusterTrustBundle"}
+	KindPodCertificateRequest = schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1",
+		Kind: "PodCertificateRequest"}
+	KindClusterTrustBundle = schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1",
+		Kind: "ClusterTrustBundle"}
 
 	// KindAPIServer has the TLS security profile of an OpenShift cluster. Only OpenShift serves these kinds.
-	KindAPIServer                  = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "APIServer"}
-	KindClusterVersion             = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "ClusterVersion"}
-	KindConsoleQuickStart          = schema.GroupVersionKind{Group: "console.openshift.io", Version: "v1", Kind: "ConsoleQuickStart"}
-	KindConsoleYAMLSample          = schema.GroupVersionKind{Group: "console.openshift.io", Version: "v1", Kind: "ConsoleYAMLSample"}
-	KindSecurityContextConstraints = schema.GroupVersionKind{Group: "security.openshift.io", Version: "v1", Kind: "SecurityContextConstraints"}
+	KindAPIServer = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1",
+		Kind: "APIServer"}
+	KindClusterVersion = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1",
+		Kind: "ClusterVersion"}
+	KindConsoleQuickStart = schema.GroupVersionKind{Group: "console.openshift.io", Version: "v1",
+		Kind: "ConsoleQuickStart"}
+	KindConsoleYAMLSample = schema.GroupVersionKind{Group: "console.openshift.io", Version: "v1",
+		Kind: "ConsoleYAMLSample"}
+	KindSecurityContextConstraints = schema.GroupVersionKind{Group: "security.openshift.io", Version: "v1",
+		Kind: "SecurityContextConstraints"}
 
 	KindCertificate    = schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: "Certificate"}
 	KindPrometheusRule = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "PrometheusRule"}
 	KindServiceMonitor = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}
 	// KindOperatorCondition is how the Operator Lifecycle Manager learns of an operator's conditions. It creates one
 	// object for each version that it installs, and permits the operator to read and patch it.
-	KindOperatorCondition = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v2", Kind: "OperatorCondition"}
+	KindOperatorCondition = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v2",
+		Kind: "OperatorCondition"}
 )

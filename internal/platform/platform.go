@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/rest"
@@ -81,15 +82,39 @@ func Watch(ctx context.Context, config *rest.Config, backendKinds ...OptionalKin
 	for _, o := range optional {
 		a.definitions[o.GroupVersionKind] = map[schema.GroupVersionResource]string{}
 		if o.BuiltIn {
-			switch _, err := mapper.RESTMapping(o.GroupKind(), o.Version); {
-			case err == nil:
-				a.definitions[o.GroupVersionKind][byKubernetes] = o.Version
-			case !meta.IsNoMatchError(err):
-				return nil, fmt.Errorf("finding out whether the API server serves %s: %w", o.GroupVersionKind, err)
+			if err := a.discover(ctx, o); err != nil {
+				return nil, err
 			}
 		}
 	}
 	return a, a.follow(ctx, reader, slices.DeleteFunc(optional, func(o OptionalKind) bool { return o.BuiltIn }))
+}
+
+// discoveryInterval is how often it is found out whether an upgrade of Kubernetes has added a kind.
+const discoveryInterval = 10 * time.Minute
+
+// discover finds out whether Kubernetes itself serves a kind, and follows that in time until it does.
+func (a *APIs) discover(ctx context.Context, o OptionalKind) error {
+	serves := func(ctx context.Context) (bool, error) {
+		_, err := a.mapper.RESTMapping(o.GroupKind(), o.Version)
+		if meta.IsNoMatchError(err) {
+			return false, nil
+		} else if err != nil {
+			return false, fmt.Errorf("finding out whether the API server serves %s: %w", o.GroupVersionKind, err)
+		}
+		a.set(ctx, o.GroupVersionKind, byKubernetes, o.Version)
+		return true, nil
+	}
+	served, err := serves(ctx)
+	if err == nil && !served {
+		go func() {
+			_ = wait.PollUntilContextCancel(ctx, discoveryInterval, false, func(ctx context.Context) (bool, error) {
+				served, _ := serves(ctx) // an error may pass
+				return served, nil
+			})
+		}()
+	}
+	return err
 }
 
 // Serves reports whether the cluster serves the kind, which must be an optional kind that is watched.
@@ -98,7 +123,6 @@ func (a *APIs) Serves(kind schema.GroupVersionKind) bool {
 	return version != ""
 }
 
-// OpenShift reports whether the cluster is an OpenShift cluster.
 func (a *APIs) OpenShift() bool { return a.Serves(names.KindClusterVersion) }
 
 // state returns the version of the kind to use, or "" if the cluster does not serve the kind, and a channel that is
@@ -135,13 +159,15 @@ func (a *APIs) awaitOther(ctx context.Context, kind schema.GroupVersionKind, ver
 }
 
 // set records the version in which an object of this resource defines the kind, or "" if none does.
-func (a *APIs) set(ctx context.Context, kind schema.GroupVersionKind, resource schema.GroupVersionResource, version string) {
+func (a *APIs) set(ctx context.Context, kind schema.GroupVersionKind, resource schema.GroupVersionResource,
+	version string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before := versionOf(a.definitions[kind])
 	a.definitions[kind][resource] = version
 	if now := versionOf(a.definitions[kind]); now != before {
-		log.FromContext(ctx).Info("Observed an optional API", "group", kind.Group, "version", cmp.Or(now, before), "kind", kind.Kind, "served", now != "")
+		log.FromContext(ctx).Info("Observed an optional API", "group", kind.Group, "version", cmp.Or(now, before),
+			"kind", kind.Kind, "served", now != "")
 		close(a.changed)
 		a.changed = make(chan struct{})
 	}
@@ -166,12 +192,12 @@ func (a *APIs) follow(ctx context.Context, reader dynamic.Interface, optional []
 	syncing, stop := context.WithTimeout(ctx, syncTimeout)
 	defer stop()
 	if !toolscache.WaitForCacheSync(syncing.Done(), synced...) {
-		return fmt.Errorf("finding out which optional APIs the cluster serves: the API server did not answer within %s: %w", syncTimeout, *cmp.Or(lastErr.Load(), new(context.DeadlineExceeded)))
+		return fmt.Errorf("finding out which optional APIs the cluster serves: the API server did not answer within "+
+			"%s: %w", syncTimeout, *cmp.Or(lastErr.Load(), new(context.DeadlineExceeded)))
 	}
 	return nil
 }
 
-// finding is what the informer keeps of a watched object.
 type finding struct {
 	metav1.ObjectMeta
 	version string
@@ -179,14 +205,17 @@ type finding struct {
 
 // start starts to watch the object of this resource that may define the kind, until ctx is done.
 func (a *APIs) start(
-	ctx context.Context, reader dynamic.Interface, o OptionalKind, resource schema.GroupVersionResource, lastErr *atomic.Pointer[error],
+	ctx context.Context, reader dynamic.Interface, o OptionalKind, resource schema.GroupVersionResource,
+	lastErr *atomic.Pointer[error],
 ) (toolscache.InformerSynced, error) {
-	name, versions, definedVersion := o.Resource+"."+o.Group, append([]string{o.Version}, o.OtherVersions...), established
+	name, versions, definedVersion := o.Resource+"."+o.Group, append([]string{o.Version}, o.OtherVersions...),
+		established
 	if resource == byAPIService {
 		name, definedVersion = o.Version+"."+o.Group, aggregated
 	}
 	byName := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	informer := dynamicinformer.NewFilteredDynamicInformer(reader, resource, metav1.NamespaceAll, 0, toolscache.Indexers{},
+	informer := dynamicinformer.NewFilteredDynamicInformer(reader, resource, metav1.NamespaceAll, 0,
+		toolscache.Indexers{},
 		func(options *metav1.ListOptions) { options.FieldSelector = byName }).Informer()
 	unstarted := errors.Join(
 		informer.SetTransform(func(read any) (any, error) {
@@ -195,7 +224,8 @@ func (a *APIs) start(
 				return read, nil // a tombstone of what was transformed before
 			}
 			version, err := definedVersion(u, versions)
-			return &finding{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, version: version}, err
+			return &finding{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()},
+				version: version}, err
 		}),
 		informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
 			lastErr.Store(new(fmt.Errorf("watching %s %s: %w", resource.Resource, name, err)))
@@ -221,14 +251,16 @@ func established(u *unstructured.Unstructured, versions []string) (string, error
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &crd); err != nil {
 		return "", fmt.Errorf("decoding CustomResourceDefinition %s: %w", u.GetName(), err)
 	}
-	isEstablished := slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
-	})
+	isEstablished := slices.ContainsFunc(crd.Status.Conditions,
+		func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+			return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+		})
 	if crd.DeletionTimestamp != nil || !isEstablished {
 		return "", nil
 	}
 	for _, version := range versions {
-		if slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version && v.Served }) {
+		if slices.ContainsFunc(crd.Spec.Versions,
+			func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version && v.Served }) {
 			return version, nil
 		}
 	}
@@ -245,7 +277,6 @@ func aggregated(u *unstructured.Unstructured, versions []string) (string, error)
 	return versions[0], nil
 }
 
-// OptionalKind is a kind that some clusters serve, or a kind of a backend.
 type OptionalKind struct {
 	schema.GroupVersionKind
 	// OtherVersions are other versions of the kind, the preferred one first, which are used if the cluster does not
@@ -257,7 +288,7 @@ type OptionalKind struct {
 	// Aggregated states that on some platforms an aggregated API server serves the group version.
 	Aggregated bool
 	// BuiltIn states that Kubernetes itself serves the kind, on every cluster or in later versions. No object is
-	// watched for it: the upgrade of a cluster restarts the operator.
+	// watched for it: see discover.
 	BuiltIn bool
 }
 

@@ -1,10 +1,49 @@
 package platform
 
 import (
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/listener-operator/listener-operator/internal/names"
 )
+
+// The control plane is upgraded while the operator runs.
+func TestAKindThatAnUpgradeAddsIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kind, mapper := names.KindPodCertificateRequest, &upgradedMapper{}
+		a := &APIs{mapper: mapper, definitions: map[schema.GroupVersionKind]map[schema.GroupVersionResource]string{kind: {}}, changed: make(chan struct{})}
+		_, changed := a.state(kind)
+		if err := a.discover(t.Context(), OptionalKind{GroupVersionKind: kind, BuiltIn: true}); err != nil || a.Serves(kind) {
+			t.Fatalf("served, %v", err)
+		}
+		mapper.upgraded.Store(true)
+		time.Sleep(discoveryInterval) // of the bubble
+		synctest.Wait()
+		if !a.Serves(kind) {
+			t.Error("not noticed")
+		}
+		<-changed
+	})
+}
+
+// upgradedMapper knows all kinds after the upgrade, and none before.
+type upgradedMapper struct {
+	meta.RESTMapper
+	upgraded atomic.Bool
+}
+
+func (m *upgradedMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if !m.upgraded.Load() {
+		return nil, &meta.NoKindMatchError{GroupKind: kind, SearchedVersions: versions}
+	}
+	return &meta.RESTMapping{}, nil
+}
 
 func TestEstablished(t *testing.T) {
 	crd := func(change func(o map[string]any)) *unstructured.Unstructured {

@@ -27,16 +27,13 @@ import (
 // but is unavailable must not keep the operator from its other work.
 const viewSyncTimeout = 10 * time.Second
 
-// ViewOptions are the options of a View.
 type ViewOptions struct {
 	// Scheme knows the type of Object, and that of its list, in the preferred version of the kind. If the cluster
 	// serves another version only, its objects are read into the same types.
 	Scheme *runtime.Scheme
 	// Object is an empty object of the kind: typed, unstructured or metadata only.
-	Object client.Object
-	// Cache selects the objects to keep in memory, and trims them.
-	Cache cache.ByObject
-	// Indexes are the indexes of the cache, by name.
+	Object  client.Object
+	Cache   cache.ByObject
 	Indexes map[string]client.IndexerFunc
 	// Handler and Predicates map changes of the objects to requests, as in any watch.
 	Handler    handler.EventHandler
@@ -70,10 +67,10 @@ func (a *APIs) View(options ViewOptions) (*View, error) {
 	}
 	a.state(kind) // panics if the kind is not watched
 	started := make(chan struct{})
-	return &View{apis: a, kind: kind, options: options, started: started, endWait: sync.OnceFunc(func() { close(started) })}, nil
+	return &View{apis: a, kind: kind, options: options, started: started,
+		endWait: sync.OnceFunc(func() { close(started) })}, nil
 }
 
-// Version returns the version of the kind that the cluster serves, or "" if it serves none.
 func (v *View) Version() string {
 	version, _ := v.apis.state(v.kind)
 	return version
@@ -103,7 +100,8 @@ func (v *View) reader() (client.Reader, error) {
 	}
 	objects := v.objects.Load()
 	if objects == nil {
-		return nil, fmt.Errorf("objects of %s in %s are not known yet: the API has not answered so far", v.kind.Kind, v.kind.GroupVersion())
+		return nil, fmt.Errorf("objects of %s in %s are not known yet: the API has not answered so far", v.kind.Kind,
+			v.kind.GroupVersion())
 	}
 	return *objects, nil
 }
@@ -133,16 +131,17 @@ func (v *View) WaitForSync(ctx context.Context) error {
 	case <-v.started:
 	case <-waiting.Done():
 		v.endWait()
-		log.FromContext(ctx).Info("Starting without the objects of an optional API, which does not answer", "kind", v.kind.String())
+		log.FromContext(ctx).Info("Starting without the objects of an optional API, which does not answer", "kind",
+			v.kind.String())
 	}
 	return ctx.Err()
 }
 
-// String describes the source in logs.
 func (v *View) String() string { return "optional kind source: " + v.kind.String() }
 
 // whileServed runs a cache and passes its events on, until the version to use is another one, or ctx is done.
-func (v *View) whileServed(ctx context.Context, version string, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (v *View) whileServed(ctx context.Context, version string,
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {

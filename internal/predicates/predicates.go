@@ -20,7 +20,6 @@ func Changed[T client.Object](value func(T) any) predicate.Predicate {
 	}}
 }
 
-// ExistenceChanged passes objects that are created or deleted.
 func ExistenceChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
@@ -32,7 +31,6 @@ func NodeAddressesChanged() predicate.Predicate {
 	})
 }
 
-// NodeReadinessChanged passes Nodes that are created, deleted, or become ready or not ready.
 func NodeReadinessChanged() predicate.Predicate {
 	return Changed(func(n *corev1.Node) any { return claim.NodeReady(n) })
 }
@@ -48,9 +46,9 @@ func NotInInitialList() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
 }
 
-// Deleted passes the deletion of objects.
 func Deleted() predicate.Predicate {
-	return predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false }}
+	return predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
 
 // StatusIgnored drops updates that change nothing but the status of a PersistentVolume or PersistentVolumeClaim. It

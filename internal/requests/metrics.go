@@ -8,7 +8,8 @@ import (
 // conflicts counts what would otherwise be errors of controllers.
 var conflicts = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "listener_operator_conflicts_total",
-	Help: "Number of reconciliations that are repeated because the observed object was outdated, by controller. They are no errors.",
+	Help: "Number of reconciliations that are repeated because the observed object was outdated, by controller. They " +
+		"are no errors.",
 }, []string{"controller"})
 
 func init() { metrics.Registry.MustRegister(conflicts) }

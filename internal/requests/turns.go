@@ -11,15 +11,20 @@ import (
 // namespace with thousands of requests delays another one by a single request of its own, and it never has more than
 // half of the workers, but always one. Within a namespace, requests keep their order. The work queue of client-go,
 // which this one orders, hands out no request to two workers.
-func newQueue(workers int) func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-	return func(controller string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+func newQueue(workers int) func(
+	string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	return func(controller string,
+		limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 		t := &turns{limit: max(workers/2, 1), requests: map[string][]reconcile.Request{}, running: map[string]int{}}
-		ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{Name: controller, Queue: t})
-		return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{
-			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{
-				Name: controller, Queue: limited{ordered, t},
-			}),
-		})
+		ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{Name: controller,
+			Queue: t})
+		return workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
+			workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{
+				DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(
+					workqueue.TypedDelayingQueueConfig[reconcile.Request]{
+						Name: controller, Queue: limited{ordered, t},
+					}),
+			})
 	}
 }
 
@@ -46,14 +51,12 @@ type turns struct {
 	namespaces []string
 	// requests are those that are not handed out, by namespace, in the order of their arrival.
 	requests map[string][]reconcile.Request
-	// running is how many requests of a namespace are being handled.
-	running map[string]int
+	running  map[string]int
 }
 
 // Touch implements workqueue.Queue. A request that is added again keeps its place.
 func (t *turns) Touch(reconcile.Request) {}
 
-// Push implements workqueue.Queue.
 func (t *turns) Push(r reconcile.Request) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -30,7 +30,6 @@ type Nodes struct {
 	nodes map[string]*node
 }
 
-// NewNodes returns settled addresses of no Node.
 func NewNodes(c clock.PassiveClock) *Nodes {
 	return &Nodes{Period: Period, clock: c, nodes: map[string]*node{}}
 }
@@ -49,7 +48,8 @@ type node struct {
 // Settle returns a Node with its settled addresses, and after what time others are followed, or 0. Additional ones come
 // last, and published ones, whose order an earlier process knew, first until others are followed for the first time.
 func (n *Nodes) Settle(observed *corev1.Node, published sets.Set[string]) (_ *corev1.Node, left time.Duration) {
-	now, addresses, annotation := n.clock.Now(), observed.Status.Addresses, observed.Annotations[names.AnnotationAdvertisedAddress]
+	now, addresses, annotation := n.clock.Now(), observed.Status.Addresses,
+		observed.Annotations[names.AnnotationAdvertisedAddress]
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	known := n.nodes[observed.Name]
@@ -77,7 +77,8 @@ func (n *Nodes) Settle(observed *corev1.Node, published sets.Set[string]) (_ *co
 	if !known.followed {
 		isPublished := func(a corev1.NodeAddress) bool { return published.Has(a.Address) }
 		others := slices.DeleteFunc(slices.Clone(settled), isPublished)
-		settled = append(slices.DeleteFunc(settled, func(a corev1.NodeAddress) bool { return !isPublished(a) }), others...)
+		settled = append(slices.DeleteFunc(settled, func(a corev1.NodeAddress) bool { return !isPublished(a) }),
+			others...)
 	}
 	if slices.Equal(settled, addresses) {
 		return observed, left
@@ -95,7 +96,6 @@ func (n *Nodes) Written(name string) bool {
 	return known != nil && !known.written.IsZero() && n.clock.Since(known.written) < n.Period
 }
 
-// Forget forgets a Node that does not exist any more.
 func (n *Nodes) Forget(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

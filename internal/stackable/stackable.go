@@ -8,6 +8,7 @@ package stackable
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -44,7 +46,6 @@ const overdue = time.Minute
 // Field is the name of the index of Pods that Resembles passes. Their only value is "true".
 const Field = "pod.stackable"
 
-// Index returns the values of a Pod in the index Field.
 func Index(o client.Object) []string {
 	if Resembles(o.(*corev1.Pod)) {
 		return []string{"true"}
@@ -97,22 +98,18 @@ func Keep(kept, pod *corev1.Pod) {
 		kept.OwnerReferences = []metav1.OwnerReference{*owner}
 	}
 	kept.Spec.ServiceAccountName = pod.Spec.ServiceAccountName
-	for _, volume := range pod.Spec.Volumes {
-		if isSocketDirectory(volume) {
-			kept.Spec.Volumes = append(kept.Spec.Volumes, corev1.Volume{
-				Name: volume.Name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: volume.HostPath.Path}},
-			})
-		}
+	if i := slices.IndexFunc(pod.Spec.Volumes, isSocketDirectory); i >= 0 {
+		volume := corev1.Volume{Name: pod.Spec.Volumes[i].Name}
+		volume.HostPath = &corev1.HostPathVolumeSource{Path: pod.Spec.Volumes[i].HostPath.Path}
+		kept.Spec.Volumes = []corev1.Volume{volume}
 	}
 }
 
 // Workload is what an administrator has to remove to get rid of Pods: a Deployment, a DaemonSet, or another controller.
 type Workload struct{ Kind, Namespace, Name string }
 
-// String returns the kind and the namespaced name.
 func (w Workload) String() string { return w.Kind + " " + w.Namespace + "/" + w.Name }
 
-// Installation is what is known of Stackable's listener operator.
 type Installation struct {
 	// Workloads are what runs its Pods, sorted by kind, namespace and name. Empty if it does not run.
 	Workloads []Workload
@@ -122,7 +119,6 @@ type Installation struct {
 	Recheck time.Duration
 }
 
-// Names returns each workload as its kind and namespaced name.
 func (i Installation) Names() []string {
 	all := make([]string, 0, len(i.Workloads))
 	for _, w := range i.Workloads {
@@ -131,18 +127,39 @@ func (i Installation) Names() []string {
 	return all
 }
 
+// Finder finds what runs of Stackable's listener operator. It must not be used concurrently; the zero value is usable.
+type Finder struct {
+	reviews map[types.NamespacedName]review
+}
+
+// review is whether a ServiceAccount may write the status of all Listeners, and since when that is known.
+type review struct {
+	allowed bool
+	at      time.Time
+}
+
+// Everybody can create Pods that resemble Stackable's, so their reviews must not delay the start of this operator.
+const (
+	reviewed    = time.Minute // is how long a review is used
+	maxAccounts = 8           // of a namespace are reviewed, those of the oldest Pods
+)
+
 // Running returns what of Stackable's listener operator runs. The client reads from a cache with the index Field.
-func Running(ctx context.Context, c client.Client, now time.Time) (Installation, error) {
+func (f *Finder) Running(ctx context.Context, c client.Client, now time.Time) (Installation, error) {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.MatchingFields{Field: "true"}); err != nil {
 		return Installation{}, fmt.Errorf("listing pods that may be those of another operator: %w", err)
 	}
-	return Among(ctx, c, pods.Items, now)
+	return f.Among(ctx, c, pods.Items, now)
 }
 
 // Among returns what of Stackable's listener operator runs, if all Pods that Resembles passes are among these.
-func Among(ctx context.Context, c client.Client, pods []corev1.Pod, now time.Time) (Installation, error) {
+func (f *Finder) Among(ctx context.Context, c client.Client, pods []corev1.Pod, now time.Time) (Installation, error) {
 	var found Installation
+	pods = slices.SortedStableFunc(slices.Values(pods), func(a, b corev1.Pod) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	accounts := map[string]sets.Set[string]{} // by namespace
 	for i := range pods {
 		pod := &pods[i]
 		if !Resembles(pod) || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
@@ -155,11 +172,12 @@ func Among(ctx context.Context, c client.Client, pods []corev1.Pod, now time.Tim
 			}
 			found.Recheck = max(found.Recheck, remaining)
 		}
-		belongs, err := isStackable(ctx, c, pod)
+		r, err := f.belongs(ctx, c, pod, accounts, now)
 		if err != nil {
 			return Installation{}, err
 		}
-		if !belongs {
+		if !r.allowed {
+			found.Recheck = max(found.Recheck, r.at.Add(reviewed).Sub(now))
 			continue
 		}
 		found.Workloads = append(found.Workloads, workload(pod))
@@ -167,30 +185,57 @@ func Among(ctx context.Context, c client.Client, pods []corev1.Pod, now time.Tim
 			found.KubeletDir = strings.TrimSuffix(path.Clean(pod.Spec.Volumes[n].HostPath.Path), socketDirectory)
 		}
 	}
+	maps.DeleteFunc(f.reviews, func(_ types.NamespacedName, r review) bool { return now.Sub(r.at) >= reviewed })
 	slices.SortFunc(found.Workloads, func(a, b Workload) int { return strings.Compare(a.String(), b.String()) })
 	found.Workloads = slices.Compact(found.Workloads)
 	return found, nil
 }
 
-// isStackable reports whether a Pod that Resembles passes is one of Stackable's listener operator. Everybody can set
-// labels, so a Pod with nothing but labels counts only if its ServiceAccount may write the status of all Listeners: a
-// tenant cannot stop this operator by a Pod, and a Pod without this permission writes nothing that matters.
-func isStackable(ctx context.Context, c client.Client, pod *corev1.Pod) (bool, error) {
+// belongs returns whether a Pod that Resembles passes is one of Stackable's listener operator: it is a node driver, or
+// a review says so. accounts are those of the Pods before, by namespace.
+func (f *Finder) belongs(
+	ctx context.Context, c client.Client, pod *corev1.Pod, accounts map[string]sets.Set[string], now time.Time,
+) (review, error) {
 	if isNodeDriver(pod) {
-		return true, nil
+		return review{allowed: true}, nil
+	}
+	own := accounts[pod.Namespace]
+	if own == nil {
+		own = sets.New[string]()
+		accounts[pod.Namespace] = own
+	}
+	if len(own) == maxAccounts && !own.Has(pod.Spec.ServiceAccountName) {
+		return review{}, nil
+	}
+	own.Insert(pod.Spec.ServiceAccountName)
+	return f.review(ctx, c, pod, now)
+}
+
+// review returns whether the ServiceAccount of a Pod that has nothing but the labels may write the status of all
+// Listeners. Otherwise the Pod does not count: everybody can set labels, so a tenant could stop this operator by a Pod,
+// and a Pod without this permission writes nothing that matters.
+func (f *Finder) review(ctx context.Context, c client.Client, pod *corev1.Pod, now time.Time) (review, error) {
+	account := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Spec.ServiceAccountName}
+	if r, known := f.reviews[account]; known && now.Sub(r.at) < reviewed {
+		return r, nil
 	}
 	accounts := "system:serviceaccounts"
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:   "system:serviceaccount:" + pod.Namespace + ":" + pod.Spec.ServiceAccountName,
-		Groups: []string{accounts, accounts + ":" + pod.Namespace, "system:authenticated"},
+	request := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:   "system:serviceaccount:" + account.Namespace + ":" + account.Name,
+		Groups: []string{accounts, accounts + ":" + account.Namespace, "system:authenticated"},
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: "patch", Group: listenersv1alpha1.GroupVersion.Group, Resource: "listeners", Subresource: "status",
 		},
 	}}
-	if err := c.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("reviewing the permissions of the service account of pod %s: %w", client.ObjectKeyFromObject(pod), err)
+	if err := c.Create(ctx, request); err != nil {
+		return review{}, fmt.Errorf("reviewing the permissions of ServiceAccount %s: %w", account, err)
 	}
-	return review.Status.Allowed, nil
+	if f.reviews == nil {
+		f.reviews = map[types.NamespacedName]review{}
+	}
+	r := review{allowed: request.Status.Allowed, at: now}
+	f.reviews[account] = r
+	return r, nil
 }
 
 func workload(pod *corev1.Pod) Workload {
@@ -213,8 +258,10 @@ var presetClasses = []string{"cluster-internal", "external-unstable", externalSt
 
 // Settings returns the settings of Stackable's listener operator, which may have been removed, as far as classes and
 // Listeners show them; the others are empty. resolver is the DNS domain that this operator's resolver has, or empty.
-func Settings(classes []listenersv1alpha1.ListenerClass, listeners []listenersv1alpha1.Listener, resolver string) operatorv1alpha1.ListenerOperatorSpec {
-	listeners = slices.DeleteFunc(slices.Clone(listeners), func(l listenersv1alpha1.Listener) bool { return l.Status == nil })
+func Settings(classes []listenersv1alpha1.ListenerClass, listeners []listenersv1alpha1.Listener,
+	resolver string) operatorv1alpha1.ListenerOperatorSpec {
+	listeners = slices.DeleteFunc(slices.Clone(listeners),
+		func(l listenersv1alpha1.Listener) bool { return l.Status == nil })
 	spec := operatorv1alpha1.ListenerOperatorSpec{Preset: earlierPreset(classes, listeners)}
 	domain := earlierClusterDomain(listeners)
 	if domain != (&operatorv1alpha1.ListenerOperator{}).ClusterDomain(resolver) {
@@ -225,9 +272,14 @@ func Settings(classes []listenersv1alpha1.ListenerClass, listeners []listenersv1
 
 // earlierPreset returns the preset of the installation that has exposed the Listeners, or "" if it is unknown. Classes
 // may have been deleted with that installation, because a Helm chart contained them; then Listeners name them.
-func earlierPreset(classes []listenersv1alpha1.ListenerClass, listeners []listenersv1alpha1.Listener) operatorv1alpha1.Preset {
-	existing := slices.ContainsFunc(classes, func(c listenersv1alpha1.ListenerClass) bool { return slices.Contains(presetClasses, c.Name) })
-	used := slices.ContainsFunc(listeners, func(l listenersv1alpha1.Listener) bool { return slices.Contains(presetClasses, l.Class()) })
+func earlierPreset(classes []listenersv1alpha1.ListenerClass,
+	listeners []listenersv1alpha1.Listener) operatorv1alpha1.Preset {
+	existing := slices.ContainsFunc(classes, func(c listenersv1alpha1.ListenerClass) bool {
+		return slices.Contains(presetClasses, c.Name)
+	})
+	used := slices.ContainsFunc(listeners, func(l listenersv1alpha1.Listener) bool {
+		return slices.Contains(presetClasses, l.Class())
+	})
 	pinning := slices.ContainsFunc(classes, func(c listenersv1alpha1.ListenerClass) bool {
 		return c.Name == externalStable && c.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort
 	})
@@ -239,9 +291,8 @@ func earlierPreset(classes []listenersv1alpha1.ListenerClass, listeners []listen
 		return operatorv1alpha1.PresetNone
 	case pinning, !existing && pinned:
 		return operatorv1alpha1.PresetStableNodes
-	default:
-		return ""
 	}
+	return ""
 }
 
 // earlierClusterDomain returns the DNS domain of the cluster that all host names of Listeners end with, or "".

@@ -3,6 +3,7 @@ package stackable_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -95,7 +97,7 @@ func TestRunningNamesWhatRunsTheOperatorOfStackable(t *testing.T) {
 			pod("ReplicaSet", "sdp-deployment-6d4cf56db6", withRole("controller", "permitted")), []string{"Deployment platform/sdp-deployment"}, 0,
 		},
 		"controller in a ReplicaSet of its own":    {pod("ReplicaSet", "own", withRole("provisioner", "permitted")), []string{"ReplicaSet platform/own"}, 0},
-		"tenant's Pod with labels":                 {pod("ReplicaSet", "own", withRole("provisioner", "default")), nil, 0},
+		"tenant's Pod with labels":                 {pod("ReplicaSet", "own", withRole("provisioner", "default")), nil, time.Minute},
 		"another Pod with permission":              {pod("ReplicaSet", "own", withRole("worker", "permitted")), nil, 0},
 		"node driver that terminates":              {pod("DaemonSet", "d", ending(now.Add(20*time.Second), onNode(kubelet))), []string{"DaemonSet platform/d"}, 80 * time.Second},
 		"node driver on a node that is down":       {pod("DaemonSet", "d", ending(now.Add(-time.Minute), onNode(kubelet))), nil, 0},
@@ -104,7 +106,7 @@ func TestRunningNamesWhatRunsTheOperatorOfStackable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := fakeclient.Cached(fakeclient.New(t, interceptor.Funcs{Create: review}, tc.pod), "operators")
-			got, err := stackable.Running(t.Context(), c, now)
+			got, err := new(stackable.Finder).Running(t.Context(), c, now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +132,7 @@ func TestRunningReportsTheKubeletDirectory(t *testing.T) {
 	for _, want := range []string{"/var/lib/kubelet", "/var/snap/microk8s/common/var/lib/kubelet"} {
 		driver, controller := pod("DaemonSet", "sdp-csi-node-driver", onNode(want)), pod("ReplicaSet", "own", withRole("provisioner", "permitted"))
 		c := fakeclient.Cached(fakeclient.New(t, interceptor.Funcs{Create: review}, driver, controller), "operators")
-		got, err := stackable.Running(t.Context(), c, now)
+		got, err := new(stackable.Finder).Running(t.Context(), c, now)
 		if err != nil || got.KubeletDir != want {
 			t.Errorf("directory is %q, error is %v, want %q", got.KubeletDir, err, want)
 		}
@@ -143,7 +145,43 @@ func TestRunningIsUnknownWithoutAReview(t *testing.T) {
 		return unavailable
 	}}
 	c := fakeclient.Cached(fakeclient.New(t, intercept, pod("ReplicaSet", "own", withRole("provisioner", "permitted"))), "operators")
-	if _, err := stackable.Running(t.Context(), c, now); !errors.Is(err, unavailable) {
+	if _, err := new(stackable.Finder).Running(t.Context(), c, now); !errors.Is(err, unavailable) {
 		t.Errorf("error is %v", err)
+	}
+}
+
+// A tenant may create any number of Pods with the labels, before the operator starts, or while it runs.
+func TestPodsOfATenantNeedFewReviews(t *testing.T) {
+	reviews := 0
+	counted := func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+		reviews++
+		return review(ctx, c, o, options...)
+	}
+	own := pod("ReplicaSet", "own", withRole("provisioner", "permitted"))
+	objects := []client.Object{own}
+	for i := range 300 {
+		for kind, account := range map[string]string{"same": "default", "other": fmt.Sprint("account-", i)} {
+			p := pod("ReplicaSet", "own", withRole("provisioner", account))
+			p.Namespace, p.Name, p.UID = kind, fmt.Sprint(kind, i), types.UID(fmt.Sprint(kind, i))
+			objects = append(objects, p)
+			later := p.DeepCopy() // than the operator in its namespace
+			later.Namespace, later.CreationTimestamp = own.Namespace, metav1.NewTime(now)
+			objects = append(objects, later)
+		}
+	}
+	c := fakeclient.Cached(fakeclient.New(t, interceptor.Funcs{Create: counted}, objects...), "operators")
+	finder, want := &stackable.Finder{}, 8+8+1
+	for after, times := range []int{1, 1, 2} {
+		at := now.Add(time.Duration(after) * 40 * time.Second)
+		got, err := finder.Running(t.Context(), c, at)
+		if err != nil || len(got.Workloads) != 1 {
+			t.Fatalf("found %v, %v", got.Workloads, err)
+		}
+		if reviews != times*want {
+			t.Errorf("%d reviews after %s, want %d", reviews, at.Sub(now), times*want)
+		}
+		if got.Recheck > time.Minute || got.Recheck <= 0 {
+			t.Errorf("recheck after %s", got.Recheck)
+		}
 	}
 }

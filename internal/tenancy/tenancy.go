@@ -30,14 +30,16 @@ func Terminating(ctx context.Context, reader client.Reader, namespace string) (b
 
 // Check returns why Listeners and claims of a namespace may not use a class, or "" if they may. Only reading the
 // namespace can fail. A namespace that the reader does not know yet has no labels.
-func Check(ctx context.Context, reader client.Reader, class *listenersv1alpha1.ListenerClass, namespace string) (problem string, _ error) {
+func Check(ctx context.Context, reader client.Reader, class *listenersv1alpha1.ListenerClass,
+	namespace string) (problem string, _ error) {
 	allowed := class.Spec.AllowedNamespaces
 	if allowed == nil || slices.Contains(allowed.Names, namespace) {
 		return "", nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(allowed.Selector)
 	if err != nil {
-		return fmt.Sprintf("ListenerClass %s does not allow namespace %s, because spec.allowedNamespaces.selector is not valid: %v", class.Name, namespace, err), nil
+		return fmt.Sprintf("ListenerClass %s does not allow namespace %s, because spec.allowedNamespaces.selector is "+
+			"not valid: %v", class.Name, namespace, err), nil
 	}
 	if allowed.Selector != nil {
 		metadata := Namespace()

@@ -97,8 +97,10 @@ func (p *Profile) follow(ctx context.Context, reader client.Reader) error {
 	if err != nil {
 		return reconcile.TerminalError(err)
 	}
-	if before := p.spec.Swap(desired); before.MinTLSVersion != desired.MinTLSVersion || !slices.Equal(before.Ciphers, desired.Ciphers) {
-		log.FromContext(ctx).Info("Applied the cluster's TLS profile", "minTLSVersion", desired.MinTLSVersion, "ciphers", desired.Ciphers)
+	if before := p.spec.Swap(desired); before.MinTLSVersion != desired.MinTLSVersion ||
+		!slices.Equal(before.Ciphers, desired.Ciphers) {
+		log.FromContext(ctx).Info("Applied the cluster's TLS profile", "minTLSVersion", desired.MinTLSVersion,
+			"ciphers", desired.Ciphers)
 	}
 	return nil
 }
@@ -111,13 +113,14 @@ func profileSpec(profile *configv1.TLSSecurityProfile) (*configv1.TLSProfileSpec
 		return spec, nil
 	case selected.Type == configv1.TLSProfileCustomType && selected.Custom != nil:
 		return &selected.Custom.TLSProfileSpec, nil
-	default:
-		return nil, fmt.Errorf("APIServer cluster: spec.tlsSecurityProfile has type %q, which is unknown, or has no field for it", selected.Type)
 	}
+	return nil, fmt.Errorf("APIServer cluster: spec.tlsSecurityProfile has type %q, which is unknown, or has no "+
+		"field for it", selected.Type)
 }
 
 var versions = map[configv1.TLSProtocolVersion]uint16{
-	configv1.VersionTLS10: tls.VersionTLS10, configv1.VersionTLS11: tls.VersionTLS11, configv1.VersionTLS12: tls.VersionTLS12,
+	configv1.VersionTLS10: tls.VersionTLS10, configv1.VersionTLS11: tls.VersionTLS11,
+	configv1.VersionTLS12: tls.VersionTLS12,
 }
 
 // cipherSuites returns the suites with these names in OpenSSL that Go implements, except those of TLS 1.3, which cannot
@@ -125,7 +128,8 @@ var versions = map[configv1.TLSProtocolVersion]uint16{
 func cipherSuites(names []string) []uint16 {
 	suites := []uint16{}
 	for _, suite := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
-		if slices.Contains(suite.SupportedVersions, tls.VersionTLS12) && slices.Contains(names, openSSL.Replace(suite.Name)) {
+		if slices.Contains(suite.SupportedVersions, tls.VersionTLS12) &&
+			slices.Contains(names, openSSL.Replace(suite.Name)) {
 			suites = append(suites, suite.ID)
 		}
 	}
@@ -133,4 +137,5 @@ func cipherSuites(names []string) []uint16 {
 }
 
 // openSSL turns the standard name of a cipher suite with AES or ChaCha20 into its name in OpenSSL.
-var openSSL = strings.NewReplacer("TLS_RSA_WITH_", "", "TLS_", "", "_WITH_", "-", "AES_", "AES", "_CBC", "", "POLY1305_SHA256", "POLY1305", "_", "-")
+var openSSL = strings.NewReplacer("TLS_RSA_WITH_", "", "TLS_", "", "_WITH_", "-", "AES_", "AES", "_CBC", "",
+	"POLY1305_SHA256", "POLY1305", "_", "-")

@@ -17,7 +17,8 @@ func (*Driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.G
 // GetPluginCapabilities implements csi.IdentityServer. Unlike Stackable's listener operator, which needs it for its
 // provisioner sidecar, it does not announce CONTROLLER_SERVICE: there is no such service, and the kubelet does not
 // check.
-func (*Driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+func (*Driver) GetPluginCapabilities(context.Context,
+	*csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	return &csi.GetPluginCapabilitiesResponse{Capabilities: []*csi.PluginCapability{{
 		Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{
 			Type: csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS,

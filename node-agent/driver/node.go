@@ -20,7 +20,8 @@ func (d *Driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.Nod
 
 // NodeGetCapabilities implements csi.NodeServer. Staging does nothing: the driver announces it because the kubelet
 // (1.36) never removes the staging directories of drivers that do not. It creates them for each volume anyway.
-func (*Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+func (*Driver) NodeGetCapabilities(context.Context,
+	*csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	return &csi.NodeGetCapabilitiesResponse{Capabilities: []*csi.NodeServiceCapability{{
 		Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{
 			Type: csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
@@ -29,7 +30,8 @@ func (*Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequ
 }
 
 // NodeStageVolume implements csi.NodeServer. It does nothing, and uses no directory: see NodeGetCapabilities.
-func (*Driver) NodeStageVolume(_ context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
+func (*Driver) NodeStageVolume(_ context.Context,
+	req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	switch {
 	case req.GetVolumeId() == "":
 		return nil, statusError(missing("volume_id"))
@@ -42,7 +44,8 @@ func (*Driver) NodeStageVolume(_ context.Context, req *csi.NodeStageVolumeReques
 }
 
 // NodeUnstageVolume implements csi.NodeServer. It does nothing, also for volumes that were never staged.
-func (*Driver) NodeUnstageVolume(_ context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+func (*Driver) NodeUnstageVolume(_ context.Context,
+	req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
 	switch {
 	case req.GetVolumeId() == "":
 		return nil, statusError(missing("volume_id"))

@@ -17,7 +17,8 @@ import (
 
 // NodePublishVolume implements csi.NodeServer. It waits until the operator has determined the addresses of the Pod, and
 // writes them into the volume.
-func (d *Driver) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+func (d *Driver) NodePublishVolume(ctx context.Context,
+	req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	m, err := d.mount(req)
 	if err == nil {
 		err = d.publish(ctx, m)
@@ -31,7 +32,8 @@ func (d *Driver) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 // NodeUnpublishVolume implements csi.NodeServer. It is idempotent and does not need the API server, as the kubelet may
 // call it repeatedly, and long after the Pod was deleted. The removal of a volume with very many files may take several
 // calls.
-func (d *Driver) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+func (d *Driver) NodeUnpublishVolume(ctx context.Context,
+	req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, statusError(missing("volume_id"))
 	}
@@ -70,10 +72,12 @@ func (d *Driver) mount(req *csi.NodePublishVolumeRequest) (mount, error) {
 	case req.GetVolumeCapability() == nil:
 		return mount{}, missing("volume_capability")
 	case req.GetVolumeCapability().GetMount() == nil:
-		return mount{}, fmt.Errorf("%w: a listener volume is a directory and cannot be used as a block device; set volumeMode: Filesystem in the PersistentVolumeClaim",
+		return mount{}, fmt.Errorf("%w: a listener volume is a directory and cannot be used as a block device; set "+
+			"volumeMode: Filesystem in the PersistentVolumeClaim",
 			errInvalidRequest)
 	case m.pod.Namespace == "" || m.pod.Name == "" || m.pod.UID == "":
-		return mount{}, fmt.Errorf("%w: the request does not identify the Pod; CSIDriver %s must have podInfoOnMount: true", errInvalidRequest, names.Driver)
+		return mount{}, fmt.Errorf("%w: the request does not identify the Pod; CSIDriver %s must have "+
+			"podInfoOnMount: true", errInvalidRequest, names.Driver)
 	}
 	// Package volume uses it in names of files.
 	if problems := validation.IsDNS1123Label(m.pod.Namespace); len(problems) > 0 {
@@ -85,7 +89,8 @@ func (d *Driver) mount(req *csi.NodePublishVolumeRequest) (mount, error) {
 	}
 	m.target.Namespace = m.pod.Namespace
 	if m.target.PodUID != m.pod.UID {
-		return mount{}, fmt.Errorf("%w: target path %q does not belong to Pod %s with uid %s", errInvalidRequest, req.GetTargetPath(), m.pod, m.pod.UID)
+		return mount{}, fmt.Errorf("%w: target path %q does not belong to Pod %s with uid %s", errInvalidRequest,
+			req.GetTargetPath(), m.pod, m.pod.UID)
 	}
 	if attributes[names.ContextEphemeral] == "true" { // other attributes of an inline volume are those of its Pod
 		m.volume = podlisteners.Inline(m.target.Name)

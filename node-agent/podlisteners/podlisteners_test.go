@@ -574,19 +574,15 @@ func TestDamagedVolumeIsRepairedAtTheNextCheckOnly(t *testing.T) {
 	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
 }
 
-// An emptied volume does not tell its namespace any more.
+// The agent knows the namespace of what it has written, whatever is left of it.
+func TestEmptiedVolumeIsRepairedFromItsOwnNamespace(t *testing.T) {
+	n, _ := emptiedInTwoNamespaces(t, false)
+	n.eventually(func() string { n.syncer.Check(t.Context()); return n.file("pvc-1")() }).Should(Equal("192.0.2.2"))
+}
+
+// An emptied volume does not tell its namespace to an agent that has started since.
 func TestEmptiedVolumeIsNotRepairedFromEitherOfTwoNamespaces(t *testing.T) {
-	n := newNode(t)
-	n.checkInterval = time.Hour
-	n.publish("pvc-1", "192.0.2.1")
-	n.startAgent()
-	n.write(entries{"a": entry("pvc-1", "192.0.2.2")})
-	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
-	victim := n.pod.Namespace
-	n.pod.Namespace = apiserver.Namespace(t)
-	n.write(entries{"a": entry("pvc-1", "203.0.113.66")})
-	n.waitUntilSynced()
-	n.empty("pvc-1")
+	n, victim := emptiedInTwoNamespaces(t, true)
 	n.syncer.Check(t.Context())
 	n.waitUntilSynced()
 	if got := n.file("pvc-1")(); got != "" {
@@ -595,6 +591,32 @@ func TestEmptiedVolumeIsNotRepairedFromEitherOfTwoNamespaces(t *testing.T) {
 	n.delete()
 	n.pod.Namespace = victim
 	n.eventually(func() string { n.syncer.Check(t.Context()); return n.file("pvc-1")() }).Should(Equal("192.0.2.2"))
+}
+
+// emptiedInTwoNamespaces returns a node on which a volume is empty, and PodListeners of two namespaces are about it.
+// The Pod of the node is in the other namespace.
+func emptiedInTwoNamespaces(t *testing.T, restarted bool) (n *node, victim string) {
+	t.Helper()
+	n = newNode(t)
+	n.checkInterval = time.Hour
+	n.publish("pvc-1", "192.0.2.1")
+	n.startAgent()
+	n.write(entries{"a": entry("pvc-1", "192.0.2.2")})
+	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
+	victim = n.pod.Namespace
+	n.pod.Namespace = apiserver.Namespace(t)
+	n.write(entries{"a": entry("pvc-1", "203.0.113.66")})
+	n.waitUntilSynced()
+	if restarted {
+		n.stop()
+		n.host = volume.NewHost(n.dir)
+	}
+	n.empty("pvc-1")
+	if restarted {
+		n.startAgent()
+		n.waitUntilSynced()
+	}
+	return n, victim
 }
 
 // Users who may write PodListeners in one namespace must not be able to change volumes of Pods in other namespaces.

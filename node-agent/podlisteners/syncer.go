@@ -25,6 +25,10 @@ const workers = 4
 // changes its volume all the time.
 const checkInterval = 30 * time.Second
 
+// linkInterval is how often the links of all published volumes are checked, which costs far less: a container that
+// waits for a restore of files must not start with the addresses of the backup.
+const linkInterval = time.Second
+
 // firstRetry and lastRetry bound how long a failed write waits until it is repeated.
 const (
 	firstRetry = 10 * time.Millisecond
@@ -48,7 +52,10 @@ type Syncer struct {
 // NewSyncer returns a Syncer for the volumes of a kubelet. It must be called before Run of the Watch.
 func NewSyncer(watch *Watch, host *volume.Host) *Syncer {
 	s := &Syncer{
-		watch: watch, host: host, queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](firstRetry, lastRetry)), checkInterval: checkInterval,
+		watch: watch, host: host,
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](firstRetry, lastRetry)),
+		checkInterval: checkInterval,
 	}
 	watch.onChange = func(o *listenersv1alpha1.PodListeners) { s.queue.Add(cache.MetaObjectToName(o)) }
 	return s
@@ -63,6 +70,7 @@ func (s *Syncer) Run(ctx context.Context) {
 		group.Go(func() { s.work(ctx) })
 	}
 	group.Go(func() { wait.UntilWithContext(ctx, s.check, s.checkInterval) })
+	group.Go(func() { wait.UntilWithContext(ctx, func(context.Context) { s.host.Relink() }, linkInterval) })
 	group.Wait()
 }
 
@@ -80,7 +88,8 @@ func (s *Syncer) work(ctx context.Context) {
 			return
 		}
 		if err := s.sync(ctx, key); err != nil && ctx.Err() == nil {
-			logr.FromContextOrDiscard(ctx).Error(err, "Updating the volumes of a Pod failed, retrying", "podListeners", key.String())
+			logr.FromContextOrDiscard(ctx).Error(err, "Updating the volumes of a Pod failed, retrying", "podListeners",
+				key.String())
 			s.queue.AddRateLimited(key)
 		} else {
 			s.queue.Forget(key)
@@ -112,7 +121,8 @@ func (s *Syncer) sync(ctx context.Context, key cache.ObjectName) error {
 }
 
 // rewrite updates volumes whose addresses have changed. Volumes for which the object has no address are not changed.
-func (s *Syncer) rewrite(ctx context.Context, object *listenersv1alpha1.PodListeners, published []volume.Published) error {
+func (s *Syncer) rewrite(ctx context.Context, object *listenersv1alpha1.PodListeners,
+	published []volume.Published) error {
 	var errs []error
 	for _, v := range published {
 		if v.Inline {
@@ -125,7 +135,8 @@ func (s *Syncer) rewrite(ctx context.Context, object *listenersv1alpha1.PodListe
 		v.Namespace = object.Namespace
 		written, err := s.host.Update(v.Target, addresses)
 		if written.Changed {
-			logr.FromContextOrDiscard(ctx).Info("Rewrote the addresses in a volume", "volume", v.ID, "podListeners", cache.MetaObjectToName(object).String(),
+			logr.FromContextOrDiscard(ctx).Info("Rewrote the addresses in a volume", "volume", v.ID, "podListeners",
+				cache.MetaObjectToName(object).String(),
 				"skipped", written.Skipped)
 		}
 		errs = append(errs, err)

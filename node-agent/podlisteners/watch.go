@@ -28,7 +28,7 @@ import (
 	"k8s.io/klog/v2"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/restored"
+	"github.com/listener-operator/listener-operator/internal/etcdrestore"
 )
 
 // ErrNoAddress is wrapped by errors about a volume whose addresses did not become known in time.
@@ -78,7 +78,7 @@ func NewWatch(cfg *rest.Config, node string) (*Watch, error) {
 		onChange:      func(*listenersv1alpha1.PodListeners) {},
 	}
 	cfg = rest.CopyConfig(cfg)
-	cfg.Wrap(restored.Detect(func(reason error) {
+	cfg.Wrap(etcdrestore.Detect(func(reason error) {
 		w.relists.Inc()
 		klog.Background().Info("Listing all addresses again", "reason", reason.Error())
 	}))
@@ -183,10 +183,12 @@ func (w *Watch) Addresses(ctx context.Context, pod Pod, volume string) ([]listen
 			return addresses, nil
 		}
 		if wait.others >= maxWaiting {
-			return nil, fmt.Errorf("volume %s of Pod %s has %w: %d other volumes of the Pod wait for theirs", volume, pod, ErrNoAddress, wait.others)
+			return nil, fmt.Errorf("volume %s of Pod %s has %w: %d other volumes of the Pod wait for theirs", volume,
+				pod, ErrNoAddress, wait.others)
 		}
 		if wait.deleted.Load() {
-			return nil, fmt.Errorf("volume %s of Pod %s has %w: PodListeners %s was deleted, which happens when the Pod is deleted", volume, pod, ErrNoAddress,
+			return nil, fmt.Errorf("volume %s of Pod %s has %w: PodListeners %s was deleted, which happens when the "+
+				"Pod is deleted", volume, pod, ErrNoAddress,
 				pod.key().Name)
 		}
 		select {
@@ -204,7 +206,8 @@ func (w *Watch) Addresses(ctx context.Context, pod Pod, volume string) ([]listen
 				timer.Reset(w.lagTimeout)
 			}
 		case <-ctx.Done():
-			return nil, fmt.Errorf("volume %s of Pod %s has %w (%w): %w", volume, pod, ErrNoAddress, ctx.Err(), missing(object, pod, volume))
+			return nil, fmt.Errorf("volume %s of Pod %s has %w (%w): %w", volume, pod, ErrNoAddress, ctx.Err(),
+				missing(object, pod, volume))
 		}
 	}
 }
@@ -215,7 +218,8 @@ func (w *Watch) Addresses(ctx context.Context, pod Pod, volume string) ([]listen
 func (w *Watch) find(ctx context.Context, pod Pod) error {
 	var found listenersv1alpha1.PodListenersList
 	selector := fields.AndSelectors(fields.OneTermEqualSelector(metav1.ObjectNameField, pod.key().Name), w.selector)
-	err := w.client.Get().Namespace(pod.Namespace).Resource(resource).Param("fieldSelector", selector.String()).Do(ctx).Into(&found)
+	err := w.client.Get().Namespace(pod.Namespace).Resource(resource).Param("fieldSelector",
+		selector.String()).Do(ctx).Into(&found)
 	switch {
 	case err != nil:
 		return fmt.Errorf("the node agent cannot read PodListeners %s from the API server: %w", pod.key().Name, err)
@@ -231,7 +235,8 @@ func (w *Watch) relist(pod Pod) {
 		return // another Pod waits for the same list
 	}
 	w.relists.Inc()
-	klog.Background().Info("Listing all addresses again", "reason", "the watch does not show an object that exists", "podListeners", pod.key().String())
+	klog.Background().Info("Listing all addresses again", "reason", "the watch does not show an object that exists",
+		"podListeners", pod.key().String())
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.current != nil {
@@ -243,12 +248,14 @@ func (w *Watch) relist(pod Pod) {
 func missing(object *listenersv1alpha1.PodListeners, pod Pod, volume string) error {
 	describe := fmt.Sprintf("kubectl -n %s describe", pod.Namespace)
 	if object == nil {
-		return fmt.Errorf("the listener operator has not created PodListeners %s; is it running, and the namespace not being deleted? See also: %s pod %s",
+		return fmt.Errorf("the listener operator has not created PodListeners %s; is it running, and the namespace "+
+			"not being deleted? See also: %s pod %s",
 			pod.key().Name, describe, pod.Name)
 	}
 	name, entry, ok := entryOf(object, volume)
 	if !ok {
-		return fmt.Errorf("it is not among the Pod's listener volumes that the listener operator has found; see: %s pod %s", describe, pod.Name)
+		return fmt.Errorf("it is not among the Pod's listener volumes that the listener operator has found; see: %s "+
+			"pod %s", describe, pod.Name)
 	}
 	return fmt.Errorf("volume %q of the Pod waits for Listener %s; see: %s listener %s; %s pod %s",
 		name, entry.ListenerName, describe, entry.ListenerName, describe, pod.Name)
@@ -266,7 +273,8 @@ func (w *Watch) get(key cache.ObjectName) *listenersv1alpha1.PodListeners {
 // ambiguous reports whether the cache has an object of the same name in another namespace.
 func (w *Watch) ambiguous(key cache.ObjectName) bool {
 	for _, o := range w.objects.List() {
-		if other := cache.MetaObjectToName(o.(*listenersv1alpha1.PodListeners)); other.Name == key.Name && other != key {
+		if other := cache.MetaObjectToName(o.(*listenersv1alpha1.PodListeners)); other.Name == key.Name &&
+			other != key {
 			return true
 		}
 	}
@@ -287,7 +295,8 @@ func entryOf(o *listenersv1alpha1.PodListeners, volume string) (string, listener
 	}
 	inlineName, inline := strings.CutPrefix(volume, inlinePrefix)
 	for name, entry := range o.Spec.Listeners {
-		if inline && name == inlineName && entry.PersistentVolumeName == "" || !inline && entry.PersistentVolumeName == volume {
+		if inline && name == inlineName && entry.PersistentVolumeName == "" ||
+			!inline && entry.PersistentVolumeName == volume {
 			return name, entry, true
 		}
 	}

@@ -18,8 +18,10 @@ import (
 // interceptor returns an interceptor that adds the server's logger to the contexts of RPCs, cancels them when the
 // server stops, logs their results, and recovers from panics. running is the context of the server.
 func interceptor(running context.Context) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
-		log := logr.FromContextOrDiscard(running).WithValues(describe(request)...).WithValues("method", path.Base(info.FullMethod))
+	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any,
+		err error) {
+		log := logr.FromContextOrDiscard(running).WithValues(describe(request)...).WithValues("method",
+			path.Base(info.FullMethod))
 		ctx, cancel := context.WithCancelCause(logr.NewContext(ctx, log))
 		defer cancel(nil)
 		defer context.AfterFunc(running, func() { cancel(ErrStopping) })()
@@ -32,7 +34,8 @@ func interceptor(running context.Context) grpc.UnaryServerInterceptor {
 		if err == nil {
 			log.V(1).Info("Answered", "duration", time.Since(began).String())
 		} else {
-			log.Info("Answered with an error", "duration", time.Since(began).String(), "code", status.Code(err).String(), "reason", status.Convert(err).Message())
+			log.Info("Answered with an error", "duration", time.Since(began).String(), "code",
+				status.Code(err).String(), "reason", status.Convert(err).Message())
 		}
 		return response, err
 	}
@@ -42,7 +45,8 @@ func interceptor(running context.Context) grpc.UnaryServerInterceptor {
 func guard(ctx context.Context, request any, handler grpc.UnaryHandler) (response any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			logr.FromContextOrDiscard(ctx).Error(nil, "Recovered from a panic", "panic", p, "stack", string(debug.Stack()))
+			logr.FromContextOrDiscard(ctx).Error(nil, "Recovered from a panic", "panic", p, "stack",
+				string(debug.Stack()))
 			response, err = nil, status.Error(codes.Internal, "internal error of the node agent; see its log")
 		}
 	}()

@@ -28,7 +28,8 @@ func newMetrics() *metrics {
 		registry: prometheus.NewRegistry(),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "listener_node_agent_mounts_in_flight",
-			Help: "Requests of the kubelet to publish a volume that have not been answered, most of which wait for addresses.",
+			Help: "Requests of the kubelet to publish a volume that have not been answered, most of which wait for " +
+				"addresses.",
 		}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "listener_node_agent_mount_duration_seconds",
@@ -38,7 +39,8 @@ func newMetrics() *metrics {
 			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60, 120},
 		}, []string{"code"}),
 	}
-	for _, code := range []codes.Code{codes.OK, codes.Unavailable, codes.DeadlineExceeded, codes.Internal, codes.InvalidArgument} {
+	for _, code := range []codes.Code{codes.OK, codes.Unavailable, codes.DeadlineExceeded, codes.Internal,
+		codes.InvalidArgument} {
 		m.durations.WithLabelValues(code.String())
 	}
 	m.registry.MustRegister(m.inFlight, m.durations, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -46,7 +48,8 @@ func newMetrics() *metrics {
 }
 
 // intercept observes the requests to publish volumes.
-func (m *metrics) intercept(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (m *metrics) intercept(ctx context.Context, request any, _ *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	if _, ok := request.(*csi.NodePublishVolumeRequest); !ok {
 		return handler(ctx, request)
 	}

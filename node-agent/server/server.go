@@ -123,7 +123,8 @@ func serve(ctx context.Context, server *grpc.Server, socket *socket) error {
 		server.GracefulStop()
 	})
 	defer stopping()
-	if err := server.Serve(netutil.LimitListener(socket, maxConnections)); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	if err := server.Serve(netutil.LimitListener(socket, maxConnections)); err != nil &&
+		!errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serving %s: %w", socket.path, err)
 	}
 	return nil

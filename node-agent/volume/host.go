@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sync/semaphore"
 
@@ -22,9 +23,11 @@ type Host struct {
 	// Label labels files and directories when they are created. Nil means that the platform has no labels; see SELinux.
 	Label Labeller
 
-	pods  string
-	locks locks
-	turns turns
+	pods string
+	// visible has the name of the tree that each volume has shown at its last write, by its Target without a namespace.
+	visible sync.Map
+	locks   locks
+	turns   turns
 }
 
 // NewHost returns the Host of a kubelet with this root directory, in the kubelet's own spelling. It opens nothing.
@@ -75,6 +78,7 @@ func (h *Host) write(target Target, addresses []listenersv1alpha1.IngressAddress
 	defer mount.Close()
 	first := create && !populated(mount)
 	if want.visible(mount) {
+		h.visible.Store(target.key(), currentGeneration(mount))
 		return written, nil
 	}
 	if err := replace(mount, want, target.Namespace, h.Label); err != nil {
@@ -84,6 +88,7 @@ func (h *Host) write(target Target, addresses []listenersv1alpha1.IngressAddress
 		}
 		return written, fmt.Errorf("writing volume %s: %w", target, err)
 	}
+	h.visible.Store(target.key(), currentGeneration(mount))
 	written.Changed = true
 	return written, nil
 }
@@ -93,6 +98,7 @@ func (h *Host) write(target Target, addresses []listenersv1alpha1.IngressAddress
 // bounded, whatever a Pod has left in the volume.
 func (h *Host) Remove(ctx context.Context, target Target) error {
 	defer h.locks.lock(target)()
+	h.visible.Delete(target.key())
 	step, end, err := h.turns.take(ctx)
 	if err == nil {
 		defer end()
@@ -118,6 +124,29 @@ func (h *Host) remove(target Target, step func() error) error {
 		return fmt.Errorf("%d entries removed: %w", r.changes, advice(err, filepath.Join(h.pods, target.parent())))
 	}
 	return nil
+}
+
+// Relink makes the trees visible again that this process has written, where something else has changed the links, such
+// as a restore of files that were backed up from the node. It reads a few links of each volume, and no files.
+func (h *Host) Relink() {
+	h.visible.Range(func(key, generation any) bool {
+		target := key.(Target)
+		unlock, ok := h.locks.tryLock(target)
+		if !ok {
+			return true
+		}
+		defer unlock()
+		mount, err := h.open(target, false)
+		if err != nil {
+			h.visible.Delete(key)
+			return true
+		}
+		defer mount.Close()
+		if info, err := mount.Lstat(generation.(string)); err == nil && info.IsDir() {
+			_ = relink(mount, generation.(string)) // Update reports what lasts.
+		}
+		return true
+	})
 }
 
 // Usable reports whether a volume has a default address that its Pod can read.

@@ -586,3 +586,46 @@ func TestNumberOfFilesInAVolumeIsLimited(t *testing.T) {
 		})
 	}
 }
+
+// A tool that restores files on nodes may have backed up the volume of an earlier Pod, in another namespace.
+func TestWhatABackupRestoresIsNotRead(t *testing.T) {
+	for name, restore := range map[string]func(n *node){
+		"the tree of an earlier Pod": func(n *node) {
+			earlier := filepath.Join(n.mount, "..generation-other.EARLIER")
+			must(n.t, os.CopyFS(earlier, os.DirFS(filepath.Join(n.mount, "..data"))))
+			must(n.t, os.Chmod(filepath.Join(earlier, "default-address.env"), 0o644))
+			must(n.t, os.WriteFile(filepath.Join(earlier, "default-address.env"), []byte("LISTENER_ADDRESS=198.51.100.9\n"), 0o644))
+			must(n.t, os.Remove(filepath.Join(n.mount, "..data")))
+			must(n.t, os.Symlink(filepath.Base(earlier), filepath.Join(n.mount, "..data")))
+		},
+		"a file in place of a link": func(n *node) {
+			must(n.t, os.Remove(filepath.Join(n.mount, "default-address.env")))
+			must(n.t, os.WriteFile(filepath.Join(n.mount, "default-address.env"), []byte("LISTENER_ADDRESS=198.51.100.9\n"), 0o644))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.target.Namespace = "shop"
+			n.write(ip("192.0.2.1", nil))
+			want := n.read("default-address.env")
+			restore(n)
+			must(t, os.MkdirAll(filepath.Join(n.mount, ".velero"), 0o755))
+			if got := n.read("default-address.env"); got == want {
+				t.Fatal("nothing was restored")
+			}
+			published, err := n.host.Published(podUID)
+			if err != nil || published[0].Namespace != "shop" {
+				t.Errorf("published %+v, error %v", published, err)
+			}
+			n.host.Relink()
+			if got := n.read("default-address.env"); got != want {
+				t.Errorf("containers read %q", got)
+			}
+			must(t, n.host.Remove(t.Context(), n.target))
+			n.host.Relink()
+			if _, err := os.Lstat(n.mount); !os.IsNotExist(err) {
+				t.Errorf("the volume exists: %v", err)
+			}
+		})
+	}
+}

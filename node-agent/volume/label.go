@@ -40,7 +40,9 @@ func setLabel(f *os.File) error {
 		return err
 	}
 	var failed error
-	if err := raw.Control(func(fd uintptr) { failed = unix.Fsetxattr(int(fd), labelAttribute, []byte(fileLabel), 0) }); err != nil {
+	if err := raw.Control(func(fd uintptr) {
+		failed = unix.Fsetxattr(int(fd), labelAttribute, []byte(fileLabel), 0)
+	}); err != nil {
 		return err
 	}
 	// The file system has no labels, or one for all files, or the policy does not know this label. The file then keeps

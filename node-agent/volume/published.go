@@ -53,7 +53,8 @@ func (h *Host) Published(pod types.UID) ([]Published, error) {
 		}
 		if namespace, exists := h.namespace(target); exists {
 			target.Namespace = namespace
-			volumes = append(volumes, Published{Target: target, ID: record.Handle, Inline: record.Mode == string(storagev1.VolumeLifecycleEphemeral)})
+			volumes = append(volumes, Published{Target: target, ID: record.Handle,
+				Inline: record.Mode == string(storagev1.VolumeLifecycleEphemeral)})
 		}
 	}
 	return volumes, nil
@@ -66,7 +67,11 @@ func (h *Host) namespace(target Target) (string, bool) {
 		return "", false
 	}
 	defer mount.Close()
-	return namespaceOf(currentGeneration(mount)), true
+	generation := currentGeneration(mount)
+	if own, ok := h.visible.Load(target.key()); ok && own != "" {
+		generation = own.(string) // whatever the link leads to now
+	}
+	return namespaceOf(generation), true
 }
 
 // record is the kubelet's record of a volume.

@@ -162,17 +162,19 @@ func isNotEmpty(err error) bool {
 
 // isFull reports whether there is no space for another entry in the root. It suffices to remove others first.
 func isFull(err error) bool {
-	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMLINK}, func(full error) bool { return errors.Is(err, full) })
+	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMLINK},
+		func(full error) bool { return errors.Is(err, full) })
 }
 
 // advice returns an error that says what to do about one for which a removal can never succeed.
 func advice(err error, dir string) error {
 	switch {
 	case errors.Is(err, syscall.EPERM):
-		return fmt.Errorf("%w: the file or its directory is immutable or append-only, which a privileged container can make it, and which the node agent may not change; "+
-			"run on the node: chattr -R -f -i -a %s", err, dir)
+		return fmt.Errorf("%w: the file or its directory is immutable or append-only, which a privileged container "+
+			"can make it, and which the node agent may not change; run on the node: chattr -R -f -i -a %s", err, dir)
 	case errors.Is(err, syscall.EBUSY):
-		return fmt.Errorf("%w: something is mounted there, which a privileged container can do; run on the node: umount --recursive %s/…", err, dir)
+		return fmt.Errorf("%w: something is mounted there, which a privileged container can do; run on the node: "+
+			"umount --recursive %s/…", err, dir)
 	default:
 		return err
 	}

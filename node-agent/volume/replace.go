@@ -50,13 +50,18 @@ func namespaceOf(generation string) string {
 // tree finds it complete until the next replacement.
 func replace(mount *os.Root, want tree, namespace string, label Labeller) error {
 	clean(mount)
-	_ = adopt(mount, label) // Some file systems do not support it. Then link moves a directory aside, and readers may miss it.
+	// Some file systems do not support it. Then link moves a directory aside, and readers may miss it.
+	_ = adopt(mount, label)
 	generation := newGeneration(namespace)
 	if err := want.build(mount, generation, label); err != nil {
 		discard(mount, generation) // The disk may be full.
 		return err
 	}
-	// In a volume that was written before, this link makes all of the new tree visible, and the others stay.
+	return relink(mount, generation)
+}
+
+// relink makes a tree visible. In a volume that was written before, the first link does so, and the others stay.
+func relink(mount *os.Root, generation string) error {
 	if err := link(mount, dataLink, generation); err != nil {
 		return err
 	}

@@ -56,6 +56,9 @@ func (t Target) parent() string {
 	return filepath.Join(string(t.PodUID), volumesDir, csiDir, t.Name)
 }
 
+// key returns the target without what is not part of the path.
+func (t Target) key() Target { return Target{PodUID: t.PodUID, Name: t.Name} }
+
 // String returns a description for logs and errors.
 func (t Target) String() string {
 	return t.Name + " of Pod " + string(t.PodUID)

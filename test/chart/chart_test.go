@@ -230,6 +230,21 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 	}
 }
 
+// With helm upgrade --reuse-values, the values are those of the earlier chart.
+func TestGroupsThatAnEarlierChartDidNotHaveAreDefaults(t *testing.T) {
+	h := newHelm(t)
+	want := h.template("elsewhere")
+	for _, absent := range []string{"crds=null", "injection=null", "dashboard=null", "listenerOperator=null", "crds.enabled=null"} {
+		if diff := cmp.Diff(want, h.template("elsewhere", "--set", absent)); diff != "" {
+			t.Errorf("%s (-default +absent):\n%s", absent, diff)
+		}
+	}
+	dashboard := h.template("elsewhere", "--set", "dashboard.enabled=true")
+	if diff := cmp.Diff(dashboard, h.template("elsewhere", "--set", "dashboard.enabled=true,dashboard.labels=null,dashboard.annotations=null")); diff != "" {
+		t.Errorf("the dashboard (-default +absent):\n%s", diff)
+	}
+}
+
 func TestCRDsCanBeLeftOut(t *testing.T) {
 	for name := range newHelm(t).template("elsewhere", "--set", "crds.enabled=false") {
 		if strings.HasPrefix(name, "CustomResourceDefinition ") {
@@ -270,7 +285,7 @@ func TestThePolicyForAnnotatedPodsIsTheReleasedOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, got := parse(t, string(raw)), newHelm(t).template("elsewhere", "--set", "injection.enabled=true")
-	if len(want) != 2 {
+	if len(want) != 4 {
 		t.Errorf("the file has %d objects", len(want))
 	}
 	for name, u := range want {

@@ -91,11 +91,15 @@ func clockFunction() (start uint64, code []byte, err error) {
 // addresses is a range of addresses of a process.
 type addresses struct{ start, end uint64 }
 
-// vdso returns where the vDSO is in a process, by its directory in /proc.
+// vdso returns where the vDSO is in a process, by its directory in /proc. The error is fs.ErrNotExist if it has exited,
+// also if its parent, which may be stopped, has not waited for it yet.
 func vdso(process string) (addresses, error) {
 	maps, err := os.ReadFile(filepath.Join(process, "maps"))
 	if err != nil {
 		return addresses{}, err
+	}
+	if len(maps) == 0 {
+		return addresses{}, fmt.Errorf("%s has exited: %w", process, fs.ErrNotExist)
 	}
 	for line := range strings.Lines(string(maps)) {
 		if strings.HasSuffix(strings.TrimSpace(line), "[vdso]") {

@@ -14,7 +14,9 @@ import (
 	"os"
 	"os/signal"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/listener-operator/listener-operator/test/cluster"
 )
@@ -64,6 +66,7 @@ func main() {
 
 // run runs the program. Results go to stdout, progress to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	log.SetLogger(logr.Discard()) // after 30 seconds without a logger, controller-runtime prints a stack trace
 	if len(args) != 1 {
 		fmt.Fprint(stderr, usage)
 		return flag.ErrHelp

@@ -112,3 +112,62 @@ func TestMakeCommandsOfPagesNameTargetsAndVariables(t *testing.T) {
 		t.Errorf("only %d arguments of make were found", checked)
 	}
 }
+
+var testRecipe = regexp.MustCompile(`(?m)^(test|test-all): (.*) ##.*\n\t(.*)$`)
+
+func TestTheReadmeNamesWhatEveryChangeMustPass(t *testing.T) {
+	named := map[string]bool{}
+	for _, c := range pages.Commands(t) {
+		named[c.String()] = named[c.String()] || c.Page == "README.md"
+	}
+	for _, command := range []string{"make demo", "make test"} {
+		if !named[command] {
+			t.Errorf("README.md does not name %q", command)
+		}
+	}
+	run, err := os.ReadFile("../.ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(run), "for target in verify test-all; do") {
+		t.Error(".ci/run does not run make verify and make test-all")
+	}
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	recipes := testRecipe.FindAllStringSubmatch(string(makefile), -1)
+	if len(recipes) != 2 {
+		t.Fatalf("the Makefile has %q, want test and test-all", recipes)
+	}
+	if test, all := recipes[0], recipes[1]; test[2] != all[2] || !strings.HasPrefix(all[3], test[3]+" ") {
+		t.Errorf("make test-all runs %q after %q, want all that make test runs: %q after %q", all[3], all[2], test[3], test[2])
+	}
+}
+
+// resources matches the arguments of a command of kubectl that takes kinds of objects, up to the end of the line.
+var resources = regexp.MustCompile("\\b(?:kubectl|oc) (?:--?\\S+ \\S+ )*(?:get|describe|delete|patch|edit|annotate|label|wait|explain|events) ([^`\n]*)")
+
+// Other products have a resource of this name, such as AWS's controllers, and kubectl then means theirs: commands in
+// pages, messages, manifests and scripts name lsn, or the group.
+func TestCommandsMeanTheListenersOfThisOperator(t *testing.T) {
+	checked := 0
+	for _, path := range textFiles(t) {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range resources.FindAllStringSubmatch(string(content), -1) {
+			checked++
+			for _, argument := range strings.FieldsFunc(m[1], func(r rune) bool { return strings.ContainsRune(" ,'\"()", r) }) {
+				kind, _, _ := strings.Cut(strings.TrimRight(argument, ".:;"), "/")
+				if kind == "listener" || kind == "listeners" {
+					t.Errorf("%s: %q", path, m[0])
+				}
+			}
+		}
+	}
+	if checked < 100 {
+		t.Errorf("only %d commands were found", checked)
+	}
+}

@@ -28,19 +28,24 @@ import (
 // await watches an object until it meets the condition, and returns it.
 func await[T client.Object](ctx context.Context, o T, key client.ObjectKey, condition func(T) bool) (T, error) {
 	last := "it does not exist"
-	found, err := watchUntil(ctx, o, selectObject(key), func(kind watch.EventType, seen T) bool {
-		if kind == watch.Deleted {
-			last = "it was deleted"
-			return false
+	for {
+		found, err := watchUntil(ctx, o, selectObject(key), func(kind watch.EventType, seen T) bool {
+			if kind == watch.Deleted {
+				last = "it was deleted"
+				return false
+			}
+			raw, _ := json.Marshal(seen)
+			last = string(raw)
+			return condition(seen)
+		})
+		if errors.Is(err, errWatchEnded) && ctx.Err() == nil {
+			continue
 		}
-		raw, _ := json.Marshal(seen)
-		last = string(raw)
-		return condition(seen)
-	})
-	if err != nil {
-		return o, fmt.Errorf("waiting for %T %s: %w; last seen: %s", o, key, err, last)
+		if err != nil {
+			return o, fmt.Errorf("waiting for %T %s: %w; last seen: %s", o, key, err, last)
+		}
+		return found, nil
 	}
-	return found, nil
 }
 
 // awaitDeleted waits until an object does not exist.

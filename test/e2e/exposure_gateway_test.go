@@ -148,7 +148,7 @@ func TestEachReplicaIsReachedThroughAGatewayByItsPort(t *testing.T) {
 
 	s.patch(set, func() { set.Spec.Replicas = ptr.To[int32](3) })
 	s.awaitCondition("listener-broker-2", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonNoGatewayListener,
-		"first: TCPRoute "+s.namespace+"/listener-broker-", "add a listener to a Gateway")
+		"first: Listener "+s.namespace+"/listener-broker-", "add a listener to a Gateway")
 	t.Logf("event: %s", s.awaitEvent("Listener", "listener-broker-2", listenersv1alpha1.ReasonNoGatewayListener))
 	s.patch(gateway, func() {
 		gateway.Spec.Listeners = append(gateway.Spec.Listeners, gatewayListener("third", gatewayv1.TCPProtocolType, ports[2]))

@@ -421,7 +421,7 @@ func TestAnInvalidRouteIsReported(t *testing.T) {
 	tcp := []listenersv1alpha1.ListenerPort{port("http", 8080, corev1.ProtocolTCP)}
 	both := append(slices.Clone(tcp), port("https", 8443, corev1.ProtocolTCP))
 	const accepted, ready = listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ListenerReady
-	s.create(tlsSecret("malformed", []byte("no certificate"), []byte("no key")))
+	s.create(tlsSecret("malformed", []byte("malformed-certificate"), []byte("malformed-key")))
 	for _, secret := range []string{"missing", "malformed"} {
 		s.allowRouterToRead(secret)
 	}

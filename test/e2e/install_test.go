@@ -63,6 +63,8 @@ func TestInstallationFollowsOptionalAPIsAndManagementState(t *testing.T) {
 		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: names.NodeAgent}},
 		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: names.PodListenersPolicy}},
 		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: names.PodListenersPolicy}},
+		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: names.PodsPolicy}},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: names.PodsPolicy}},
 	} {
 		if err := s.getter(o)(s.ctx); !apierrors.IsNotFound(err) {
 			t.Errorf("reading %T %s: error is %v, want not found", o, o.GetName(), err)

@@ -3,10 +3,15 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"maps"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,4 +152,100 @@ func TestAnInlineVolumeWithAMistakeIsRefusedWithAdvice(t *testing.T) {
 			t.Errorf("%s: the Listener exists: %v", name, err)
 		}
 	}
+}
+
+// Whoever corrects what creates the Pod, and runs the commands that are printed, has a Pod that is ready, whatever kind
+// of volume it has, and whatever creates it.
+func TestWhoeverFollowsTheRemediesHasAPod(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	run := s.plugin()
+	classes := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{"right": unpinned(), "waiting": loadBalanced()})
+	right, noBalancer := classes["right"], classes["waiting"]
+	volumes := map[string]func(name string, attributes map[string]string) corev1.Volume{"inline": objects.InlineVolume, "claim": objects.EphemeralVolume}
+	mistakes := map[string]map[string]string{
+		"key":      {names.AnnotationListenerClass + "s": right.Name},
+		"class":    byClass(right.Name + "x"),
+		"both":     {names.AnnotationListenerClass: right.Name, names.AnnotationListenerName: "other"},
+		"balancer": byClass(noBalancer.Name),
+	}
+	for kind, volume := range volumes {
+		for mistake, attributes := range mistakes {
+			for workload, created := range workloads {
+				name := kind + "-" + mistake + "-" + workload
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					s := s.within(t)
+					correct := created(s, podWith(name, volume("listener", attributes)))
+					follow := func(ctx context.Context) error { return s.follow(ctx, run, name, right.Name) }
+					s.eventually(func(ctx context.Context) error { // something is said to be wrong
+						if err := follow(ctx); err != nil {
+							return nil
+						}
+						return errors.New("no mistake is found")
+					})
+					correct(volume("listener", byClass(right.Name)))
+					s.eventually(follow)
+				})
+			}
+		}
+	}
+}
+
+// workloads create a Pod, and return what corrects its volume where it is written.
+var workloads = map[string]func(*scenario, *corev1.Pod) (correct func(corev1.Volume)){
+	"pod": func(s *scenario, p *corev1.Pod) func(corev1.Volume) {
+		s.create(p)
+		return func(v corev1.Volume) {
+			s.remove(p)
+			mustAwaitDeleted(s, &corev1.Pod{}, s.key(p.Name))
+			s.create(podWith(p.Name, v))
+		}
+	},
+	"deployment": func(s *scenario, p *corev1.Pod) func(corev1.Volume) {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: p.Name}, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: p.Labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: p.Labels}, Spec: p.Spec},
+		}}
+		s.create(d)
+		return func(v corev1.Volume) { s.patch(d, func() { d.Spec.Template.Spec.Volumes = []corev1.Volume{v} }) }
+	},
+	"set": func(s *scenario, p *corev1.Pod) func(corev1.Volume) { // one Pod after the other, as by default
+		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: p.Name}, Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: p.Labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: p.Labels}, Spec: p.Spec},
+		}}
+		s.create(set)
+		return func(v corev1.Volume) { s.patch(set, func() { set.Spec.Template.Spec.Volumes = []corev1.Volume{v} }) }
+	},
+}
+
+var remedyCommand = regexp.MustCompile(`kubectl (?:delete|annotate|patch) (?:'[^']*'|[^'),.:;]|[,.:;][^\s)])+`)
+
+// follow runs the commands that change something among those that why prints about the Pods with the label app. It
+// returns nil when one of them is ready, and the only one.
+func (s *scenario) follow(ctx context.Context, run func(...string) (string, int), app, class string) error {
+	var pods corev1.PodList
+	if err := api.List(ctx, &pods, client.InNamespace(s.namespace), client.MatchingLabels{"app": app}); err != nil {
+		return err
+	}
+	if len(pods.Items) == 1 && isReady(&pods.Items[0]) {
+		return nil
+	}
+	for _, p := range pods.Items {
+		if p.DeletionTimestamp != nil {
+			continue
+		}
+		said, _ := run("listener", "why", "pod/"+p.Name, "--namespace", s.namespace)
+		for _, command := range remedyCommand.FindAllString(strings.ReplaceAll(said, "CLASS", class), -1) {
+			var args []string
+			for _, argument := range regexp.MustCompile(`'[^']*'|\S+`).FindAllString(command, -1)[1:] {
+				args = append(args, strings.Trim(argument, "'"))
+			}
+			out, status := run(args...)
+			s.Logf("%s: status %d, %s", command, status, out)
+		}
+		return errors.New(said)
+	}
+	return errors.New("no Pod")
 }

@@ -41,7 +41,7 @@ func TestProductRedisCluster(t *testing.T) {
 	s.applyRecipe("redis", class, pinned)
 	s.awaitReplicas("redis", 6)
 	s.shell(`kubectl exec redis-0 -- redis-cli --cluster create --cluster-replicas 1 --cluster-yes \
-		$(kubectl get listeners -l app=redis -o jsonpath='{.items[*].status.endpoints.client}')`)
+		$(kubectl get lsn -l app=redis -o jsonpath='{.items[*].status.endpoints.client}')`)
 	before := s.endpointsOf("redis", "client")
 	c := s.newRedisClient(before["redis-0"], testbed.ClientDial)
 	s.useRedis(c, "at first", 6)
@@ -54,11 +54,11 @@ func TestProductRedisCluster(t *testing.T) {
 
 	s.shell("kubectl scale statefulset/redis --replicas=7 && kubectl rollout status statefulset/redis")
 	s.shell(`kubectl exec redis-0 -- redis-cli --cluster add-node --cluster-slave \
-		$(kubectl get listener listener-redis-6 listener-redis-0 -o jsonpath='{.items[*].status.endpoints.client}')`)
+		$(kubectl get lsn listener-redis-6 listener-redis-0 -o jsonpath='{.items[*].status.endpoints.client}')`)
 	s.useRedis(c, "after scaling up", 7)
 
 	s.shell(`kubectl exec redis-0 -- redis-cli --cluster del-node \
-		$(kubectl get listener listener-redis-0 -o jsonpath='{.status.endpoints.client}') \
+		$(kubectl get lsn listener-redis-0 -o jsonpath='{.status.endpoints.client}') \
 		$(kubectl exec redis-6 -- redis-cli cluster myid)`)
 	s.shell("kubectl scale statefulset/redis --replicas=6")
 	s.awaitRemoved("redis-6")

@@ -10,11 +10,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // After a power cut the volume directories are still filled, and the same Pods run again at their addresses.
@@ -24,6 +26,7 @@ func TestANodeRestartsWithItsPods(t *testing.T) {
 	s.create(statefulSet("broker", 1, byClass(class.Name)))
 	p, own := s.awaitReachable("broker-0")
 	node := nodeOf(p)
+	refused, ownOfRefused := s.refuseLater(p.Spec.NodeName)
 	s.must(testbed.StopNode(s.ctx, node))
 	if _, err := request(s.timeoutContext(), own, "/whoami"); err == nil {
 		t.Error("the Pod answers although its node is stopped")
@@ -34,9 +37,30 @@ func TestANodeRestartsWithItsPods(t *testing.T) {
 		t.Errorf("the Pod was replaced: its uid was %s and is %s", p.UID, after.UID)
 	}
 	s.checkFilesAt(own)
+	s.awaitAnswer(ownOfRefused, refused.Name)
+	if after := s.awaitReady(refused.Name); after.UID != refused.UID {
+		t.Errorf("the Pod that would be refused today was replaced: its uid was %s and is %s", refused.UID, after.UID)
+	}
+	s.checkFilesAt(ownOfRefused)
 	if err := testbed.Ready(s.timeoutContext()); err != nil {
 		t.Error(err)
 	}
+}
+
+// refuseLater returns a Pod with an inline volume and its address, whose StatefulSet is deleted without it, and whose
+// class no longer permits such volumes.
+func (s *scenario) refuseLater(node string) (*corev1.Pod, listenersv1alpha1.IngressAddress) {
+	s.Helper()
+	class := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{"inline": unpinned()})["inline"]
+	set := statefulSet("cache", 1, nil)
+	set.Spec.VolumeClaimTemplates, set.Spec.Template.Spec.NodeSelector = nil, onNode(node)
+	set.Spec.Template.Spec.Volumes = []corev1.Volume{objects.InlineVolume("listener", byClass(class.Name))}
+	s.create(set)
+	p, own := s.awaitReachable("cache-0")
+	s.remove(set, client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	s.patch(class, func() { class.Spec.PinnedNodePorts = true })
+	s.awaitEvent("Pod", p.Name, listenersv1alpha1.ReasonInvalidVolume, "the next Pod will be refused")
+	return p, own
 }
 
 // A running Pod is not affected, and the volume of another Pod can be mounted.

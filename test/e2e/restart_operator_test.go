@@ -5,17 +5,22 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // Running Pods are not affected, and a Pod that was created meanwhile starts when the operator is back.
@@ -30,6 +35,46 @@ func TestPodsRunWhileTheOperatorIsDown(t *testing.T) {
 	s.scaleOperator(1)
 	s.awaitReachable("meanwhile")
 	s.awaitAnswer(before, "before")
+}
+
+// A StatefulSet is deleted without its Pod while the operator is away. When that is back, the Pod ends, and the next
+// one gets the address.
+func TestAKeptAddressStaysWhileTheOperatorIsDown(t *testing.T) {
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	inline := byClass(class.Name)
+	inline[names.AttributeKeep] = "true"
+	volumes := map[string]corev1.Volume{
+		"inline": objects.InlineVolume("listener", inline), "claim": objects.EphemeralVolume("listener", byClass(class.Name)),
+	}
+	before, listeners := map[string]listenersv1alpha1.IngressAddress{}, map[string]*listenersv1alpha1.Listener{}
+	sets, pods := map[string]*appsv1.StatefulSet{}, map[string]*corev1.Pod{}
+	create := func(kind string) {
+		sets[kind] = statefulSet(kind, 1, nil)
+		sets[kind].Spec.VolumeClaimTemplates, sets[kind].Spec.Template.Spec.Volumes = nil, []corev1.Volume{volumes[kind]}
+		s.create(sets[kind])
+	}
+	for kind := range volumes {
+		create(kind)
+		pods[kind], before[kind] = s.awaitReachable(kind + "-0")
+		listeners[kind] = s.awaitListener(kind+"-0-listener", 1)
+	}
+	s.scaleOperator(0)
+	for kind, set := range sets {
+		s.must(api.Delete(s.ctx, set, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+		mustAwaitDeleted(s, &appsv1.StatefulSet{}, s.key(kind))
+	}
+	s.scaleOperator(1)
+	for kind := range volumes {
+		mustAwait(s, &listenersv1alpha1.Listener{}, s.key(kind+"-0-listener"), func(l *listenersv1alpha1.Listener) bool { return len(l.OwnerReferences) == 0 })
+		s.remove(pods[kind])
+		mustAwaitDeleted(s, &corev1.Pod{}, s.key(kind+"-0"))
+		create(kind)
+		_, after := s.awaitReachable(kind+"-0", pods[kind])
+		if listener := s.awaitListener(kind+"-0-listener", 1); listener.UID != listeners[kind].UID || !cmp.Equal(before[kind], after) {
+			t.Errorf("%s: the address was %+v, and is %+v; Listener %+v", kind, before[kind], after, listener)
+		}
+	}
 }
 
 // The container that replaces a killed one serves Pods without waiting until the old lease expires, because the leader
@@ -103,9 +148,16 @@ func (s *scenario) scaleOperator(replicas int32) {
 	operator := &appsv1.Deployment{}
 	s.get(operator, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator})
 	s.patch(operator, func() { operator.Spec.Replicas = &replicas })
-	if replicas == 0 {
-		mustAwait(s, operator, client.ObjectKeyFromObject(operator), func(d *appsv1.Deployment) bool { return d.Status.Replicas == 0 })
+	if replicas > 0 {
+		return
 	}
+	s.eventually(func(ctx context.Context) error { // its Pods do not count as replicas while they end
+		pods, err := podsOf(ctx, "operator")
+		if len(pods) > 0 {
+			return fmt.Errorf("the operator has %d Pods", len(pods))
+		}
+		return err
+	})
 }
 
 // operatorPods returns the restart counts of the operator's Pods by uid.

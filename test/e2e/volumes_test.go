@@ -240,6 +240,74 @@ func TestAKeptListenerOfAnInlineVolumeServesTheNextPod(t *testing.T) {
 	mustAwaitDeleted(s, &listenersv1alpha1.Listener{}, s.key("web-0-listener"))
 }
 
+// kubectl debug copies the Pod without its controller and its labels.
+func TestACopyOfAPodWithAnInlineVolumeHasNoListener(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	set := statefulSet("web", 1, nil)
+	set.Spec.VolumeClaimTemplates, set.Spec.Template.Spec.Volumes = nil, []corev1.Volume{objects.InlineVolume("listener", byClass(class.Name))}
+	s.create(set)
+	_, own := s.awaitReachable("web-0")
+	s.kubectl("debug", "web-0", "--copy-to", "copy", "--same-node", "--set-image", "*="+set.Spec.Template.Spec.Containers[0].Image)
+	p := s.awaitReady("copy")
+	if entry := s.awaitPodListener(p, "listener"); entry.ListenerName != "web-0-listener" || !cmp.Equal([]listenersv1alpha1.IngressAddress{own}, entry.IngressAddresses) {
+		t.Errorf("the entry of the copy is %+v", entry)
+	}
+	var listeners listenersv1alpha1.ListenerList
+	s.must(api.List(s.ctx, &listeners, client.InNamespace(s.namespace)))
+	if len(listeners.Items) != 1 {
+		t.Errorf("Listeners %+v", listeners.Items)
+	}
+}
+
+// A user deletes the StatefulSet without its Pod to change its template. The Pod ends before there is another one,
+// which then has no replicas for a while.
+func TestAnInlineVolumeKeepsItsAddressBetweenStatefulSets(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	attributes := byClass(class.Name)
+	attributes[names.AttributeKeep] = "true"
+	newSet := func() *appsv1.StatefulSet {
+		set := statefulSet("web", 1, nil)
+		set.Spec.VolumeClaimTemplates, set.Spec.Template.Spec.Volumes = nil, []corev1.Volume{objects.InlineVolume("listener", attributes)}
+		set.Spec.Template.Spec.NodeSelector = onNode(testbed.NodeName(1))
+		s.create(set)
+		return set
+	}
+	set := newSet()
+	p, own := s.awaitReachable("web-0")
+	before := s.awaitListener("web-0-listener", 1)
+	same := func(what string, earlier *corev1.Pod) *corev1.Pod {
+		t.Helper()
+		next, after := s.awaitReachable("web-0", earlier)
+		if listener := s.awaitListener("web-0-listener", 1); listener.UID != before.UID || !cmp.Equal(own, after) {
+			t.Errorf("%s: the address was %+v, and is %+v; Listener %+v", what, own, after, listener)
+		}
+		return next
+	}
+
+	s.must(api.Delete(s.ctx, set, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+	mustAwaitDeleted(s, &appsv1.StatefulSet{}, s.key("web"))
+	mustAwait(s, &listenersv1alpha1.Listener{}, s.key("web-0-listener"), func(l *listenersv1alpha1.Listener) bool { return len(l.OwnerReferences) == 0 })
+	s.checkNotRestarted(p)
+	if entry := s.awaitPodListener(p, "listener"); len(entry.IngressAddresses) != 1 || !cmp.Equal(own, entry.IngressAddresses[0]) {
+		t.Errorf("without a StatefulSet, the entry is %+v", entry)
+	}
+	s.remove(p)
+	mustAwaitDeleted(s, &corev1.Pod{}, s.key("web-0"))
+	set = newSet()
+	p = same("another StatefulSet", p)
+
+	s.patch(set, func() { set.Spec.Replicas = ptr.To[int32](0) })
+	mustAwaitDeleted(s, &corev1.Pod{}, s.key("web-0"))
+	s.patch(set, func() { set.Spec.Replicas = ptr.To[int32](1) })
+	same("a replica again", p)
+	s.remove(set)
+	mustAwaitDeleted(s, &listenersv1alpha1.Listener{}, s.key("web-0-listener"))
+}
+
 // The PodListeners of a Pod with an ephemeral volume is written once, with the address. The Listener gets its address
 // once and loses it once, and no status is written twice. The number of requests may be higher, because the operator's
 // cache lags behind; what they repeat changes nothing.

@@ -23,14 +23,19 @@ import (
 var installationFaults = map[string]fault{
 	"the policy for annotated Pods is not bound": {
 		breakIt: func(t *testing.T, i *installed) func() {
-			_, binding := injectionPolicy(t)
-			return i.recreate(t, binding)
+			return i.recreate(t, injectionPolicies(t)[1])
 		},
 		kind: "MutatingAdmissionPolicyBinding", name: names.InjectionPolicy, text: "does not exist, so annotations of Pods are not acted on",
 	},
+	"nothing refuses wrong annotations": {
+		breakIt: func(t *testing.T, i *installed) func() {
+			return i.recreate(t, injectionPolicies(t)[2])
+		},
+		kind: "ValidatingAdmissionPolicy", name: names.InjectionPolicy, text: "does not exist, so annotations of Pods are not acted on",
+	},
 	"the policy for annotated Pods was changed": {
 		breakIt: func(t *testing.T, i *installed) func() {
-			policy, _ := injectionPolicy(t)
+			policy := injectionPolicies(t)[0].(*admissionregistrationv1.MutatingAdmissionPolicy)
 			changed := policy.DeepCopy()
 			i.read(t, changed)
 			changed.Spec.MatchConstraints.NamespaceSelector = nil

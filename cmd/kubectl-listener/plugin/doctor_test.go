@@ -9,7 +9,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -63,9 +62,9 @@ func install(t *testing.T) *installed {
 	deployment.Status = appsv1.DeploymentStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
 	i.updateStatus(t, deployment)
 	i.configure(t)
-	policy, binding := injectionPolicy(t)
-	i.create(t, policy)
-	i.create(t, binding)
+	for _, o := range injectionPolicies(t) {
+		i.create(t, o)
+	}
 	for _, component := range installation.Components() {
 		if component.Optional.Empty() {
 			i.component(t, component)
@@ -278,14 +277,14 @@ type fault struct {
 	kind, name, text string
 }
 
-// injectionPolicy returns the policy for annotated Pods and its binding.
-func injectionPolicy(t *testing.T) (*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
+// injectionPolicies returns the policies for annotated Pods, each followed by its binding.
+func injectionPolicies(t *testing.T) []client.Object {
 	t.Helper()
-	policy, binding, err := injection.Policy()
+	objects, err := injection.Objects()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return policy, binding
+	return objects
 }
 
 // healthy passes if doctor finds nothing wrong.

@@ -125,6 +125,7 @@ func TestGatherLeavesSecretsInTheCluster(t *testing.T) {
 	annotations := map[string]string{
 		"example.com/anything": stubborn, "config.kubernetes.io/origin": "postgres://user:" + stubborn + "@db/shop", "commons.stackable.tech/dsn": stubborn,
 		"kubectl.kubernetes.io/last-applied-configuration": stubborn, "plain": stubborn, names.AnnotationPorts: "visible-port",
+		"listener-operator.dev/password": stubborn, names.Driver + "/dsn": stubborn,
 	}
 	pod.Annotations = annotations
 	volume := w.volume.DeepCopy() // it has annotations that were removed from its claim later

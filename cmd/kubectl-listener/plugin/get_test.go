@@ -29,6 +29,7 @@ func fields(text string) []string {
 func TestGetListsEveryAddressOfEveryReplica(t *testing.T) {
 	w := newWorld(t)
 	w.listener.Status.Summary.Reason = listenersv1alpha1.ReasonAddressesAssigned
+	w.listener.Status.WaitingFor = &listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindNodePort, Since: metav1.Unix(0, 0)}
 	w.updateStatus(t, w.listener)
 	entry := w.podListeners.Spec.Listeners["listener"]
 	entry.IngressAddresses = append(entry.IngressAddresses, listenersv1alpha1.IngressAddress{
@@ -64,6 +65,7 @@ func TestGetListsEveryAddressOfEveryReplica(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(out).To(MatchJSON(`{"listeners": [{
 		"namespace": "` + w.namespace + `", "name": "web", "class": "` + class + `", "reason": "AddressesAssigned",
+		"waitingFor": {"kind": "NodePort", "since": "1970-01-01T00:00:00Z"},
 		"addresses": [{"address": "203.0.113.7", "addressType": "IP", "ports": {"http": 31337}}], "advertised": [],
 		"replicas": [{"pod": "web-0", "node": "` + node + `", "volume": "listener", "scope": "Node", "addresses": [
 			{"address": "203.0.113.7", "addressType": "IP", "ports": {"http": 31337}},

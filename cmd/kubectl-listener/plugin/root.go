@@ -21,7 +21,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/version"
 )
 
-// NewCommand returns the command `kubectl listener`.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-listener",
@@ -37,7 +36,8 @@ could not be carried out.`,
 		SilenceErrors: true,
 	}
 	e := command.NewEnvironment(streams, root)
-	root.AddCommand(why.NewCommand(e), doctor.NewCommand(e), get.NewCommand(e), release.NewCommand(e), connect.NewCommand(e), ca.NewCommand(e),
+	root.AddCommand(why.NewCommand(e), doctor.NewCommand(e), get.NewCommand(e), release.NewCommand(e),
+		connect.NewCommand(e), ca.NewCommand(e),
 		binding.NewCommand(e), migrate.NewCommand(e), gather.NewCommand(e), topology.NewCommand(e))
 	for _, c := range root.Commands() {
 		c.Long = version.Link(c.Long)

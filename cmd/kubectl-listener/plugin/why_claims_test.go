@@ -91,6 +91,31 @@ var wrongClaims = map[string]mistake{
 		},
 		kind: "PersistentVolumeClaim", reason: "ClaimLost", text: "was deleted",
 	},
+	"a claim from a backup names the volume of an earlier one": {
+		breakIt: func(t *testing.T, w *world) {
+			pvc := w.newClaim("other", map[string]string{names.AnnotationListenerClass: w.class.Name})
+			pvc.Spec.VolumeName = "pvc-eed95235-0120-4c93-8b30-ca0ec3adeab7"
+			w.create(t, pvc)
+			pvc.Status.Phase = corev1.ClaimLost
+			w.updateStatus(t, pvc)
+		},
+		from: "claim/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonVolumeNotRestored, text: "create it without this fieldDo what the message says.",
+	},
+	"a claim names a Listener as its class": {
+		breakIt: func(t *testing.T, w *world) {
+			w.create(t, w.newListener("shared", w.class.Name))
+			w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerClass: "shared"}))
+		},
+		from: "claim/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonClassNotFound,
+		text: "/shared doesTo use this Listener, give the volume or the claim " + names.AnnotationListenerName,
+	},
+	"a claim names a class as its Listener": {
+		breakIt: func(t *testing.T, w *world) {
+			w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerName: w.class.Name}))
+		},
+		from: "claim/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonListenerNotFound,
+		text: "doesFor a Listener of this class, give the volume or the claim " + names.AnnotationListenerClass,
+	},
 	"a claim is being deleted": {
 		breakIt: func(t *testing.T, w *world) { w.beginToDelete(t, w.claim) },
 		kind:    "PersistentVolumeClaim",
@@ -226,7 +251,7 @@ var wrongClaims = map[string]mistake{
 			w.create(t, pvc)
 			w.create(t, w.newPod("other-0", "other"))
 		},
-		from: "other-0", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonInvalidClaim, text: "which must be an annotation",
+		from: "other-0", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonInvalidClaim, text: "has no effect on a claim: it must be the annotation of a claim",
 	},
 	"a quota refuses the claim of an ephemeral volume": {
 		breakIt: func(t *testing.T, w *world) {

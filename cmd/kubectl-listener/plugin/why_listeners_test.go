@@ -41,6 +41,17 @@ var wrongListeners = map[string]mistake{
 		},
 		kind: "Listener", reason: listenersv1alpha1.ReasonInvalidPorts, text: "message of InvalidPorts",
 	},
+	"the Listener waits for a host that another one has": {
+		breakIt: func(t *testing.T, w *world) {
+			w.listener.Status.WaitingFor = &listenersv1alpha1.WaitingFor{
+				Kind: listenersv1alpha1.WaitingKindHost, Value: "web.example.com", Holder: "shop/other", Since: metav1.Unix(0, 0),
+			}
+			w.notReady(t, newCondition(listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonInvalidHost),
+				newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonNotAccepted))
+		},
+		kind: "Listener", reason: listenersv1alpha1.ReasonInvalidHost,
+		text: "message of InvalidHost; it has waited since 1970-01-01T00:00:00Z for Host web.example.com of Listener shop/other",
+	},
 	"the Listener is being deleted": {
 		breakIt: func(t *testing.T, w *world) { w.beginToDelete(t, w.listener) },
 		kind:    "Listener", reason: listenersv1alpha1.ReasonListenerTerminating, text: "kept by its finalizers: example.com/keep; its Service and its address go with it",
@@ -81,7 +92,7 @@ var wrongListeners = map[string]mistake{
 		breakIt: func(t *testing.T, w *world) {
 			w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer))
 		},
-		from: "listener/web", kind: "Service", reason: listenersv1alpha1.ReasonWaitingForLoadBalancer, text: "kubectl patch listener web --namespace ",
+		from: "listener/web", kind: "Service", reason: listenersv1alpha1.ReasonWaitingForLoadBalancer, text: "kubectl patch lsn web --namespace ",
 	},
 	"an Ingress is not served": {
 		breakIt: func(t *testing.T, w *world) {

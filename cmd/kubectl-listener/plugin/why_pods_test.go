@@ -174,6 +174,43 @@ var wrongPods = map[string]mistake{
 		},
 		from: "inline", kind: "Pod", reason: listenersv1alpha1.ReasonInvalidVolume, text: "did you mean " + names.AnnotationListenerClass,
 	},
+	"an inline volume names a Listener as its class": {
+		breakIt: func(t *testing.T, w *world) {
+			w.create(t, w.newListener("shared", w.class.Name))
+			w.createInline(t, map[string]string{names.AnnotationListenerClass: "shared"})
+			listener := w.newListener("inline-listener", "shared")
+			listener.Annotations = map[string]string{names.AnnotationClaim: listener.Name}
+			w.create(t, listener)
+			listener.Status = &listenersv1alpha1.ListenerStatus{ObservedGeneration: listener.Generation, Conditions: []metav1.Condition{
+				newCondition(listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonClassNotFound),
+				newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonNotAccepted),
+			}}
+			w.updateStatus(t, listener)
+		},
+		from: "inline", kind: "Listener", reason: listenersv1alpha1.ReasonClassNotFound,
+		text: "/shared doesTo use this Listener, give the volume or the claim " + names.AnnotationListenerName + " in place of",
+	},
+	"an inline volume names a class as its Listener": {
+		breakIt: func(t *testing.T, w *world) {
+			w.createInline(t, map[string]string{names.AnnotationListenerName: w.class.Name})
+		},
+		from: "inline", kind: "Listener", reason: listenersv1alpha1.ReasonListenerNotFound,
+		text: "doesFor a Listener of this class, give the volume or the claim " + names.AnnotationListenerClass + " in place of",
+	},
+	"an inline volume lists a port that the Pod does not have": {
+		breakIt: func(t *testing.T, w *world) {
+			w.createInline(t, map[string]string{names.AnnotationListenerClass: w.class.Name, names.AnnotationPorts: "http,htpp"})
+		},
+		from: "inline", kind: "Pod", reason: listenersv1alpha1.ReasonInvalidVolume, text: `lists "htpp", but the containers of Pod inline have only the ports http`,
+	},
+	"a signer has another domain": {
+		breakIt: func(t *testing.T, w *world) {
+			w.createPending(t, corev1.VolumeProjection{PodCertificate: &corev1.PodCertificateProjection{
+				SignerName: "listeners.stackable.tech/address", KeyType: "ECDSAP256", CredentialBundlePath: "bundle.pem",
+			}})
+		},
+		from: "pending", kind: "Pod", text: `volume "tls" names listeners.stackable.tech/address; did you mean listener-operator.dev/address?`,
+	},
 	"an inline volume of a pinned class": {
 		breakIt: func(t *testing.T, w *world) {
 			pod := w.newPod("inline", "")
@@ -182,6 +219,18 @@ var wrongPods = map[string]mistake{
 			w.event(t, pod, listenersv1alpha1.ReasonInvalidVolume, `Volume "listener" is not mounted: ListenerClass x pins volumes to nodes, which needs a claim`)
 		},
 		from: "inline", kind: "Pod", reason: listenersv1alpha1.ReasonInvalidVolume, text: "which needs a claim",
+	},
+	"an inline volume that the StatefulSet has corrected by now": {
+		breakIt: func(t *testing.T, w *world) {
+			w.createReplica(t, map[string]string{"listeners.stackable.tech/listener-clas": w.class.Name}, map[string]string{names.AnnotationListenerClass: w.class.Name})
+		},
+		from: "db-0", kind: "Pod", text: "The template is correct already, but the StatefulSet does not replace this Pod. Delete it: kubectl delete pod db-0",
+	},
+	"an inline volume that the StatefulSet has changed, but not corrected": {
+		breakIt: func(t *testing.T, w *world) {
+			w.createReplica(t, map[string]string{"listeners.stackable.tech/listener-clas": w.class.Name}, map[string]string{"listeners.stackable.tech/listener-clss": w.class.Name})
+		},
+		from: "db-0", kind: "Pod", reason: listenersv1alpha1.ReasonInvalidVolume, text: "Correct the volume in what creates the Pod",
 	},
 	"a workload has no Pod, because each is refused": {
 		breakIt: func(t *testing.T, w *world) {

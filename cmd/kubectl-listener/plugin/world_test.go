@@ -295,6 +295,27 @@ func (w *world) newPod(name, claimName string) *corev1.Pod {
 	}
 }
 
+func (w *world) newListener(name, class string) *listenersv1alpha1.Listener {
+	return &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &class}}
+}
+
+// createInline creates a Pod "inline" that waits for a node, and has an inline volume with these attributes.
+func (w *world) createInline(t *testing.T, attributes map[string]string) {
+	pod := w.newPod("inline", "")
+	pod.Spec.Volumes = []corev1.Volume{objects.InlineVolume("listener", attributes)}
+	w.create(t, pod)
+}
+
+// createReplica creates a StatefulSet "db" whose Pod has an inline volume with other attributes than the template.
+func (w *world) createReplica(t *testing.T, attributes, template map[string]string) {
+	set, pod := w.statefulSet(), w.newPod("db-0", "")
+	set.Spec.Template.Spec.Volumes = []corev1.Volume{objects.InlineVolume("listener", template)}
+	w.create(t, set)
+	pod.Spec.Volumes = []corev1.Volume{objects.InlineVolume("listener", attributes)}
+	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+	w.create(t, pod)
+}
+
 // createPending creates a Pod "pending" that is bound to the node, and mounts the claim and a projected source.
 func (w *world) createPending(t *testing.T, source corev1.VolumeProjection) {
 	pod := w.newPod("pending", w.claim.Name)

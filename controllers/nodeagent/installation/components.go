@@ -1,8 +1,7 @@
 // Package installation has the objects that the operator installs, as they are desired: the DaemonSet of node agents
-// and what it needs, the admission policy that protects PodListeners, and monitoring.
+// and what it needs, the admission policies that protect PodListeners and limit the volumes of Pods, and monitoring.
 //
-// It is pure: an object depends on ListenerOperator/cluster and on Settings alone. It must never import a client, a
-// clock or the environment.
+// It is pure: objects depend on ListenerOperator/cluster and on Settings alone, not on a clock or the environment.
 package installation
 
 import (
@@ -28,6 +27,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/config/samples"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -37,9 +37,7 @@ func NodeAgentLabels() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": names.Operator, "app.kubernetes.io/component": "node-agent"}
 }
 
-// Settings are what components depend on besides the configuration.
 type Settings struct {
-	// Namespace is the operator's, and that of the node agents.
 	Namespace string
 	Image     string
 	// ServiceAccount is the uid of the agents' ServiceAccount, empty if there is none.
@@ -55,13 +53,11 @@ type Settings struct {
 	Placement *Placement
 }
 
-// Object is an object of any kind.
 type Object interface {
 	metav1.Object
 	runtime.Object
 }
 
-// Component is one of the objects that the operator installs.
 type Component struct {
 	Kind       string
 	Name       string
@@ -71,10 +67,8 @@ type Component struct {
 	Adopt bool
 	// Optional is the kind of a component that is only installed where the cluster serves it, or empty.
 	Optional schema.GroupVersionKind
-	// Extra is set if volumes can be used without the component.
-	Extra bool
+	Extra    bool
 
-	// example is an empty object of the kind.
 	example Object
 }
 
@@ -82,15 +76,21 @@ type Component struct {
 // read, and claims are only provisioned where agents run. Monitoring, and what OpenShift's console shows, are not in
 // the bundle for OLM, because an installation there fails where the cluster does not serve one of the kinds.
 func Components() []Component {
+	policy, binding := &admissionregistrationv1.ValidatingAdmissionPolicy{},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 	return []Component{
-		{Kind: "ValidatingAdmissionPolicy", Name: names.PodListenersPolicy, example: &admissionregistrationv1.ValidatingAdmissionPolicy{}},
-		{Kind: "ValidatingAdmissionPolicyBinding", Name: names.PodListenersPolicy, example: &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}},
+		{Kind: "ValidatingAdmissionPolicy", Name: names.PodListenersPolicy, example: policy},
+		{Kind: "ValidatingAdmissionPolicyBinding", Name: names.PodListenersPolicy, example: binding},
 		{Kind: "CSIDriver", Name: names.Driver, Adopt: true, example: &storagev1.CSIDriver{}},
 		optional(names.KindSecurityContextConstraints, Component{Name: names.NodeAgent}),
 		{Kind: "DaemonSet", Name: names.NodeAgent, Namespaced: true, example: &appsv1.DaemonSet{}},
 		{Kind: "StorageClass", Name: names.Driver, Adopt: true, example: &storagev1.StorageClass{}},
-		{Kind: "NetworkPolicy", Name: names.Operator, Namespaced: true, Extra: true, example: &networkingv1.NetworkPolicy{}},
-		{Kind: "NetworkPolicy", Name: names.NodeAgent, Namespaced: true, Extra: true, example: &networkingv1.NetworkPolicy{}},
+		{Kind: "ValidatingAdmissionPolicy", Name: names.PodsPolicy, Extra: true, example: policy},
+		{Kind: "ValidatingAdmissionPolicyBinding", Name: names.PodsPolicy, Extra: true, example: binding},
+		{Kind: "NetworkPolicy", Name: names.Operator, Namespaced: true, Extra: true,
+			example: &networkingv1.NetworkPolicy{}},
+		{Kind: "NetworkPolicy", Name: names.NodeAgent, Namespaced: true, Extra: true,
+			example: &networkingv1.NetworkPolicy{}},
 		{Kind: "Service", Name: names.MetricsService, Namespaced: true, Extra: true, example: &corev1.Service{}},
 		optional(names.KindServiceMonitor, Component{Name: names.Operator, Namespaced: true, Extra: true}),
 		optional(names.KindPrometheusRule, Component{Name: names.Operator, Namespaced: true, Extra: true}),
@@ -101,7 +101,6 @@ func Components() []Component {
 	}
 }
 
-// optional completes a component that is only installed where the cluster serves its kind.
 func optional(kind schema.GroupVersionKind, c Component) Component {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
@@ -109,10 +108,8 @@ func optional(kind schema.GroupVersionKind, c Component) Component {
 	return c
 }
 
-// Empty returns an object of the kind to read into.
 func (c Component) Empty() Object { return c.example.DeepCopyObject().(Object) }
 
-// Key returns the namespaced name of the component, given the operator's namespace.
 func (c Component) Key(namespace string) types.NamespacedName {
 	if !c.Namespaced {
 		namespace = ""
@@ -120,7 +117,6 @@ func (c Component) Key(namespace string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: c.Name}
 }
 
-// Desired returns the component as it is to be applied, owned by the configuration.
 func (c Component) Desired(config *operatorv1alpha1.ListenerOperator, s Settings) (*unstructured.Unstructured, error) {
 	object, err := c.render(config, s)
 	if err != nil {
@@ -150,10 +146,11 @@ func (c Component) ForeignMessage(config *operatorv1alpha1.ListenerOperator, obs
 	case controller.UID == config.UID:
 		return ""
 	case controller.Kind == "ListenerOperator" && controller.Name == config.Name:
-		return fmt.Sprintf("%s %s belongs to an earlier ListenerOperator %s; waiting for the garbage collector to delete it", c.Kind, c.Name, config.Name)
-	default:
-		return fmt.Sprintf("%s %s belongs to %s %s; remove that installation first", c.Kind, c.Name, controller.Kind, controller.Name)
+		return fmt.Sprintf("%s %s belongs to an earlier ListenerOperator %s; waiting for the garbage collector to "+
+			"delete it", c.Kind, c.Name, config.Name)
 	}
+	return fmt.Sprintf("%s %s belongs to %s %s; remove that installation first", c.Kind, c.Name, controller.Kind,
+		controller.Name)
 }
 
 // Immutable reports whether the object of a component is a StorageClass, as Stackable's, that cannot be updated to the
@@ -222,7 +219,9 @@ const LabelMonitored = "openshift.io/cluster-monitoring"
 
 func commonValues(config *operatorv1alpha1.ListenerOperator, s Settings) map[string]any {
 	values := map[string]any{
-		"namespace": s.Namespace, "operatorUser": fmt.Sprintf("system:serviceaccount:%s:%s", s.Namespace, names.Operator),
+		"namespace": s.Namespace, "operatorUser": fmt.Sprintf("system:serviceaccount:%s:%s", s.Namespace,
+			names.Operator),
+		"maxVolumes":    listenersv1alpha1.MaxVolumes,
 		"listenerClass": samples.ListenerClass(), "listener": samples.Listener(), "statefulSet": samples.StatefulSet(),
 		// The operator's certificate is self-signed.
 		"insecureSkipVerify": true, "serverName": nil, "ca": nil, "metricsAnnotations": nil,
@@ -235,7 +234,8 @@ func commonValues(config *operatorv1alpha1.ListenerOperator, s Settings) map[str
 		values["insecureSkipVerify"], values["serverName"] = nil, names.MetricsService+"."+s.Namespace+".svc"
 		values["ca"] = map[string]any{"configMap": map[string]any{"name": ServiceCA, "key": "service-ca.crt"}}
 		// OpenShift creates a serving certificate, in the Secret that the operator's Deployment mounts.
-		values["metricsAnnotations"] = map[string]any{"service.beta.openshift.io/serving-cert-secret-name": names.MetricsService}
+		values["metricsAnnotations"] =
+			map[string]any{"service.beta.openshift.io/serving-cert-secret-name": names.MetricsService}
 	}
 	return values
 }

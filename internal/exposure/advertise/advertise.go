@@ -40,7 +40,8 @@ var (
 
 // Targets returns the addresses of a Listener, whose class advertises others, with what is published in their place.
 // Addresses with {port} in the template are split by ports, in the order of preference of the ports.
-func Targets(l *exposure.Listener, p exposure.Placement, addresses []listenersv1alpha1.IngressAddress) ([]listenersv1alpha1.Target, *exposure.Refusal) {
+func Targets(l *exposure.Listener, p exposure.Placement,
+	addresses []listenersv1alpha1.IngressAddress) ([]listenersv1alpha1.Target, *exposure.Refusal) {
 	pod, refusal := host.PodOfAdvertised(l)
 	if refusal != nil {
 		return nil, refusal
@@ -48,8 +49,10 @@ func Targets(l *exposure.Listener, p exposure.Placement, addresses []listenersv1
 	t := templates{l, string(l.Class.Spec.Advertise.AddressTemplate), string(l.Class.Spec.Advertise.PortTemplate), pod}
 	t.address, t.port = cmp.Or(t.address, otherwise), cmp.Or(t.port, "{addressPort}")
 	if chosenByUsers.MatchString(t.address) && !host.SeparatesNamespaces(t.address) {
-		return nil, t.refuse("addressTemplate", "may give namespaces addresses of each other; use {namespace} as the only placeholder between two dots, as in "+
-			"{podName}.{namespace}, or end a part between two dots with {hash}, as in {podName}-{namespace}-{hash}")
+		return nil, t.refuse("addressTemplate",
+			"may give namespaces addresses of each other; use {namespace} as the only placeholder between two dots, "+
+				"as in {podName}.{namespace}, or end a part between two dots with {hash}, as in "+
+				"{podName}-{namespace}-{hash}")
 	}
 	nodes := nodesOf(l, p)
 	var targets []listenersv1alpha1.Target
@@ -82,11 +85,13 @@ type templates struct {
 }
 
 func (t templates) refuse(field, format string, args ...any) *exposure.Refusal {
-	return exposure.Refuse(listenersv1alpha1.ReasonInvalidAdvertisement, "spec.advertise.%s of ListenerClass %s %s", field, t.Class.Name, fmt.Sprintf(format, args...))
+	return exposure.Refuse(listenersv1alpha1.ReasonInvalidAdvertisement, "spec.advertise.%s of ListenerClass %s %s",
+		field, t.Class.Name, fmt.Sprintf(format, args...))
 }
 
 // targets returns what is published in place of an address, which is that of a node, or of none.
-func (t templates) targets(a listenersv1alpha1.IngressAddress, node string) ([]listenersv1alpha1.Target, *exposure.Refusal) {
+func (t templates) targets(a listenersv1alpha1.IngressAddress,
+	node string) ([]listenersv1alpha1.Target, *exposure.Refusal) {
 	var targets []listenersv1alpha1.Target
 	for _, port := range t.ordered(a.Ports) {
 		advertised, addressType, refusal := t.addressOf(a, node, port)
@@ -97,12 +102,15 @@ func (t templates) targets(a listenersv1alpha1.IngressAddress, node string) ([]l
 		if refusal != nil {
 			return nil, refusal
 		}
-		i := slices.IndexFunc(targets, func(known listenersv1alpha1.Target) bool { return known.Advertised.Address == advertised })
+		i := slices.IndexFunc(targets, func(known listenersv1alpha1.Target) bool {
+			return known.Advertised.Address == advertised
+		})
 		if i < 0 {
 			i = len(targets)
 			targets = append(targets, listenersv1alpha1.Target{
 				Address: a.Address, AddressType: a.AddressType, NodeName: node, Ports: map[string]int32{},
-				Advertised: listenersv1alpha1.IngressAddress{Address: advertised, AddressType: addressType, Ports: map[string]int32{}},
+				Advertised: listenersv1alpha1.IngressAddress{Address: advertised, AddressType: addressType,
+					Ports: map[string]int32{}},
 			})
 		}
 		targets[i].Ports[port], targets[i].Advertised.Ports[port] = a.Ports[port], number
@@ -110,7 +118,6 @@ func (t templates) targets(a listenersv1alpha1.IngressAddress, node string) ([]l
 	return targets, nil
 }
 
-// ordered returns the names of ports in the order of preference.
 func (t templates) ordered(ports map[string]int32) []string {
 	var names []string
 	for _, p := range t.OrderedPorts() {
@@ -118,11 +125,13 @@ func (t templates) ordered(ports map[string]int32) []string {
 			names = append(names, p.Name)
 		}
 	}
-	others := slices.DeleteFunc(slices.Sorted(maps.Keys(ports)), func(name string) bool { return slices.Contains(names, name) })
+	others := slices.DeleteFunc(slices.Sorted(maps.Keys(ports)),
+		func(name string) bool { return slices.Contains(names, name) })
 	return append(names, others...)
 }
 
-func (t templates) addressOf(a listenersv1alpha1.IngressAddress, node, port string) (string, listenersv1alpha1.AddressType, *exposure.Refusal) {
+func (t templates) addressOf(a listenersv1alpha1.IngressAddress, node,
+	port string) (string, listenersv1alpha1.AddressType, *exposure.Refusal) {
 	refuse := func(format string, args ...any) (string, listenersv1alpha1.AddressType, *exposure.Refusal) {
 		return "", "", t.refuse("addressTemplate", format, args...)
 	}
@@ -130,24 +139,25 @@ func (t templates) addressOf(a listenersv1alpha1.IngressAddress, node, port stri
 	case t.address == otherwise:
 		return a.Address, a.AddressType, nil
 	case node == "" && strings.Contains(t.address, "{nodeName}"):
-		return refuse("contains {nodeName}, but %s is not the address of a node; remove it, or use serviceType NodePort", a.Address)
+		return refuse("contains {nodeName}, but %s is not the address of a node; remove it, or use serviceType "+
+			"NodePort", a.Address)
 	}
 	if !strings.Contains(t.address, "{port}") {
 		port = "" // also for {hash}, so that all ports have the same address
 	}
-	text := strings.NewReplacer("{nodeName}", node, otherwise, strings.ToLower(a.Address)).Replace(t.address) // these may have dots
+	// These may have dots.
+	text := strings.NewReplacer("{nodeName}", node, otherwise, strings.ToLower(a.Address)).Replace(t.address)
 	advertised, unknown := host.ExpandHost(text, t.Listener, port, t.pod)
 	switch {
 	case len(unknown) > 0:
-		return refuse("contains the unknown placeholder {%s}; the known ones are {listener}, {namespace}, {className}, "+
-			"{podName}, {podIndex}, {port}, {hash}, {nodeName} and {address}", unknown[0])
+		return refuse("contains the unknown placeholder {%s}; the known ones are {listener}, {namespace}, "+
+			"{className}, {podName}, {podIndex}, {port}, {hash}, {nodeName} and {address}", unknown[0])
 	case address.IsIP(advertised) && address.Inside(advertised, "") == "":
 		return netip.MustParseAddr(advertised).String(), listenersv1alpha1.AddressTypeIP, nil
 	case !address.IsHostname(advertised) || address.EndsWithNumber(advertised):
 		return refuse("results in %q, which is neither an IP address nor a host name that clients can use", advertised)
-	default:
-		return advertised, listenersv1alpha1.AddressTypeHostname, nil
 	}
+	return advertised, listenersv1alpha1.AddressTypeHostname, nil
 }
 
 func (t templates) portOf(a listenersv1alpha1.IngressAddress, name string) (int32, *exposure.Refusal) {
@@ -165,14 +175,16 @@ func (t templates) portOf(a listenersv1alpha1.IngressAddress, name string) (int3
 		case err != nil && placeholder == "podIndex":
 			return 0, t.refuse("portTemplate", "contains {podIndex}, which is too large in the name of Pod %s", t.pod)
 		case err != nil:
-			return 0, t.refuse("portTemplate", "contains {%s}, which has no value for port %s of Service %s/%s", placeholder, name, t.Namespace, t.Name)
+			return 0, t.refuse("portTemplate", "contains {%s}, which has no value for port %s of Service %s/%s",
+				placeholder, name, t.Namespace, t.Name)
 		case sign == "-":
 			value = -value
 		}
 		sum += value
 	}
 	if sum < 1 || sum > maxPort {
-		return 0, t.refuse("portTemplate", "(%s) results in %d for port %s, which is not a port number from 1 to %d", t.port, sum, name, maxPort)
+		return 0, t.refuse("portTemplate", "(%s) results in %d for port %s, which is not a port number from 1 to %d",
+			t.port, sum, name, maxPort)
 	}
 	return int32(sum), nil
 }
@@ -191,8 +203,10 @@ func (t templates) repeated(targets []listenersv1alpha1.Target) *exposure.Refusa
 		for _, port := range t.ordered(target.Advertised.Ports) {
 			e := endpoint(t.Listener.Listener, target.Advertised, port)
 			if other, taken := portOf[e]; taken && other != port {
-				return t.refuse("portTemplate", "publishes both port %s and port %s as %s; use {servicePort}, {nodePort} or {addressPort}, or {port} in "+
-					"spec.advertise.addressTemplate, or list one of them in spec.ports of the class", other, port, e)
+				return t.refuse("portTemplate",
+					"publishes both port %s and port %s as %s; use {servicePort}, {nodePort} or {addressPort}, or "+
+						"{port} in spec.advertise.addressTemplate, or list one of them in spec.ports of the class",
+					other, port, e)
 			}
 			portOf[e] = port
 		}
@@ -237,7 +251,8 @@ func Published(targets []listenersv1alpha1.Target) []listenersv1alpha1.IngressAd
 }
 
 // Instead returns what is published in place of some of the addresses that targets have.
-func Instead(targets []listenersv1alpha1.Target, addresses []listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
+func Instead(targets []listenersv1alpha1.Target,
+	addresses []listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
 	var instead []listenersv1alpha1.Target
 	for _, a := range addresses {
 		for _, target := range targets {
@@ -261,7 +276,6 @@ func contains(ports, others map[string]int32) bool {
 // Forward is an advertised address with a port, and where whatever is there has to forward connections to: to any of
 // the targets. Its JSON is part of the output of kubectl listener.
 type Forward struct {
-	// Name is the name of the port of the Listener.
 	Name     string          `json:"name"`
 	Protocol corev1.Protocol `json:"protocol"`
 	Address  string          `json:"address"`
@@ -280,7 +294,6 @@ type Destination struct {
 // HostPort returns the address and the port as one text, with IPv6 addresses in brackets.
 func (f Forward) HostPort() string { return hostPort(f.Address, f.Port) }
 
-// String returns the address and the port as one text, with the node.
 func (d Destination) String() string {
 	if d.Node == "" {
 		return hostPort(d.Address, d.Port)
@@ -314,7 +327,8 @@ func Forwards(listener *listenersv1alpha1.Listener) []Forward {
 			place, known := places[p]
 			if !known {
 				place, places[p] = len(forwards), len(forwards)
-				forwards = append(forwards, Forward{Name: name, Protocol: listener.PortProtocol(name), Address: p.address, Port: number})
+				forwards = append(forwards, Forward{Name: name, Protocol: listener.PortProtocol(name),
+					Address: p.address, Port: number})
 			}
 			to := Destination{Address: target.Address, Port: target.Ports[name], Node: target.NodeName}
 			if f := (forwarded{p, to}); !seen[f] {

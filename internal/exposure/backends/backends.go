@@ -12,7 +12,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -28,7 +27,6 @@ import (
 // List is a list of backends. The first one that exposes a class is the backend of its Listeners.
 type List []*exposure.Backend
 
-// All returns the backends of the operator.
 func All() List {
 	return List{
 		route.Backend(),
@@ -43,21 +41,10 @@ func All() List {
 	}
 }
 
-// Of returns the backend that exposes Listeners of the class.
 func (l List) Of(class *listenersv1alpha1.ListenerClass) *exposure.Backend {
 	return l[slices.IndexFunc(l, func(b *exposure.Backend) bool { return b.Exposes(class) })]
 }
 
-// TakenReasons returns those of all backends, each once.
-func (l List) TakenReasons() []string {
-	reasons := sets.New[string]()
-	for _, backend := range l {
-		reasons.Insert(backend.TakenReasons...)
-	}
-	return sets.List(reasons)
-}
-
-// AddToScheme registers the types of the kinds that the backends generate.
 func (l List) AddToScheme(scheme *runtime.Scheme) error {
 	for _, backend := range l {
 		for _, kind := range backend.Kinds() {
@@ -74,11 +61,14 @@ func (l List) OptionalKinds() []platform.OptionalKind {
 	var kinds []platform.OptionalKind
 	for _, backend := range l {
 		for _, kind := range backend.Kinds() {
-			if slices.ContainsFunc(kinds, func(k platform.OptionalKind) bool { return k.GroupVersionKind == kind.GroupVersionKind }) {
+			if slices.ContainsFunc(kinds, func(k platform.OptionalKind) bool {
+				return k.GroupVersionKind == kind.GroupVersionKind
+			}) {
 				continue
 			}
 			kinds = append(kinds, platform.OptionalKind{
-				GroupVersionKind: kind.GroupVersionKind, OtherVersions: kind.OtherVersions, Resource: kind.Resource, Aggregated: kind.Aggregated, BuiltIn: kind.BuiltIn,
+				GroupVersionKind: kind.GroupVersionKind, OtherVersions: kind.OtherVersions, Resource: kind.Resource,
+				Aggregated: kind.Aggregated, BuiltIn: kind.BuiltIn,
 			})
 		}
 	}

@@ -65,6 +65,17 @@ func kinds() map[string]growth.Work {
 			}
 			claim.NamesOf(cached(p))
 		}},
+		"Pod: volumes that are kept for the next Pod": {Size: 500, Do: func(n int) {
+			p := pod(0, "")
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "web", Controller: ptr.To(true)}}
+			for i := range n {
+				ephemeral := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
+				p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: fmt.Sprint("v", i), VolumeSource: ephemeral})
+			}
+			for _, name := range claim.NamesOf(p) {
+				claim.Keeper(p, name)
+			}
+		}},
 		"Service: ports, annotations and addresses": {Size: 200, Do: func(n int) {
 			l := listener(listenersv1alpha1.ListenerClassSpec{}, n)
 			l.Class.Spec.ServiceType, l.Service.Annotations = listenersv1alpha1.ServiceTypeLoadBalancer, values(n)

@@ -23,11 +23,11 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/host"
 	"github.com/listener-operator/listener-operator/internal/exposure/perport"
+	"github.com/listener-operator/listener-operator/internal/registry"
 )
 
 var groupVersion = schema.GroupVersion(gatewayv1.GroupVersion)
 
-// routes are the routes of a backend, which are of one kind.
 type routes struct {
 	perport.Objects[exposure.Object]
 	// otherVersions are those of releases of the Gateway API in which the kind was experimental.
@@ -47,11 +47,13 @@ var kinds = map[listenersv1alpha1.GatewayRouteKind]routes{
 		protocols: []gatewayv1.ProtocolType{gatewayv1.HTTPProtocolType, gatewayv1.HTTPSProtocolType},
 	},
 	listenersv1alpha1.GatewayRouteKindTCP: {
-		protocols: []gatewayv1.ProtocolType{gatewayv1.TCPProtocolType}, otherVersions: []string{"v1alpha2"}, ownPort: true,
+		protocols: []gatewayv1.ProtocolType{gatewayv1.TCPProtocolType}, otherVersions: []string{"v1alpha2"},
+		ownPort: true,
 	},
 	listenersv1alpha1.GatewayRouteKindUDP: {
 		Objects:   perport.Objects[exposure.Object]{Protocol: corev1.ProtocolUDP},
-		protocols: []gatewayv1.ProtocolType{gatewayv1.UDPProtocolType}, otherVersions: []string{"v1alpha2"}, ownPort: true,
+		protocols: []gatewayv1.ProtocolType{gatewayv1.UDPProtocolType}, otherVersions: []string{"v1alpha2"},
+		ownPort: true,
 	},
 }
 
@@ -63,6 +65,10 @@ func Backend(kind listenersv1alpha1.GatewayRouteKind) *exposure.Backend {
 		Kind: string(kind), Plural: string(kind) + "s", Protocol: cmp.Or(b.Protocol, corev1.ProtocolTCP),
 		Exposes: func(class *listenersv1alpha1.ListenerClass) bool {
 			return class.Spec.Gateway != nil && class.Spec.Gateway.Kind == kind
+		},
+		Is: func(o exposure.Object) bool { // a port may be named such that both have the same name
+			_, isSet := o.(*gatewayv1.ListenerSet)
+			return !isSet
 		},
 		Waiting: listenersv1alpha1.ReasonWaitingForGateway,
 	}
@@ -81,15 +87,11 @@ func Backend(kind listenersv1alpha1.GatewayRouteKind) *exposure.Backend {
 		Addresses:  b.addresses,
 	}
 	if b.ownPort {
-		backend.Scarce = "GatewayPort"
-		backend.TakenReasons = []string{
-			listenersv1alpha1.ReasonNoGatewayListener, listenersv1alpha1.ReasonGatewayPortsExhausted, listenersv1alpha1.ReasonListenerSetNotAllowed,
-		}
+		backend.Scarce, backend.Published = "GatewayPort", b.published
 	}
 	return backend
 }
 
-// gvk returns the kind of the routes in the version that is preferred.
 func (b routes) gvk() schema.GroupVersionKind { return groupVersion.WithKind(b.Kind) }
 
 // references returns the Gateways that the class, the existing routes and the existing ListenerSets name.
@@ -123,16 +125,17 @@ func (b routes) generates() []*exposure.Kind {
 		GroupVersionKind: b.gvk(),
 		OtherVersions:    b.otherVersions,
 		Resource:         strings.ToLower(b.Plural),
-		Exclusive:        b.ownPort,
 		AddToScheme:      gatewayv1.Install,
 		ForeignReason:    listenersv1alpha1.ReasonForeignGatewayRoute,
 		RejectedReason:   listenersv1alpha1.ReasonGatewayRouteRejected,
 	}
 	if !b.ownPort {
-		kind.Hosts = hostsOf
+		kind.Holds = func(o exposure.Object) []registry.Key {
+			return registry.Keys(listenersv1alpha1.WaitingKindHost, hostsOf(o)...)
+		}
 		return []*exposure.Kind{kind}
 	}
-	kind.Trim = trimRoute
+	kind.Holds, kind.Trim, kind.Exclusive = sectionsOf, trimRoute, listenersv1alpha1.WaitingKindGatewayListener
 	return []*exposure.Kind{b.listenerSets(), kind}
 }
 
@@ -186,14 +189,17 @@ func (b routes) objects(l *exposure.Listener, others exposure.Others) ([]exposur
 	}
 	var parents []any
 	for _, parent := range class.ParentRefs {
-		parents = append(parents, parentRef("Gateway", gatewayName{Namespace: parent.Namespace, Name: parent.Name}, parent.SectionName, parent.Port))
+		parents = append(parents, parentRef("Gateway", gatewayName{Namespace: parent.Namespace, Name: parent.Name},
+			parent.SectionName, parent.Port))
 	}
-	return b.desired(l, host.Template{Path: "spec.gateway.hostTemplate", Text: string(class.HostTemplate)}, func(string) []any { return parents })
+	return b.desired(l, host.Template{Path: "spec.gateway.hostTemplate", Text: string(class.HostTemplate)},
+		func(string) []any { return parents })
 }
 
 // parentRef returns a reference to a Gateway or a ListenerSet. An empty section and port 0 are none.
 func parentRef(kind string, name types.NamespacedName, section string, port int32) map[string]any {
-	reference := map[string]any{"group": gatewayv1.GroupName, "kind": kind, "namespace": name.Namespace, "name": name.Name}
+	reference := map[string]any{"group": gatewayv1.GroupName, "kind": kind, "namespace": name.Namespace,
+		"name": name.Name}
 	if section != "" {
 		reference["sectionName"] = section
 	}
@@ -205,26 +211,30 @@ func parentRef(kind string, name types.NamespacedName, section string, port int3
 
 // desired returns the route of each port, with its parents. It sets the fields that have defaults, too: an item of a
 // list without them would look as if another writer had changed it.
-func (b routes) desired(l *exposure.Listener, template host.Template, parents func(port string) []any) ([]exposure.Desired, *exposure.Refusal) {
-	return b.Desired(l, template, func(l *exposure.Listener, port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal) {
+func (b routes) desired(l *exposure.Listener, template host.Template,
+	parents func(port string) []any) ([]exposure.Desired, *exposure.Refusal) {
+	return b.Desired(l, template, func(l *exposure.Listener, port string, hosts host.Hosts) (exposure.Desired,
+		*exposure.Refusal) {
 		i := slices.IndexFunc(l.Service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == port })
 		rule := map[string]any{"backendRefs": []any{map[string]any{
-			"group": "", "kind": "Service", "name": l.Service.Name, "port": int64(l.Service.Spec.Ports[i].Port), "weight": int64(1),
+			"group": "", "kind": "Service", "name": l.Service.Name, "port": int64(l.Service.Spec.Ports[i].Port),
+			"weight": int64(1),
 		}}}
 		if b.Kind == "HTTPRoute" {
-			rule["matches"] = []any{map[string]any{"path": map[string]any{"type": string(gatewayv1.PathMatchPathPrefix), "value": "/"}}}
+			rule["matches"] = []any{map[string]any{"path": map[string]any{"type": string(gatewayv1.PathMatchPathPrefix),
+				"value": "/"}}}
 		}
 		spec := map[string]any{"parentRefs": parents(port), "rules": []any{rule}}
 		if name := hosts.ByPort[port]; name != "" {
 			spec["hostnames"] = []any{name}
 		}
-		return exposure.Desired{Unstructured: exposure.NewObject(l, b.gvk(), b.Name(l, port), nil, hosts.Annotations(nil), spec)}, nil
+		return exposure.Desired{Unstructured: exposure.NewObject(l, b.gvk(), b.Name(l, port), nil,
+			hosts.Annotations(nil), spec)}, nil
 	})
 }
 
 type gatewayName = types.NamespacedName
 
-// route is what routes of all kinds have in common.
 type route struct {
 	metav1.Object
 	parents  []gatewayv1.ParentReference
@@ -249,9 +259,8 @@ func routeOf(o exposure.Object) route {
 		return route{r, r.Spec.ParentRefs, nil, r.Status.Parents}
 	case *gatewayv1.UDPRoute:
 		return route{r, r.Spec.ParentRefs, nil, r.Status.Parents}
-	default:
-		return route{Object: o}
 	}
+	return route{Object: o}
 }
 
 func hostsOf(o exposure.Object) []string {
@@ -266,7 +275,6 @@ func findGateway(l *exposure.Listener, name gatewayName) *gatewayv1.Gateway {
 	return find[*gatewayv1.Gateway](l.Referenced, name)
 }
 
-// find returns the object of a type with this name, or nil.
 func find[T exposure.Object](objects []exposure.Object, name types.NamespacedName) (found T) {
 	for _, o := range objects {
 		if object, ok := o.(T); ok && o.GetNamespace() == name.Namespace && o.GetName() == name.Name {
@@ -278,39 +286,49 @@ func find[T exposure.Object](objects []exposure.Object, name types.NamespacedNam
 
 // gatewayOf returns the Gateway that a parent reference of a route is to. ok is false if it is to something else.
 func gatewayOf(namespace string, parent gatewayv1.ParentReference) (name gatewayName, ok bool) {
-	return gatewayName{Namespace: string(ptr.Deref(parent.Namespace, gatewayv1.Namespace(namespace))), Name: string(parent.Name)}, isA("Gateway", parent)
+	return gatewayName{Namespace: string(ptr.Deref(parent.Namespace, gatewayv1.Namespace(namespace))),
+		Name: string(parent.Name)}, isA("Gateway", parent)
 }
 
 func isA(kind gatewayv1.Kind, parent gatewayv1.ParentReference) bool {
-	return ptr.Deref(parent.Group, gatewayv1.GroupName) == gatewayv1.GroupName && ptr.Deref(parent.Kind, "Gateway") == kind
+	return ptr.Deref(parent.Group, gatewayv1.GroupName) == gatewayv1.GroupName &&
+		ptr.Deref(parent.Kind, "Gateway") == kind
 }
 
 func selects(parent gatewayv1.ParentReference, listener *gatewayv1.Listener) bool {
-	return ptr.Deref(parent.SectionName, listener.Name) == listener.Name && ptr.Deref(parent.Port, listener.Port) == listener.Port
+	return ptr.Deref(parent.SectionName, listener.Name) == listener.Name &&
+		ptr.Deref(parent.Port, listener.Port) == listener.Port
 }
 
 // speaks reports whether routes of the backend can attach to a listener of a Gateway.
 func (b routes) speaks(listener *gatewayv1.Listener) bool {
 	kinds := ptr.Deref(listener.AllowedRoutes, gatewayv1.AllowedRoutes{}).Kinds
-	return slices.Contains(b.protocols, listener.Protocol) && (len(kinds) == 0 || slices.ContainsFunc(kinds, func(k gatewayv1.RouteGroupKind) bool {
-		return string(k.Kind) == b.Kind && ptr.Deref(k.Group, gatewayv1.GroupName) == gatewayv1.GroupName
-	}))
+	return slices.Contains(b.protocols, listener.Protocol) &&
+		(len(kinds) == 0 || slices.ContainsFunc(kinds, func(k gatewayv1.RouteGroupKind) bool {
+			return string(k.Kind) == b.Kind && ptr.Deref(k.Group, gatewayv1.GroupName) == gatewayv1.GroupName
+		}))
 }
 
 // allows reports whether a listener of a Gateway allows routes from a namespace with these labels.
-func allows(gateway *gatewayv1.Gateway, listener *gatewayv1.Listener, namespace string, namespaceLabels labels.Set) bool {
-	namespaces := ptr.Deref(ptr.Deref(listener.AllowedRoutes, gatewayv1.AllowedRoutes{}).Namespaces, gatewayv1.RouteNamespaces{})
-	return isFrom(ptr.Deref(namespaces.From, gatewayv1.NamespacesFromSame), namespaces.Selector, gateway, namespace, namespaceLabels)
+func allows(gateway *gatewayv1.Gateway, listener *gatewayv1.Listener, namespace string,
+	namespaceLabels labels.Set) bool {
+	namespaces := ptr.Deref(ptr.Deref(listener.AllowedRoutes, gatewayv1.AllowedRoutes{}).Namespaces,
+		gatewayv1.RouteNamespaces{})
+	return isFrom(ptr.Deref(namespaces.From, gatewayv1.NamespacesFromSame), namespaces.Selector, gateway, namespace,
+		namespaceLabels)
 }
 
 // allowsListenerSets reports whether a Gateway allows ListenerSets of a namespace with these labels.
 func allowsListenerSets(gateway *gatewayv1.Gateway, namespace string, namespaceLabels labels.Set) bool {
-	namespaces := ptr.Deref(ptr.Deref(gateway.Spec.AllowedListeners, gatewayv1.AllowedListeners{}).Namespaces, gatewayv1.ListenerNamespaces{})
-	return isFrom(ptr.Deref(namespaces.From, gatewayv1.NamespacesFromNone), namespaces.Selector, gateway, namespace, namespaceLabels)
+	namespaces := ptr.Deref(ptr.Deref(gateway.Spec.AllowedListeners, gatewayv1.AllowedListeners{}).Namespaces,
+		gatewayv1.ListenerNamespaces{})
+	return isFrom(ptr.Deref(namespaces.From, gatewayv1.NamespacesFromNone), namespaces.Selector, gateway, namespace,
+		namespaceLabels)
 }
 
 // isFrom reports whether a namespace is one of those that a Gateway allows something from.
-func isFrom(from gatewayv1.FromNamespaces, s *metav1.LabelSelector, gateway *gatewayv1.Gateway, namespace string, namespaceLabels labels.Set) bool {
+func isFrom(from gatewayv1.FromNamespaces, s *metav1.LabelSelector, gateway *gatewayv1.Gateway, namespace string,
+	namespaceLabels labels.Set) bool {
 	switch from {
 	case gatewayv1.NamespacesFromAll:
 		return true
@@ -319,9 +337,8 @@ func isFrom(from gatewayv1.FromNamespaces, s *metav1.LabelSelector, gateway *gat
 		return err == nil && selector.Matches(namespaceLabels)
 	case gatewayv1.NamespacesFromSame:
 		return gateway.Namespace == namespace
-	default:
-		return false
 	}
+	return false
 }
 
 // servesHost reports whether a listener of a Gateway serves the host of a route, if it has one.

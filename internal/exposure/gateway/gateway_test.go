@@ -9,12 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/gateway"
+	"github.com/listener-operator/listener-operator/internal/registry"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
@@ -31,7 +33,23 @@ type input struct {
 
 // desired returns the desired routes.
 func (i *input) desired(b *exposure.Backend) ([]exposure.Desired, *exposure.Refusal) {
-	return b.Objects(i.Listener, exposure.Others{Objects: i.Others, Namespaces: i.OtherNamespaces, Listeners: func() []listenersv1alpha1.Listener { return i.OtherListeners }})
+	return b.Objects(i.Listener, exposure.Others{
+		Objects: i.Others, Namespaces: i.OtherNamespaces, Taken: i.published().Has, Holder: func(registry.Key) string { return "other/web" },
+	})
+}
+
+// published returns what the other Listeners have by their statuses.
+func (i *input) published() sets.Set[registry.Key] {
+	keys := sets.New[registry.Key]()
+	for j := range i.OtherListeners {
+		for _, kind := range []listenersv1alpha1.GatewayRouteKind{listenersv1alpha1.GatewayRouteKindTCP, listenersv1alpha1.GatewayRouteKindUDP} {
+			other := *i.Listener
+			other.Listener, other.Class = &i.OtherListeners[j], i.Class.DeepCopy()
+			other.Class.Spec.Gateway.Kind = kind
+			keys.Insert(gateway.Backend(kind).Published(&other)...)
+		}
+	}
+	return keys
 }
 
 // newListener returns a Listener of a class with a kind of routes, with the ports http, admin and dns, of which the
@@ -116,6 +134,12 @@ func tcpRoute(namespace, name string, section gatewayv1.SectionName, created int
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.Unix(created, 0)},
 		Spec:       gatewayv1.TCPRouteSpec{CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{parentOf(section)}}},
 	}
+}
+
+// controlled makes a Listener the controller of an object.
+func controlled[T exposure.Object](o T) T {
+	exposure.SetOwner(o, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a"}})
+	return o
 }
 
 // publishing returns another Listener that publishes a port of an address.
@@ -236,10 +260,23 @@ func TestEachPortHasAListenerOfTheGatewayForItself(t *testing.T) {
 				publishing("192.0.2.1", corev1.ProtocolTCP, 9001), publishing("192.0.2.1", corev1.ProtocolUDP, 9002), publishing("192.0.2.9", corev1.ProtocolTCP, 9003),
 			}
 		}, routes{"web-admin": "edge/tcp-2", "web-http": "edge/tcp-3"}},
-		"existing ones, also if other Listeners publish their ports": {func(l *input) {
+		"not existing ones whose ports other Listeners publish": {func(l *input) {
 			l.Objects = []exposure.Object{tcpRoute("shop", "web-http", "tcp-1", 1)}
 			l.OtherListeners = []listenersv1alpha1.Listener{publishing("192.0.2.1", corev1.ProtocolTCP, 9001)}
 			l.Class.Spec.Ports = []string{"http"}
+		}, routes{"web-http": "edge/tcp-2"}},
+		"published ones, also if an older route of another Listener names them": {func(l *input) {
+			l.Objects = []exposure.Object{tcpRoute("shop", "web-http", "tcp-2", 2)}
+			l.Others = []exposure.Object{controlled(tcpRoute("other", "a", "tcp-2", 1))}
+			l.Class.Spec.Ports = []string{"http"}
+			publish(map[string]int32{"http": 9002})(l)
+		}, routes{"web-http": "edge/tcp-2"}},
+		"not those of another Listener, also if a previous exposure has the number": {func(l *input) {
+			l.Objects = []exposure.Object{tcpRoute("shop", "web-http", "tcp-2", 2)}
+			l.Others = []exposure.Object{controlled(tcpRoute("other", "a", "tcp-2", 1))}
+			l.Class.Spec.Ports = []string{"http"}
+			publish(map[string]int32{"http": 9002})(l)
+			l.Status.IngressAddresses[0].Address = "192.0.2.9"
 		}, routes{"web-http": "edge/tcp-1"}},
 		"another one if it has another protocol now": {func(l *input) {
 			l.Objects = []exposure.Object{tcpRoute("shop", "web-http", "tls", 1)}
@@ -286,14 +323,15 @@ func TestRouteIsRefused(t *testing.T) {
 		change  func(*input)
 		reason  string
 		message string
+		waiting listenersv1alpha1.WaitingFor // empty if it waits for nothing that others have
 	}{
 		"no port with the protocol": {
 			listenersv1alpha1.GatewayRouteKindUDP, func(l *input) { l.Class.Spec.Ports = []string{"http"} },
-			listenersv1alpha1.ReasonNoRoutablePorts, "UDPRoutes support only UDP, and ListenerClass class lists the ports http",
+			listenersv1alpha1.ReasonNoRoutablePorts, "UDPRoutes support only UDP, and ListenerClass class lists the ports http", listenersv1alpha1.WaitingFor{},
 		},
 		"same host for two ports": {
 			listenersv1alpha1.GatewayRouteKindTLS, func(l *input) { l.Class.Spec.Gateway.HostTemplate = "{listener}.{namespace}" },
-			listenersv1alpha1.ReasonInvalidHost, "add {port} to spec.gateway.hostTemplate of ListenerClass class",
+			listenersv1alpha1.ReasonInvalidHost, "add {port} to spec.gateway.hostTemplate of ListenerClass class", listenersv1alpha1.WaitingFor{},
 		},
 		"none free": {
 			listenersv1alpha1.GatewayRouteKindTCP, func(l *input) {
@@ -302,20 +340,40 @@ func TestRouteIsRefused(t *testing.T) {
 			},
 			listenersv1alpha1.ReasonNoGatewayListener, "port http needs a listener of a Gateway with protocol TCP for itself, and none is free: Gateway infra/edge " +
 				"(tcp-1: TCPRoute other/a has it, tcp-2: another port of this Listener has it, tcp-3: its allowedRoutes do not allow namespace shop)",
+			listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindGatewayListener, NamespaceLimit: true},
+		},
+		"none free, which a Listener of another namespace would not get either": {
+			listenersv1alpha1.GatewayRouteKindTCP, func(l *input) {
+				l.Others = []exposure.Object{tcpRoute("other", "a", "tcp-1", 1), tcpRoute("other", "b", "tcp-2", 1), tcpRoute("other", "c", "tcp-3", 1)}
+			},
+			listenersv1alpha1.ReasonNoGatewayListener, "tcp-1: TCPRoute other/a has it", listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindGatewayListener},
+		},
+		"none allows the namespace": {
+			listenersv1alpha1.GatewayRouteKindTCP, func(l *input) {
+				l.Referenced = []exposure.Object{newGateway(func(g *gatewayv1.Gateway) {
+					for i := range g.Spec.Listeners {
+						g.Spec.Listeners[i].AllowedRoutes = nil
+					}
+				})}
+			},
+			listenersv1alpha1.ReasonNoGatewayListener, "tcp-1: its allowedRoutes do not allow namespace shop", listenersv1alpha1.WaitingFor{},
 		},
 		"no Gateway": {
 			listenersv1alpha1.GatewayRouteKindTCP, func(l *input) { l.Referenced = nil },
-			listenersv1alpha1.ReasonNoGatewayListener, "none is free: Gateway infra/edge does not exist; add a listener",
+			listenersv1alpha1.ReasonNoGatewayListener, "none is free: Gateway infra/edge does not exist; add a listener", listenersv1alpha1.WaitingFor{},
 		},
 		"none with the protocol": {
 			listenersv1alpha1.GatewayRouteKindTCP, func(l *input) { l.Class.Spec.Gateway.ParentRefs[0].SectionName = "tls" },
-			listenersv1alpha1.ReasonNoGatewayListener, "Gateway infra/edge has none that the class refers to",
+			listenersv1alpha1.ReasonNoGatewayListener, "Gateway infra/edge has none that the class refers to", listenersv1alpha1.WaitingFor{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, refusal := newListener(tc.kind, tc.change).desired(gateway.Backend(tc.kind))
 			if refusal == nil || refusal.Reason != tc.reason || !strings.Contains(refusal.Message, tc.message) {
 				t.Errorf("got %v, want the refusal %s with %q", refusal, tc.reason, tc.message)
+			}
+			if waiting := ptr.Deref(refusal.WaitingFor, listenersv1alpha1.WaitingFor{}); waiting != tc.waiting {
+				t.Errorf("waits for %+v, want %+v", waiting, tc.waiting)
 			}
 		})
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -15,6 +14,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/host"
+	"github.com/listener-operator/listener-operator/internal/registry"
 )
 
 const listenerSetKind = "ListenerSet"
@@ -27,7 +27,8 @@ func (b routes) listenerSets() *exposure.Kind {
 		Resource:         "listenersets",
 		NeededBy:         func(class *listenersv1alpha1.ListenerClass) bool { return class.GatewayPortRange() != "" },
 		Owns:             func(o exposure.Object) bool { return strings.HasSuffix(o.GetName(), b.listenerSetSuffix()) },
-		Exclusive:        true,
+		Holds:            setPortsOf,
+		Exclusive:        listenersv1alpha1.WaitingKindGatewayPort,
 		Trim:             trimListenerSet,
 		AddToScheme:      gatewayv1.Install,
 		ForeignReason:    listenersv1alpha1.ReasonForeignListenerSet,
@@ -40,12 +41,12 @@ func trimListenerSet(o exposure.Object) {
 	set := o.(*gatewayv1.ListenerSet)
 	set.Annotations, set.Labels, set.Status = nil, nil, gatewayv1.ListenerSetStatus{}
 	for i := range set.Spec.Listeners {
-		set.Spec.Listeners[i] = gatewayv1.ListenerEntry{Name: set.Spec.Listeners[i].Name, Port: set.Spec.Listeners[i].Port}
+		set.Spec.Listeners[i] = gatewayv1.ListenerEntry{Name: set.Spec.Listeners[i].Name,
+			Port: set.Spec.Listeners[i].Port}
 	}
 }
 
-// listenerSetSuffix ends the names of ListenerSets, so that those of a Listener whose class changes from TCPRoute to
-// UDPRoute do not replace each other.
+// listenerSetSuffix ends the names of ListenerSets, so that those of TCPRoute and UDPRoute do not replace each other.
 func (b routes) listenerSetSuffix() string { return "-" + strings.ToLower(string(b.protocols[0])) }
 
 func (b routes) listenerSetName(l *exposure.Listener) types.NamespacedName {
@@ -53,7 +54,8 @@ func (b routes) listenerSetName(l *exposure.Listener) types.NamespacedName {
 }
 
 // withListenerSet returns the ListenerSet of a Listener, which has a listener for each port, and the routes to these.
-func (b routes) withListenerSet(l *exposure.Listener, others exposure.Others, ports []string) ([]exposure.Desired, *exposure.Refusal) {
+func (b routes) withListenerSet(l *exposure.Listener, others exposure.Others,
+	ports []string) ([]exposure.Desired, *exposure.Refusal) {
 	desired, refusal := b.desired(l, host.Template{}, func(port string) []any {
 		return []any{parentRef(listenerSetKind, b.listenerSetName(l), port, 0)}
 	})
@@ -81,13 +83,15 @@ func (b routes) withListenerSet(l *exposure.Listener, others exposure.Others, po
 
 // allocate returns the Gateway of the class that serves a Listener, and a port of it for each port of the Listener. A
 // Listener stays at its Gateway, also while that does not exist, or does not allow the namespace, because it may again.
-func (b routes) allocate(l *exposure.Listener, others exposure.Others, ports []string) (gatewayName, map[string]int32, *exposure.Refusal) {
+func (b routes) allocate(l *exposure.Listener, others exposure.Others,
+	ports []string) (gatewayName, map[string]int32, *exposure.Refusal) {
 	own, gateways := b.existingListenerSet(l), b.references(l.Class, nil)
 	var staying *gatewayv1.ListenerSet
 	if own != nil && slices.Contains(gateways, gatewayOfSet(own)) {
 		staying, gateways = own, []gatewayName{gatewayOfSet(own)}
 	}
 	reason, messages := "", []string(nil) // the reason is the one for the first Gateway
+	var waiting listenersv1alpha1.WaitingFor
 	refuse := func(why, format string, args ...any) {
 		reason, messages = cmp.Or(reason, why), append(messages, fmt.Sprintf(format, args...))
 	}
@@ -96,25 +100,30 @@ func (b routes) allocate(l *exposure.Listener, others exposure.Others, ports []s
 		switch {
 		case gateway == nil && staying == nil:
 			refuse(listenersv1alpha1.ReasonNoGatewayListener,
-				"Gateway %s does not exist; create it, or name another one in spec.gateway.parentRefs of ListenerClass %s", name, l.Class.Name)
+				"Gateway %s does not exist; create it, or name another one in spec.gateway.parentRefs of "+
+					"ListenerClass %s", name, l.Class.Name)
 			continue
 		case staying == nil && !allowsListenerSets(gateway, l.Namespace, l.NamespaceLabels):
 			refuse(listenersv1alpha1.ReasonListenerSetNotAllowed, "%s", notAllowed(name, l.Namespace))
+			waiting.NamespaceLimit = true
 			continue
 		}
-		numbers, without := allocateNumbers(l, own, ports, usedBy(name, gateway, others, staying))
+		numbers, without := allocateNumbers(l, own, ports, usedBy(l, name, gateway, others, staying))
 		if without == "" {
 			return name, numbers, nil
 		}
 		refuse(listenersv1alpha1.ReasonGatewayPortsExhausted,
-			"no port of Gateway %s is left for port %s: its other listeners have all of %s; extend spec.gateway.portRange of ListenerClass %s, or delete Listeners",
+			"no port of Gateway %s is left for port %s: its other listeners have all of %s; extend "+
+				"spec.gateway.portRange of ListenerClass %s, or delete Listeners",
 			name, without, l.Class.GatewayPortRange(), l.Class.Name)
+		waiting.Kind = listenersv1alpha1.WaitingKindGatewayPort
 	}
-	return gatewayName{}, nil, exposure.Refuse(reason, "%s", strings.Join(messages, "; "))
+	return gatewayName{}, nil, exposure.Refuse(reason, "%s", strings.Join(messages, "; ")).Awaiting(waiting)
 }
 
 func notAllowed(gateway gatewayName, namespace string) string {
-	return fmt.Sprintf("Gateway %s does not allow ListenerSets of namespace %s; an administrator has to allow the namespace in spec.allowedListeners of the Gateway", gateway, namespace)
+	return fmt.Sprintf("Gateway %s does not allow ListenerSets of namespace %s; an administrator has to allow the "+
+		"namespace in spec.allowedListeners of the Gateway", gateway, namespace)
 }
 
 // publishedFirst returns the Gateways with those at first whose address is published.
@@ -126,36 +135,63 @@ func publishedFirst(l *exposure.Listener, gateways []gatewayName) []gatewayName 
 }
 
 // usedBy returns whether a Gateway, which may be nil, has no port of a number left: its own listeners have it, or
-// others publish it, or have it in a ListenerSet that is older than the Listener's own, if there is one.
-func usedBy(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others, own *gatewayv1.ListenerSet) func(number int32) bool {
+// another Listener does, or a ListenerSet that is older than the Listener's own, if there is one. Which ports those of
+// unknown Listeners have proves nothing against what the Listener publishes: users may change ListenerSets.
+func usedBy(
+	l *exposure.Listener, name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others,
+	own *gatewayv1.ListenerSet,
+) func(number int32) bool {
 	if gateway == nil {
 		return func(int32) bool { return false }
 	}
-	used := portsOf(name, gateway, others, own)
-	published := sync.OnceValue(func() map[int32]string { return publishedBy(others, gateway, "") })
-	return func(number int32) bool { return used[number] || !hasPort(own, number) && published()[number] != "" }
+	used, ofListeners := portsOf(name, gateway, others, own)
+	return func(number int32) bool {
+		return others.HasTaken(portKey(name, number)) || used[number] ||
+			ofListeners[number] && !publishes(l, name, number)
+	}
 }
 
-// portsOf returns the ports of a Gateway's own listeners, and of ListenerSets of others that take precedence over own.
-func portsOf(name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others, own *gatewayv1.ListenerSet) map[int32]bool {
-	used := map[int32]bool{}
+// portsOf returns the ports of a Gateway's own listeners, and of ListenerSets that precede own, or are of Listeners.
+func portsOf(
+	name gatewayName, gateway *gatewayv1.Gateway, others exposure.Others, own *gatewayv1.ListenerSet,
+) (used, ofListeners map[int32]bool) {
+	used, ofListeners = map[int32]bool{}, map[int32]bool{}
 	for i := range gateway.Spec.Listeners {
 		used[int32(gateway.Spec.Listeners[i].Port)] = true
 	}
 	for _, other := range others.Objects {
 		set, ok := other.(*gatewayv1.ListenerSet)
-		if ok && gatewayOfSet(set) == name && allowsListenerSets(gateway, set.Namespace, others.Namespaces[set.Namespace]) && (own == nil || older(set, own)) {
+		if ok && gatewayOfSet(set) == name && allowsListenerSets(gateway, set.Namespace,
+			others.Namespaces[set.Namespace]) && (own == nil || older(set, own)) {
+			ports := used
+			if exposure.ControllingListener(set) != nil {
+				ports = ofListeners
+			}
 			for i := range set.Spec.Listeners {
-				used[int32(set.Spec.Listeners[i].Port)] = true
+				ports[int32(set.Spec.Listeners[i].Port)] = true
 			}
 		}
 	}
-	return used
+	return used, ofListeners
+}
+
+// portKey returns the key of a port of a Gateway that ListenerSets share.
+func portKey(gateway gatewayName, number int32) registry.Key {
+	return registry.Key{Kind: listenersv1alpha1.WaitingKindGatewayPort, Value: fmt.Sprintf("%s:%d", gateway, number)}
+}
+
+func setPortsOf(o exposure.Object) (keys []registry.Key) {
+	set := o.(*gatewayv1.ListenerSet)
+	for i := range set.Spec.Listeners {
+		keys = append(keys, portKey(gatewayOfSet(set), int32(set.Spec.Listeners[i].Port)))
+	}
+	return keys
 }
 
 // allocateNumbers returns a port of a Gateway for each port of a Listener. A port keeps the number that is published,
 // or that its ListenerSet has. without is a port for which there is none in the range, or "".
-func allocateNumbers(l *exposure.Listener, own *gatewayv1.ListenerSet, ports []string, used func(int32) bool) (numbers map[string]int32, without string) {
+func allocateNumbers(l *exposure.Listener, own *gatewayv1.ListenerSet, ports []string,
+	used func(int32) bool) (numbers map[string]int32, without string) {
 	parsed, _ := utilnet.ParsePortRange(l.Class.GatewayPortRange()) // the API server validates it
 	from := ptr.Deref(parsed, utilnet.PortRange{})
 	numbers = map[string]int32{}
@@ -202,13 +238,11 @@ func kept(l *exposure.Listener, own *gatewayv1.ListenerSet, port string, from ut
 	return append(numbers, has...)
 }
 
-func hasPort(set *gatewayv1.ListenerSet, port int32) bool {
-	return set != nil && slices.ContainsFunc(set.Spec.Listeners, func(e gatewayv1.ListenerEntry) bool { return int32(e.Port) == port })
-}
-
 func entryOf(set *gatewayv1.ListenerSet, name string) *gatewayv1.ListenerEntry {
 	listeners := ptr.Deref(set, gatewayv1.ListenerSet{}).Spec.Listeners
-	if i := slices.IndexFunc(listeners, func(e gatewayv1.ListenerEntry) bool { return string(e.Name) == name }); i >= 0 {
+	if i := slices.IndexFunc(listeners, func(e gatewayv1.ListenerEntry) bool {
+		return string(e.Name) == name
+	}); i >= 0 {
 		return &listeners[i]
 	}
 	return nil
@@ -228,5 +262,6 @@ func (b routes) ownListenerSet(l *exposure.Listener, parent gatewayv1.ParentRefe
 
 func gatewayOfSet(set *gatewayv1.ListenerSet) gatewayName {
 	parent := set.Spec.ParentRef
-	return gatewayName{Namespace: string(ptr.Deref(parent.Namespace, gatewayv1.Namespace(set.Namespace))), Name: string(parent.Name)}
+	return gatewayName{Namespace: string(ptr.Deref(parent.Namespace, gatewayv1.Namespace(set.Namespace))),
+		Name: string(parent.Name)}
 }

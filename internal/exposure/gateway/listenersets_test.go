@@ -94,10 +94,18 @@ func TestPortsOfAGatewayAreAllocated(t *testing.T) {
 		"those that other Listeners publish at another address": {[]func(*input){only, func(l *input) {
 			l.OtherListeners = []listenersv1alpha1.Listener{publishing("192.0.2.9", corev1.ProtocolTCP, 9000)}
 		}}, map[string]string{"http": "edge:9000"}},
-		"those that the ListenerSet has, also if other Listeners publish them": {[]func(*input){only, func(l *input) {
+		"not those that the ListenerSet has, if other Listeners publish them": {[]func(*input){only, func(l *input) {
 			l.Objects = []exposure.Object{listenerSet("shop", own, 1, ports{"http": 9002})}
 			l.OtherListeners = []listenersv1alpha1.Listener{publishing("192.0.2.1", corev1.ProtocolTCP, 9002)}
+		}}, map[string]string{"http": "edge:9000"}},
+		"those that are published, also if an older ListenerSet of another Listener has them": {[]func(*input){only, publish(map[string]int32{"http": 9002}), func(l *input) {
+			l.Objects = []exposure.Object{listenerSet("shop", own, 2, ports{"http": 9002})}
+			l.Others = []exposure.Object{controlled(listenerSet("other", "a", 1, ports{"x": 9002}))}
 		}}, map[string]string{"http": "edge:9002"}},
+		"not those of another Listener, also if a previous exposure has the number": {[]func(*input){only, publish(map[string]int32{"http": 9002}), func(l *input) {
+			l.Status.IngressAddresses[0].Address = "192.0.2.9"
+			l.Others = []exposure.Object{controlled(listenerSet("other", "a", 1, ports{"x": 9002}))}
+		}}, map[string]string{"http": "edge:9000"}},
 		"those behind an advertised address, if there is no ListenerSet": {[]func(*input){only, func(l *input) {
 			l.Status = &listenersv1alpha1.ListenerStatus{
 				IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "proxy.example.com", Ports: map[string]int32{"http": 443}}},
@@ -184,22 +192,45 @@ func TestListenerSetIsRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change          func(*input)
 		reason, message string
+		waiting         listenersv1alpha1.WaitingFor // empty if it waits for nothing that others have
 	}{
 		"full": {
 			func(l *input) { l.Class.Spec.Gateway.PortRange = "9000-9001" }, listenersv1alpha1.ReasonGatewayPortsExhausted,
 			"no port of Gateway infra/edge is left for port http: its other listeners have all of 9000-9001; extend spec.gateway.portRange of ListenerClass class",
+			listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindGatewayPort},
+		},
+		"full, and another one does not allow the namespace": {
+			func(l *input) {
+				l.Class.Spec.Gateway.PortRange = "9000-9001"
+				l.Class.Spec.Gateway.ParentRefs = append(l.Class.Spec.Gateway.ParentRefs, listenersv1alpha1.GatewayParent{Namespace: "infra", Name: "closed"})
+				closed := l.Referenced[0].(*gatewayv1.Gateway).DeepCopy()
+				closed.Name, closed.Spec.AllowedListeners = "closed", nil
+				l.Referenced = append(l.Referenced, closed)
+			},
+			listenersv1alpha1.ReasonGatewayPortsExhausted, "Gateway infra/closed does not allow ListenerSets of namespace shop",
+			listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindGatewayPort, NamespaceLimit: true},
 		},
 		"not allowed": {
 			func(l *input) { l.Referenced[0].(*gatewayv1.Gateway).Spec.AllowedListeners = nil }, listenersv1alpha1.ReasonListenerSetNotAllowed,
 			"Gateway infra/edge does not allow ListenerSets of namespace shop; an administrator has to allow the namespace in spec.allowedListeners of the Gateway",
+			listenersv1alpha1.WaitingFor{},
 		},
-		"no Gateway": {func(l *input) { l.Referenced = nil }, listenersv1alpha1.ReasonNoGatewayListener, "Gateway infra/edge does not exist; create it"},
-		"no port":    {func(l *input) { l.Class.Spec.Ports = []string{"dns"} }, listenersv1alpha1.ReasonNoRoutablePorts, "TCPRoutes support only TCP"},
+		"no Gateway": {
+			func(l *input) { l.Referenced = nil }, listenersv1alpha1.ReasonNoGatewayListener, "Gateway infra/edge does not exist; create it",
+			listenersv1alpha1.WaitingFor{},
+		},
+		"no port": {
+			func(l *input) { l.Class.Spec.Ports = []string{"dns"} }, listenersv1alpha1.ReasonNoRoutablePorts, "TCPRoutes support only TCP",
+			listenersv1alpha1.WaitingFor{},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, refusal := withRange(tc.change).desired(gateway.Backend(listenersv1alpha1.GatewayRouteKindTCP))
 			if refusal == nil || refusal.Reason != tc.reason || !strings.Contains(refusal.Message, tc.message) {
 				t.Errorf("got %v, want the refusal %s with %q", refusal, tc.reason, tc.message)
+			}
+			if waiting := ptr.Deref(refusal.WaitingFor, listenersv1alpha1.WaitingFor{}); waiting != tc.waiting {
+				t.Errorf("waits for %+v, want %+v", waiting, tc.waiting)
 			}
 		})
 	}
@@ -269,6 +300,30 @@ func TestAddressesAreThoseOfListenerSetsThatAGatewayServes(t *testing.T) {
 				t.Errorf("reason %q, message %q; want reason %q with %q", got.Reason, got.Message, tc.reason, tc.message)
 			}
 		})
+	}
+}
+
+// Its route then has the name of the ListenerSet. Objects come in any order.
+func TestAPortMayBeNamedAsTheProtocol(t *testing.T) {
+	parent := gatewayv1.ParentReference{
+		Kind: ptr.To[gatewayv1.Kind]("ListenerSet"), Namespace: ptr.To[gatewayv1.Namespace]("shop"), Name: "web-tcp",
+		SectionName: ptr.To[gatewayv1.SectionName]("tcp"),
+	}
+	set := listenerSet("shop", "web-tcp", 1, map[string]gatewayv1.PortNumber{"tcp": 9002})
+	set.Status.Conditions = []metav1.Condition{
+		{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted"},
+		{Type: "Programmed", Status: metav1.ConditionTrue, Reason: "Programmed"},
+	}
+	route := observed(listenersv1alpha1.GatewayRouteKindTCP, "tcp", "", parent)
+	for _, objects := range [][]exposure.Object{{route, set}, {set, route}} {
+		l := withRange(func(l *input) {
+			l.Service.Spec.Ports[0].Name = "tcp"
+			l.Class.Spec.Ports, l.Objects = []string{"tcp"}, objects
+		})
+		got := gateway.Backend(listenersv1alpha1.GatewayRouteKindTCP).Addresses(l.Listener, exposure.Placement{})
+		if len(got.Addresses) != 1 || got.Addresses[0].Ports["tcp"] != 9002 {
+			t.Errorf("addresses %v: %s", got.Addresses, got.Message)
+		}
 	}
 }
 

@@ -39,7 +39,6 @@ var (
 	identifiesAlone = regexp.MustCompile(`(^|\.)[^.{}]*\{(listener|podName)\}[^.{}]*(\.|$)`)
 )
 
-// Template is the template for host names of a class.
 type Template struct {
 	// Path is the path of the template in the class, such as spec.ingress.hostTemplate.
 	Path string
@@ -49,7 +48,6 @@ type Template struct {
 	WholeDomain bool
 }
 
-// Hosts are the hosts of a Listener's ports.
 type Hosts struct {
 	// ByPort has the host of each port, which is "" if the class has no template.
 	ByPort map[string]string
@@ -67,7 +65,6 @@ func (h Hosts) Annotations(class map[string]string) map[string]string {
 	return annotations
 }
 
-// Of returns the hosts of ports of a Listener.
 func (t Template) Of(l *exposure.Listener, ports []string) (Hosts, *exposure.Refusal) {
 	pod, refusal := PodOf(l, t.Path, t.Text)
 	if refusal != nil {
@@ -80,8 +77,9 @@ func (t Template) Of(l *exposure.Listener, ports []string) (Hosts, *exposure.Ref
 			return Hosts{}, refusal
 		}
 		if other, taken := portOf[host]; taken && host != "" {
-			return Hosts{}, exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "ports %s and %s would have the same host %s; add {port} to %s of ListenerClass %s, "+
-				"or list only one of them in its spec.ports", other, port, host, t.Path, l.Class.Name)
+			return Hosts{}, exposure.Refuse(listenersv1alpha1.ReasonInvalidHost,
+				"ports %s and %s would have the same host %s; add {port} to %s of ListenerClass %s, "+
+					"or list only one of them in its spec.ports", other, port, host, t.Path, l.Class.Name)
 		}
 		portOf[host], hosts.ByPort[port] = port, host
 	}
@@ -95,7 +93,8 @@ func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, *expos
 		return "", nil
 	}
 	refuse := func(reason, format string, args ...any) (string, *exposure.Refusal) {
-		return "", exposure.Refuse(reason, "%s of ListenerClass %s %s", t.Path, l.Class.Name, fmt.Sprintf(format, args...))
+		return "", exposure.Refuse(reason, "%s of ListenerClass %s %s", t.Path, l.Class.Name,
+			fmt.Sprintf(format, args...))
 	}
 	host, unknown := ExpandHost(t.Text, l, port, pod)
 	problems := validation.IsDNS1123Subdomain(host) // ExpandHost returns no label that is too long
@@ -104,23 +103,27 @@ func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, *expos
 		ofPort = ""
 	}
 	_, domain, _ := strings.Cut(t.Text, ".")
-	unambiguous := SeparatesNamespaces(t.Text) && (endsWithHash.MatchString(t.Text) || identifiesAlone.MatchString(t.Text))
+	unambiguous := SeparatesNamespaces(t.Text) &&
+		(endsWithHash.MatchString(t.Text) || identifiesAlone.MatchString(t.Text))
 	switch {
 	case len(unknown) > 0:
 		return refuse(listenersv1alpha1.ReasonInvalidHost, "contains the unknown placeholder {%s}; the known ones are "+
 			"{listener}, {port}, {namespace}, {className}, {podName}, {podIndex} and {hash}", unknown[0])
 	case len(problems) > 0:
-		return refuse(listenersv1alpha1.ReasonInvalidHost, "results in %q%s, which is not a host name: %s", host, ofPort, strings.Join(problems, ", "))
+		return refuse(listenersv1alpha1.ReasonInvalidHost, "results in %q%s, which is not a host name: %s", host,
+			ofPort, strings.Join(problems, ", "))
 	case t.WholeDomain && !endsWithHash.MatchString(domain) && !namespaceAlone.MatchString(domain):
-		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "the Routes of ListenerClass %s serve whole domains, which namespaces would share; use "+
-			"{namespace} as the only placeholder between two dots, or {hash}, after the first dot of %s", l.Class.Name, t.Path)
+		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost,
+			"the Routes of ListenerClass %s serve whole domains, which namespaces would share; use "+
+				"{namespace} as the only placeholder between two dots, or {hash}, after the first dot of %s",
+			l.Class.Name, t.Path)
 	case !unambiguous:
-		return refuse(listenersv1alpha1.ReasonInvalidHost, "may give Listeners of different namespaces or Pods the same host; "+
-			"use {namespace}, and {listener} or {podName}, each as the only placeholder between two dots, as in {podName}.{namespace}, or end a part between "+
-			"two dots with {hash}, as in {podName}-{namespace}-{hash}")
-	default:
-		return host, nil
+		return refuse(listenersv1alpha1.ReasonInvalidHost,
+			"may give Listeners of different namespaces or Pods the same host; "+
+				"use {namespace}, and {listener} or {podName}, each as the only placeholder between two dots, as in "+
+				"{podName}.{namespace}, or end a part between two dots with {hash}, as in {podName}-{namespace}-{hash}")
 	}
+	return host, nil
 }
 
 // SeparatesNamespaces reports whether a template gives no two namespaces the same host, whatever the names of objects.
@@ -139,8 +142,10 @@ func ExpandHost(text string, l *exposure.Listener, port, pod string) (host strin
 		expanded, without := Expand(label, l, port, pod)
 		unknown = append(unknown, without...)
 		hashed := strings.HasSuffix(label, "{hash}")
-		if len(expanded) > validation.DNS1123LabelMaxLength || strings.Contains(expanded, ".") || !hashed && expanded != label && endsLikeHash.MatchString(expanded) {
-			beginning := strings.ReplaceAll(expanded[:min(len(expanded), validation.DNS1123LabelMaxLength-hashDigits-1)], ".", "-")
+		if len(expanded) > validation.DNS1123LabelMaxLength || strings.Contains(expanded, ".") ||
+			!hashed && expanded != label && endsLikeHash.MatchString(expanded) {
+			beginning := strings.ReplaceAll(expanded[:min(len(expanded),
+				validation.DNS1123LabelMaxLength-hashDigits-1)], ".", "-")
 			expanded = strings.TrimRight(beginning, "-") + "-" + digest(expanded)
 		}
 		labels[i] = expanded
@@ -191,17 +196,21 @@ func PodOf(l *exposure.Listener, path, template string) (string, *exposure.Refus
 	problem := fmt.Sprintf("Listener %s/%s was not created for a claim; use another class", l.Namespace, l.Name)
 	switch {
 	case len(pods) == 1 && strings.Contains(template, "{podIndex}") && PodIndex(pods[0]) == "":
-		return "", exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s contains {podIndex}, but the name of Pod %s does not end with a "+
-			"hyphen and a number as in a StatefulSet; use another placeholder, or another class", path, l.Class.Name, pods[0])
+		return "", exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod,
+			"%s of ListenerClass %s contains {podIndex}, but the name of Pod %s does not end with a "+
+				"hyphen and a number as in a StatefulSet; use another placeholder, or another class", path,
+			l.Class.Name, pods[0])
 	case len(pods) == 1:
 		return pods[0], nil
 	case len(pods) > 1:
-		problem = fmt.Sprintf("several Pods (%s) mount claim %s/%s; give each Pod a claim of its own, or use another class",
+		problem = fmt.Sprintf("several Pods (%s) mount claim %s/%s; give each Pod a claim of its own, or use another "+
+			"class",
 			strings.Join(pods, ", "), l.Namespace, l.Name)
 	case claim.OwnsListener(l.Listener):
 		problem = fmt.Sprintf("no Pod mounts claim %s/%s", l.Namespace, l.Name)
 	}
-	return "", exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s refers to the Pod, which requires a claim with a single Pod: %s",
+	return "", exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod,
+		"%s of ListenerClass %s refers to the Pod, which requires a claim with a single Pod: %s",
 		path, l.Class.Name, problem)
 }
 
@@ -223,7 +232,8 @@ func recordedPods(l *exposure.Listener) []string {
 
 // WithAnnotations returns a copy of the Service with the annotations that the class has templates for. They take
 // precedence over others: an author of a Listener must not choose the name of another one.
-func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfiguration) (*corev1ac.ServiceApplyConfiguration, *exposure.Refusal) {
+func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfiguration) (
+	*corev1ac.ServiceApplyConfiguration, *exposure.Refusal) {
 	templates, annotations := l.Class.Spec.ServiceAnnotationTemplates, map[string]string{}
 	recorded, refusal := PodOfAdvertised(l)
 	if refusal != nil {
@@ -237,7 +247,8 @@ func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfigu
 		}
 		value, unknown := Expand(text, l, "", pod)
 		if len(unknown) > 0 {
-			return nil, exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s has the placeholder {%s}, which has no value for Listener %s/%s",
+			return nil, exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod,
+				"%s of ListenerClass %s has the placeholder {%s}, which has no value for Listener %s/%s",
 				path, l.Class.Name, unknown[0], l.Namespace, l.Name)
 		}
 		annotations[name], recorded = value, max(recorded, pod) // they are the same, or one is empty
@@ -248,7 +259,8 @@ func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfigu
 			return nil, refusal
 		}
 		name := hosts.ByPort[""]
-		annotations[names.AnnotationHostname], annotations[names.AnnotationHostname022], recorded = name, name, max(recorded, hosts.Pod)
+		annotations[names.AnnotationHostname], annotations[names.AnnotationHostname022], recorded = name, name,
+			max(recorded, hosts.Pod)
 	}
 	if recorded != "" {
 		annotations[names.AnnotationPod] = recorded

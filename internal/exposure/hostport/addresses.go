@@ -20,7 +20,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// Backend returns the backend for classes with spec.hostPort.
 func Backend() *exposure.Backend {
 	return &exposure.Backend{
 		Name:         "HostPort",
@@ -30,7 +29,9 @@ func Backend() *exposure.Backend {
 		PodAddresses: podAddresses,
 		Clients: exposure.Clients{
 			ByPolicy: func(*corev1ac.ServiceApplyConfiguration) bool { return true },
-			Problem:  func(*exposure.Listener, *corev1ac.ServiceApplyConfiguration, []netip.Prefix) string { return "" },
+			Problem: func(*exposure.Listener, *corev1ac.ServiceApplyConfiguration, []netip.Prefix) string {
+				return ""
+			},
 			Ports: func(l *exposure.Listener) []listenersv1alpha1.ListenerPort {
 				return exposure.ExposedPorts(l.Class, l.Listener)
 			},
@@ -68,10 +69,12 @@ func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	case e.Message != "":
 		e.Reason = listenersv1alpha1.ReasonNoHostPorts
 	case leftOut != "":
-		e.Reason, e.Message = listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: "+leftOut
+		e.Reason, e.Message = listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: "+
+			leftOut
 	default:
 		e.Reason = listenersv1alpha1.ReasonWaitingForPods
-		e.Message = "no Pod mounts a volume of this Listener yet; its addresses are those of the nodes of these Pods, with their host ports"
+		e.Message = "no Pod mounts a volume of this Listener yet; its addresses are those of the nodes of these " +
+			"Pods, with their host ports"
 	}
 	if exposure.InvalidAdvertisedAddress(p.Nodes) {
 		e.Reason = listenersv1alpha1.ReasonInvalidNodeAddress
@@ -86,7 +89,8 @@ func lastAddresses(l *exposure.Listener, node *corev1.Node) []listenersv1alpha1.
 	}
 	addresses, _ := exposure.NodeAddresses(node, l.NodeChoice())
 	ofNode := exposure.AddressSet(addresses)
-	return slices.DeleteFunc(slices.Clone(l.Status.TargetAddresses()), func(last listenersv1alpha1.IngressAddress) bool { return !ofNode.Has(last.Address) })
+	return slices.DeleteFunc(slices.Clone(l.Status.TargetAddresses()),
+		func(last listenersv1alpha1.IngressAddress) bool { return !ofNode.Has(last.Address) })
 }
 
 // podAddresses returns the addresses of a Pod's node with its host ports. The message lists ports without a host port.
@@ -124,7 +128,8 @@ func podAddresses(l *exposure.Listener, pod *corev1.Pod, node *corev1.Node) *exp
 
 // hostPorts returns a function that returns the port of the node, at one of its addresses, that leads to a port of the
 // Pod, or 0. A Pod in the network of the node has all its ports there.
-func hostPorts(pod *corev1.Pod, node *corev1.Node, address listenersv1alpha1.IngressAddress) func(listenersv1alpha1.ListenerPort) int32 {
+func hostPorts(pod *corev1.Pod, node *corev1.Node,
+	address listenersv1alpha1.IngressAddress) func(listenersv1alpha1.ListenerPort) int32 {
 	if pod.Spec.HostNetwork {
 		return func(p listenersv1alpha1.ListenerPort) int32 { return p.Port }
 	}
@@ -151,9 +156,10 @@ func open(hostIP string, node *corev1.Node, address listenersv1alpha1.IngressAdd
 	switch {
 	case err != nil, ip == netip.IPv6Unspecified():
 		return true
-	case address.AddressType == listenersv1alpha1.AddressTypeIP && exposure.FamilyOf(address.Address) != exposure.FamilyOf(hostIP):
+	case address.AddressType == listenersv1alpha1.AddressTypeIP &&
+		exposure.FamilyOf(address.Address) != exposure.FamilyOf(hostIP):
 		return false
-	default:
-		return ip.IsUnspecified() || slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == hostIP })
 	}
+	return ip.IsUnspecified() || slices.ContainsFunc(node.Status.Addresses,
+		func(a corev1.NodeAddress) bool { return a.Address == hostIP })
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/host"
 	"github.com/listener-operator/listener-operator/internal/exposure/perport"
+	"github.com/listener-operator/listener-operator/internal/registry"
 )
 
 var kind = networkingv1.SchemeGroupVersion.WithKind("Ingress")
@@ -27,7 +28,6 @@ var ingresses = perport.Objects[*networkingv1.Ingress]{
 	Waiting: listenersv1alpha1.ReasonWaitingForIngress,
 }
 
-// Backend returns the backend for classes with spec.ingress.
 func Backend() *exposure.Backend {
 	return &exposure.Backend{
 		Name:    "Ingress",
@@ -36,10 +36,12 @@ func Backend() *exposure.Backend {
 			GroupVersionKind: kind,
 			Resource:         "ingresses",
 			BuiltIn:          true,
-			Hosts:            hostsOf,
-			AddToScheme:      networkingv1.AddToScheme,
-			ForeignReason:    listenersv1alpha1.ReasonForeignIngress,
-			RejectedReason:   listenersv1alpha1.ReasonIngressRejected,
+			Holds: func(o exposure.Object) []registry.Key {
+				return registry.Keys(listenersv1alpha1.WaitingKindHost, hostsOf(o)...)
+			},
+			AddToScheme:    networkingv1.AddToScheme,
+			ForeignReason:  listenersv1alpha1.ReasonForeignIngress,
+			RejectedReason: listenersv1alpha1.ReasonIngressRejected,
 		}},
 		Objects:   objects,
 		Addresses: addresses,
@@ -62,7 +64,8 @@ func desiredIngress(l *exposure.Listener, port string, hosts host.Hosts) (exposu
 			"http": map[string]any{"paths": []any{map[string]any{
 				"path":     cmp.Or(class.Path, "/"),
 				"pathType": string(networkingv1.PathTypePrefix),
-				"backend":  map[string]any{"service": map[string]any{"name": l.Service.Name, "port": map[string]any{"name": port}}},
+				"backend": map[string]any{"service": map[string]any{"name": l.Service.Name,
+					"port": map[string]any{"name": port}}},
 			}}},
 		}},
 	}
@@ -79,8 +82,9 @@ func desiredIngress(l *exposure.Listener, port string, hosts host.Hosts) (exposu
 	}
 	existing, exists := ingresses.Find(l, port)
 	return exposure.Desired{
-		Unstructured: exposure.NewObject(l, kind, ingresses.Name(l, port), nil, hosts.Annotations(class.Annotations), spec),
-		Recreate:     exists && ptr.Deref(existing.Spec.IngressClassName, "") != class.ClassName,
+		Unstructured: exposure.NewObject(l, kind, ingresses.Name(l, port), nil, hosts.Annotations(class.Annotations),
+			spec),
+		Recreate: exists && ptr.Deref(existing.Spec.IngressClassName, "") != class.ClassName,
 	}, nil
 }
 
@@ -89,11 +93,14 @@ func secretOf(l *exposure.Listener, port, pod string) (string, *exposure.Refusal
 	secret, unknown := host.Expand(l.Class.Spec.Ingress.TLS.SecretName, l, port, pod)
 	switch problems := validation.IsDNS1123Subdomain(secret); {
 	case len(unknown) > 0:
-		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "spec.ingress.tls.secretName of ListenerClass %s has the placeholder {%s}, which has no value "+
-			"for Listener %s/%s; those of Pods need to be in hostTemplate, too", l.Class.Name, unknown[0], l.Namespace, l.Name)
+		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost,
+			"spec.ingress.tls.secretName of ListenerClass %s has the placeholder {%s}, which has no value "+
+				"for Listener %s/%s; those of Pods need to be in hostTemplate, too", l.Class.Name, unknown[0],
+			l.Namespace, l.Name)
 	case secret != "" && len(problems) > 0:
-		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "spec.ingress.tls.secretName of ListenerClass %s results in %q for port %s, which is not a name of a "+
-			"Secret: %s", l.Class.Name, secret, port, strings.Join(problems, ", "))
+		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost,
+			"spec.ingress.tls.secretName of ListenerClass %s results in %q for port %s, which is not a name of a "+
+				"Secret: %s", l.Class.Name, secret, port, strings.Join(problems, ", "))
 	}
 	return secret, nil
 }
@@ -108,7 +115,8 @@ func hostsOf(o exposure.Object) []string {
 
 // addresses returns the host of each Ingress that a controller has taken, in the order of preference of the ports.
 func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
-	return ingresses.Addresses(l, func(port string, ingress *networkingv1.Ingress) ([]listenersv1alpha1.IngressAddress, []perport.Problem) {
+	return ingresses.Addresses(l, func(port string, ingress *networkingv1.Ingress) ([]listenersv1alpha1.IngressAddress,
+		[]perport.Problem) {
 		if problem := notTaken(ingress); problem != "" {
 			return nil, []perport.Problem{{Text: problem}}
 		}
@@ -118,7 +126,8 @@ func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
 			number = 443
 		}
 		return []listenersv1alpha1.IngressAddress{{
-			Address: ingress.Spec.Rules[0].Host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{port: number},
+			Address: ingress.Spec.Rules[0].Host, AddressType: listenersv1alpha1.AddressTypeHostname,
+			Ports: map[string]int32{port: number},
 		}}, problems
 	})
 }
@@ -128,19 +137,23 @@ func notes(l *exposure.Listener, ingress *networkingv1.Ingress) (problems []perp
 	var reported []listenersv1alpha1.IngressAddress
 	for _, i := range ingress.Status.LoadBalancer.Ingress {
 		if i.IP != "" {
-			reported = append(reported, listenersv1alpha1.IngressAddress{Address: i.IP, AddressType: listenersv1alpha1.AddressTypeIP})
+			reported = append(reported, listenersv1alpha1.IngressAddress{Address: i.IP,
+				AddressType: listenersv1alpha1.AddressTypeIP})
 		}
 		if i.Hostname != "" {
-			reported = append(reported, listenersv1alpha1.IngressAddress{Address: i.Hostname, AddressType: listenersv1alpha1.AddressTypeHostname})
+			reported = append(reported, listenersv1alpha1.IngressAddress{Address: i.Hostname,
+				AddressType: listenersv1alpha1.AddressTypeHostname})
 		}
 		for _, p := range i.Ports {
 			if p.Error != nil {
-				problems = append(problems, perport.Problem{Text: fmt.Sprintf("has an error at port %d of its controller: %s", p.Port, exposure.Quote(*p.Error, ""))})
+				problems = append(problems, perport.Problem{Text: fmt.Sprintf("has an error at port %d of its "+
+					"controller: %s", p.Port, exposure.Quote(*p.Error, ""))})
 			}
 		}
 	}
 	if _, leftOut := l.Usable(reported...); leftOut != "" {
-		problems = append(problems, perport.Problem{Text: "has addresses of its controller that clients outside the cluster cannot use: " + leftOut})
+		problems = append(problems, perport.Problem{Text: "has addresses of its controller that clients outside the " +
+			"cluster cannot use: " + leftOut})
 	}
 	return problems
 }
@@ -150,10 +163,11 @@ func notTaken(ingress *networkingv1.Ingress) string {
 	switch {
 	case len(ingress.Spec.Rules) == 0:
 		return "has no rule; another client has removed it"
-	case !slices.ContainsFunc(ingress.Status.LoadBalancer.Ingress, func(i networkingv1.IngressLoadBalancerIngress) bool { return i.IP != "" || i.Hostname != "" }):
-		return fmt.Sprintf("has no address in its status yet, which the controller of IngressClass %s reports; if this lasts, check whether the IngressClass exists, "+
-			"and whether its controller runs and is configured to publish its address", ptr.Deref(ingress.Spec.IngressClassName, ""))
-	default:
-		return ""
+	case !slices.ContainsFunc(ingress.Status.LoadBalancer.Ingress,
+		func(i networkingv1.IngressLoadBalancerIngress) bool { return i.IP != "" || i.Hostname != "" }):
+		return fmt.Sprintf("has no address in its status yet, which the controller of IngressClass %s reports; if "+
+			"this lasts, check whether the IngressClass exists, and whether its controller runs and is configured to "+
+			"publish its address", ptr.Deref(ingress.Spec.IngressClassName, ""))
 	}
+	return ""
 }

@@ -15,21 +15,19 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/host"
 )
 
-// Objects describes the objects of a backend, which have the Go type T.
 type Objects[T exposure.Object] struct {
 	// Kind is the kind of the objects, and Plural is how messages call them.
 	Kind, Plural string
-	// Protocol is that of the ports that can have an object.
-	Protocol corev1.Protocol
-	// Exposes is that of the backend.
-	Exposes func(class *listenersv1alpha1.ListenerClass) bool
+	Protocol     corev1.Protocol
+	Exposes      func(class *listenersv1alpha1.ListenerClass) bool
 	// NameOf returns the name of a port's object. If nil, it consists of the names of the Listener and of the port.
 	NameOf func(l *exposure.Listener, port string) string
+	// Is reports whether an object is one of these, rather than another one of the backend. If nil, all are.
+	Is func(exposure.Object) bool
 	// Waiting is the reason of listenersv1alpha1.ListenerReady for an object that is not served yet.
 	Waiting string
 }
 
-// Name returns the name of a port's object.
 func (o Objects[T]) Name(l *exposure.Listener, port string) string {
 	if o.NameOf != nil {
 		return o.NameOf(l, port)
@@ -37,10 +35,11 @@ func (o Objects[T]) Name(l *exposure.Listener, port string) string {
 	return l.Name + "-" + port
 }
 
-// Find returns the existing object of a port.
 func (o Objects[T]) Find(l *exposure.Listener, port string) (object T, exists bool) {
 	name := o.Name(l, port)
-	i := slices.IndexFunc(l.Objects, func(existing exposure.Object) bool { return existing.GetName() == name })
+	i := slices.IndexFunc(l.Objects, func(existing exposure.Object) bool {
+		return existing.GetName() == name && (o.Is == nil || o.Is(existing))
+	})
 	if i < 0 {
 		return object, false
 	}
@@ -70,7 +69,8 @@ func (o Objects[T]) Ports(l *exposure.Listener) (ports, leftOut []string) {
 
 // Desired returns the object of each port, which may have a host by the template of the class.
 func (o Objects[T]) Desired(
-	l *exposure.Listener, template host.Template, desired func(l *exposure.Listener, port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal),
+	l *exposure.Listener, template host.Template,
+	desired func(l *exposure.Listener, port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal),
 ) ([]exposure.Desired, *exposure.Refusal) {
 	ports, _ := o.Ports(l)
 	if len(ports) == 0 {
@@ -79,7 +79,8 @@ func (o Objects[T]) Desired(
 			lists = fmt.Sprintf(", and ListenerClass %s lists the ports %s", l.Class.Name, strings.Join(listed, ", "))
 		}
 		return nil, exposure.Refuse(listenersv1alpha1.ReasonNoRoutablePorts,
-			"no port of the Listener can be exposed by %s: %s support only %s%s; use another class, or list other ports in the class", o.Plural, o.Plural, o.Protocol, lists)
+			"no port of the Listener can be exposed by %s: %s support only %s%s; use another class, or list other "+
+				"ports in the class", o.Plural, o.Plural, o.Protocol, lists)
 	}
 	hosts, refusal := template.Of(l, ports)
 	if refusal != nil {
@@ -96,9 +97,7 @@ func (o Objects[T]) Desired(
 	return objects, nil
 }
 
-// Problem is why an object is not served.
 type Problem struct {
-	// Text follows the name of the object.
 	Text string
 	// Reason is the reason of listenersv1alpha1.ListenerReady if a user or an administrator has to change something.
 	Reason string
@@ -106,7 +105,8 @@ type Problem struct {
 
 // Addresses returns the addresses of all ports, in the order of preference. served returns those at which clients reach
 // a port by its object, and the problems with it.
-func (o Objects[T]) Addresses(l *exposure.Listener, served func(port string, object T) ([]listenersv1alpha1.IngressAddress, []Problem)) exposure.Exposed {
+func (o Objects[T]) Addresses(l *exposure.Listener,
+	served func(port string, object T) ([]listenersv1alpha1.IngressAddress, []Problem)) exposure.Exposed {
 	e := exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{}}
 	ports, leftOut := o.Ports(l)
 	var missing []string

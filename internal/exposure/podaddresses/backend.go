@@ -21,7 +21,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Backend returns the backend for classes with spec.pod.
 func Backend() *exposure.Backend {
 	return &exposure.Backend{
 		Name:      "Pod",
@@ -40,11 +39,13 @@ func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	e := exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{}}
 	if !exposure.IsHeadless(l.Service) {
 		e.Reason = listenersv1alpha1.ReasonWaitingForClusterIP
-		e.Message = "Service " + names.ServiceKey(l).String() + " is not headless, so its name does not lead to the Pods"
+		e.Message = "Service " + names.ServiceKey(l).String() +
+			" is not headless, so its name does not lead to the Pods"
 		return e
 	}
 	address := listenersv1alpha1.IngressAddress{
-		Address: cmp.Or(host.NameOfService(l), l.DNSName()), AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{},
+		Address: cmp.Or(host.NameOfService(l), l.DNSName()), AddressType: listenersv1alpha1.AddressTypeHostname,
+		Ports: map[string]int32{},
 	}
 	var unknown []string
 	for i := range l.Service.Spec.Ports {
@@ -58,7 +59,8 @@ func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 		}
 	}
 	if len(unknown) > 0 {
-		e.Message = "the Pods that mount the Listener declare no container ports of these names, or different numbers: " + strings.Join(unknown, ", ")
+		e.Message = "the Pods that mount the Listener declare no container ports of these names, or different " +
+			"numbers: " + strings.Join(unknown, ", ")
 	}
 	switch e.Complete = len(address.Ports) > 0; {
 	case e.Complete:
@@ -66,7 +68,8 @@ func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	case len(p.Mounting) > 0:
 		e.Reason = listenersv1alpha1.ReasonWaitingForPods
 	default:
-		e.Reason, e.Message = listenersv1alpha1.ReasonWaitingForPods, "no Pod mounts a volume of this Listener yet, whose container ports have the names that overrides name"
+		e.Reason, e.Message = listenersv1alpha1.ReasonWaitingForPods,
+			"no Pod mounts a volume of this Listener yet, whose container ports have the names that overrides name"
 	}
 	return e
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/host"
 	"github.com/listener-operator/listener-operator/internal/exposure/perport"
+	"github.com/listener-operator/listener-operator/internal/registry"
 )
 
 var routeKind = routev1.GroupVersion.WithKind("Route")
@@ -34,7 +35,6 @@ var routes = perport.Objects[*routev1.Route]{
 	Waiting: listenersv1alpha1.ReasonWaitingForRouter,
 }
 
-// Backend returns the backend for classes with spec.route.
 func Backend() *exposure.Backend {
 	return &exposure.Backend{
 		Name:    "Route",
@@ -44,10 +44,12 @@ func Backend() *exposure.Backend {
 			Resource:         "routes",
 			Aggregated:       true, // by OpenShift's API server; elsewhere a CustomResourceDefinition
 			AddToScheme:      routev1.Install,
-			Hosts:            hostsOf,
-			ForeignReason:    listenersv1alpha1.ReasonForeignRoute,
-			RejectedReason:   listenersv1alpha1.ReasonRouteRejected,
-			Remedy:           remedy,
+			Holds: func(o exposure.Object) []registry.Key {
+				return registry.Keys(listenersv1alpha1.WaitingKindHost, hostsOf(o)...)
+			},
+			ForeignReason:  listenersv1alpha1.ReasonForeignRoute,
+			RejectedReason: listenersv1alpha1.ReasonRouteRejected,
+			Remedy:         remedy,
 		}},
 		Objects:   objects,
 		Addresses: addresses,
@@ -57,8 +59,8 @@ func Backend() *exposure.Backend {
 
 // What to do if the Secret with the certificate of a Route is rejected, by the API server or by a router.
 const (
-	secretRemedy = "create the Secret that the class names in certificateSecretName, with the type kubernetes.io/tls, " +
-		"and let ServiceAccount openshift-ingress/router get, list and watch it"
+	secretRemedy = "create the Secret that the class names in certificateSecretName, with the type " +
+		"kubernetes.io/tls, and let ServiceAccount openshift-ingress/router get, list and watch it"
 	contentRemedy = "correct the certificate and the key in the Secret that the class names in certificateSecretName"
 )
 
@@ -67,14 +69,14 @@ const (
 // field that may not be set, not as a forbidden request.
 func remedy(rejection string) string {
 	switch {
-	case strings.Contains(rejection, "you do not have permission to set"), strings.Contains(rejection, "permission on custom-host"):
-		return "the operator lacks the permission for routes/custom-host; bind its ServiceAccount to the ClusterRole listener-operator-custom-host, " +
-			"or remove hosts and certificates from the class"
+	case strings.Contains(rejection, "you do not have permission to set"),
+		strings.Contains(rejection, "permission on custom-host"):
+		return "the operator lacks the permission for routes/custom-host; bind its ServiceAccount to the ClusterRole " +
+			"listener-operator-custom-host, or remove hosts and certificates from the class"
 	case strings.Contains(rejection, "spec.tls.externalCertificate"):
 		return secretRemedy
-	default:
-		return ""
 	}
+	return ""
 }
 
 // annotationGenerated is set by OpenShift's API server on a Route whose host it has chosen.
@@ -92,7 +94,8 @@ func objects(l *exposure.Listener, _ exposure.Others) ([]exposure.Desired, *expo
 func templateOf(class *listenersv1alpha1.RouteExposure) host.Template {
 	whole := class.WildcardPolicy == listenersv1alpha1.RouteWildcardPolicySubdomain
 	if class.SubdomainTemplate != "" {
-		return host.Template{Path: "spec.route.subdomainTemplate", Text: string(class.SubdomainTemplate), WholeDomain: whole}
+		return host.Template{Path: "spec.route.subdomainTemplate", Text: string(class.SubdomainTemplate),
+			WholeDomain: whole}
 	}
 	return host.Template{Path: "spec.route.hostTemplate", Text: string(class.HostTemplate), WholeDomain: whole}
 }
@@ -124,7 +127,8 @@ func desiredRoute(l *exposure.Listener, port string, hosts host.Hosts) (exposure
 		spec["subdomain"] = hostOfPort
 	default:
 		spec["host"] = hostOfPort
-		annotations[annotationGenerated] = "false" // OpenShift leaves the value of a Route that had a generated host before
+		// OpenShift leaves the value of a Route that had a generated host before
+		annotations[annotationGenerated] = "false"
 	}
 	if tls := tlsOf(class); tls != nil {
 		spec["tls"] = tls
@@ -143,7 +147,8 @@ func tlsOf(class *listenersv1alpha1.RouteExposure) map[string]any {
 	if class.Termination == listenersv1alpha1.RouteTerminationNone {
 		return nil
 	}
-	tls := map[string]any{"termination": string(cmp.Or(class.Termination, listenersv1alpha1.RouteTerminationPassthrough))}
+	tls := map[string]any{"termination": string(cmp.Or(class.Termination,
+		listenersv1alpha1.RouteTerminationPassthrough))}
 	if class.InsecureEdgeTerminationPolicy != "" {
 		tls["insecureEdgeTerminationPolicy"] = string(class.InsecureEdgeTerminationPolicy)
 	}
@@ -167,9 +172,8 @@ func mustRecreate(existing *routev1.Route, class *listenersv1alpha1.RouteExposur
 	case desiredHost == "":
 		generated := existing.Annotations[annotationGenerated] == "true"
 		return existing.Spec.Subdomain != "" || generated != (existing.Spec.Host != "")
-	default:
-		return class.SubdomainTemplate != "" && existing.Spec.Host != ""
 	}
+	return class.SubdomainTemplate != "" && existing.Spec.Host != ""
 }
 
 // hostsOf returns the host of a Route, or its subdomain in any domain of a router, and what routers have made of it.
@@ -205,7 +209,8 @@ func clientsOf(l *exposure.Listener) map[string]string {
 func clientsProblem(l *exposure.Listener, _ *corev1ac.ServiceApplyConfiguration, _ []netip.Prefix) string {
 	for _, annotation := range clientAnnotations {
 		if _, ok := l.Class.Spec.Route.Annotations[annotation]; ok {
-			return fmt.Sprintf("spec.route.annotations of ListenerClass %s has %s, which is the same for all Listeners; use spec.allowedClients of the class instead",
+			return fmt.Sprintf("spec.route.annotations of ListenerClass %s has %s, which is the same for all "+
+				"Listeners; use spec.allowedClients of the class instead",
 				l.Class.Name, annotation)
 		}
 	}
@@ -217,7 +222,8 @@ func clientsProblem(l *exposure.Listener, _ *corev1ac.ServiceApplyConfiguration,
 func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
 	routers := ptr.Deref(l.Class.Spec.Route, listenersv1alpha1.RouteExposure{}).Routers
 	var rejected []exposure.Rejected
-	e := routes.Addresses(l, func(port string, route *routev1.Route) (addresses []listenersv1alpha1.IngressAddress, problems []perport.Problem) {
+	e := routes.Addresses(l, func(port string, route *routev1.Route) (addresses []listenersv1alpha1.IngressAddress,
+		problems []perport.Problem) {
 		ingresses := ingressesOf(route, routers)
 		number := int32(443)
 		if route.Spec.TLS == nil || route.Spec.TLS.Termination == "" {
@@ -229,21 +235,28 @@ func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
 		}
 		for _, host := range hosts {
 			addresses = append(addresses, listenersv1alpha1.IngressAddress{
-				Address: host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{port: number},
+				Address: host, AddressType: listenersv1alpha1.AddressTypeHostname,
+				Ports: map[string]int32{port: number},
 			})
 		}
 		switch {
 		case len(hosts) > 0:
-			if said := slices.Concat(rejections, warnings(ingresses)); len(said) > 0 { // clients reach the Route nevertheless
+			// Clients reach the Route nevertheless.
+			if said := slices.Concat(rejections, warnings(ingresses)); len(said) > 0 {
 				problems = []perport.Problem{{Text: strings.Join(said, ", ")}}
 			}
 			return addresses, problems
 		case len(rejections) > 0:
-			return nil, []perport.Problem{{Text: strings.Join(rejections, ", "), Reason: listenersv1alpha1.ReasonRouteNotAdmitted}}
+			return nil,
+				[]perport.Problem{{Text: strings.Join(rejections, ", "),
+					Reason: listenersv1alpha1.ReasonRouteNotAdmitted}}
 		case len(routers) > 0:
-			return nil, []perport.Problem{{Text: "is not admitted yet by any of the routers that the class lists: " + strings.Join(routers, ", ")}}
+			return nil,
+				[]perport.Problem{{Text: "is not admitted yet by any of the routers that the class lists: " +
+					strings.Join(routers, ", ")}}
 		default:
-			return nil, []perport.Problem{{Text: "is not admitted yet by any router; if this lasts, check whether a router selects its labels"}}
+			return nil, []perport.Problem{{Text: "is not admitted yet by any router; if this lasts, check whether a " +
+				"router selects its labels"}}
 		}
 	})
 	e.Rejected = rejected
@@ -253,13 +266,17 @@ func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
 // admittedHosts returns the hosts for which routers have admitted a Route, and why others have not. A router that has
 // not decided counts as neither. since is when one has rejected it because of the Secret that it refers to, or nil. The
 // router looks at the Secret again when the Route changes, or after half an hour.
-func admittedHosts(l *exposure.Listener, route *routev1.Route, ingresses []routev1.RouteIngress) (hosts, rejections []string, since *metav1.Time) {
+func admittedHosts(l *exposure.Listener, route *routev1.Route,
+	ingresses []routev1.RouteIngress) (hosts, rejections []string, since *metav1.Time) {
 	for _, ingress := range ingresses {
 		condition, host := admittedCondition(ingress), ingress.Host
-		_, unusable := l.Usable(listenersv1alpha1.IngressAddress{Address: host, AddressType: listenersv1alpha1.AddressTypeHostname})
+		_,
+			unusable := l.Usable(listenersv1alpha1.IngressAddress{Address: host,
+			AddressType: listenersv1alpha1.AddressTypeHostname})
 		switch {
 		case condition.Status == corev1.ConditionFalse:
-			text := fmt.Sprintf("is rejected by router %q: %s", ingress.RouterName, exposure.Quote(condition.Reason, condition.Message))
+			text := fmt.Sprintf("is rejected by router %q: %s", ingress.RouterName,
+				exposure.Quote(condition.Reason, condition.Message))
 			if remedy := certificateRemedy(route, condition.Reason); remedy != "" {
 				text += "; " + remedy
 				since = cmp.Or(since, condition.LastTransitionTime, &route.CreationTimestamp)
@@ -267,12 +284,15 @@ func admittedHosts(l *exposure.Listener, route *routev1.Route, ingresses []route
 			rejections = append(rejections, text)
 		case condition.Status != corev1.ConditionTrue, host == "", slices.Contains(hosts, host):
 		case !address.IsHostname(host):
-			rejections = append(rejections, fmt.Sprintf("is admitted by router %q for %q, which is not a host name", ingress.RouterName, host))
+			rejections = append(rejections, fmt.Sprintf("is admitted by router %q for %q, which is not a host name",
+				ingress.RouterName, host))
 		case !isChosen(l, route, host):
-			rejections = append(rejections, fmt.Sprintf("is admitted by router %q for %s, which is not its host; if this lasts, delete the Route, which is then created again",
+			rejections = append(rejections, fmt.Sprintf("is admitted by router %q for %s, which is not its host; if "+
+				"this lasts, delete the Route, which is then created again",
 				ingress.RouterName, host))
 		case unusable != "":
-			rejections = append(rejections, fmt.Sprintf("is admitted by router %q for a host that clients outside the cluster cannot use: %s", ingress.RouterName, unusable))
+			rejections = append(rejections, fmt.Sprintf("is admitted by router %q for a host that clients outside "+
+				"the cluster cannot use: %s", ingress.RouterName, unusable))
 		default:
 			hosts = append(hosts, host)
 		}
@@ -285,7 +305,8 @@ func admittedHosts(l *exposure.Listener, route *routev1.Route, ingresses []route
 func warnings(ingresses []routev1.RouteIngress) (warnings []string) {
 	for _, ingress := range ingresses {
 		for _, c := range ingress.Conditions {
-			if said := exposure.Quote(c.Reason, c.Message); c.Type != routev1.RouteAdmitted && c.Status == corev1.ConditionTrue && said != "" {
+			if said := exposure.Quote(c.Reason, c.Message); c.Type != routev1.RouteAdmitted &&
+				c.Status == corev1.ConditionTrue && said != "" {
 				warnings = append(warnings, fmt.Sprintf("is %s, says router %q: %s", c.Type, ingress.RouterName, said))
 			}
 		}
@@ -305,9 +326,8 @@ func isChosen(l *exposure.Listener, route *routev1.Route, host string) bool {
 		return strings.HasPrefix(host, spec.Subdomain+".")
 	case class.HostTemplate == "" && class.SubdomainTemplate == "":
 		return host == spec.Host && strings.HasPrefix(host, route.Name+"-"+l.Namespace+".")
-	default:
-		return host == spec.Host
 	}
+	return host == spec.Host
 }
 
 // certificateRemedy returns what to do if a router rejects a Route for this reason because of the Secret that the Route
@@ -321,9 +341,8 @@ func certificateRemedy(route *routev1.Route, reason string) string {
 		return secretRemedy
 	case reason == "ExtendedValidationFailed":
 		return contentRemedy
-	default:
-		return ""
 	}
+	return ""
 }
 
 // ingressesOf returns the entries of the given routers, in their order, or all entries if none is given. Routers append

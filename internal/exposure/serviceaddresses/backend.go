@@ -22,7 +22,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Backend returns the backend for classes that no other backend exposes.
 func Backend() *exposure.Backend {
 	return &exposure.Backend{
 		Name:         "Service",
@@ -43,7 +42,8 @@ func exposed(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	}
 	if errors := portErrors(l); errors != "" && e.Complete {
 		e.Reason = listenersv1alpha1.ReasonLoadBalancerPortsError
-		e.Message = strings.TrimSuffix("ports that the load balancer does not serve; its controller says: "+errors+"; "+e.Message, "; ")
+		e.Message = strings.TrimSuffix("ports that the load balancer does not serve; its controller says: "+errors+"; "+
+			e.Message, "; ")
 	}
 	if e.NodePorts != nil && exposure.InvalidAdvertisedAddress(p.Nodes) {
 		e.Reason = listenersv1alpha1.ReasonInvalidNodeAddress
@@ -51,7 +51,8 @@ func exposed(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	return e
 }
 
-func missing(l *exposure.Listener, p exposure.Placement, ports map[string]int32, leftOut string) (reason, message string) {
+func missing(l *exposure.Listener, p exposure.Placement, ports map[string]int32,
+	leftOut string) (reason, message string) {
 	service := names.ServiceKey(l).String()
 	switch {
 	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer:
@@ -59,14 +60,16 @@ func missing(l *exposure.Listener, p exposure.Placement, ports map[string]int32,
 	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeClusterIP:
 		return listenersv1alpha1.ReasonWaitingForClusterIP, "Service " + service + " has no cluster IP yet"
 	case len(ports) == 0 && l.AwaitingTarget().Len() > 0:
-		return listenersv1alpha1.ReasonWaitingForNodePorts, "the node ports of Service " + service + " do not lead to the container ports of the same numbers yet"
+		return listenersv1alpha1.ReasonWaitingForNodePorts, "the node ports of Service " + service +
+			" do not lead to the container ports of the same numbers yet"
 	case len(ports) == 0:
-		return listenersv1alpha1.ReasonWaitingForNodePorts, "Service " + service + " has no node ports; check whether overrides change its type"
+		return listenersv1alpha1.ReasonWaitingForNodePorts, "Service " + service +
+			" has no node ports; check whether overrides change its type"
 	case len(p.Nodes)+len(p.MissingNodes) == 0:
-		return listenersv1alpha1.ReasonWaitingForPods, "no Pod mounts a volume of this Listener; its addresses are those of the nodes of its Pods"
-	default:
-		return listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + leftOut
+		return listenersv1alpha1.ReasonWaitingForPods,
+			"no Pod mounts a volume of this Listener; its addresses are those of the nodes of its Pods"
 	}
+	return listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + leftOut
 }
 
 // clients are restricted by the load balancer, or else by a NetworkPolicy, if nodes keep the addresses of clients.
@@ -81,27 +84,33 @@ var clients = exposure.Clients{
 			return loadBalancerProblem(l, service.Spec, ranges)
 		case corev1.ServiceTypeNodePort:
 			if ptr.Deref(service.Spec.ExternalTrafficPolicy, "") != corev1.ServiceExternalTrafficPolicyLocal {
-				return fmt.Sprintf("the Service has no externalTrafficPolicy Local, so Pods see the addresses of nodes instead of those of clients; set "+
-					"serviceExternalTrafficPolicy: Local in ListenerClass %s, and remove overrides of it", l.Class.Name)
+				return fmt.Sprintf("the Service has no externalTrafficPolicy Local, so Pods see the addresses of "+
+					"nodes instead of those of clients; set serviceExternalTrafficPolicy: Local in ListenerClass %s, "+
+					"and remove overrides of it", l.Class.Name)
 			}
 			return exposure.PodsProblem(l, service, ranges)
 		default:
-			return "nodes replace the addresses of clients that use a cluster IP from outside the cluster; remove allowedClients, or use a class with another serviceType"
+			return "nodes replace the addresses of clients that use a cluster IP from outside the cluster; remove " +
+				"allowedClients, or use a class with another serviceType"
 		}
 	},
 }
 
-func loadBalancerProblem(l *exposure.Listener, spec *corev1ac.ServiceSpecApplyConfiguration, ranges []netip.Prefix) string {
+func loadBalancerProblem(l *exposure.Listener, spec *corev1ac.ServiceSpecApplyConfiguration,
+	ranges []netip.Prefix) string {
 	hasNodePort := func(p corev1ac.ServicePortApplyConfiguration) bool { return ptr.Deref(p.NodePort, 0) != 0 }
 	switch {
 	case !slices.Equal(spec.LoadBalancerSourceRanges, exposure.FormatClients(ranges)):
-		return "overrides change spec.loadBalancerSourceRanges of the Service, which has the allowed clients; remove that"
+		return "overrides change spec.loadBalancerSourceRanges of the Service, which has the allowed clients; remove " +
+			"that"
 	case !ptr.Equal(spec.LoadBalancerClass, l.Class.Spec.LoadBalancerClass):
-		return "overrides change spec.loadBalancerClass of the Service, and another load balancer may admit all clients; remove that"
+		return "overrides change spec.loadBalancerClass of the Service, and another load balancer may admit all " +
+			"clients; remove that"
 	case !ptr.Deref(l.Class.Spec.LoadBalancerAllocateNodePorts, true) &&
 		(ptr.Deref(spec.AllocateLoadBalancerNodePorts, true) || slices.ContainsFunc(spec.Ports, hasNodePort)):
-		return fmt.Sprintf("overrides give the Service node ports, at which nothing filters clients, and ListenerClass %s has none; remove "+
-			"spec.allocateLoadBalancerNodePorts and spec.ports[].nodePort", l.Class.Name)
+		return fmt.Sprintf("overrides give the Service node ports, at which nothing filters clients, and "+
+			"ListenerClass %s has none; remove spec.allocateLoadBalancerNodePorts and spec.ports[].nodePort",
+			l.Class.Name)
 	}
 	possible := spec.IPFamilies
 	if ptr.Deref(spec.IPFamilyPolicy, corev1.IPFamilyPolicySingleStack) != corev1.IPFamilyPolicySingleStack {
@@ -109,8 +118,10 @@ func loadBalancerProblem(l *exposure.Listener, spec *corev1ac.ServiceSpecApplyCo
 	}
 	for _, family := range possible {
 		if !slices.Contains(exposure.FamiliesOf(ranges), family) {
-			nobody := map[corev1.IPFamily]string{corev1.IPv4Protocol: "0.0.0.0/32", corev1.IPv6Protocol: "::/128"}[family]
-			return fmt.Sprintf("it has no range of %s, which the Service may have, and nodes would admit all clients over it; add one, or %s, which is nobody's", family, nobody)
+			nobody := map[corev1.IPFamily]string{corev1.IPv4Protocol: "0.0.0.0/32",
+				corev1.IPv6Protocol: "::/128"}[family]
+			return fmt.Sprintf("it has no range of %s, which the Service may have, and nodes would admit all clients "+
+				"over it; add one, or %s, which is nobody's", family, nobody)
 		}
 	}
 	return ""
@@ -125,7 +136,8 @@ func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	case listenersv1alpha1.ServiceTypeNodePort:
 		e.Message = p.LeftOut(l.NodeChoice())
 		if ports = nodePorts(l); len(ports) > 0 {
-			e.NodePorts = ports // never empty: an empty map is read back as nil, and would be written in each reconciliation
+			// It is never empty: an empty map is read back as nil, and would be written in each reconciliation.
+			e.NodePorts = ports
 			e.Addresses = append(e.Addresses, nodeAddresses(l, p.Nodes)...)
 		}
 	case listenersv1alpha1.ServiceTypeLoadBalancer:
@@ -135,7 +147,8 @@ func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 		e.Addresses = append(e.Addresses, clusterIPAddresses(l)...)
 	}
 	if name := host.NameOfService(l); name != "" && len(e.Addresses) > 0 && e.NodePorts == nil {
-		e.Addresses = slices.Insert(e.Addresses, 0, listenersv1alpha1.IngressAddress{Address: name, AddressType: listenersv1alpha1.AddressTypeHostname})
+		e.Addresses = slices.Insert(e.Addresses, 0,
+			listenersv1alpha1.IngressAddress{Address: name, AddressType: listenersv1alpha1.AddressTypeHostname})
 	}
 	for i := range e.Addresses {
 		e.Addresses[i].Ports = maps.Clone(ports)
@@ -152,9 +165,8 @@ func nodeAddresses(l *exposure.Listener, nodes []*corev1.Node) (addresses []list
 	return addresses
 }
 
-// loadBalancerAddresses returns one address for each ingress in the Service's load balancer status, in its order. If
-// there are families, IP addresses are in their order. leftOut lists those of ingresses without an address that clients
-// outside the cluster can use.
+// loadBalancerAddresses returns one address for each ingress in the Service's load balancer status, in its order, or
+// that of the families. leftOut lists those without an address that clients outside the cluster can use.
 func loadBalancerAddresses(l *exposure.Listener) (addresses []listenersv1alpha1.IngressAddress, leftOut string) {
 	var others []listenersv1alpha1.IngressAddress
 	for _, ingress := range l.Service.Status.LoadBalancer.Ingress {
@@ -177,14 +189,16 @@ func loadBalancerAddresses(l *exposure.Listener) (addresses []listenersv1alpha1.
 	return addresses, leftOut
 }
 
-// clusterIPAddresses returns the Service's DNS name or, if IP addresses are preferred, all its cluster IPs. A headless
-// Service has only its DNS name.
+// clusterIPAddresses returns the Service's DNS name or, if IP addresses are preferred, all cluster IPs it has.
 func clusterIPAddresses(l *exposure.Listener) (addresses []listenersv1alpha1.IngressAddress) {
-	if l.Class.AddressPreference(l.Class.Spec.ServiceType) == listenersv1alpha1.AddressTypeHostname || exposure.IsHeadless(l.Service) {
-		return []listenersv1alpha1.IngressAddress{{Address: l.DNSName(), AddressType: listenersv1alpha1.AddressTypeHostname}}
+	if l.Class.AddressPreference(l.Class.Spec.ServiceType) == listenersv1alpha1.AddressTypeHostname ||
+		exposure.IsHeadless(l.Service) {
+		return []listenersv1alpha1.IngressAddress{{Address: l.DNSName(),
+			AddressType: listenersv1alpha1.AddressTypeHostname}}
 	}
 	for _, ip := range l.Service.Spec.ClusterIPs {
-		addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: ip, AddressType: listenersv1alpha1.AddressTypeIP})
+		addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: ip,
+			AddressType: listenersv1alpha1.AddressTypeIP})
 	}
 	return addresses
 }
@@ -217,15 +231,20 @@ func missingLoadBalancer(l *exposure.Listener, leftOut string) (reason, message 
 	case leftOut != "":
 		return listenersv1alpha1.ReasonUnusableAddress, exposure.UnusableMessage(service, leftOut)
 	case errors != "":
-		return listenersv1alpha1.ReasonLoadBalancerPortsError, service + " has no load balancer address; its controller says: " + errors
+		return listenersv1alpha1.ReasonLoadBalancerPortsError,
+			service + " has no load balancer address; its controller says: " + errors
 	case conditions != "":
-		return listenersv1alpha1.ReasonWaitingForLoadBalancer, service + " has no load balancer address yet; its controller says: " + conditions
+		return listenersv1alpha1.ReasonWaitingForLoadBalancer,
+			service + " has no load balancer address yet; its controller says: " + conditions
 	}
-	controller := "the cluster's default load balancer controller (ListenerClass " + l.Class.Name + " sets no loadBalancerClass)"
+	controller := "the cluster's default load balancer controller (ListenerClass " + l.Class.Name +
+		" sets no loadBalancerClass)"
 	if name := ptr.Deref(l.Class.Spec.LoadBalancerClass, ""); name != "" {
-		controller = fmt.Sprintf("the controller of loadBalancerClass %q, which ListenerClass %s sets,", name, l.Class.Name)
+		controller = fmt.Sprintf("the controller of loadBalancerClass %q, which ListenerClass %s sets,", name,
+			l.Class.Name)
 	}
-	return listenersv1alpha1.ReasonWaitingForLoadBalancer, service + " has no load balancer address yet; " + controller +
+	return listenersv1alpha1.ReasonWaitingForLoadBalancer, service + " has no load balancer address yet; " +
+		controller +
 		" has to assign one; without such a controller, use a class with serviceType NodePort"
 }
 
@@ -257,7 +276,8 @@ func unmet(service *corev1.Service) string {
 	var conditions []string
 	for _, c := range service.Status.Conditions {
 		if c.Type != corev1.LoadBalancerPortsError && c.Status != metav1.ConditionTrue {
-			conditions = append(conditions, fmt.Sprintf("%s is %s: %s", exposure.Quote(c.Type, ""), strings.ToLower(string(c.Status)), exposure.Quote(c.Reason, c.Message)))
+			conditions = append(conditions, fmt.Sprintf("%s is %s: %s", exposure.Quote(c.Type, ""),
+				strings.ToLower(string(c.Status)), exposure.Quote(c.Reason, c.Message)))
 		}
 	}
 	return said(conditions)

@@ -19,21 +19,27 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -58,13 +64,11 @@ type server struct {
 }
 
 var (
-	// running is set by Run, which stops the API servers.
 	running bool
 	// shared is as on OpenShift, where an owner reference that blocks deletion requires permissions on the owner.
 	// Nothing deletes the Services of tests that have ended, so it has more cluster IPs than by default.
 	shared = &server{plugins: []string{"OwnerReferencesPermissionEnforcement"}, ranges: "10.0.0.0/20"}
-	// plain has the default admission plugins of Kubernetes.
-	plain = &server{}
+	plain  = &server{}
 	// dualStack has cluster IPs of both families. Services have one of IPv4 unless they ask for others.
 	dualStack = &server{ranges: "10.0.0.0/24,fd00:10::/112"}
 )
@@ -72,6 +76,7 @@ var (
 // Run runs the tests of a package, stops the API servers that tests started, and returns the exit code.
 func Run(m *testing.M) int {
 	running = true
+	log.SetLogger(logr.Discard()) // after 30 seconds without a logger, controller-runtime prints a stack trace
 	code := m.Run()
 	for _, s := range []*server{shared, plain, dualStack} {
 		if s.env == nil {
@@ -110,7 +115,8 @@ func DualStackConfig(t testing.TB) *rest.Config {
 func (s *server) get(t testing.TB) *rest.Config {
 	t.Helper()
 	if !slices.ContainsFunc(programVariables, func(name string) bool { return os.Getenv(name) != "" }) {
-		t.Skip("needs kube-apiserver and etcd: run `make test-apiserver`, or set KUBEBUILDER_ASSETS to a directory that contains them")
+		t.Skip("needs kube-apiserver and etcd: run `make test-apiserver`, or set KUBEBUILDER_ASSETS to a directory " +
+			"that contains them")
 	}
 	if !running {
 		t.Fatal("TestMain must call apiserver.Run, which stops the API server")
@@ -128,7 +134,8 @@ func (s *server) start() (*rest.Config, error) {
 		return nil, err
 	}
 	s.env = &envtest.Environment{
-		CRDInstallOptions:        envtest.CRDInstallOptions{Paths: []string{filepath.Join(root, "config", "crd", "bases")}, MaxTime: Timeout},
+		CRDInstallOptions: envtest.CRDInstallOptions{Paths: []string{filepath.Join(root, "config", "crd",
+			"bases")}, MaxTime: Timeout},
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: Timeout,
 		ControlPlaneStopTimeout:  Timeout,
@@ -147,10 +154,8 @@ func (s *server) start() (*rest.Config, error) {
 	return cfg, nil
 }
 
-// Scheme returns a scheme with the types of Kubernetes and of this project.
 func Scheme() *runtime.Scheme { return fakeclient.Scheme() }
 
-// Client returns a client without a cache.
 func Client(t testing.TB) client.Client {
 	t.Helper()
 	c, err := client.New(Config(t), client.Options{Scheme: Scheme()})
@@ -158,6 +163,25 @@ func Client(t testing.TB) client.Client {
 		t.Fatal("creating a client: ", err)
 	}
 	return c
+}
+
+// NamespaceWithoutPolicies creates a namespace. A moment later, no ValidatingAdmissionPolicy that is installed applies
+// to it.
+func NamespaceWithoutPolicies(t testing.TB) string {
+	t.Helper()
+	c, namespace := Client(t), Namespace(t)
+	var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
+	if err := c.List(t.Context(), &bindings); err != nil {
+		t.Fatal(err)
+	}
+	for i := range bindings.Items {
+		patch := fmt.Appendf(nil, `{"spec":{"matchResources":{"namespaceSelector":{"matchExpressions":[`+
+			`{"key":%q,"operator":"NotIn","values":[%q]}]}}}}`, corev1.LabelMetadataName, namespace)
+		if err := c.Patch(t.Context(), &bindings.Items[i], client.RawPatch(types.MergePatchType, patch)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return namespace
 }
 
 // Namespace creates a namespace for the test and returns its name. When the test ends, what the controllers of each
@@ -172,9 +196,11 @@ func Namespace(t testing.TB) string {
 	t.Cleanup(func() {
 		// Controllers create Listeners for claims, and PodListeners for Pods.
 		for _, o := range []client.Object{
-			&corev1.PersistentVolumeClaim{}, &corev1.Pod{}, &listenersv1alpha1.Listener{}, &listenersv1alpha1.PodListeners{},
+			&corev1.PersistentVolumeClaim{}, &corev1.Pod{}, &listenersv1alpha1.Listener{},
+			&listenersv1alpha1.PodListeners{},
 		} {
-			err := c.DeleteAllOf(context.Background(), o, client.InNamespace(namespace.Name), client.GracePeriodSeconds(0))
+			err := c.DeleteAllOf(context.Background(), o, client.InNamespace(namespace.Name),
+				client.GracePeriodSeconds(0))
 			if err != nil {
 				t.Errorf("deleting each %T of a namespace: %v", o, err)
 			}
@@ -214,7 +240,8 @@ func StartManager(t testing.TB, cfg *rest.Config, namespace string, setup func(m
 
 // RunManager is StartManager for a test that stops the manager itself: it does not wait for the caches, and the
 // returned function stops the manager and waits until it has ended.
-func RunManager(t testing.TB, cfg *rest.Config, namespace string, setup func(mgr ctrl.Manager) error) (ctrl.Manager, func()) {
+func RunManager(t testing.TB, cfg *rest.Config, namespace string,
+	setup func(mgr ctrl.Manager) error) (ctrl.Manager, func()) {
 	t.Helper()
 	if cfg == nil {
 		cfg = Config(t)
@@ -259,7 +286,8 @@ func WithToken(t testing.TB, admin *rest.Config, namespace, account string) *res
 	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account},
-		Spec:       corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "main", Image: "main"}}},
+		Spec: corev1.PodSpec{ServiceAccountName: account,
+			Containers: []corev1.Container{{Name: "main", Image: "main"}}},
 	}
 	for _, object := range []client.Object{serviceAccount, pod} {
 		if err := client.IgnoreAlreadyExists(c.Create(t.Context(), object)); err != nil {
@@ -270,7 +298,8 @@ func WithToken(t testing.TB, admin *rest.Config, namespace, account string) *res
 		t.Fatal(err)
 	}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name,
+			UID: pod.UID},
 	}}
 	if err := c.SubResource("token").Create(t.Context(), serviceAccount, request); err != nil {
 		t.Fatalf("requesting a token of ServiceAccount %s/%s: %v", namespace, account, err)
@@ -279,4 +308,43 @@ func WithToken(t testing.TB, admin *rest.Config, namespace, account string) *res
 	config.BearerToken = request.Status.Token
 	config.QPS = -1
 	return config
+}
+
+const resolution = time.Second / 100
+
+// processorTime returns how long the API servers have computed.
+func processorTime(t testing.TB) (total time.Duration) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, stat := range stats {
+		content, _ := os.ReadFile(stat) // other processes end
+		_, rest, found := strings.Cut(string(content), "(kube-apiserver) ")
+		if fields := strings.Fields(rest); found && fields[1] == strconv.Itoa(os.Getpid()) {
+			user, _ := strconv.Atoi(fields[11])
+			system, _ := strconv.Atoi(fields[12])
+			total += time.Duration(user+system) * resolution
+		}
+	}
+	return total
+}
+
+// ComputesTwice reports whether the API servers compute more than twice as long for do as for reference, apart from the
+// resolution of both times, which it returns. They are the least of several, taken in turns, because processors are
+// slower while others are busy, and the API servers also collect garbage.
+func ComputesTwice(t testing.TB, do, reference func()) (least, leastOfReference time.Duration, twice bool) {
+	t.Helper()
+	take := func(do func()) time.Duration {
+		start := processorTime(t)
+		do()
+		return processorTime(t) - start
+	}
+	least, leastOfReference = time.Hour, time.Hour
+	for round := 0; round < 3 || round < 10 && twice; round++ {
+		leastOfReference, least = min(leastOfReference, take(reference)), min(least, take(do))
+		twice = least > 2*leastOfReference+2*resolution
+	}
+	return least, leastOfReference, twice
 }

@@ -9,10 +9,8 @@ import (
 	"strings"
 )
 
-// modulePath is the path of the module in the repository's root.
 const modulePath = "github.com/listener-operator/listener-operator"
 
-// ErrNotFound is returned outside of a checkout.
 var ErrNotFound = errors.New("not inside a checkout of " + modulePath)
 
 // Root returns the root of the checkout that contains the working directory, also from a nested module, or ErrNotFound.

@@ -37,9 +37,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/metric"
 )
 
-// Scenario is the work of controllers for some objects.
 type Scenario struct {
-	// Setup adds the controllers to a manager, for a run in the namespace.
 	Setup func(t *testing.T, mgr ctrl.Manager, namespace string) error
 	// Begin creates the objects that the controllers work for. It is called before they start, with a new namespace for
 	// each run, to which cluster-scoped objects must belong, see Kinds.
@@ -47,13 +45,11 @@ type Scenario struct {
 	// Kinds are lists of the kinds whose objects are the end state. Of cluster-scoped kinds, these are the objects that
 	// contain the name of the namespace, unless ClusterScoped is set.
 	Kinds []client.ObjectList
-	// Done reports whether the controllers have done all their work.
-	Done func(ctx context.Context, c client.Client, namespace string) bool
+	Done  func(ctx context.Context, c client.Client, namespace string) bool
 	// ClusterScoped means that the work is about the whole cluster: all writes belong to the run, and all objects that
 	// are in no other namespace. Otherwise they do if they contain the name of the namespace.
 	ClusterScoped bool
-	// Faults are the faults of each write, nil means all.
-	Faults []Fault
+	Faults        []Fault
 }
 
 // Run runs the scenario without a fault, then with each fault of each write, and compares the end states.
@@ -93,7 +89,6 @@ func Run(t *testing.T, s Scenario) {
 	}
 }
 
-// runWith runs the scenario with a fault of the n-th write.
 func (s Scenario) runWith(t *testing.T, n int, fault Fault, want string, reconciles bool) {
 	r := s.begin(t)
 	stop := r.start(r.intercepted(n, fault))
@@ -125,7 +120,6 @@ func (s Scenario) begin(t *testing.T) *run {
 	return r
 }
 
-// intercepted returns the configuration of a client whose n-th write has a fault.
 func (r *run) intercepted(n int, fault Fault) *rest.Config {
 	about := r.namespace
 	if r.ClusterScoped {
@@ -136,28 +130,29 @@ func (r *run) intercepted(n int, fault Fault) *rest.Config {
 	return cfg
 }
 
-// start starts a process with the controllers, and returns a function that ends it.
 func (r *run) start(cfg *rest.Config) (stop func()) {
 	r.t.Helper()
-	r.reconciliations, r.abandoned = metric.Value(r.t, "controller_runtime_reconcile_total"), metric.Value(r.t, "workqueue_depth")
-	_, stop = apiserver.RunManager(r.t, cfg, r.namespace, func(mgr ctrl.Manager) error { return r.Setup(r.t, mgr, r.namespace) })
+	r.reconciliations, r.abandoned = metric.Value(r.t, "controller_runtime_reconcile_total"),
+		metric.Value(r.t, "workqueue_depth")
+	_, stop = apiserver.RunManager(r.t, cfg, r.namespace,
+		func(mgr ctrl.Manager) error { return r.Setup(r.t, mgr, r.namespace) })
 	return stop
 }
 
-// reconciled reports whether the current process has reconciled something.
 func (r *run) reconciled() bool {
 	return metric.Value(r.t, "controller_runtime_reconcile_total") > r.reconciliations
 }
 
-// idle reports whether no reconciliation runs or is due.
 func (r *run) idle() bool {
-	return metric.Value(r.t, "controller_runtime_active_workers") == 0 && metric.Value(r.t, "workqueue_depth") <= r.abandoned
+	return metric.Value(r.t, "controller_runtime_active_workers") == 0 &&
+		metric.Value(r.t, "workqueue_depth") <= r.abandoned
 }
 
 func (r *run) await(what string, done func() bool) {
 	r.t.Helper()
 	r.eventually(done).Should(gomega.BeTrue(), func() string {
-		return fmt.Sprintf("waiting for %s; the fault was %q; the state is\n%s", what, r.writes.Happened(), r.snapshot())
+		return fmt.Sprintf("waiting for %s; the fault was %q; the state is\n%s", what, r.writes.Happened(),
+			r.snapshot())
 	})
 }
 
@@ -167,7 +162,8 @@ func (r *run) awaitState(process, want string) {
 	r.t.Helper()
 	var got string
 	r.eventually(func() bool { got = r.snapshot(); return got == want }).Should(gomega.BeTrue(), func() string {
-		return fmt.Sprintf("%s does not reach the end state after a fault of %q (-want +got):\n%s", process, r.writes.Happened(), cmp.Diff(want, got))
+		return fmt.Sprintf("%s does not reach the end state after a fault of %q (-want +got):\n%s", process,
+			r.writes.Happened(), cmp.Diff(want, got))
 	})
 }
 
@@ -177,7 +173,8 @@ func (r *run) eventually(actual any) gomega.AsyncAssertion {
 
 // volatile are the fields that differ between two equal runs and that nothing refers to.
 var volatile = map[string]bool{
-	"resourceVersion": true, "creationTimestamp": true, "generation": true, "managedFields": true, "lastTransitionTime": true, "lastPhaseTransitionTime": true,
+	"resourceVersion": true, "creationTimestamp": true, "generation": true, "managedFields": true,
+	"lastTransitionTime": true, "lastPhaseTransitionTime": true,
 	"observedGeneration": true,
 }
 
@@ -292,12 +289,9 @@ func strip(content any) {
 	}
 }
 
-// Fault is what happens to a write.
 type Fault string
 
-// The faults.
 const (
-	// None is no fault.
 	None Fault = "succeeds"
 	// Failed: the write is not done, and the API server reports an internal error.
 	Failed Fault = "fails"
@@ -317,7 +311,6 @@ func (f Fault) ends() bool { return f == NotAnswered }
 // errEnded is the error of all requests of a process that has ended.
 var errEnded = errors.New("the process has ended")
 
-// Writes counts the writes of a process, and makes the n-th one have a fault.
 type Writes struct {
 	n     int
 	fault Fault
@@ -336,14 +329,12 @@ func Intercept(cfg *rest.Config, n int, fault Fault, about string) *Writes {
 	return w
 }
 
-// Seen returns how many writes there were.
 func (w *Writes) Seen() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.count
 }
 
-// Happened returns the write that had the fault, or "".
 func (w *Writes) Happened() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -365,7 +356,8 @@ func (w *Writes) wrap(next http.RoundTripper) http.RoundTripper {
 			}
 			_ = response.Body.Close()
 		}
-		w.mu.Lock() // not before the write is done: the process is stopped then, and the API server would give up the write
+		// Not before the write is done: the process is stopped then, and the API server would give up the write.
+		w.mu.Lock()
 		w.what = r.Method + " " + r.URL.Path
 		w.mu.Unlock()
 		if w.fault.ends() {
@@ -377,7 +369,8 @@ func (w *Writes) wrap(next http.RoundTripper) http.RoundTripper {
 
 // observe counts a write of the scenario, except events and reviews, and reports whether it is to have the fault.
 func (w *Writes) observe(r *http.Request) (faulty bool, _ error) {
-	counts := r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/events") && !strings.Contains(r.URL.Path, "reviews")
+	counts := r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/events") &&
+		!strings.Contains(r.URL.Path, "reviews")
 	var body []byte
 	if counts && r.Body != nil {
 		var err error
@@ -400,7 +393,6 @@ func (w *Writes) observe(r *http.Request) (faulty bool, _ error) {
 	return faulty, nil
 }
 
-// response returns the response of the API server for the fault.
 func (w *Writes) response(r *http.Request) (*http.Response, error) {
 	resource := schema.GroupResource{Resource: r.URL.Path}
 	status := map[Fault]metav1.Status{
@@ -414,8 +406,10 @@ func (w *Writes) response(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("encoding a status: %w", err)
 	}
 	return &http.Response{
-		Status: http.StatusText(int(status.Code)), StatusCode: int(status.Code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), Request: r,
+		Status: http.StatusText(int(status.Code)), StatusCode: int(status.Code), Proto: "HTTP/1.1", ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header:     http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)),
+		Request: r,
 	}, nil
 }
 

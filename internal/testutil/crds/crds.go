@@ -30,10 +30,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
-// CRD is the name of a CustomResourceDefinition.
 type CRD string
 
-// The CRDs that tests can install.
 const (
 	Routes                     CRD = "routes.route.openshift.io"
 	SecurityContextConstraints CRD = "securitycontextconstraints.security.openshift.io"
@@ -71,9 +69,8 @@ const timeout = 2 * time.Minute
 // source is a directory of a Go module with the CRDs of an API group.
 type source struct {
 	// modfile is the go.mod, relative to the root of the checkout, that pins the module's version.
-	modfile string
-	module  string
-	// directory may be a pattern.
+	modfile   string
+	module    string
 	directory string
 }
 
@@ -100,15 +97,17 @@ func sources() map[string]source {
 	}
 }
 
-// All returns the names of all CRDs that tests can install.
 func All() []CRD {
-	return append(Administrators(), Routes, SecurityContextConstraints, ClusterVersions, APIServers, ConsoleYAMLSamples, ConsoleQuickStarts, ServiceMonitors,
-		PrometheusRules, OperatorConditions, Gateways, ListenerSets, TLSRoutes, HTTPRoutes, TCPRoutes, UDPRoutes, Certificates, CertificateRequests, Issuers, ClusterIssuers)
+	return append(Administrators(), Routes, SecurityContextConstraints, ClusterVersions, APIServers, ConsoleYAMLSamples,
+		ConsoleQuickStarts, ServiceMonitors,
+		PrometheusRules, OperatorConditions, Gateways, ListenerSets, TLSRoutes, HTTPRoutes, TCPRoutes, UDPRoutes,
+		Certificates, CertificateRequests, Issuers, ClusterIssuers)
 }
 
 // Administrators returns the CRDs by which administrators install operators, and which the operator does not know.
 func Administrators() []CRD {
-	return []CRD{CatalogSources, ClusterCatalogs, ClusterExtensions, ClusterServiceVersions, ImageDigestMirrorSets, InstallPlans, OperatorGroups, Operators, Subscriptions}
+	return []CRD{CatalogSources, ClusterCatalogs, ClusterExtensions, ClusterServiceVersions, ImageDigestMirrorSets,
+		InstallPlans, OperatorGroups, Operators, Subscriptions}
 }
 
 // Install installs CRDs, and returns when the API server serves their resources, so that clients discover them. They
@@ -123,12 +122,15 @@ func Install(t testing.TB, c client.Client, names ...CRD) {
 	for _, name := range names {
 		await(t, c, name, func(u *unstructured.Unstructured, err error) error {
 			var crd apiextensionsv1.CustomResourceDefinition
-			if err := errors.Join(err, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &crd)); err != nil {
+			if err := errors.Join(err, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object,
+				&crd)); err != nil {
 				return err
 			}
 			for _, v := range crd.Spec.Versions { // clients discover it when it is established, or a moment later
 				if v.Served {
-					_, err = c.RESTMapper().RESTMapping(schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}, v.Name)
+					_,
+						err = c.RESTMapper().RESTMapping(schema.GroupKind{Group: crd.Spec.Group,
+						Kind: crd.Spec.Names.Kind}, v.Name)
 				}
 				if err != nil {
 					break
@@ -153,7 +155,8 @@ func Remove(t testing.TB, c client.Client, names ...CRD) {
 		await(t, c, name, func(crd *unstructured.Unstructured, err error) error {
 			if err == nil && time.Since(changed) > time.Second {
 				changed = time.Now()
-				patch := fmt.Sprintf(`{"metadata":{"annotations":{"test/touched":%q}}}`, changed.Format(time.RFC3339Nano))
+				patch := fmt.Sprintf(`{"metadata":{"annotations":{"test/touched":%q}}}`,
+					changed.Format(time.RFC3339Nano))
 				err = c.Patch(t.Context(), empty(name), client.RawPatch(types.MergePatchType, []byte(patch)))
 			}
 			if err != nil {
@@ -164,7 +167,6 @@ func Remove(t testing.TB, c client.Client, names ...CRD) {
 	}
 }
 
-// Read returns a CRD as its project ships it.
 func Read(t testing.TB, name CRD) *unstructured.Unstructured {
 	t.Helper()
 	plural, group, _ := strings.Cut(string(name), ".")
@@ -193,7 +195,6 @@ func Read(t testing.TB, name CRD) *unstructured.Unstructured {
 	return nil
 }
 
-// module returns the directory of a module, and downloads the module first if necessary.
 func module(t testing.TB, from source) string {
 	t.Helper()
 	root, err := checkout.Root()
@@ -225,14 +226,15 @@ func await(t testing.TB, c client.Client, name CRD, done func(*unstructured.Unst
 	t.Helper()
 	crd := empty(name)
 	var last error
-	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
-		err := c.Get(ctx, client.ObjectKeyFromObject(crd), crd)
-		if ctx.Err() != nil {
-			return false, ctx.Err() // last says what was wrong until now
-		}
-		last = done(crd, err)
-		return last == nil, nil
-	}); err != nil {
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, timeout, true,
+		func(ctx context.Context) (bool, error) {
+			err := c.Get(ctx, client.ObjectKeyFromObject(crd), crd)
+			if ctx.Err() != nil {
+				return false, ctx.Err() // last says what was wrong until now
+			}
+			last = done(crd, err)
+			return last == nil, nil
+		}); err != nil {
 		t.Fatalf("waiting for %s (%v): %v", name, err, last)
 	}
 }

@@ -28,7 +28,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 )
 
-// Scheme returns a scheme with the types of Kubernetes and of the operator.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -45,7 +44,8 @@ func New(t testing.TB, intercept interceptor.Funcs, objects ...client.Object) cl
 }
 
 // NewWithBackends is New with the types of these backends, instead of the operator's own.
-func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Funcs, objects ...client.Object) client.WithWatch {
+func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Funcs,
+	objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := Scheme()
 	if err := list.AddToScheme(scheme); err != nil {
@@ -53,7 +53,8 @@ func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Fun
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(intercept).
 		WithStatusSubresource(&listenersv1alpha1.Listener{}, &operatorv1alpha1.ListenerOperator{}).
-		WithTypeConverters(kubernetesTypes{applyconfigurations.NewTypeConverter(clientgoscheme.Scheme)}, managedfields.NewDeducedTypeConverter())
+		WithTypeConverters(kubernetesTypes{applyconfigurations.NewTypeConverter(clientgoscheme.Scheme)},
+			managedfields.NewDeducedTypeConverter())
 	if err := index.Register(t.Context(), fieldIndexer{builder}); err != nil {
 		t.Fatalf("registering indexes: %v", err)
 	}
@@ -93,13 +94,15 @@ func Cached(c client.WithWatch, namespace string) client.WithWatch {
 		return err
 	}
 	return interceptor.NewClient(c, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			options ...client.GetOption) error {
 			if err := c.Get(ctx, key, o, options...); err != nil {
 				return err
 			}
 			return trim(o)
 		},
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+			options ...client.ListOption) error {
 			if err := c.List(ctx, list, options...); err != nil {
 				return err
 			}
@@ -112,7 +115,8 @@ func Cached(c client.WithWatch, namespace string) client.WithWatch {
 // apply. With the schema of NetworkPolicy the fake client fails, so that type is left to the next converter.
 type kubernetesTypes struct{ managedfields.TypeConverter }
 
-func (k kubernetesTypes) ObjectToTyped(o runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
+func (k kubernetesTypes) ObjectToTyped(o runtime.Object,
+	options ...typed.ValidationOptions) (*typed.TypedValue, error) {
 	if o.GetObjectKind().GroupVersionKind().Kind == "NetworkPolicy" {
 		return nil, errors.New("left to the next converter")
 	}
@@ -133,10 +137,12 @@ func FailWrite(n int, err error) interceptor.Funcs {
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			return next(func() error { return c.Create(ctx, o, options...) })
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch,
+			options ...client.PatchOption) error {
 			return next(func() error { return c.Patch(ctx, o, patch, options...) })
 		},
-		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration,
+			options ...client.ApplyOption) error {
 			return next(func() error { return c.Apply(ctx, o, options...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {

@@ -17,7 +17,6 @@ import (
 const (
 	// connections is how many there are: as many as have killed a node agent.
 	connections = 150
-	// headerBytes is almost what net/http accepts by default.
 	headerBytes = 1 << 20
 	// maxGrowth is how much more memory may be in use meanwhile. Without limits, it is connections*headerBytes.
 	maxGrowth = 24 << 20
@@ -43,9 +42,12 @@ func Check(t *testing.T, address, url string, want int) {
 		}
 		sent.Go(func() { _, _ = writer.Write(header) }) // fails if the server closes the connection
 	}
-	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: insecure(), DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 2, 1)}}).DialContext(ctx, network, address)
-	}}}
+	client := http.Client{Timeout: time.Minute,
+		Transport: &http.Transport{TLSClientConfig: insecure(),
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 2, 1)}}).DialContext(ctx, network,
+					address)
+			}}}
 	defer client.CloseIdleConnections()
 	get := func() {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)

@@ -14,7 +14,6 @@ import (
 
 var update = flag.Bool("update", false, "overwrite the golden files")
 
-// Compare fails the test if the object's YAML differs from the golden file.
 func Compare(t *testing.T, name string, o any) {
 	t.Helper()
 	got, err := yaml.Marshal(o)

@@ -17,17 +17,14 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Node returns a node with these addresses.
 func Node(name string, addresses ...corev1.NodeAddress) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Addresses: addresses}}
 }
 
-// InternalIP returns an address of a node that is reachable within the cluster.
 func InternalIP(ip string) corev1.NodeAddress {
 	return corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip}
 }
 
-// ClaimVolume returns the volume of a Pod that mounts a claim.
 func ClaimVolume(name, claim string) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
@@ -37,11 +34,11 @@ func ClaimVolume(name, claim string) corev1.Volume {
 // EphemeralVolume returns the volume of a Pod whose claim Kubernetes creates with these annotations.
 func EphemeralVolume(name string, claim map[string]string) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
-		VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{ObjectMeta: metav1.ObjectMeta{Annotations: claim}, Spec: ClaimSpec("")},
+		VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{ObjectMeta: metav1.ObjectMeta{Annotations: claim},
+			Spec: ClaimSpec("")},
 	}}}
 }
 
-// InlineVolume returns an inline volume of a Pod with these attributes.
 func InlineVolume(name string, attributes map[string]string) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
 		Driver: names.Driver, ReadOnly: ptr.To(true), VolumeAttributes: attributes,
@@ -50,11 +47,12 @@ func InlineVolume(name string, attributes map[string]string) corev1.Volume {
 
 // ClaimSpec returns the spec of the claims that product operators create. The volume is "" before the claim is bound.
 func ClaimSpec(volume string) corev1.PersistentVolumeClaimSpec {
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}
 	return corev1.PersistentVolumeClaimSpec{
 		StorageClassName: ptr.To(names.Driver),
 		VolumeName:       volume,
 		AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-		Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
+		Resources:        corev1.VolumeResourceRequirements{Requests: size},
 	}
 }
 
@@ -80,7 +78,8 @@ func NewWorld() *World {
 			ObjectMeta: metav1.ObjectMeta{Name: "public"},
 			Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
 		},
-		Claim: &corev1.PersistentVolumeClaim{ObjectMeta: shop("listener-web-0", "claim-uid"), Spec: ClaimSpec("pvc-claim-uid")},
+		Claim: &corev1.PersistentVolumeClaim{ObjectMeta: shop("listener-web-0", "claim-uid"),
+			Spec: ClaimSpec("pvc-claim-uid")},
 		Listener: &listenersv1alpha1.Listener{
 			ObjectMeta: shop("listener-web-0", "listener-uid"),
 			Spec: listenersv1alpha1.ListenerSpec{
@@ -91,21 +90,24 @@ func NewWorld() *World {
 		Pod: &corev1.Pod{
 			ObjectMeta: shop("web-0", "pod-uid"),
 			Spec: corev1.PodSpec{
-				NodeName:   "node-1",
-				Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}}},
-				Volumes:    []corev1.Volume{ClaimVolume("listener", "listener-web-0")},
+				NodeName: "node-1",
+				Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080,
+					Protocol: corev1.ProtocolTCP}}}},
+				Volumes: []corev1.Volume{ClaimVolume("listener", "listener-web-0")},
 			},
+			Status: corev1.PodStatus{StartTime: ptr.To(metav1.Unix(1, 0))},
 		},
 	}
-	w.Claim.Labels, w.Claim.Annotations = map[string]string{"app": "web"}, map[string]string{names.AnnotationListenerClass: "public"}
+	w.Claim.Labels, w.Claim.Annotations = map[string]string{"app": "web"},
+		map[string]string{names.AnnotationListenerClass: "public"}
 	w.Volume = claim.Volume(w.Claim, w.Listener.Name)
 	w.Volume.UID = "pv-uid"
 	return w
 }
 
-// Objects returns the objects that exist, and others.
 func (w *World) Objects(others ...client.Object) []client.Object {
-	return slices.DeleteFunc(append([]client.Object{w.Node, w.Class, w.Claim, w.Volume, w.Listener, w.Pod}, others...), func(o client.Object) bool {
-		return reflect.ValueOf(o).IsNil()
-	})
+	return slices.DeleteFunc(append([]client.Object{w.Node, w.Class, w.Claim, w.Volume, w.Listener, w.Pod}, others...),
+		func(o client.Object) bool {
+			return reflect.ValueOf(o).IsNil()
+		})
 }

@@ -42,7 +42,8 @@ func Install(ctx context.Context, c client.Client, domain string) error {
 		} else if err != nil {
 			return fmt.Errorf("reading the policies: %w", err)
 		}
-		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(&policy), client.FieldOwner(owner), client.ForceOwnership); err != nil {
+		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(&policy), client.FieldOwner(owner),
+			client.ForceOwnership); err != nil {
 			return fmt.Errorf("applying %s %s: %w", policy.GetKind(), policy.GetName(), err)
 		}
 	}

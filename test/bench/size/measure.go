@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -33,8 +34,11 @@ const (
 	startTimeout = 2 * time.Minute
 	// workTimeout is how long it may work.
 	workTimeout = 40 * time.Minute
-	// idlePeriod is how long it must have no work to count as idle. The measurement does not include this time.
-	idlePeriod = 3 * time.Second
+	// scrapePeriod is how often its metrics are read, as by Prometheus, and how long it must do nothing to count as
+	// idle. The measurement does not include this time.
+	scrapePeriod = 15 * time.Second
+	// busy is the CPU time in a second above which it does something, in seconds.
+	busy = 0.1
 )
 
 // measure runs the operator until it is idle, and stops it.
@@ -78,20 +82,19 @@ func (s *server) measure(ctx context.Context, program string) (r result.Run, err
 		ended <- err
 		cancel(fmt.Errorf("the operator has ended: %w", err))
 	}()
-	idle, err := s.awaitIdle(ctx, "https://"+metrics+"/metrics")
+	idle, processor, err := s.awaitIdle(ctx, cmd.Process.Pid, "https://"+metrics+"/metrics")
 	if err != nil {
 		output, _ := os.ReadFile(log.Name())
 		return result.Run{}, errors.Join(fmt.Errorf("waiting for the operator to be idle: %w", err), context.Cause(ctx), cmd.Process.Kill(),
 			fmt.Errorf("the end of its log:\n%s", tail(output)))
 	}
-	r.Seconds = idle.Sub(started).Seconds()
+	r.Seconds, r.Processor = idle.Sub(started).Seconds(), processor
 	if r.Memory, err = memory.Of(cmd.Process.Pid); err != nil {
 		return result.Run{}, err
 	}
 	if err := errors.Join(cmd.Process.Signal(unix.SIGTERM), <-ended); err != nil {
 		return result.Run{}, fmt.Errorf("stopping the operator: %w", err)
 	}
-	r.Processor = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 	r.Requests, _, err = s.requests(before)
 	return r, err
 }
@@ -123,38 +126,70 @@ func freeAddresses() (string, string, error) {
 	return addresses[0], addresses[1], nil
 }
 
-// awaitIdle waits until the operator has reconciled every Listener and PodListeners object and is idle. It returns the
-// time since when.
-func (s *server) awaitIdle(ctx context.Context, url string) (time.Time, error) {
+// awaitIdle waits until the operator has reconciled every Listener and PodListeners object and is idle. It returns
+// since when, and the CPU time that it had used until then, in seconds.
+func (s *server) awaitIdle(ctx context.Context, pid int, url string) (since time.Time, processor float64, err error) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the certificate is self-signed
 	defer transport.CloseIdleConnections()
 	server := &http.Client{Transport: transport, Timeout: 10 * time.Second}
-	var last work
-	if err := await(ctx, startTimeout, func(ctx context.Context) (err error) {
-		last, err = s.work(ctx, server, url)
-		return err
-	}); err != nil {
-		return time.Time{}, err
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return time.Time{}, 0, fmt.Errorf("finding the operator's process: %w", err)
 	}
-	since := time.Now()
-	return since, await(ctx, workTimeout, func(ctx context.Context) error {
+	used, began := usage{}, time.Now()
+	for {
+		scraped := time.Now()
+		if err := used.measure(ctx, process, scrapePeriod); err != nil {
+			return time.Time{}, 0, err
+		}
 		now, err := s.work(ctx, server, url)
+		switch {
+		case err == nil && used.last.Before(scraped) && now.done(s.listeners):
+			return used.last, used.untilLast, nil
+		case err != nil && time.Since(began) > startTimeout:
+			return time.Time{}, 0, err
+		case time.Since(began) > workTimeout:
+			return time.Time{}, 0, fmt.Errorf("it has reconciled %.0f Listeners and %.0f PodListeners, and has %.0f left in its queues", now.listeners, now.podListeners, now.open)
+		}
+	}
+}
+
+// usage is how much CPU time a process has used, in seconds.
+type usage struct {
+	all float64
+	// last is when it last did something, and untilLast what it had used then.
+	last      time.Time
+	untilLast float64
+}
+
+// measure measures for a period.
+func (u *usage) measure(ctx context.Context, process procfs.Proc, period time.Duration) error {
+	for began := time.Now(); time.Since(began) < period; {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+		stat, err := process.Stat()
 		if err != nil {
-			return err
+			return fmt.Errorf("reading the operator's CPU time: %w", err)
 		}
-		if now != last || now.open > 0 {
-			last, since = now, time.Now()
+		if stat.CPUTime()-u.all > busy {
+			u.last, u.untilLast = time.Now(), stat.CPUTime()
 		}
-		if now.listeners < float64(s.listeners) || now.podListeners < float64(s.listeners) || now.open > 0 || time.Since(since) < idlePeriod {
-			return fmt.Errorf("it has reconciled %.0f Listeners and %.0f PodListeners, and has %.0f left in its queues", now.listeners, now.podListeners, now.open)
-		}
-		return nil
-	})
+		u.all = stat.CPUTime()
+	}
+	return nil
 }
 
 // work is what the operator's metrics report: the numbers of reconciliations, and of objects that are queued or being
 // reconciled.
-type work struct{ listeners, podListeners, all, open float64 }
+type work struct{ listeners, podListeners, open float64 }
+
+// done reports whether this number of Listeners is reconciled, and nothing is left to do.
+func (w work) done(listeners int) bool {
+	return w.listeners >= float64(listeners) && w.podListeners >= float64(listeners) && w.open == 0
+}
 
 func (s *server) work(ctx context.Context, server *http.Client, url string) (work, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
@@ -177,7 +212,6 @@ func (s *server) work(ctx context.Context, server *http.Client, url string) (wor
 	}
 	var w work
 	for _, m := range families["controller_runtime_reconcile_total"].GetMetric() {
-		w.all += m.GetCounter().GetValue()
 		for _, l := range m.GetLabel() {
 			switch {
 			case l.GetName() != "controller":

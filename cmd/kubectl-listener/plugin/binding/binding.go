@@ -40,7 +40,6 @@ type bindingOptions struct {
 	serviceType, port string
 }
 
-// NewCommand returns the command.
 func NewCommand(e *command.Environment) *cobra.Command {
 	o := &bindingOptions{Environment: e}
 	kinds := []command.Kind{command.KindListener, command.KindPod}
@@ -85,7 +84,8 @@ The command creates nothing.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&o.serviceType, "type", "", "Type of the service, such as kafka or postgresql, and scheme of its URI. Defaults to the label "+labelType+".")
+	cmd.Flags().StringVar(&o.serviceType, "type", "",
+		"Type of the service, such as kafka or postgresql, and scheme of its URI. Defaults to the label "+labelType+".")
 	cmd.Flags().StringVar(&o.port, "port", "", "Name of the port. Defaults to the only one.")
 	return cmd
 }
@@ -99,8 +99,8 @@ type bound struct {
 	notes     []string
 }
 
-// bind returns the Secret for a Listener or a Pod, and notes for the user.
-func (o *bindingOptions) bind(ctx context.Context, x *check.Examination, object client.Object) (_ *corev1.Secret, notes []string, _ error) {
+func (o *bindingOptions) bind(ctx context.Context, x *check.Examination,
+	object client.Object) (_ *corev1.Secret, notes []string, _ error) {
 	w, f := walk.New(x), x.About(object)
 	b := &bound{Object: object, what: f.Object(), why: w.Command("why", object)}
 	var err error
@@ -117,10 +117,12 @@ func (o *bindingOptions) bind(ctx context.Context, x *check.Examination, object 
 	}
 	first := candidates[0]
 	if len(candidates) > 1 {
-		b.notes = append(b.notes, fmt.Sprintf("%s has %d addresses with port %s; the Secret has the first: %s", b.what, len(candidates), name, first.HostPort(name)))
+		b.notes = append(b.notes, fmt.Sprintf("%s has %d addresses with port %s; the Secret has the first: %s", b.what,
+			len(candidates), name, first.HostPort(name)))
 	}
 	secret := &corev1.Secret{Type: corev1.SecretType("servicebinding.io/" + serviceType), StringData: map[string]string{
-		"type": serviceType, "host": first.Address, "port": strconv.Itoa(int(first.Ports[name])), "uri": serviceType + "://" + first.HostPort(name),
+		"type": serviceType, "host": first.Address, "port": strconv.Itoa(int(first.Ports[name])), "uri": serviceType +
+			"://" + first.HostPort(name),
 	}}
 	secret.APIVersion, secret.Kind, secret.Name = "v1", "Secret", object.GetName()+"-binding"
 	if slices.ContainsFunc(b.pods, func(pod corev1.Pod) bool { return walk.MountsCertificate(&pod) }) {
@@ -140,8 +142,10 @@ func (o *bindingOptions) bind(ctx context.Context, x *check.Examination, object 
 func (b *bound) fromListener(ctx context.Context, w *walk.Walk, listener *listenersv1alpha1.Listener) {
 	b.addresses = ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).IngressAddresses
 	var pods corev1.PodList
-	if w.List(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)}) == check.Forbidden {
-		b.notes = append(b.notes, fmt.Sprintf("You may not list the Pods of %s, so ca.crt is left out. If they serve certificates of the operator, add it: kubectl listener ca --namespace %s",
+	if w.List(ctx, &pods, client.InNamespace(listener.Namespace),
+		client.HasLabels{names.PodMountLabel(listener.UID)}) == check.Forbidden {
+		b.notes = append(b.notes, fmt.Sprintf("You may not list the Pods of %s, so ca.crt is left out. If they serve "+
+			"certificates of the operator, add it: kubectl listener ca --namespace %s",
 			b.what, listener.Namespace))
 	}
 	b.pods = pods.Items
@@ -152,7 +156,8 @@ func (b *bound) fromPod(ctx context.Context, w *walk.Walk, pod *corev1.Pod) erro
 	b.pods = []corev1.Pod{*pod}
 	published, found := w.PodListeners(ctx, pod)
 	if found == check.Forbidden {
-		return fmt.Errorf("you may not read PodListeners, which have the addresses of %s; ask for the role view in the namespace, or name a Listener", b.what)
+		return fmt.Errorf("you may not read PodListeners, which have the addresses of %s; ask for the role view in "+
+			"the namespace, or name a Listener", b.what)
 	}
 	listeners := sets.New[string]()
 	for _, entry := range published.Spec.Listeners {
@@ -160,7 +165,8 @@ func (b *bound) fromPod(ctx context.Context, w *walk.Walk, pod *corev1.Pod) erro
 		listeners.Insert("listener/" + entry.ListenerName)
 	}
 	if volumes := len(published.Spec.Listeners); volumes > 1 {
-		return fmt.Errorf("%s has %d listener volumes; name the Listener of one of them instead: %s", b.what, volumes, strings.Join(sets.List(listeners), ", "))
+		return fmt.Errorf("%s has %d listener volumes; name the Listener of one of them instead: %s", b.what, volumes,
+			strings.Join(sets.List(listeners), ", "))
 	}
 	return nil
 }
@@ -170,13 +176,15 @@ func (o *bindingOptions) typeOf(b *bound) (string, error) {
 	const valid = "a lower-case letter, and then lower-case letters, digits, +, - and ., such as kafka or postgresql"
 	switch value := cmp.Or(o.serviceType, label); {
 	case value == "":
-		return "", fmt.Errorf("%s has no label %s that says what it serves; set --type, such as kafka or postgresql", b.what, labelType)
+		return "", fmt.Errorf("%s has no label %s that says what it serves; set --type, such as kafka or postgresql",
+			b.what, labelType)
 	case validType.MatchString(value):
 		return value, nil
 	case o.serviceType != "":
 		return "", fmt.Errorf("--type is %q, and must be %s", value, valid)
 	default:
-		return "", fmt.Errorf("the label %s of %s is %q, which is no type; set --type to %s", labelType, b.what, value, valid)
+		return "", fmt.Errorf("the label %s of %s is %q, which is no type; set --type to %s", labelType, b.what, value,
+			valid)
 	}
 }
 
@@ -195,8 +203,10 @@ func (o *bindingOptions) choose(b *bound) (name string, candidates []listenersv1
 	case o.port == "" && len(all) != 1:
 		return "", nil, fmt.Errorf("%s has the ports %s; set --port to one of them", b.what, strings.Join(all, ", "))
 	case o.port != "" && !ports.Has(o.port):
-		return "", nil, fmt.Errorf("%s has no port %q, but %s; set --port to one of them", b.what, o.port, strings.Join(all, ", "))
+		return "", nil, fmt.Errorf("%s has no port %q, but %s; set --port to one of them", b.what, o.port,
+			strings.Join(all, ", "))
 	}
 	name = cmp.Or(o.port, all[0])
-	return name, slices.DeleteFunc(slices.Clone(b.addresses), func(a listenersv1alpha1.IngressAddress) bool { return a.Ports[name] == 0 }), nil
+	return name, slices.DeleteFunc(slices.Clone(b.addresses),
+		func(a listenersv1alpha1.IngressAddress) bool { return a.Ports[name] == 0 }), nil
 }

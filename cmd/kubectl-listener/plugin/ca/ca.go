@@ -19,7 +19,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// NewCommand returns the command.
 func NewCommand(e *command.Environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ca",
@@ -59,10 +58,12 @@ func Certificates(ctx context.Context, c client.Client, namespace string) (strin
 	bundle, err := lookup.Get(ctx, c, key, &certificatesv1.ClusterTrustBundle{})
 	switch {
 	case apierrors.IsForbidden(err):
-		return "", fmt.Errorf("ask an administrator for the output of kubectl listener ca --namespace %s, because whoever may write ConfigMaps there can change the ConfigMap %s: %w",
+		return "", fmt.Errorf("ask an administrator for the output of kubectl listener ca --namespace %s, because "+
+			"whoever may write ConfigMaps there can change the ConfigMap %s: %w",
 			namespace, names.CertificateAuthorityConfigMap, err)
 	case err == nil && bundle == nil, meta.IsNoMatchError(err):
-		return "", fmt.Errorf("namespace %s has no certificate authority: it gets one when the first certificate for one of its Pods is issued; see docs/tls.md", namespace)
+		return "", fmt.Errorf("namespace %s has no certificate authority: it gets one when the first certificate for "+
+			"one of its Pods is issued; see docs/tls.md", namespace)
 	case err != nil:
 		return "", err
 	}

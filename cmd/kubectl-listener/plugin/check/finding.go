@@ -15,12 +15,11 @@ import (
 )
 
 // RemedyOperator is what to do about what the operator does by itself.
-const RemedyOperator = "The operator does this within a moment. If it does not, an administrator finds out why: kubectl listener doctor"
+const RemedyOperator = "The operator does this within a moment. If it does not, an administrator finds out why: " +
+	"kubectl listener doctor"
 
-// State is what is known about an object.
 type State string
 
-// The states.
 const (
 	OK      State = "OK"      // as it should be
 	Warning State = "Warning" // needs no action, or not by the user who asks
@@ -42,6 +41,9 @@ type Finding struct {
 	// ForUsers states that the users of a namespace have to act, and not an administrator of the cluster.
 	ForUsers bool `json:"forUsers,omitempty"`
 
+	// Actor is who has to act, or may have to if the operator does not. It is set for what is wrong.
+	Actor reasons.Actor `json:"-"`
+
 	// symptom states that the cause may be another finding.
 	symptom bool
 	// aside states that the finding concerns a Pod beside its listener volumes.
@@ -50,7 +52,6 @@ type Finding struct {
 	since time.Time
 }
 
-// Object returns the kind and the name of the object.
 func (f *Finding) Object() string {
 	if f.Name == "" {
 		return f.Kind
@@ -63,7 +64,6 @@ func Argument(kind string) string {
 	return strings.ToLower(strings.TrimPrefix(kind, "PersistentVolume"))
 }
 
-// Report is the result of a command.
 type Report struct {
 	// Gathered is when `kubectl listener gather` read the objects. It is zero if the command reads them itself.
 	Gathered time.Time `json:"gathered,omitzero"`
@@ -74,7 +74,6 @@ type Report struct {
 	Right string `json:"-"`
 }
 
-// Now returns the time of what is reported.
 func (r *Report) Now() time.Time {
 	if r.Gathered.IsZero() {
 		return time.Now()
@@ -93,6 +92,13 @@ func (r *Report) Add(f Finding) {
 	}
 }
 
+func (r *Report) AddFirst(f Finding) {
+	others := r.Findings
+	r.Findings = nil
+	r.Add(f)
+	r.Findings = append(r.Findings, others...)
+}
+
 // AddAll adds each finding that is not OK, and the number of the others in one finding of a kind.
 func (r *Report) AddAll(findings []Finding, kind, format string) {
 	others := 0
@@ -108,7 +114,6 @@ func (r *Report) AddAll(findings []Finding, kind, format string) {
 	}
 }
 
-// Conclude sets Problem.
 func (r *Report) Conclude() { r.Problem = r.cause(true) }
 
 // cause returns the first finding that is wrong, if possible a cause. aside includes what does not concern volumes.
@@ -135,7 +140,6 @@ func (r *Report) Lasting() *Finding {
 	return nil
 }
 
-// Young reports whether something began a moment ago.
 func (r *Report) Young(since time.Time) bool { return r.Now().Sub(since) < settled }
 
 // AllClear returns what is known if no finding is wrong: that nothing is, only if everything was seen and is right.
@@ -144,7 +148,8 @@ func (r *Report) AllClear() string {
 	for f := range Each(r.Findings) {
 		objects[f.State] = append(objects[f.State], f.Object())
 	}
-	warnings, unknown := strings.Join(slices.Compact(objects[Warning]), ", "), strings.Join(slices.Compact(objects[Unknown]), ", ")
+	warnings, unknown := strings.Join(slices.Compact(objects[Warning]), ", "),
+		strings.Join(slices.Compact(objects[Unknown]), ", ")
 	var text []string
 	if warnings != "" {
 		text = append(text, "No step has failed. See what is marked with ! at "+warnings+".")
@@ -152,17 +157,17 @@ func (r *Report) AllClear() string {
 	switch {
 	case unknown == "":
 	case r.Gathered.IsZero():
-		text = append(text, "You may not read "+unknown+", so the cause of a problem may be there. Ask an administrator to run the command.")
+		text = append(text, "You may not read "+unknown+
+			", so the cause of a problem may be there. Ask an administrator to run the command.")
 	default:
-		text = append(text, "The result of kubectl listener gather lacks "+unknown+", so the cause of a problem may be there. Ask an administrator to gather it.")
+		text = append(text, "The result of kubectl listener gather lacks "+unknown+
+			", so the cause of a problem may be there. Ask an administrator to gather it.")
 	}
 	return cmp.Or(strings.Join(text, " "), r.Right, "Nothing is wrong.")
 }
 
-// Text returns the reason and the message.
 func (f *Finding) Text() string { return strings.TrimPrefix(f.Reason+": "+f.Message, ": ") }
 
-// OK returns the finding that an object is as it should be.
 func (f Finding) OK(format string, args ...any) Finding {
 	f.State, f.Message = OK, fmt.Sprintf(format, args...)
 	return f
@@ -174,23 +179,28 @@ func (f Finding) Warning(reason, message string) Finding {
 	return f
 }
 
-// Failed returns the finding with a problem.
 func (f Finding) Failed(reason, message, remedy string) Finding {
-	f.State, f.Reason, f.Message, f.Remedy = Failed, reason, message, remedy
+	f.State, f.Reason, f.Message, f.Remedy, f.Actor = Failed, reason, message, remedy, reasons.Of(reason).Actor
 	return f
 }
 
-// FailedBy is Failed with the remedy of the reason. The pairs are its placeholders, such as "{node}", and their values.
+// LeftToOperator returns the finding of something wrong that the operator corrects by itself.
+func (f Finding) LeftToOperator(reason, message string) Finding {
+	f = f.Failed(reason, message, RemedyOperator)
+	f.Actor = reasons.Operator
+	return f
+}
+
+// FailedBy is Failed with the remedy of the reason, unless the message, which is one of the operator, has a remedy. The
+// pairs are placeholders, such as "{node}", and their values.
 func (f Finding) FailedBy(reason, message string, pairs ...string) Finding {
 	r := reasons.Of(reason)
-	f = f.Failed(reason, message, r.For(f.Namespace, f.Name, pairs...))
-	if who := "ask an administrator"; strings.Contains(message, who) && strings.Contains(f.Remedy, who) {
-		f.Remedy = "Do what the message says."
+	if r.InMessage {
+		return f.Failed(reason, message, "Do what the message says.")
 	}
-	return f
+	return f.Failed(reason, message, r.For(f.Namespace, f.Name, pairs...))
 }
 
-// Unreadable returns the finding that the user may not read an object.
 func (f Finding) Unreadable() Finding {
 	return Finding{Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, State: Unknown, Message: "you may not read it"}
 }
@@ -201,16 +211,13 @@ func (f Finding) Because() Finding {
 	return f
 }
 
-// Aside returns the finding of what concerns a Pod beside its listener volumes.
 func (f Finding) Aside() Finding {
 	f.aside = true
 	return f
 }
 
-// IsAside reports whether the finding concerns a Pod beside its listener volumes.
 func (f *Finding) IsAside() bool { return f.aside }
 
-// Since returns the finding with the time at which it began.
 func (f Finding) Since(since metav1.Time) Finding {
 	f.since = since.Time
 	return f

@@ -18,10 +18,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/lookup"
 )
 
-// Presence is whether an object exists.
 type Presence int
 
-// Whether an object exists.
 const (
 	Missing   Presence = iota
 	Present            // it was read
@@ -31,14 +29,11 @@ const (
 // Examination reads objects from the API server, and reports what it finds. It keeps the first error: after that it
 // reads nothing, and takes every object as forbidden. Who examines something looks at Err at the end.
 type Examination struct {
-	// Client has the permissions of the user.
 	Client client.Client
 	Report
-	// Err is the first error.
 	Err error
 }
 
-// About returns a finding about an object, which was read as one of the scheme.
 func (x *Examination) About(o client.Object) Finding {
 	kind, _ := x.Client.GroupVersionKindFor(o)
 	return Finding{Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
@@ -67,14 +62,16 @@ func (x *Examination) Require(ctx context.Context, o client.Object, missing Find
 		return found == Present
 	}
 	for _, list := range others {
-		missing = x.DidYouMean(ctx, missing, types.NamespacedName{Namespace: missing.Namespace, Name: missing.Name}, list)
+		missing = x.DidYouMean(ctx, missing, types.NamespacedName{Namespace: missing.Namespace, Name: missing.Name},
+			list)
 	}
 	x.Add(missing)
 	return false
 }
 
 // DidYouMean adds the name that may be meant to a finding about a key. others is an empty list of the kind.
-func (x *Examination) DidYouMean(ctx context.Context, f Finding, key types.NamespacedName, others client.ObjectList) Finding {
+func (x *Examination) DidYouMean(ctx context.Context, f Finding, key types.NamespacedName,
+	others client.ObjectList) Finding {
 	if x.List(ctx, others, client.InNamespace(key.Namespace)) == Present {
 		f.Message += lookup.DidYouMean(key.Name, others)
 	}
@@ -82,7 +79,8 @@ func (x *Examination) DidYouMean(ctx context.Context, f Finding, key types.Names
 }
 
 // FollowAll reads a list of objects of the finding's kind. If the user may not read it, it reports that.
-func (x *Examination) FollowAll(ctx context.Context, f Finding, list client.ObjectList, options ...client.ListOption) Presence {
+func (x *Examination) FollowAll(ctx context.Context, f Finding, list client.ObjectList,
+	options ...client.ListOption) Presence {
 	return x.Readable(f, x.List(ctx, list, options...))
 }
 
@@ -113,9 +111,11 @@ func (x *Examination) Request(doing string, request func() error) Presence {
 }
 
 // LastEvent returns the last event about an object that matches, or nil, also if the user may not read events.
-func (x *Examination) LastEvent(ctx context.Context, o client.Object, matches func(*corev1.Event) bool) (last *corev1.Event) {
+func (x *Examination) LastEvent(ctx context.Context, o client.Object,
+	matches func(*corev1.Event) bool) (last *corev1.Event) {
 	var list corev1.EventList
-	x.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{"involvedObject.uid": string(o.GetUID())})
+	x.List(ctx, &list, client.InNamespace(o.GetNamespace()),
+		client.MatchingFields{"involvedObject.uid": string(o.GetUID())})
 	for e := range Each(list.Items) {
 		if matches(e) && (last == nil || EventTime(e).After(EventTime(last))) {
 			last = e
@@ -124,23 +124,20 @@ func (x *Examination) LastEvent(ctx context.Context, o client.Object, matches fu
 	return last
 }
 
-// HasReason returns what matches events with one of these reasons.
 func HasReason(reasons ...string) func(*corev1.Event) bool {
 	return func(e *corev1.Event) bool { return slices.Contains(reasons, e.Reason) }
 }
 
-// EventTime returns when an event last happened.
 func EventTime(e *corev1.Event) time.Time {
 	repeated := ptr.Deref(e.Series, corev1.EventSeries{}).LastObservedTime
-	return slices.MaxFunc([]time.Time{e.CreationTimestamp.Time, e.EventTime.Time, e.LastTimestamp.Time, repeated.Time}, time.Time.Compare)
+	return slices.MaxFunc([]time.Time{e.CreationTimestamp.Time, e.EventTime.Time, e.LastTimestamp.Time, repeated.Time},
+		time.Time.Compare)
 }
 
-// Condition returns a condition, or an empty one.
 func Condition(conditions []metav1.Condition, kind string) metav1.Condition {
 	return ptr.Deref(meta.FindStatusCondition(conditions, kind), metav1.Condition{})
 }
 
-// PodCondition returns a condition of a Pod, or an empty one.
 func PodCondition(pod *corev1.Pod, kind corev1.PodConditionType) corev1.PodCondition {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == kind {
@@ -150,7 +147,6 @@ func PodCondition(pod *corev1.Pod, kind corev1.PodConditionType) corev1.PodCondi
 	return corev1.PodCondition{}
 }
 
-// Each returns pointers to the items of a list.
 func Each[T any](items []T) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		for i := range items {

@@ -43,14 +43,11 @@ var ErrProblem = errors.New("something is wrong")
 // formats are the values of the flag --output. Without it, the output is text for people.
 var formats = []string{"json", "yaml"}
 
-// Environment is what all commands share.
 type Environment struct {
 	genericiooptions.IOStreams
-	flags *genericclioptions.ConfigFlags
-	// Output is the value of the flag --output.
+	flags  *genericclioptions.ConfigFlags
 	Output string
-	// from is the value of the flag --from.
-	from string
+	from   string
 }
 
 // NewEnvironment returns the environment of the commands below root, to which it adds the flags that all of them have.
@@ -70,15 +67,15 @@ func NewEnvironment(streams genericiooptions.IOStreams, root *cobra.Command) *En
 	return e
 }
 
-// AddOutputFlag adds the flag --output.
 func (e *Environment) AddOutputFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&e.Output, "output", "o", "", "Format of the output: json or yaml. Defaults to text for people.")
+	cmd.Flags().StringVarP(&e.Output, "output", "o", "",
+		"Format of the output: json or yaml. Defaults to text for people.")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// AddFromFlag adds the flag --from.
 func (e *Environment) AddFromFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&e.from, "from", "", "Directory or archive that kubectl listener gather wrote, to read instead of the cluster.")
+	cmd.Flags().StringVar(&e.from, "from", "",
+		"Directory or archive that kubectl listener gather wrote, to read instead of the cluster.")
 }
 
 // Config returns the configuration of clients of the cluster that the kubeconfig and the flags name.
@@ -91,7 +88,6 @@ func (e *Environment) Config() (*rest.Config, error) {
 	return config, nil
 }
 
-// Client returns a client of that cluster.
 func (e *Environment) Client() (client.WithWatch, error) {
 	config, err := e.Config()
 	if err != nil {
@@ -106,12 +102,12 @@ func (e *Environment) Client() (client.WithWatch, error) {
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), listenersv1alpha1.AddToScheme(scheme),
+	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme),
+		listenersv1alpha1.AddToScheme(scheme),
 		operatorv1alpha1.AddToScheme(scheme), backends.All().AddToScheme(scheme)))
 	return scheme
 }
 
-// Examination returns an examination of that cluster, or of what was gathered.
 func (e *Environment) Examination() (*check.Examination, error) {
 	if e.from != "" {
 		c, index, err := source.Open(e.from, newScheme())
@@ -148,7 +144,6 @@ func (e *Environment) Examine(
 	}
 }
 
-// Namespace returns the namespace that the kubeconfig and the flags name.
 func (e *Environment) Namespace() (string, error) {
 	namespace, _, err := e.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -157,10 +152,8 @@ func (e *Environment) Namespace() (string, error) {
 	return namespace, nil
 }
 
-// Kind is a kind of object that an argument may name.
 type Kind = schema.GroupVersionKind
 
-// The kinds of arguments.
 var (
 	KindPod       = corev1.SchemeGroupVersion.WithKind("Pod")
 	KindClaim     = corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")
@@ -168,7 +161,6 @@ var (
 	kindNamespace = corev1.SchemeGroupVersion.WithKind("Namespace")
 )
 
-// Workloads returns the kinds that create Pods.
 func Workloads() []Kind {
 	var kinds []Kind
 	for _, name := range []string{"StatefulSet", "Deployment", "DaemonSet", "ReplicaSet"} {
@@ -201,7 +193,8 @@ func (e *Environment) Find(ctx context.Context, c client.Client, args []string, 
 		o, err := lookup.Get(ctx, c, types.NamespacedName{Namespace: namespace, Name: name}, empty.(client.Object))
 		switch {
 		case meta.IsNoMatchError(err):
-			return nil, errors.New("the cluster does not serve Listeners: see whether the listener operator is installed: kubectl listener doctor")
+			return nil, errors.New("the cluster does not serve Listeners: see whether the listener operator is " +
+				"installed: kubectl listener doctor")
 		case err != nil || o != nil:
 			return o, err
 		}
@@ -212,9 +205,12 @@ func (e *Environment) Find(ctx context.Context, c client.Client, args []string, 
 	return nil, fmt.Errorf("namespace %s has no %s %q", namespace, join(kinds), name)
 }
 
-// only returns the kind of the list that an argument names, by any of the names that kubectl accepts.
+// only returns the kind of the list that an argument names, as kubectl accepts it. Kinds of other groups may have it,
+// too.
 func (e *Environment) only(c client.Client, given string, kinds []Kind) ([]Kind, error) {
-	i := slices.IndexFunc(kinds, func(k Kind) bool { return strings.EqualFold(given, check.Argument(k.Kind)) })
+	i := slices.IndexFunc(kinds, func(k Kind) bool {
+		return strings.EqualFold(strings.TrimSuffix(given, "s"), check.Argument(k.Kind))
+	})
 	if i < 0 {
 		mapper, err := c.RESTMapper(), error(nil)
 		if e.from == "" { // only this one knows short names

@@ -20,13 +20,13 @@ import (
 )
 
 var marks = map[check.State]struct{ text, colour string }{
-	check.OK: {"✓", "\x1b[32m"}, check.Failed: {"✗", "\x1b[31m"}, check.Warning: {"!", "\x1b[33m"}, check.Unknown: {"?", "\x1b[36m"},
+	check.OK: {"✓", "\x1b[32m"}, check.Failed: {"✗", "\x1b[31m"}, check.Warning: {"!", "\x1b[33m"},
+	check.Unknown: {"?", "\x1b[36m"},
 }
 
 // maxPrinted is the length of the longest text from an object that is printed, in bytes.
 const maxPrinted = 4096
 
-// Printable returns a text from objects as a terminal may show it.
 func Printable(s string) string { return message.Printable(s, maxPrinted) }
 
 // Encode writes a value in the format of --output. text writes it as text.
@@ -47,7 +47,6 @@ func (e *Environment) Encode(value any, text func()) error {
 	return err
 }
 
-// WriteError writes the error of a command.
 func WriteError(out io.Writer, err error) {
 	// Advice on how to call a command has several lines.
 	for line := range strings.SplitSeq(version.Link("error: "+err.Error()), "\n") {
@@ -55,7 +54,6 @@ func WriteError(out io.Writer, err error) {
 	}
 }
 
-// WriteSteps writes all findings, and then the problem with its remedy.
 func WriteSteps(out io.Writer, r *check.Report) {
 	writeTable(out, Once(r, "see below"))
 	if r.Problem != nil {
@@ -68,11 +66,18 @@ func WriteSteps(out io.Writer, r *check.Report) {
 // repeated is how long a message is, in bytes, that is written only once.
 const repeated = 30
 
-// Once returns the findings, with references to earlier ones for what these say. where refers to the problem.
+// Once returns the findings, with references to earlier ones for what these say. where refers to the problem. What is
+// said about several objects of a kind is said about each.
 func Once(r *check.Report, where string) []check.Finding {
+	of, several := map[[2]string]string{}, map[string]bool{}
+	for f := range check.Each(r.Findings) {
+		key := [2]string{f.Kind, f.Message}
+		several[f.Message] = several[f.Message] || of[key] != "" && of[key] != f.Object()
+		of[key] = f.Object()
+	}
 	var said []string // each text, and where it is
 	add := func(f *check.Finding, where string) {
-		if len(f.Message) >= repeated {
+		if len(f.Message) >= repeated && !several[f.Message] {
 			said = append(said, f.Message, where)
 		}
 	}
@@ -136,7 +141,6 @@ func writeProblems(out io.Writer, list []check.Finding) {
 	fmt.Fprintf(out, "\n%d more (%s): see all with --output json\n", len(list)-maxProblems, strings.Join(counts, ", "))
 }
 
-// Mark returns the mark of a state.
 func Mark(s check.State) string { return marks[s].text }
 
 // mark returns the mark of a state, in colour on a terminal unless the user objects (https://no-color.org).
@@ -158,5 +162,6 @@ func writeTable(out io.Writer, findings []check.Finding) {
 }
 
 func writeProblem(out io.Writer, f *check.Finding) {
-	fmt.Fprintf(out, "\n%s %s\n  %s\n  What to do: %s\n", mark(out, f.State), Printable(f.Object()), Printable(f.Text()), Printable(f.Remedy))
+	fmt.Fprintf(out, "\n%s %s\n  %s\n  What to do: %s\n", mark(out, f.State), Printable(f.Object()),
+		Printable(f.Text()), Printable(f.Remedy))
 }

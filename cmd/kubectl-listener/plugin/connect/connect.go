@@ -34,13 +34,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// DefaultTimeout is how long one connection may take.
 const DefaultTimeout = 5 * time.Second
 
-// maxConnections is how many addresses are tried at a time.
 const maxConnections = 16
 
-// NewCommand returns the command.
 func NewCommand(e *command.Environment) *cobra.Command {
 	var how Options
 	var useTLS bool
@@ -94,13 +91,12 @@ Run the command where the clients are: an address that you can reach from here m
 	e.AddOutputFlag(cmd)
 	cmd.Flags().DurationVar(&how.Timeout, "timeout", DefaultTimeout, "How long to wait for each connection.")
 	cmd.Flags().BoolVar(&useTLS, "tls", false, "Begin a TLS session, and verify the certificate for each address.")
-	cmd.Flags().StringVar(&caFile, "ca-file", "", "File with the authorities to trust, in PEM. Defaults to the authorities of the namespace. Implies --tls.")
+	cmd.Flags().StringVar(&caFile, "ca-file", "",
+		"File with the authorities to trust, in PEM. Defaults to the authorities of the namespace. Implies --tls.")
 	return cmd
 }
 
-// Options are how addresses are tried.
 type Options struct {
-	// Timeout is how long each connection may take.
 	Timeout time.Duration
 	// Trusted are the authorities whose certificates are accepted. Nil means that there is no TLS.
 	Trusted *x509.CertPool
@@ -163,24 +159,28 @@ type fault struct {
 func (e *endpoint) fault(err error) fault {
 	var dns *net.DNSError
 	var network net.Error
-	return fault{e.listener, e.port, e.target, errors.As(err, &dns), errors.Is(err, syscall.ECONNREFUSED), errors.As(err, &network) && network.Timeout()}
+	return fault{e.listener, e.port, e.target, errors.As(err, &dns), errors.Is(err, syscall.ECONNREFUSED),
+		errors.As(err, &network) && network.Timeout()}
 }
 
-// remedy returns what to do about a fault. The objects of the cluster may explain it.
 func (e *endpoint) remedy(ctx context.Context, w *walk.Walk, f fault) string {
 	switch {
 	case f.target != "": // what is in front of the cluster has to respond
-		return fmt.Sprintf("The class advertises this address, and the operator does not know what is there. Make sure that it forwards to %s, and that you can "+
-			"reach it from here: docs/advertise.md", f.target)
+		return fmt.Sprintf("The class advertises this address, and the operator does not know what is there. Make "+
+			"sure that it forwards to %s, and that you can reach it from here: docs/advertise.md", f.target)
 	case f.unknownName:
-		return cmp.Or(e.remedyForName(ctx, w), "Your DNS server does not know the name. Use one that does, or ask for a class with preferredAddressType: IP.")
+		return cmp.Or(e.remedyForName(ctx, w),
+			"Your DNS server does not know the name. Use one that does, or ask for a class with "+
+				"preferredAddressType: IP.")
 	case f.refused:
 		return e.remedyForRefusal(ctx, w)
 	case f.silent:
-		return cmp.Or(e.remedyForSilence(ctx, w), "Nothing responds. A firewall may drop the packets, or there is no route to the address from here: docs/choosing-a-class.md")
-	default:
-		return cmp.Or(e.remedyForSilence(ctx, w), "See whether there is a route to the address from here: docs/choosing-a-class.md")
+		return cmp.Or(e.remedyForSilence(ctx, w),
+			"Nothing responds. A firewall may drop the packets, or there is no route to the address from here: "+
+				"docs/choosing-a-class.md")
 	}
+	return cmp.Or(e.remedyForSilence(ctx, w),
+		"See whether there is a route to the address from here: docs/choosing-a-class.md")
 }
 
 // remedyForSilence returns what to do if nothing responds: what is wrong on the path of the address, or "".
@@ -191,7 +191,8 @@ func (e *endpoint) remedyForSilence(ctx context.Context, w *walk.Walk) string {
 	path.Conclude()
 	f := path.Problem
 	for i := range path.Findings {
-		if warning := &path.Findings[i]; f == nil && warning.State == check.Warning && slices.Contains([]string{"NetworkPolicy", "Listener"}, warning.Kind) {
+		if warning := &path.Findings[i]; f == nil && warning.State == check.Warning &&
+			slices.Contains([]string{"NetworkPolicy", "Listener", "ListenerClass"}, warning.Kind) {
 			f = warning
 		}
 	}
@@ -220,8 +221,10 @@ func (e *endpoint) remedyForRefusal(ctx context.Context, w *walk.Walk) string {
 			port = " on port " + p.TargetPort.String()
 		}
 	}
-	return fmt.Sprintf("%sPod %s is ready, so see whether its program listens%s, on all addresses and not only on 127.0.0.1: kubectl logs %s --namespace %s. "+
-		"If it does, see whether kube-proxy or its replacement runs on the nodes.", refusal, pods[0].Name, port, pods[0].Name, pods[0].Namespace)
+	return fmt.Sprintf("%sPod %s is ready, so see whether its program listens%s, on all addresses and not only on "+
+		"127.0.0.1: kubectl logs %s --namespace %s. If it does, see whether kube-proxy or its replacement runs on "+
+		"the nodes, and serves this address: docs/classes.md#which-address-of-a-node", refusal, pods[0].Name, port,
+		pods[0].Name, pods[0].Namespace)
 }
 
 // remedyForName returns what to do if the name of a Listener cannot be resolved, if it leads to Pods, or "".
@@ -234,7 +237,8 @@ func (e *endpoint) remedyForName(ctx context.Context, w *walk.Walk) string {
 	if service.Spec.PublishNotReadyAddresses {
 		pod = "Pod"
 	}
-	return fmt.Sprintf("The name leads to Pods, and exists only while a %s mounts Listener %s: %s. If there is one, make sure that your DNS server knows the name: docs/pod-addresses.md",
+	return fmt.Sprintf("The name leads to Pods, and exists only while a %s mounts Listener %s: %s. If there is one, "+
+		"make sure that your DNS server knows the name: docs/pod-addresses.md",
 		pod, client.ObjectKeyFromObject(e.listener), w.Command("why", e.object))
 }
 
@@ -245,11 +249,9 @@ type endpoint struct {
 	target        string
 	protocol      corev1.Protocol
 	listener      *listenersv1alpha1.Listener
-	// object is the Pod or the Listener whose address it is.
-	object client.Object
+	object        client.Object
 }
 
-// same reports whether another endpoint is the same for clients.
 func (e *endpoint) same(other endpoint) bool {
 	return other.address == e.address && other.port == e.port && other.protocol == e.protocol
 }
@@ -257,11 +259,13 @@ func (e *endpoint) same(other endpoint) bool {
 // endpointsOf returns the addresses of a Pod or a Listener with their ports, in the order of preference.
 func endpointsOf(ctx context.Context, w *walk.Walk, o client.Object) []endpoint {
 	if listener, ok := o.(*listenersv1alpha1.Listener); ok {
-		return appendEndpoints(nil, ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).IngressAddresses, listener, o)
+		return appendEndpoints(nil, ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).IngressAddresses,
+			listener, o)
 	}
 	pod, found := w.PodListeners(ctx, o)
 	if found == check.Forbidden {
-		w.Err = cmp.Or(w.Err, fmt.Errorf("you may not read PodListeners %s/%s", o.GetNamespace(), listenersv1alpha1.PodListenersName(o.GetUID())))
+		w.Err = cmp.Or(w.Err, fmt.Errorf("you may not read PodListeners %s/%s", o.GetNamespace(),
+			listenersv1alpha1.PodListenersName(o.GetUID())))
 	}
 	var endpoints []endpoint
 	for _, volume := range slices.Sorted(maps.Keys(pod.Spec.Listeners)) {
@@ -277,7 +281,8 @@ func endpointsOf(ctx context.Context, w *walk.Walk, o client.Object) []endpoint 
 }
 
 func appendEndpoints(
-	list []endpoint, addresses []listenersv1alpha1.IngressAddress, listener *listenersv1alpha1.Listener, o client.Object,
+	list []endpoint, addresses []listenersv1alpha1.IngressAddress, listener *listenersv1alpha1.Listener,
+	o client.Object,
 ) []endpoint {
 	targets := map[[2]string]string{}
 	for _, f := range advertise.Forwards(listener) {
@@ -286,13 +291,13 @@ func appendEndpoints(
 	for _, a := range addresses {
 		for _, name := range slices.Sorted(maps.Keys(a.Ports)) {
 			address := a.HostPort(name)
-			list = append(list, endpoint{address, name, targets[[2]string{address, name}], listener.PortProtocol(name), listener, o})
+			list = append(list, endpoint{address, name, targets[[2]string{address, name}], listener.PortProtocol(name),
+				listener, o})
 		}
 	}
 	return list
 }
 
-// dial connects to an endpoint. The error is of the connection.
 func (e *endpoint) dial(ctx context.Context, how Options) (check.Finding, error) {
 	f := check.Finding{Kind: "Address", Name: e.address}
 	if e.protocol != corev1.ProtocolTCP {
@@ -331,7 +336,6 @@ func trusted(ctx context.Context, c client.Client, namespace, file string) (*x50
 	return pool, nil
 }
 
-// handshake begins a TLS session, and returns what a client sees.
 func (e *endpoint) handshake(ctx context.Context, f check.Finding, connection net.Conn, how Options) check.Finding {
 	host, _, _ := net.SplitHostPort(e.address)
 	ctx, cancel := context.WithTimeout(ctx, how.Timeout)
@@ -343,7 +347,8 @@ func (e *endpoint) handshake(ctx context.Context, f check.Finding, connection ne
 		return f.Failed("", fmt.Sprintf("port %s: %s", e.port, message), remedy)
 	}
 	server := session.ConnectionState().PeerCertificates[0]
-	return f.OK("port %s: verified in %s: %s, issued by %s, valid until %s", e.port, time.Since(started).Round(time.Millisecond),
+	return f.OK("port %s: verified in %s: %s, issued by %s, valid until %s", e.port,
+		time.Since(started).Round(time.Millisecond),
 		server.Subject, server.Issuer, server.NotAfter.UTC().Format(time.RFC3339))
 }
 
@@ -362,14 +367,17 @@ func remedyForHandshake(err error) (message, remedy string) {
 		return "the certificate is not for this address, but for " + cmp.Or(strings.Join(all, ", "), "none"),
 			"If the program does not read its certificate again when the file changes, restart the Pod: docs/tls.md"
 	case errors.As(err, &unknown):
-		return fmt.Sprintf("the certificate of %s is signed by %s, which is not trusted", unknown.Cert.Subject, unknown.Cert.Issuer),
+		return fmt.Sprintf("the certificate of %s is signed by %s, which is not trusted", unknown.Cert.Subject,
+				unknown.Cert.Issuer),
 			"See whether the operator has issued this certificate. If another authority has, use --ca-file: docs/tls.md"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return fmt.Sprintf("the certificate is valid from %s until %s", invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339)),
-			"The program has to read its certificate again when the file changes: docs/tls.md. If the certificate is new, compare the clocks."
+		return fmt.Sprintf("the certificate is valid from %s until %s",
+				invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339)),
+			"The program has to read its certificate again when the file changes: docs/tls.md. If the certificate is " +
+				"new, compare the clocks."
 	case errors.As(err, &record):
-		return "the server does not begin with TLS", "Enable TLS at this port in the configuration of the program: docs/tls.md"
-	default:
-		return err.Error(), "See the log of the program."
+		return "the server does not begin with TLS",
+			"Enable TLS at this port in the configuration of the program: docs/tls.md"
 	}
+	return err.Error(), "See the log of the program."
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 )
 
-// NewCommand returns the command.
 func NewCommand(e *command.Environment) *cobra.Command {
 	unusedDays := uint16(walk.UnusedDays)
 	cmd := &cobra.Command{
@@ -60,12 +59,14 @@ reads what kubectl listener gather wrote, as of then; what was not gathered is m
 	}
 	e.AddOutputFlag(cmd)
 	e.AddFromFlag(cmd)
-	cmd.Flags().Uint16Var(&unusedDays, "unused-days", unusedDays, "After how many days without a Pod a load balancer, node port or port of a Gateway is reported as unused.")
+	cmd.Flags().Uint16Var(&unusedDays, "unused-days", unusedDays,
+		"After how many days without a Pod a load balancer, node port or port of a Gateway is reported as unused.")
 	return cmd
 }
 
 // allClear is what is known if nothing is wrong. The command does not examine why Pods do not run or respond.
-const allClear = "The installation is in order, and the Listeners have their addresses. To test whether Pods respond there, run: kubectl listener connect POD"
+const allClear = "The installation is in order, and the Listeners have their addresses. To test whether Pods respond " +
+	"there, run: kubectl listener connect POD"
 
 // Examine examines an installation. Addresses that no Pod has mounted for so many days are reported as unused.
 func Examine(ctx context.Context, x *check.Examination, unusedDays uint16) {
@@ -88,6 +89,7 @@ func Examine(ctx context.Context, x *check.Examination, unusedDays uint16) {
 			}
 		}
 		d.walks(ctx)
+		d.Ignored(ctx)
 	}
 	d.ForAdministrators(d.installation)
 }
@@ -104,7 +106,8 @@ func (d *doctor) walks(ctx context.Context) {
 	var all corev1.PersistentVolumeClaimList
 	var listeners listenersv1alpha1.ListenerList
 	var pods corev1.PodList
-	if !d.All(ctx, &all, &listeners, &pods, &corev1.PersistentVolumeList{}, &listenersv1alpha1.ListenerClassList{}, &listenersv1alpha1.PodListenersList{}) {
+	if !d.All(ctx, &all, &listeners, &pods, &corev1.PersistentVolumeList{}, &listenersv1alpha1.ListenerClassList{},
+		&listenersv1alpha1.PodListenersList{}) {
 		return
 	}
 	d.All(ctx, &corev1.EventList{}) // without them, walks say less
@@ -121,9 +124,11 @@ func (d *doctor) walks(ctx context.Context) {
 	}
 	for pod := range check.Each(pods.Items) {
 		mounts := func(v corev1.Volume) bool {
-			return walk.IsEphemeral(&v) || claim.IsInline(&v) || byKey[types.NamespacedName{Namespace: pod.Namespace, Name: claim.NameOf(pod, &v)}]
+			return walk.IsEphemeral(&v) || claim.IsInline(&v) ||
+				byKey[types.NamespacedName{Namespace: pod.Namespace, Name: claim.NameOf(pod, &v)}]
 		}
-		if (!claim.PodFinished(pod) || pod.DeletionTimestamp != nil) && (walk.AwaitsInjection(pod) || slices.ContainsFunc(pod.Spec.Volumes, mounts)) {
+		if (!claim.PodFinished(pod) || pod.DeletionTimestamp != nil) &&
+			(walk.Means(pod) || slices.ContainsFunc(pod.Spec.Volumes, mounts)) {
 			mounting = append(mounting, pod)
 		}
 	}
@@ -146,7 +151,8 @@ func (d *doctor) each(ctx context.Context, objects []client.Object, kind, format
 			fine++
 			continue
 		}
-		problem.ForUsers = reasons.Of(problem.Reason).Actor != reasons.Administrator && problem.Remedy != check.RemedyOperator
+		w.ForAdministrators(d.installation)
+		problem.ForUsers = problem.Actor != reasons.Administrator
 		separator := "; more: "
 		if strings.HasSuffix(problem.Remedy, ".") {
 			separator = " More: "
@@ -159,14 +165,19 @@ func (d *doctor) each(ctx context.Context, objects []client.Object, kind, format
 	}
 }
 
-// addWarnings adds warnings about Listeners and their endpoints, and the kinds that the user may not read.
+// addWarnings adds warnings about keys, Listeners and their endpoints, and the kinds that the user may not read.
 func (d *doctor) addWarnings(findings []check.Finding) {
 	for _, f := range findings {
 		why := reasons.Of(f.Reason)
 		switch {
 		case f.State == check.Unknown:
 			d.Add(check.Finding{Kind: f.Kind}.Unreadable())
-		case f.State == check.Warning && !f.IsAside() && (f.Kind == "Listener" || f.Kind == "Endpoints") && why.Severity == reasons.Warning && len(why.Causes) == 0:
+		case f.State == check.Warning && f.Reason == reasons.IgnoredKey:
+			d.Add(f)
+		case f.IsAside() && f.Reason == reasons.NotInjected: // no container is listed, which may be meant
+			d.Add(f.Warning(f.Reason, f.Message))
+		case f.State == check.Warning && !f.IsAside() && slices.Contains([]string{"Listener", "Endpoints"}, f.Kind) &&
+			why.Severity == reasons.Warning && len(why.Causes) == 0:
 			d.Add(f)
 		}
 	}
@@ -175,6 +186,9 @@ func (d *doctor) addWarnings(findings []check.Finding) {
 // explained reports whether nobody has to act on a problem, or another finding says why it exists.
 func (d *doctor) explained(f *check.Finding) bool {
 	why := reasons.Of(f.Reason)
-	return why.Actor == reasons.Nobody || d.installation.Stopped && f.Remedy == check.RemedyOperator || d.elsewhere.HasAny(why.Causes...) ||
-		slices.ContainsFunc(d.Findings, func(other check.Finding) bool { return other.State == check.Failed && other.Object() == f.Object() })
+	return why.Actor == reasons.Nobody || d.installation.Stopped && f.Actor == reasons.Operator ||
+		d.elsewhere.HasAny(why.Causes...) ||
+		slices.ContainsFunc(d.Findings, func(other check.Finding) bool {
+			return other.State == check.Failed && other.Object() == f.Object()
+		})
 }

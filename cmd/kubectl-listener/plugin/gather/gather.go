@@ -37,7 +37,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/version"
 )
 
-// NewCommand returns the command.
 func NewCommand(e *command.Environment) *cobra.Command {
 	output, since, sinceTime := "listener-gather.tar.gz", time.Duration(0), time.Time{}
 	cmd := &cobra.Command{
@@ -73,21 +72,22 @@ The result has the layout of oc adm must-gather. doctor --from and why --from re
 			return gather(cmd.Context(), e, output, sinceTime)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", output, "Where to write: a new or empty directory, or a new archive if the name ends in .tar.gz.")
-	cmd.Flags().DurationVar(&since, "since", 0, "Gather only lines of logs that are newer than this duration, such as 2h.")
-	cmd.Flags().TimeVar(&sinceTime, "since-time", time.Time{}, []string{time.RFC3339}, "Gather only lines of logs after this time, as in RFC 3339.")
+	cmd.Flags().StringVarP(&output, "output", "o", output,
+		"Where to write: a new or empty directory, or a new archive if the name ends in .tar.gz.")
+	cmd.Flags().DurationVar(&since, "since", 0,
+		"Gather only lines of logs that are newer than this duration, such as 2h.")
+	cmd.Flags().TimeVar(&sinceTime, "since-time", time.Time{}, []string{time.RFC3339},
+		"Gather only lines of logs after this time, as in RFC 3339.")
 	cmd.MarkFlagsMutuallyExclusive("since", "since-time")
 	return cmd
 }
 
 type gatherer struct {
 	*command.Environment
-	client client.Client
-	api    *kubernetes.Clientset // for logs, and what the cluster serves
-	// logsFrom is the time at which logs begin.
+	client   client.Client
+	api      *kubernetes.Clientset // for logs, and what the cluster serves
 	logsFrom time.Time
-	// add adds a file to the result.
-	add func(name string, content []byte) error
+	add      func(name string, content []byte) error
 	// namespace is read if the user may not read all.
 	namespace string
 	index     source.Index
@@ -106,7 +106,8 @@ type gatherer struct {
 func gather(ctx context.Context, e *command.Environment, output string, logsFrom time.Time) error {
 	g := &gatherer{
 		Environment: e, logsFrom: logsFrom,
-		operators: sets.Set[string]{}, found: sets.Set[[3]string]{}, written: sets.Set[string]{}, uids: sets.Set[types.UID]{},
+		operators: sets.Set[string]{}, found: sets.Set[[3]string]{}, written: sets.Set[string]{},
+		uids: sets.Set[types.UID]{},
 	}
 	if err := g.connect(); err != nil {
 		return err
@@ -120,7 +121,8 @@ func gather(ctx context.Context, e *command.Environment, output string, logsFrom
 	if g.index.Objects == 0 {
 		return errors.New("nothing could be gathered")
 	}
-	fmt.Fprintf(e.Out, "Wrote %d objects to %s. Look at it before you send it: it contains no Secrets, but names and addresses.\n", g.index.Objects, output)
+	fmt.Fprintf(e.Out, "Wrote %d objects to %s. Look at it before you send it: it contains no Secrets, but names and "+
+		"addresses.\n", g.index.Objects, output)
 	return nil
 }
 
@@ -163,7 +165,6 @@ func (g *gatherer) collect(ctx context.Context) error {
 	)
 }
 
-// miss records what could not be gathered, unless there is no error.
 func (g *gatherer) miss(what string, err error) {
 	if text := fmt.Sprintf("%s: %v", what, err); err != nil && !slices.Contains(g.index.Missing, text) {
 		g.index.Missing = append(g.index.Missing, text)
@@ -193,7 +194,8 @@ func (g *gatherer) allLogs(ctx context.Context) {
 					left++
 					continue
 				}
-				g.miss(fmt.Sprintf("log %s of container %s of Pod %s/%s", log, status.Name, pod.Namespace, pod.Name), g.log(ctx, pod, status.Name, log))
+				g.miss(fmt.Sprintf("log %s of container %s of Pod %s/%s", log, status.Name, pod.Namespace, pod.Name),
+					g.log(ctx, pod, status.Name, log))
 			}
 		}
 	}
@@ -203,23 +205,22 @@ func (g *gatherer) allLogs(ctx context.Context) {
 	fmt.Fprintf(g.ErrOut, "%6d Pods with logs\n", len(g.own))
 }
 
-// rank returns how early the logs of a Pod are gathered.
 func rank(pod *corev1.Pod) int {
 	switch {
 	case pod.Spec.ServiceAccountName == names.Operator:
 		return 0
 	case !claim.PodReady(pod):
 		return 1
-	default:
-		return 2
 	}
+	return 2
 }
 
 func (g *gatherer) log(ctx context.Context, pod *corev1.Pod, container, log string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	o := &corev1.PodLogOptions{
-		Container: container, Previous: log == "previous", Timestamps: true, TailLines: ptr.To(int64(maxLines)), // LimitBytes would cut the end
+		// LimitBytes would cut the end
+		Container: container, Previous: log == "previous", Timestamps: true, TailLines: ptr.To(int64(maxLines)),
 	}
 	if !g.logsFrom.IsZero() {
 		o.SinceTime = &metav1.Time{Time: g.logsFrom}
@@ -232,10 +233,12 @@ func (g *gatherer) log(ctx context.Context, pod *corev1.Pod, container, log stri
 	content, complete, err := end(stream, maxLog)
 	g.logs += len(content)
 	if !complete {
-		err = errors.Join(err, fmt.Errorf("its last %d lines have more than %d bytes, and their beginning is left out", maxLines, maxLog))
+		err = errors.Join(err, fmt.Errorf("its last %d lines have more than %d bytes, and their beginning is left out",
+			maxLines, maxLog))
 	}
 	// As oc adm inspect has it.
-	return errors.Join(err, g.write(path.Join("namespaces", pod.Namespace, "pods", pod.Name, container, container, "logs", log+".log"), content))
+	return errors.Join(err, g.write(path.Join("namespaces", pod.Namespace, "pods", pod.Name, container, container,
+		"logs", log+".log"), content))
 }
 
 func (g *gatherer) writeYAML(name string, value any) error {
@@ -268,7 +271,6 @@ func (g *gatherer) to(output string, collect func() error) error {
 	return nil
 }
 
-// into gathers into a directory, which must be empty.
 func (g *gatherer) into(dir string, collect func() error) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -290,7 +292,6 @@ func (g *gatherer) into(dir string, collect func() error) error {
 	return errors.Join(collect(), root.Close())
 }
 
-// write writes a file, unless the result became too large.
 func (g *gatherer) write(name string, content []byte) error {
 	if g.size+len(content) > source.MaxSize {
 		return fmt.Errorf("the result would have more than %d bytes", source.MaxSize)

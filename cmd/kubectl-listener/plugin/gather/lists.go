@@ -42,7 +42,8 @@ type list struct {
 func (g *gatherer) lists() (lists []list) {
 	notCopied, _ := labels.Parse("!olm.copiedFrom") // to another namespace, by OLM
 	byName := []client.ListOption{client.MatchingFields{"metadata.name": names.Operator}}
-	add := func(apiVersion string, keep func(*unstructured.Unstructured) bool, options []client.ListOption, kinds ...string) {
+	add := func(apiVersion string, keep func(*unstructured.Unstructured) bool, options []client.ListOption,
+		kinds ...string) {
 		for _, kind := range kinds {
 			lists = append(lists, list{schema.FromAPIVersionAndKind(apiVersion, kind), keep, options})
 		}
@@ -57,17 +58,20 @@ func (g *gatherer) lists() (lists []list) {
 	add("v1", g.service, nil, "Service")
 	add("discovery.k8s.io/v1", g.endpoints, nil, "EndpointSlice")
 	add("networking.k8s.io/v1", nil, nil, "NetworkPolicy")
-	add("certificates.k8s.io/v1", has(names.Signer, "spec", "signerName"), nil, "PodCertificateRequest", "ClusterTrustBundle")
+	add("certificates.k8s.io/v1", has(names.Signer, "spec", "signerName"), nil, "PodCertificateRequest",
+		"ClusterTrustBundle")
 	add("storage.k8s.io/v1", nil, nil, "CSIDriver", "CSINode", "StorageClass")
 	add(listenersv1alpha1.GroupVersion.String(), nil, nil, "Listener", "ListenerClass", "PodListeners")
 	add(operatorv1alpha1.GroupVersion.String(), nil, nil, "ListenerOperator")
-	add("operators.coreos.com/v1alpha1", g.clusterServiceVersion, []client.ListOption{client.MatchingLabelsSelector{Selector: notCopied}}, "ClusterServiceVersion")
+	add("operators.coreos.com/v1alpha1", g.clusterServiceVersion,
+		[]client.ListOption{client.MatchingLabelsSelector{Selector: notCopied}}, "ClusterServiceVersion")
 	add("operators.coreos.com/v1alpha1", g.subscription, nil, "Subscription")
 	add("operators.coreos.com/v1alpha1", g.isOwned, nil, "InstallPlan")
 	add("operators.coreos.com/v1", g.operatorGroup, nil, "OperatorGroup")
 	add("olm.operatorframework.io/v1", g.clusterExtension, nil, "ClusterExtension")
 	add("admissionregistration.k8s.io/v1", isNamedLikeOperator, nil,
-		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy",
+		"MutatingAdmissionPolicyBinding")
 	add("rbac.authorization.k8s.io/v1", g.binding, nil, "ClusterRoleBinding", "RoleBinding")
 	add("rbac.authorization.k8s.io/v1", g.role, nil, "ClusterRole", "Role")
 	for _, backend := range backends.All() {
@@ -86,13 +90,11 @@ func (g *gatherer) lists() (lists []list) {
 }
 
 const (
-	// labelName is the label whose value is the operator's name.
 	labelName = "app.kubernetes.io/name"
 	// packageName is the name of the operator's package in its own catalogues. Others may have another one.
 	packageName = names.Operator
 )
 
-// has returns whether a field of an object has a value.
 func has(value string, path ...string) func(*unstructured.Unstructured) bool {
 	return func(o *unstructured.Unstructured) bool {
 		found, _, _ := unstructured.NestedString(o.Object, path...)
@@ -100,12 +102,10 @@ func has(value string, path ...string) func(*unstructured.Unstructured) bool {
 	}
 }
 
-// remember records what later lists depend on.
 func (g *gatherer) remember(kind, namespace, name string) {
 	g.found.Insert([3]string{kind, namespace, name})
 }
 
-// knows reports whether an earlier list had it.
 func (g *gatherer) knows(kind, namespace, name string) bool {
 	return g.found.Has([3]string{kind, namespace, name})
 }
@@ -148,8 +148,9 @@ func (g *gatherer) pod(o *unstructured.Unstructured) bool {
 			return true
 		}
 	}
-	return walk.AwaitsInjection(pod) || slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-		return walk.IsEphemeral(&v) || claim.IsInline(&v) || g.knows("PersistentVolumeClaim", pod.Namespace, claim.NameOf(pod, &v))
+	return walk.Means(pod) || slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return walk.IsEphemeral(&v) || claim.IsInline(&v) ||
+			g.knows("PersistentVolumeClaim", pod.Namespace, claim.NameOf(pod, &v))
 	})
 }
 
@@ -173,7 +174,8 @@ func isNamedLikeOperator(o *unstructured.Unstructured) bool {
 func (g *gatherer) binding(o *unstructured.Unstructured) bool {
 	b := typed[rbacv1.ClusterRoleBinding](o) // a RoleBinding has the same fields
 	if !slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool {
-		return s.Kind == rbacv1.ServiceAccountKind && g.operators.Has(s.Namespace) && (s.Name == names.Operator || s.Name == names.NodeAgent)
+		return s.Kind == rbacv1.ServiceAccountKind && g.operators.Has(s.Namespace) &&
+			(s.Name == names.Operator || s.Name == names.NodeAgent)
 	}) {
 		return false
 	}
@@ -193,7 +195,8 @@ func isOfListener(o *unstructured.Unstructured) bool {
 // event reports whether an event is about something that is gathered, or in the namespace of an operator.
 func (g *gatherer) event(o *unstructured.Unstructured) bool {
 	e := typed[corev1.Event](o)
-	return g.uids.Has(e.InvolvedObject.UID) || g.operators.Has(e.Namespace) || e.ReportingController == names.EventReporter
+	return g.uids.Has(e.InvolvedObject.UID) || g.operators.Has(e.Namespace) ||
+		e.ReportingController == names.EventReporter
 }
 
 // typed returns an object as one of a type. The recorder does the same, and reports errors.
@@ -218,7 +221,8 @@ func (g *gatherer) read(ctx context.Context) {
 			if len(l.options) == 0 {
 				_ = s.Load(ctx, l.GroupVersionKind)
 			} else {
-				_ = r.List(ctx, lookup.MetadataList(l.GroupVersionKind), append(l.options, client.InNamespace(namespace))...)
+				_ = r.List(ctx, lookup.MetadataList(l.GroupVersionKind),
+					append(l.options, client.InNamespace(namespace))...)
 			}
 		}
 		for operator := range g.operators {
@@ -231,7 +235,8 @@ func (g *gatherer) read(ctx context.Context) {
 		} else {
 			follow(ctx, s)
 		}
-		_ = r.List(ctx, &corev1.EventList{}, client.InNamespace(namespace)) // again, because events concern what was read
+		// Again, because events concern what was read.
+		_ = r.List(ctx, &corev1.EventList{}, client.InNamespace(namespace))
 		if !r.forbidden {
 			return
 		}
@@ -254,7 +259,8 @@ func (g *gatherer) examine(ctx context.Context, s *source.Source) {
 // follow reads what the walks from the objects of a namespace read.
 func follow(ctx context.Context, s *source.Source) {
 	w := walk.New(&check.Examination{Client: s})
-	for _, list := range []client.ObjectList{&corev1.PersistentVolumeClaimList{}, &listenersv1alpha1.ListenerList{}, &corev1.PodList{}} {
+	for _, list := range []client.ObjectList{&corev1.PersistentVolumeClaimList{}, &listenersv1alpha1.ListenerList{},
+		&corev1.PodList{}} {
 		w.List(ctx, list, client.InNamespace(s.Namespace))
 		_ = meta.EachListItem(list, func(o runtime.Object) error { // it is a list
 			w.Apart().Step(ctx, o.(client.Object))
@@ -293,7 +299,8 @@ func (g *gatherer) subscription(o *unstructured.Unstructured) bool {
 
 // isOwned reports whether an object has an owner that was gathered, as the InstallPlan of a Subscription has.
 func (g *gatherer) isOwned(o *unstructured.Unstructured) bool {
-	return slices.ContainsFunc(o.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return g.uids.Has(owner.UID) })
+	return slices.ContainsFunc(o.GetOwnerReferences(),
+		func(owner metav1.OwnerReference) bool { return g.uids.Has(owner.UID) })
 }
 
 // operatorGroup reports whether an OperatorGroup is in the namespace of an operator, or of a Subscription to one.

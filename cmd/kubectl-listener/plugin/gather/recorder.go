@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -19,10 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
+	"github.com/listener-operator/listener-operator/internal/keys"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// maxObjects is the most that is gathered of each kind.
 const maxObjects = 10_000
 
 // recorder is a client that writes what it reads: whole objects, and of lists what the filters keep.
@@ -45,7 +46,8 @@ func (r *recorder) Get(ctx context.Context, key client.ObjectKey, o client.Objec
 	whole.SetGroupVersionKind(mapping.GroupVersionKind)
 	what := mapping.GroupVersionKind.Kind + " " + strings.TrimPrefix(key.String(), "/")
 	err = r.Client.Get(ctx, key, whole, options...)
-	switch absent := (source.Absent{Kind: mapping.GroupVersionKind.GroupKind().String(), Namespace: key.Namespace, Name: key.Name}); {
+	switch absent := (source.Absent{Kind: mapping.GroupVersionKind.GroupKind().String(), Namespace: key.Namespace,
+		Name: key.Name}); {
 	case err == nil:
 		r.miss(what, r.keep(mapping, whole))
 		return source.Convert(whole.Object, o)
@@ -64,7 +66,8 @@ func (r *recorder) List(ctx context.Context, list client.ObjectList, options ...
 		return err
 	}
 	o := (&client.ListOptions{}).ApplyOptions(options)
-	listed := source.Listed{Kind: mapping.GroupVersionKind.GroupKind().String(), Namespace: o.Namespace, Some: o.LabelSelector != nil || o.FieldSelector != nil}
+	listed := source.Listed{Kind: mapping.GroupVersionKind.GroupKind().String(), Namespace: o.Namespace,
+		Some: o.LabelSelector != nil || o.FieldSelector != nil}
 	var items []runtime.Object
 	var incomplete error // of what is written
 	count, keep := 0, r.filters[mapping.GroupVersionKind.GroupKind()]
@@ -74,7 +77,7 @@ func (r *recorder) List(ctx context.Context, list client.ObjectList, options ...
 		return objects, r.Client.List(ctx, objects, o, client.Limit(page.Limit), client.Continue(page.Continue))
 	}).EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
 		whole := item.(*unstructured.Unstructured)
-		object, err := r.itemOf(list, mapping, whole)
+		object, err := itemOf(list, whole)
 		items = append(items, object)
 		if keep != nil && !keep(whole) {
 			listed.Some = true
@@ -92,12 +95,13 @@ func (r *recorder) List(ctx context.Context, list client.ObjectList, options ...
 	return meta.SetList(list, items)
 }
 
-func (r *recorder) itemOf(list client.ObjectList, mapping *meta.RESTMapping, whole *unstructured.Unstructured) (object runtime.Object, err error) {
-	if _, metadata := list.(*metav1.PartialObjectMetadataList); metadata {
-		object = &metav1.PartialObjectMetadata{}
-	} else if object, err = r.Scheme().New(mapping.GroupVersionKind); err != nil {
+// itemOf returns an object as an item of a list, whose kind may be in no scheme.
+func itemOf(list client.ObjectList, whole *unstructured.Unstructured) (runtime.Object, error) {
+	items, err := meta.GetItemsPtr(list)
+	if err != nil {
 		return nil, err
 	}
+	object := reflect.New(reflect.TypeOf(items).Elem().Elem()).Interface().(runtime.Object)
 	return object, source.Convert(whole.Object, object)
 }
 
@@ -108,7 +112,8 @@ func (r *recorder) record(what string, listed source.Listed, count int, err erro
 	switch {
 	case err == nil && !slices.Contains(r.index.Listed, listed):
 		r.index.Listed = append(r.index.Listed, listed)
-	case err != nil && (listed.Namespace == "" || !apierrors.IsForbidden(err)): // or the same is missing of all namespaces
+	case err != nil && (listed.Namespace == "" || !apierrors.IsForbidden(err)):
+		// Otherwise, the same is missing of all namespaces.
 		r.miss(what, err)
 	}
 	r.forbidden = r.forbidden || apierrors.IsForbidden(err)
@@ -127,7 +132,8 @@ func (r *recorder) Create(ctx context.Context, o client.Object, options ...clien
 		r.reviews++
 		content, convertErr := runtime.DefaultUnstructuredConverter.ToUnstructured(named)
 		resource := schema.GroupResource{Group: source.KindReview.Group, Resource: "subjectaccessreviews"}
-		r.miss("a review of permissions", errors.Join(convertErr, r.object(resource, &unstructured.Unstructured{Object: content})))
+		r.miss("a review of permissions", errors.Join(convertErr,
+			r.object(resource, &unstructured.Unstructured{Object: content})))
 	}
 	return err
 }
@@ -156,9 +162,9 @@ func (g *gatherer) object(resource schema.GroupResource, o *unstructured.Unstruc
 // removed replaces what may be secret, so that readers see that there is something.
 const removed = "(removed)"
 
-// known are the domains of annotations, and other annotations, whose values are kept: those that the operator and the
-// plugin write or read. Anybody may write anything into others.
-var known = []string{names.Driver, "listener-operator.dev", names.AnnotationProvisioner, names.AnnotationHostname, names.AnnotationHostname022}
+// foreign are annotations of others that the operator or the plugin writes or reads. Their values are kept, as those of
+// the operator's own keys are. Anybody may write anything into others, also below the operator's own domains.
+var foreign = []string{names.AnnotationProvisioner, names.AnnotationHostname, names.AnnotationHostname022}
 
 // fields are the fields that are removed wherever they are in an object of any kind: the value of an environment
 // variable, what a container said when it ended, what a probe requests, the key of a Route, the password of a keystore
@@ -206,7 +212,8 @@ func cleanFields(value any, everywhere []string, below string) {
 				delete(value, name)
 			case below != "" && slices.Contains(fields[below], name):
 				value[name] = removed
-			case name == "annotations" || strings.HasSuffix(name, "Annotations"), name == "volumeAttributes": // those of a claim
+			case name == "annotations" || strings.HasSuffix(name, "Annotations"), name == "volumeAttributes":
+				// Those of a claim.
 				cleanAnnotations(field)
 			default:
 				cleanFields(field, everywhere, name)
@@ -215,12 +222,11 @@ func cleanFields(value any, everywhere []string, below string) {
 	}
 }
 
-// cleanAnnotations removes the values of annotations that may be secret.
 func cleanAnnotations(value any) {
 	annotations, _ := value.(map[string]any)
 	delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
 	for key := range annotations {
-		if domain, _, _ := strings.Cut(key, "/"); !slices.Contains(known, domain) && !slices.Contains(known, key) {
+		if !keys.Known(key) && !slices.Contains(foreign, key) {
 			annotations[key] = removed
 		}
 	}

@@ -29,15 +29,12 @@ type getOptions struct {
 	names         []string
 	allNamespaces bool
 	watch         bool
-	// selector selects Listeners by their labels. It is empty for all.
-	selector string
+	selector      string
 	// endpoints is the name of the port whose endpoints are the output, or "".
 	endpoints string
-	// began states that the header of the table was written.
-	began bool
+	began     bool
 }
 
-// NewCommand returns the command.
 func NewCommand(e *command.Environment) *cobra.Command {
 	o := &getOptions{Environment: e}
 	cmd := &cobra.Command{
@@ -45,9 +42,9 @@ func NewCommand(e *command.Environment) *cobra.Command {
 		Short: "List every address of every replica",
 		Long: `List every address of every replica.
 
-Each line is one address with one port. Each Pod that mounts a Listener has the addresses that lead to this Pod, the same
-as in its files. A Listener without Pods has the addresses that are reserved for it. NAME is the name of a Listener.
-Without names, the command lists all Listeners of the namespace.
+Each line is one address with one port. Each Pod that mounts a Listener has the addresses that lead to this Pod, the
+same as in its files. A Listener without Pods has the addresses that are reserved for it. NAME is the name of a
+Listener. Without names, the command lists all Listeners of the namespace.
 
 With --output json or yaml, "advertised" is what to configure in front of the cluster if the class of a Listener
 advertises other addresses: docs/advertise.md
@@ -69,16 +66,18 @@ Listeners, separated by commas.`,
 		},
 	}
 	e.AddOutputFlag(cmd)
-	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "List the Listeners with these labels, such as app=redis. A Listener has the labels of its claim.")
-	cmd.Flags().StringVar(&o.endpoints, "endpoints", "", "Print host:port of the port with this name, of all Listeners, separated by commas.")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "",
+		"List the Listeners with these labels, such as app=redis. A Listener has the labels of its claim.")
+	cmd.Flags().StringVar(&o.endpoints, "endpoints", "",
+		"Print host:port of the port with this name, of all Listeners, separated by commas.")
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "List the Listeners of all namespaces.")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After the list, print each change until you interrupt the command.")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false,
+		"After the list, print each change until you interrupt the command.")
 	cmd.MarkFlagsMutuallyExclusive("endpoints", "output")
 	cmd.MarkFlagsMutuallyExclusive("endpoints", "watch")
 	return cmd
 }
 
-// selection returns which Listeners are read. Names select among them.
 func (o *getOptions) selection() (*client.ListOptions, error) {
 	if len(o.names) > 0 && o.selector != "" {
 		return nil, errors.New("name Listeners or use --selector, but not both")
@@ -129,20 +128,17 @@ func (o *getOptions) run(ctx context.Context) error {
 
 // listenerAddresses is a Listener with its addresses. Its JSON is part of the output.
 type listenerAddresses struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Class     string `json:"class,omitempty"`
-	// Reason is why the Listener is in its state.
-	Reason string `json:"reason,omitempty"`
-	// Addresses lead to the Listener as a whole.
-	Addresses []listenersv1alpha1.IngressAddress `json:"addresses"`
+	Namespace  string                             `json:"namespace"`
+	Name       string                             `json:"name"`
+	Class      string                             `json:"class,omitempty"`
+	Reason     string                             `json:"reason,omitempty"`
+	WaitingFor *listenersv1alpha1.WaitingFor      `json:"waitingFor,omitempty"`
+	Addresses  []listenersv1alpha1.IngressAddress `json:"addresses"`
 	// Advertised is where to forward what clients send to Addresses, if the class advertises these.
 	Advertised []advertise.Forward `json:"advertised"`
-	// Replicas are the Pods that mount the Listener.
-	Replicas []replica `json:"replicas"`
+	Replicas   []replica           `json:"replicas"`
 }
 
-// replica is a volume of a Pod with the addresses that lead to the Pod.
 type replica struct {
 	Pod       string                             `json:"pod"`
 	Node      string                             `json:"node,omitempty"`
@@ -152,7 +148,8 @@ type replica struct {
 }
 
 // observe reads the selected Listeners with their Pods, sorted by namespace and name.
-func (o *getOptions) observe(ctx context.Context, c client.Reader, which *client.ListOptions) ([]listenerAddresses, error) {
+func (o *getOptions) observe(ctx context.Context, c client.Reader,
+	which *client.ListOptions) ([]listenerAddresses, error) {
 	var list listenersv1alpha1.ListenerList
 	if err := c.List(ctx, &list, which); err != nil {
 		return nil, fmt.Errorf("listing Listeners: %w", err)
@@ -170,6 +167,7 @@ func (o *getOptions) observe(ctx context.Context, c client.Reader, which *client
 		status := ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{})
 		listeners = append(listeners, listenerAddresses{
 			Namespace: l.Namespace, Name: l.Name, Class: l.Class(), Reason: status.Summary.Reason,
+			WaitingFor: status.WaitingFor,
 			Addresses:  append([]listenersv1alpha1.IngressAddress{}, status.IngressAddresses...),
 			Advertised: advertise.Forwards(l),
 			Replicas:   append([]replica{}, replicas[client.ObjectKeyFromObject(l)]...),
@@ -198,7 +196,9 @@ func replicasOf(pods []listenersv1alpha1.PodListeners) map[client.ObjectKey][]re
 		}
 	}
 	for _, ofListener := range replicas {
-		slices.SortFunc(ofListener, func(a, b replica) int { return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Volume, b.Volume)) })
+		slices.SortFunc(ofListener, func(a, b replica) int {
+			return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Volume, b.Volume))
+		})
 	}
 	return replicas
 }
@@ -217,7 +217,8 @@ func (o *getOptions) writeEndpoints(listeners []listenerAddresses) error {
 			}
 		}
 		if !has {
-			fmt.Fprintf(o.ErrOut, "Listener %s/%s is left out: it has no address with a port %q (%s).\n", l.Namespace, l.Name, o.endpoints, cmp.Or(command.Printable(l.Reason), "no reason is known"))
+			fmt.Fprintf(o.ErrOut, "Listener %s/%s is left out: it has no address with a port %q (%s).\n", l.Namespace,
+				l.Name, o.endpoints, cmp.Or(command.Printable(l.Reason), "no reason is known"))
 		}
 	}
 	if len(endpoints) == 0 {
@@ -232,7 +233,6 @@ var header = row{"NAMESPACE", "LISTENER", "CLASS", "POD", "NODE", "PORT", "ADDRE
 
 type row [8]string
 
-// place returns what an address is the address of.
 func (r row) place() [4]string { return [4]string{r[0], r[1], r[3], r[columnPort]} }
 
 const (
@@ -250,7 +250,8 @@ func rowsOf(listeners []listenerAddresses) []row {
 			replicas = []replica{{Pod: none, Addresses: l.Addresses}}
 		}
 		for _, r := range replicas {
-			line := row{l.Namespace, l.Name, cmp.Or(l.Class, none), r.Pod, cmp.Or(r.Node, none), none, "<pending>", cmp.Or(l.Reason, none)}
+			line := row{l.Namespace, l.Name, cmp.Or(l.Class, none), r.Pod, cmp.Or(r.Node, none), none, "<pending>",
+				cmp.Or(l.Reason, none)}
 			if len(r.Addresses) == 0 {
 				rows = append(rows, line)
 			}

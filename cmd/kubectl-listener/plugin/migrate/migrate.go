@@ -30,7 +30,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/stackable"
 )
 
-// NewCommand returns the command.
 func NewCommand(e *command.Environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
@@ -65,15 +64,13 @@ type migration struct {
 	*walk.Walk
 	classes   listenersv1alpha1.ListenerClassList
 	listeners listenersv1alpha1.ListenerList
-	// other is what there is of Stackable's listener operator. preset and clusterDomain are its settings, or empty if
-	// they are unknown. Each has a default.
+	// other is Stackable's listener operator. preset and clusterDomain are its settings, or empty for the default.
 	other                 stackable.Installation
 	preset, clusterDomain string
 	// agents is the Pod template of its node driver, or empty if it is unknown.
 	agents corev1.PodSpec
 }
 
-// compare observes the cluster, and compares. A later part uses what an earlier one found.
 func (m *migration) compare(ctx context.Context) {
 	m.All(ctx, &m.classes, &m.listeners)
 	m.observeOther(ctx)
@@ -86,10 +83,11 @@ func (m *migration) compare(ctx context.Context) {
 func (m *migration) observeOther(ctx context.Context) {
 	var pods corev1.PodList
 	read := m.All(ctx, &pods)
-	m.Readable(check.Finding{Kind: "SubjectAccessReview"}, m.Request("looking for Stackable's listener operator", func() (err error) {
-		m.other, err = stackable.Among(ctx, m.Client, pods.Items, time.Now())
-		return err
-	}))
+	m.Readable(check.Finding{Kind: "SubjectAccessReview"},
+		m.Request("looking for Stackable's listener operator", func() (err error) {
+			m.other, err = new(stackable.Finder).Among(ctx, m.Client, pods.Items, time.Now())
+			return err
+		}))
 	for _, w := range m.other.Workloads {
 		m.observeWorkload(ctx, w)
 	}
@@ -152,8 +150,7 @@ func (m *migration) compareSettings(ctx context.Context) {
 	}
 	config := &operatorv1alpha1.ListenerOperator{}
 	configured := m.Get(ctx, types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}, config) == check.Present
-	// The domain of the Pods' resolver is not known here. A setting other than the default is carried over, even if the
-	// resolver has the same domain.
+	// The domain of the Pods' resolver is not known here, so a setting other than the default is carried over.
 	if !configured {
 		config.Spec = stackable.Settings(m.classes.Items, m.listeners.Items, "")
 	}
@@ -161,7 +158,8 @@ func (m *migration) compareSettings(ctx context.Context) {
 	for _, setting := range []struct{ path, other, carried string }{
 		{"spec.preset", m.preset, string(cmp.Or(config.Spec.Preset, operatorv1alpha1.PresetEphemeralNodes))},
 		{"spec.clusterDomain", m.clusterDomain, config.ClusterDomain("")},
-		{"spec.nodeAgent.kubeletDir", m.other.KubeletDir, cmp.Or(config.Spec.NodeAgent.KubeletDir, components.DefaultKubeletDir)},
+		{"spec.nodeAgent.kubeletDir", m.other.KubeletDir,
+			cmp.Or(config.Spec.NodeAgent.KubeletDir, components.DefaultKubeletDir)},
 	} {
 		switch {
 		case setting.other == "":
@@ -170,18 +168,21 @@ func (m *migration) compareSettings(ctx context.Context) {
 		case setting.other == setting.carried:
 			m.Add(f.OK("%s will be %s, as in the other operator", setting.path, setting.other))
 		default:
-			m.Add(f.Warning("", fmt.Sprintf("%s is %s in the other operator, and would be %s: set it before the move", setting.path, setting.other, setting.carried)))
+			m.Add(f.Warning("", fmt.Sprintf("%s is %s in the other operator, and would be %s: set it before the move",
+				setting.path, setting.other, setting.carried)))
 		}
 	}
 	if restricted := m.placement(); restricted != "" {
-		m.Add(f.Warning("", "agents run on all nodes, whatever their taints; the agents of the other operator have "+restricted+", which you can set in spec.nodeAgent"))
+		m.Add(f.Warning("", "agents run on all nodes, whatever their taints; the agents of the other operator have "+
+			restricted+", which you can set in spec.nodeAgent"))
 	}
 }
 
 // compareClasses finds the classes that go with the other operator's Helm release, and what of a class is ignored.
 func (m *migration) compareClasses() {
 	for class := range check.Each(m.classes.Items) {
-		f, release := check.Finding{Kind: "ListenerClass", Name: class.Name}, class.Annotations["meta.helm.sh/release-name"]
+		f, release := check.Finding{Kind: "ListenerClass", Name: class.Name},
+			class.Annotations["meta.helm.sh/release-name"]
 		switch ignored := exposure.UnknownOverrides(class); {
 		case release != "" && class.Annotations["helm.sh/resource-policy"] != "keep":
 			m.Add(f.Warning("", "is deleted with the Helm release "+release+", so save it first"))
@@ -202,7 +203,8 @@ func (m *migration) compareListeners() {
 	for l := range check.Each(m.listeners.Items) {
 		f := check.Finding{Kind: "Listener", Namespace: l.Namespace, Name: l.Name, State: check.OK}
 		if class := classes[l.Class()]; class == nil {
-			f = f.Warning("", fmt.Sprintf("its class %q does not exist, so it keeps the addresses that it has", l.Class()))
+			f = f.Warning("", fmt.Sprintf("its class %q does not exist, so it keeps the addresses that it has",
+				l.Class()))
 		} else if _, refusal := backends.All().Of(class).Service(class, l); refusal != nil {
 			f = f.FailedBy(refusal.Reason, refusal.Message)
 			f.Remedy += " Until then, its Service and its addresses stay as they are."
@@ -212,7 +214,6 @@ func (m *migration) compareListeners() {
 	m.AddAll(findings, "Listeners", "%d keep their Services, node ports and addresses")
 }
 
-// compareClaims finds the claims that this operator treats differently.
 func (m *migration) compareClaims(ctx context.Context) {
 	var claims corev1.PersistentVolumeClaimList
 	m.All(ctx, &claims)
@@ -229,13 +230,17 @@ func (m *migration) compareClaims(ctx context.Context) {
 		own := listeners[client.ObjectKeyFromObject(pvc)]
 		switch selector, err := claim.ParseSelector(pvc.Annotations); {
 		case own != nil && claim.OwnsListener(own) && selector.Class != "" && selector.Class != own.Class():
-			f = f.Warning(listenersv1alpha1.ReasonClassOfClaim, fmt.Sprintf("names class %s, and its Listener has class %s: this operator gives the Listener the "+
-				"class of the claim, and other addresses with it", selector.Class, own.Class()))
+			f = f.Warning(listenersv1alpha1.ReasonClassOfClaim,
+				fmt.Sprintf("names class %s, and its Listener has class %s: this operator gives the Listener the "+
+					"class of the claim, and other addresses with it", selector.Class, own.Class()))
 		case !errors.Is(err, claim.ErrBothSelectors):
 		case pvc.Spec.VolumeName == "":
-			f = f.Failed(listenersv1alpha1.ReasonInvalidClaim, err.Error(), "Create the claim again, with one of the two annotations.")
+			f = f.Failed(listenersv1alpha1.ReasonInvalidClaim, err.Error(),
+				"Create the claim again, with one of the two annotations.")
 		default:
-			f = f.Warning(listenersv1alpha1.ReasonInvalidClaim, "has two annotations that contradict each other, and works because it has its volume; a new claim of the same template would not")
+			f = f.Warning(listenersv1alpha1.ReasonInvalidClaim,
+				"has two annotations that contradict each other, and works because it has its volume; a new claim of "+
+					"the same template would not")
 		}
 		findings = append(findings, f)
 	}

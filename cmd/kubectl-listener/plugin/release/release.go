@@ -19,7 +19,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// NewCommand returns the command.
 func NewCommand(e *command.Environment) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
@@ -33,7 +32,8 @@ only the address of the node changes.
 
 Is the machine really gone? If it still runs, so do its containers, and two replicas with the same identity may destroy
 data. The command therefore refuses while the Node object exists, unless the Node has the taint
-` + corev1.TaintNodeOutOfService + `. With --force, it sends the request anyway, for example to move a Pod away from a node
+` + corev1.TaintNodeOutOfService +
+			`. With --force, it sends the request anyway, for example to move a Pod away from a node
 that works; the operator then waits until no Pod uses the volume there. --force also replaces the value
 "` + names.ReleaseNever + `" of the annotation.
 
@@ -62,7 +62,8 @@ docs/lost-nodes.md has the whole procedure.`,
 		}),
 	}
 	e.AddOutputFlag(cmd)
-	cmd.Flags().BoolVar(&force, "force", false, "Request the release even if the node exists or the claim excludes a release.")
+	cmd.Flags().BoolVar(&force, "force", false,
+		"Request the release even if the node exists or the claim excludes a release.")
 	return cmd
 }
 
@@ -81,15 +82,18 @@ func (r *releaser) release(ctx context.Context, pvc *corev1.PersistentVolumeClai
 	pinned := claim.PinnedNodes(pv)
 	switch {
 	case found == check.Forbidden && !r.force:
-		return f.Failed("", "you may not read its PersistentVolume, so the command cannot find out whether the node is lost", remedyForbidden)
+		return f.Failed("", "you may not read its PersistentVolume, so the command cannot find out whether the node "+
+			"is lost", remedyForbidden)
 	case found == check.Forbidden:
 		return r.request(ctx, f, pvc, "its node")
 	case found == check.Missing:
-		return f.Failed("", "its PersistentVolume does not exist", check.RemedyOperator)
+		return f.LeftToOperator("", "its PersistentVolume does not exist")
 	case !claim.IsBoundTo(pv, pvc):
-		return f.Failed("", "has no listener volume", "Name a claim with a listener volume. To list the volumes on lost nodes, run: kubectl listener doctor")
+		return f.Failed("", "has no listener volume",
+			"Name a claim with a listener volume. To list the volumes on lost nodes, run: kubectl listener doctor")
 	case len(pinned) == 0:
-		return f.Failed("", "its volume is not pinned to a node by the operator, so there is nothing to release", "Find out what its Pod waits for: kubectl listener why claim/"+pvc.Name)
+		return f.Failed("", "its volume is not pinned to a node by the operator, so there is nothing to release",
+			"Find out what its Pod waits for: kubectl listener why claim/"+pvc.Name)
 	}
 	if refusal := r.refusal(ctx, f, pvc, pv, pinned[0]); refusal.State != "" {
 		return refusal
@@ -100,31 +104,36 @@ func (r *releaser) release(ctx context.Context, pvc *corev1.PersistentVolumeClai
 const remedyForbidden = "Ask an administrator, or use --force if you know that the machine is gone."
 
 // refusal returns why a release is not requested, or an empty finding.
-func (r *releaser) refusal(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, name string) check.Finding {
+func (r *releaser) refusal(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim,
+	pv *corev1.PersistentVolume, name string) check.Finding {
 	value := pvc.Annotations[names.AnnotationRelease]
 	if requested, err := time.Parse(time.RFC3339, value); err == nil && pv.CreationTimestamp.Time.Before(requested) {
-		return f.Warning("", fmt.Sprintf("the release from node %s is already requested, at %s; see kubectl events --for persistentvolumeclaim/%s", name, value, pvc.Name))
+		return f.Warning("", fmt.Sprintf("the release from node %s is already requested, at %s; see kubectl events "+
+			"--for persistentvolumeclaim/%s", name, value, pvc.Name))
 	}
 	if r.force {
 		return check.Finding{}
 	}
 	if value == names.ReleaseNever {
-		return f.Failed("", fmt.Sprintf("its annotation %s is %q", names.AnnotationRelease, value), "If the claim may be released after all, use --force.")
+		return f.Failed("", fmt.Sprintf("its annotation %s is %q", names.AnnotationRelease, value),
+			"If the claim may be released after all, use --force.")
 	}
 	node := &corev1.Node{}
 	switch found := r.Get(ctx, types.NamespacedName{Name: name}, node); {
 	case found == check.Missing || found == check.Present && claim.NodeLost(node):
 		return check.Finding{}
 	case found == check.Forbidden:
-		return f.Failed("", "you may not read nodes, so the command cannot find out whether node "+name+" is lost", remedyForbidden)
+		return f.Failed("", "you may not read nodes, so the command cannot find out whether node "+name+" is lost",
+			remedyForbidden)
 	}
 	return f.Failed("NodeExists", fmt.Sprintf("node %s exists, so the containers of the Pod may still run there", name),
-		fmt.Sprintf("If the machine is off, run: kubectl taint node %s %s=nodeshutdown:NoExecute. To move the Pod away from a node that works, cordon the node, "+
-			"use --force, and delete the Pod.", name, corev1.TaintNodeOutOfService))
+		fmt.Sprintf("If the machine is off, run: kubectl taint node %s %s=nodeshutdown:NoExecute. To move the Pod "+
+			"away from a node that works, cordon the node, use --force, and delete the Pod.", name,
+			corev1.TaintNodeOutOfService))
 }
 
-// request writes the annotation, which is the plugin's only write.
-func (r *releaser) request(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, from string) check.Finding {
+func (r *releaser) request(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim,
+	from string) check.Finding {
 	if r.Err != nil {
 		return f
 	}
@@ -133,5 +142,6 @@ func (r *releaser) request(ctx context.Context, f check.Finding, pvc *corev1.Per
 	if err := r.Client.Patch(ctx, pvc, client.MergeFrom(before), client.FieldOwner("kubectl-listener")); err != nil {
 		r.Err = fmt.Errorf("annotating claim %s: %w", client.ObjectKeyFromObject(pvc), err)
 	}
-	return f.OK("the release from %s is requested; its Pod can then start elsewhere: kubectl events --for persistentvolumeclaim/%s --watch", from, pvc.Name)
+	return f.OK("the release from %s is requested; its Pod can then start elsewhere: kubectl events --for "+
+		"persistentvolumeclaim/%s --watch", from, pvc.Name)
 }

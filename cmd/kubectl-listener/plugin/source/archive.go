@@ -38,8 +38,7 @@ type archive struct {
 	scheme        *runtime.Scheme
 	mapper        meta.RESTMapper
 	objects       map[schema.GroupKind]map[types.NamespacedName]*unstructured.Unstructured
-	// left is what may still be decoded, in bytes.
-	left int64
+	left          int64
 }
 
 func (a *archive) Scheme() *runtime.Scheme     { return a.scheme }
@@ -49,7 +48,6 @@ func (a *archive) GroupVersionKindFor(o runtime.Object) (schema.GroupVersionKind
 	return apiutil.GVKForObject(o, a.scheme)
 }
 
-// errNotGathered is why something is forbidden.
 var errNotGathered = errors.New("it was not gathered")
 
 func (a *archive) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
@@ -61,7 +59,8 @@ func (a *archive) Get(_ context.Context, key client.ObjectKey, o client.Object, 
 	if found := a.objects[kind][key]; found != nil {
 		return Convert(found.Object, o)
 	}
-	if slices.Contains(a.index.Absent, Absent{Kind: kind.String(), Namespace: key.Namespace, Name: key.Name}) || a.listed(kind, key.Namespace, false) {
+	if slices.Contains(a.index.Absent, Absent{Kind: kind.String(), Namespace: key.Namespace, Name: key.Name}) ||
+		a.listed(kind, key.Namespace, false) {
 		return apierrors.NewNotFound(resource, key.Name)
 	}
 	return apierrors.NewForbidden(resource, key.Name, errNotGathered)
@@ -94,7 +93,6 @@ func (a *archive) List(_ context.Context, list client.ObjectList, options ...cli
 	return Convert(map[string]any{"apiVersion": version, "kind": name, "items": items}, list)
 }
 
-// Convert writes an object into one of a type.
 func Convert(from map[string]any, to runtime.Object) error {
 	if object, ok := to.(*unstructured.Unstructured); ok {
 		object.Object = runtime.DeepCopyJSON(from)
@@ -125,7 +123,6 @@ func (a *archive) Create(_ context.Context, o client.Object, _ ...client.CreateO
 
 // The files beside the objects.
 const (
-	// IndexFile has an Index.
 	IndexFile = "gather.yaml"
 	// ResourcesFile has what the cluster serves, a list of restmapper.APIGroupResources.
 	ResourcesFile = "api-resources.yaml"
@@ -138,24 +135,19 @@ const MaxSize = 1 << 30
 // does not keep them, so they have names of the command's own.
 var KindReview = schema.GroupKind{Group: "authorization.k8s.io", Kind: "SubjectAccessReview"}
 
-// Index says what was gathered, and what was not.
 type Index struct {
-	// Time is when the objects had been read.
 	Time metav1.Time `json:"time"`
 	// Plugin and Server are the versions of the plugin and of the API server.
 	Plugin string `json:"plugin"`
 	Server string `json:"server"`
 	// Objects is the number of objects, so that a part of them does not pass for all.
-	Objects int `json:"objects"`
-	// Listed are the kinds whose objects were listed.
-	Listed []Listed `json:"listed"`
+	Objects int      `json:"objects"`
+	Listed  []Listed `json:"listed"`
 	// Absent are objects that were looked for by name, and do not exist.
-	Absent []Absent `json:"absent"`
-	// Missing is what could not be gathered, and why.
+	Absent  []Absent `json:"absent"`
 	Missing []string `json:"missing"`
 }
 
-// Listed is a kind whose objects were listed.
 type Listed struct {
 	// Kind is the kind with its API group, such as Pod or DaemonSet.apps.
 	Kind string `json:"kind"`
@@ -165,7 +157,6 @@ type Listed struct {
 	Some bool `json:"some,omitempty"`
 }
 
-// Absent is an object that does not exist.
 type Absent struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
@@ -210,7 +201,8 @@ func (a *archive) load(files map[string][]byte) error {
 		}
 	}
 	if len(roots) != 1 {
-		return fmt.Errorf("it has %d files %s, and must have one: is it from kubectl listener gather?", len(roots), IndexFile)
+		return fmt.Errorf("it has %d files %s, and must have one: is it from kubectl listener gather?", len(roots),
+			IndexFile)
 	}
 	var resources []*restmapper.APIGroupResources
 	for name, into := range map[string]any{IndexFile: &a.index, ResourcesFile: &resources} {
@@ -254,8 +246,8 @@ func (a *archive) add(content []byte) error {
 	return nil
 }
 
-// unmarshal decodes a file, unless what has been decoded so far needs too much memory. gather writes no aliases: a few
-// of them could stand for any amount.
+// unmarshal decodes a file, unless that needs too much memory. gather writes no aliases, few of which stand for any
+// amount.
 func (a *archive) unmarshal(content []byte, into any) error {
 	var document yaml.Node
 	if err := yaml.Unmarshal(content, &document); err != nil {

@@ -30,15 +30,13 @@ import (
 	"github.com/listener-operator/listener-operator/internal/lookup"
 )
 
-// Source is a client that reads from memory. It lists the objects of a kind when one of them is read for the first
-// time, and may watch them from then on. What the user may not list is forbidden, as it is for any client. The objects
-// that it returns must not be changed.
+// Source is a client that reads from memory. It lists the objects of a kind when one is read for the first time, and
+// may watch them from then on. What the user may not list is forbidden. Its objects must not be changed.
 type Source struct {
 	client.Client
 	// Namespace is the namespace whose objects are read, or "" for all.
 	Namespace string
-	// Changed receives a value after a change.
-	Changed chan struct{}
+	Changed   chan struct{}
 	// watch begins to watch the objects of a kind, for as long as the command runs. Nil means that they are listed.
 	watch func(kind, *objects)
 	// archive has what was gathered. Nil means that the client is of a cluster.
@@ -61,7 +59,6 @@ func Watch(ctx context.Context, c client.WithWatch, namespace string) *Source {
 	return s
 }
 
-// kind identifies the objects of a watch.
 type kind struct {
 	schema.GroupVersionKind
 	namespace string
@@ -109,7 +106,6 @@ func (s *Source) List(ctx context.Context, list client.ObjectList, options ...cl
 	return all.read(list, o)
 }
 
-// fieldsOf returns the fields that commands select objects by.
 func fieldsOf(o client.Object) fields.Set {
 	set := fields.Set{fieldNamespace: o.GetNamespace(), "metadata.name": o.GetName()}
 	switch o := o.(type) {
@@ -127,7 +123,8 @@ func Mapping(c client.Client, o runtime.Object) (*meta.RESTMapping, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.RESTMapper().RESTMapping(schema.GroupKind{Group: gvk.Group, Kind: strings.TrimSuffix(gvk.Kind, "List")}, gvk.Version)
+	return c.RESTMapper().RESTMapping(schema.GroupKind{Group: gvk.Group, Kind: strings.TrimSuffix(gvk.Kind, "List")},
+		gvk.Version)
 }
 
 // kindOf returns the kind of an object or a list, with the namespace whose objects are read.
@@ -137,7 +134,8 @@ func (s *Source) kindOf(o runtime.Object, namespace string) (kind, error) {
 		return kind{}, err
 	}
 	k := kind{GroupVersionKind: mapping.GroupVersionKind}
-	if whole := s.Namespace == "" && (s.archive == nil || s.archive.listed(k.GroupKind(), "", true)); !whole && mapping.Scope.Name() != meta.RESTScopeNameRoot {
+	if whole := s.Namespace == "" && (s.archive == nil || s.archive.listed(k.GroupKind(), "", true)); !whole &&
+		mapping.Scope.Name() != meta.RESTScopeNameRoot {
 		k.namespace = namespace
 	}
 	switch o.(type) {
@@ -149,7 +147,8 @@ func (s *Source) kindOf(o runtime.Object, namespace string) (kind, error) {
 
 // Load lists a kind, unless it was read before. Of kinds that are not in the scheme, it reads only the metadata.
 func (s *Source) Load(ctx context.Context, gvk schema.GroupVersionKind) error {
-	return s.List(ctx, s.newList(kind{GroupVersionKind: gvk, metadata: !s.Scheme().Recognizes(gvk)}), client.InNamespace(s.Namespace))
+	return s.List(ctx, s.newList(kind{GroupVersionKind: gvk, metadata: !s.Scheme().Recognizes(gvk)}),
+		client.InNamespace(s.Namespace))
 }
 
 func (s *Source) knows(k kind) bool {
@@ -256,7 +255,6 @@ func (s *Source) Unreadable() (forbidden []string, interrupted error) {
 	return slices.Compact(forbidden), interrupted
 }
 
-// objects are the objects of a kind. They implement cache.ReflectorStore.
 type objects struct {
 	changed chan<- struct{}
 	// known is closed when the first request has its response.
@@ -264,9 +262,8 @@ type objects struct {
 
 	mu     sync.Mutex
 	listed bool
-	// err is the error of the last request.
-	err   error
-	byKey map[client.ObjectKey]client.Object
+	err    error
+	byKey  map[client.ObjectKey]client.Object
 	// items are the items of lists of namespaces since the last change, and fields the objects by a field's value.
 	items  map[string]reflect.Value
 	fields map[string]map[string][]runtime.Object
@@ -278,7 +275,6 @@ func (a *objects) get(key client.ObjectKey) client.Object {
 	return a.byKey[key]
 }
 
-// read sets a list to the objects that options select, by a label, a field or both.
 func (a *objects) read(list client.ObjectList, o *client.ListOptions) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -292,15 +288,15 @@ func (a *objects) read(list client.ObjectList, o *client.ListOptions) error {
 	var matching []runtime.Object
 	for _, candidate := range a.having(field, value) {
 		object := candidate.(client.Object)
-		if (o.Namespace == "" || o.Namespace == object.GetNamespace()) && (o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(object.GetLabels()))) {
+		if (o.Namespace == "" || o.Namespace == object.GetNamespace()) &&
+			(o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(object.GetLabels()))) {
 			matching = append(matching, object)
 		}
 	}
 	return meta.SetList(list, matching)
 }
 
-// copyTo sets a list to all objects of a namespace, which are locked. A thousand Listeners list all Pods a thousand
-// times.
+// copyTo sets a list to all objects of a namespace, which are locked. A thousand Listeners list all Pods as often.
 func (a *objects) copyTo(list client.ObjectList, namespace string) error {
 	pointer, err := meta.GetItemsPtr(list)
 	if err != nil {
@@ -320,8 +316,7 @@ func (a *objects) copyTo(list client.ObjectList, namespace string) error {
 
 const fieldNamespace = "metadata.namespace"
 
-// having returns the objects with the value of a field, sorted by namespace and name. The namespace "" has all. The
-// objects are locked.
+// having returns the locked objects with the value of a field, sorted by namespace and name. The namespace "" has all.
 func (a *objects) having(field, value string) []runtime.Object {
 	if a.fields[field] == nil {
 		byValue := map[string][]runtime.Object{}
@@ -339,7 +334,6 @@ func (a *objects) having(field, value string) []runtime.Object {
 	return a.fields[field][value]
 }
 
-// change changes the objects, and reports that.
 func (a *objects) change(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -357,7 +351,6 @@ func (a *objects) change(f func()) {
 	}
 }
 
-// end records the result of a request.
 func (a *objects) end(err error) {
 	a.mu.Lock()
 	news := (err == nil) != (a.err == nil) && (err != nil || a.listed)
@@ -367,7 +360,6 @@ func (a *objects) end(err error) {
 	}
 }
 
-// set sets an object. The objects are locked.
 func (a *objects) set(o any) {
 	object := o.(client.Object)
 	object.SetManagedFields(nil)

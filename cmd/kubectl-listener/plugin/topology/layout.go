@@ -38,7 +38,6 @@ type picture struct {
 	byID map[string]*box
 }
 
-// box is a rectangle with lines of text.
 type box struct {
 	ID    string      `json:"id"`
 	Kind  string      `json:"kind"`
@@ -52,7 +51,6 @@ type box struct {
 	Label string      `json:"label"` // all that the box says
 }
 
-// line is a line of text of a class of the style sheet.
 type line struct {
 	Class string `json:"class"`
 	X     int    `json:"x"`
@@ -67,13 +65,11 @@ type edge struct {
 	Path string `json:"path"`
 	Y    int    `json:"y"`
 	H    int    `json:"h"`
-	// Length and Dashes are set if both boxes are not visible together: only the ends are drawn, or else such lines
-	// would cover each other.
+	// Length and Dashes are set if both boxes are not visible together: only the ends are drawn.
 	Length int    `json:"length,omitempty"`
 	Dashes string `json:"dashes,omitempty"`
 }
 
-// Measures of the picture.
 const (
 	margin     = 24
 	lineHeight = 18
@@ -95,11 +91,11 @@ type column struct {
 }
 
 var columns = map[string]column{
-	"Address": {"ADDRESS", margin, 250, 24}, "Exposure": {"EXPOSED BY", 306, 136, 13}, "Listener": {"LISTENER", 478, 268, 25},
-	"Pod": {"", 810, 268, 25}, "Node": {"PODS ON NODES", 798, 292, 27},
+	"Address": {"ADDRESS", margin, 250, 24}, "Exposure": {"EXPOSED BY", 306, 136, 13},
+	"Listener": {"LISTENER", 478, 268, 25},
+	"Pod":      {"", 810, 268, 25}, "Node": {"PODS ON NODES", 798, 292, 27},
 }
 
-// placed is a Listener of the picture, with its Pods.
 type placed struct {
 	*subject
 	pods []*subject
@@ -135,7 +131,8 @@ func (g *graph) lay(query string, only bool) *picture {
 		}
 		homes[home] = append(homes[home], l)
 	}
-	nodes := slices.SortedFunc(maps.Keys(byNode), func(a, b string) int { return cmp.Or(cmp.Compare(min(1, len(b)), min(1, len(a))), cmp.Compare(a, b)) })
+	nodes := slices.SortedFunc(maps.Keys(byNode),
+		func(a, b string) int { return cmp.Or(cmp.Compare(min(1, len(b)), min(1, len(a))), cmp.Compare(a, b)) })
 	y := top
 	for _, name := range append(nodes, none) {
 		y = max(p.addPods(g.nodes[name], byNode[name], y), p.addListeners(homes[name], y))
@@ -146,7 +143,8 @@ func (g *graph) lay(query string, only bool) *picture {
 		}
 	}
 	p.Height = y - gap + 2
-	p.Summary = fmt.Sprintf("%s, %s, %s", count(len(g.listeners), "Listener"), count(len(g.pods), "Pod"), count(g.problems(), "problem"))
+	p.Summary = fmt.Sprintf("%s, %s, %s", count(len(g.listeners), "Listener"), count(len(g.pods), "Pod"),
+		count(g.problems(), "problem"))
 	if len(listeners) < len(g.listeners) || len(pods) < len(g.pods) {
 		p.Summary += fmt.Sprintf("; shown: %s, %s", count(len(listeners), "Listener"), count(len(pods), "Pod"))
 	}
@@ -168,7 +166,8 @@ func matches(words []string, only bool, path ...*subject) bool {
 		text.WriteString(s.text)
 		wrong = wrong || s.says.State == check.Failed || s.says.State == check.Warning
 	}
-	return (wrong || !only) && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text.String(), w) })
+	return (wrong || !only) && !slices.ContainsFunc(words,
+		func(w string) bool { return !strings.Contains(text.String(), w) })
 }
 
 // selected returns the Listeners, each with its Pods, and the Pods that match words in lower case.
@@ -251,9 +250,9 @@ func (p *picture) addListeners(listeners []placed, y int) int {
 	return y + gap
 }
 
-// addAddress adds an address of a Listener, or that it has none.
 func (p *picture) addAddress(l placed, i, y int) *box {
-	s := &subject{kind: "Address", key: types.NamespacedName{Namespace: l.key.Namespace, Name: fmt.Sprintf("%s/%d", l.key.Name, i)}}
+	s := &subject{kind: "Address", key: types.NamespacedName{Namespace: l.key.Namespace,
+		Name: fmt.Sprintf("%s/%d", l.key.Name, i)}}
 	name, note := "no address", ""
 	if len(l.addresses) > 0 {
 		name, note = l.addresses[i].Address, portsOf(l.addresses[i])
@@ -273,7 +272,6 @@ func portsOf(a listenersv1alpha1.IngressAddress) string {
 	return strings.Join(all, ", ")
 }
 
-// add adds the box of an object, with what it says if that is not right.
 func (p *picture) add(s *subject, name, note string, at int) *box {
 	c := columns[s.kind]
 	b := &box{ID: s.id(), Opens: s.id(), Kind: s.kind, State: s.says.State, X: c.x, Y: at, W: c.w}
@@ -349,7 +347,6 @@ func (p *picture) connect(from, to *box) {
 	p.Edges = append(p.Edges, e)
 }
 
-// fitting returns how many characters fit where n usual letters do, in a wide font.
 func fitting(text []rune, n int) int {
 	tenths := 10 * n
 	for i, r := range text {
@@ -411,16 +408,17 @@ var svgSource string
 
 var svgTemplate = template.Must(template.New("svg").Parse(svgSource))
 
-// svg returns the picture as a file that needs no other one.
 func (p *picture) svg() []byte {
 	var b bytes.Buffer
 	style, _ := page.ReadFile("page/picture.css") // which exists
-	title, summary := line{"title", margin, margin - head + 2, p.Title}, line{"summary", width - margin, margin - head + 2, p.Summary}
+	title, summary := line{"title", margin, margin - head + 2, p.Title},
+		line{"summary", width - margin, margin - head + 2, p.Summary}
+	texts := append([]line{title, summary}, p.Headings...)
 	_ = svgTemplate.Execute(&b, struct { // into memory
 		*picture
 		Top, Height int
 		Style       template.CSS
 		Texts       []line
-	}{p, -head, p.Height + head, template.CSS(style), append([]line{title, summary}, p.Headings...)}) //nolint:gosec // G203: our own
+	}{p, -head, p.Height + head, template.CSS(style), texts}) //nolint:gosec // G203: our own
 	return b.Bytes()
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 )
 
-// graph is what the picture shows.
 type graph struct {
 	namespace string // or "" for all
 	listeners []*subject
@@ -43,7 +42,6 @@ func (g *graph) title() string {
 	return "Listeners of namespace " + command.Printable(g.namespace)
 }
 
-// subject is an object with what `why` finds out about it.
 type subject struct {
 	object client.Object // nil for what the user may not read
 	kind   string
@@ -51,7 +49,6 @@ type subject struct {
 	report *check.Report
 	// says is the problem of the report, or else what is known about the object itself.
 	says check.Finding
-	// text is what a search finds, in lower case.
 	text string
 
 	// Of a Listener: exposure is how it is exposed, and exposed what is known about the objects that expose it.
@@ -69,11 +66,13 @@ func (s *subject) id() string { return s.kind + "/" + s.key.String() }
 
 // observe returns what a client shows of a namespace, or of all if that is "".
 func observe(ctx context.Context, c client.Client, namespace string) (*graph, error) {
-	g := &graph{namespace: namespace, nodes: map[string]*subject{"": {kind: "Node"}}, byID: map[string]*subject{}, outdated: make(chan struct{})}
+	g := &graph{namespace: namespace, nodes: map[string]*subject{"": {kind: "Node"}}, byID: map[string]*subject{},
+		outdated: make(chan struct{})}
 	var listeners listenersv1alpha1.ListenerList
 	switch err := c.List(ctx, &listeners, client.InNamespace(namespace)); {
 	case meta.IsNoMatchError(err):
-		return nil, errors.New("the cluster does not serve Listeners: see whether the listener operator is installed: kubectl listener doctor")
+		return nil, errors.New("the cluster does not serve Listeners: see whether the listener operator is " +
+			"installed: kubectl listener doctor")
 	case err != nil:
 		return nil, fmt.Errorf("listing Listeners: %w", err)
 	}
@@ -93,12 +92,12 @@ func observe(ctx context.Context, c client.Client, namespace string) (*graph, er
 	}
 	for _, s := range g.subjects() {
 		g.byID[s.id()] = s
-		s.text = strings.ToLower(strings.Join([]string{s.text, s.key.Namespace, s.key.Name, s.says.Object(), s.says.Text()}, "\n"))
+		s.text = strings.ToLower(strings.Join([]string{s.text, s.key.Namespace, s.key.Name, s.says.Object(),
+			s.says.Text()}, "\n"))
 	}
 	return g, w.Err
 }
 
-// examine finds out what `why` says about an object.
 func (s *subject) examine(ctx context.Context, w *walk.Walk) {
 	x := w.Apart()
 	x.Examine(ctx, s.object)
@@ -106,7 +105,8 @@ func (s *subject) examine(ctx context.Context, w *walk.Walk) {
 	s.report = &x.Report
 	switch {
 	case x.Err != nil:
-		s.says = check.Finding{Kind: s.kind, Namespace: s.key.Namespace, Name: s.key.Name, State: check.Unknown, Message: x.Err.Error()}
+		s.says = check.Finding{Kind: s.kind, Namespace: s.key.Namespace, Name: s.key.Name, State: check.Unknown,
+			Message: x.Err.Error()}
 	case x.Problem != nil:
 		s.says = *x.Problem
 	default:
@@ -124,7 +124,8 @@ func newListener(ctx context.Context, w *walk.Walk, l *listenersv1alpha1.Listene
 	}
 	result.examine(ctx, w)
 	result.exposed = worst(result.report.Findings, func(kind string) bool {
-		return !slices.Contains([]string{"Listener", "Endpoints", "PersistentVolume", "Pod", "PodListeners", "NetworkPolicy", "Node", "Volume"}, kind)
+		return !slices.Contains([]string{"Listener", "Endpoints", "PersistentVolume", "Pod", "PodListeners",
+			"NetworkPolicy", "Node", "Volume"}, kind)
 	})
 	result.exposure = "?"
 	var class listenersv1alpha1.ListenerClass
@@ -141,10 +142,10 @@ func newListener(ctx context.Context, w *walk.Walk, l *listenersv1alpha1.Listene
 	return result
 }
 
-// newPod returns a Pod with the Listeners of its volumes.
 func newPod(ctx context.Context, w *walk.Walk, p *corev1.Pod) *subject {
 	published, _ := w.PodListeners(ctx, p)
-	result := &subject{object: p, kind: "Pod", key: client.ObjectKeyFromObject(p), volumes: published.Spec.Listeners, node: p.Spec.NodeName}
+	result := &subject{object: p, kind: "Pod", key: client.ObjectKeyFromObject(p), volumes: published.Spec.Listeners,
+		node: p.Spec.NodeName}
 	for volume := range check.Each(p.Spec.Volumes) {
 		name := result.volumes[volume.Name].ListenerName
 		if pvc := (&corev1.PersistentVolumeClaim{}); name == "" {
@@ -164,7 +165,6 @@ func newPod(ctx context.Context, w *walk.Walk, p *corev1.Pod) *subject {
 	return result
 }
 
-// addUnreadable adds the Pods that PodListeners are for.
 func (g *graph) addUnreadable(ctx context.Context, w *walk.Walk) {
 	var published listenersv1alpha1.PodListenersList
 	w.List(ctx, &published, client.InNamespace(g.namespace))
@@ -181,7 +181,6 @@ func (g *graph) addUnreadable(ctx context.Context, w *walk.Walk) {
 	}
 }
 
-// addPod adds a Pod, and what its report says about its node.
 func (g *graph) addPod(p *subject) {
 	g.pods = append(g.pods, p)
 	if p.node == "" {
@@ -216,7 +215,6 @@ func worst(findings []check.Finding, ofKind func(string) bool) check.Finding {
 	return result
 }
 
-// problems returns how many different findings are wrong.
 func (g *graph) problems() int {
 	r := &check.Report{}
 	for _, s := range g.subjects() {
@@ -245,7 +243,8 @@ func filesOf(addresses []listenersv1alpha1.IngressAddress) [][2]string {
 		}
 		all = append(all, [2]string{directory + "/address", command.Printable(a.Address)})
 		for _, port := range slices.Sorted(maps.Keys(a.Ports)) {
-			all = append(all, [2]string{directory + "/ports/" + command.Printable(port), strconv.Itoa(int(a.Ports[port]))})
+			all = append(all, [2]string{directory + "/ports/" + command.Printable(port),
+				strconv.Itoa(int(a.Ports[port]))})
 		}
 	}
 	return all

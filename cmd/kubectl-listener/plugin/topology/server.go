@@ -29,10 +29,8 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
 )
 
-// outputSVG is the value of the flag --output for a file.
 const outputSVG = "svg"
 
-// NewCommand returns the command.
 func NewCommand(e *command.Environment) *cobra.Command {
 	var address, output string
 	var allNamespaces bool
@@ -43,8 +41,8 @@ func NewCommand(e *command.Environment) *cobra.Command {
 
 The command serves a page to the browsers of this machine until it is interrupted, and prints the address of the page.
 The page reads with your permissions and changes nothing. Its address contains a secret, without which it cannot be
-opened. It marks what is wrong in the words of kubectl listener why. Select a Pod or a Listener to see its path, the files in its
-volumes, and whether its addresses can be reached from here.
+opened. It marks what is wrong in the words of kubectl listener why. Select a Pod or a Listener to see its path, the
+files in its volumes, and whether its addresses can be reached from here.
 
 With --output svg, the command writes the picture as it is now, and ends.`,
 		Example: `  # The Listeners of a namespace
@@ -95,9 +93,11 @@ With --output svg, the command writes the picture as it is now, and ends.`,
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "Write the picture and end: svg. Defaults to serving a page.")
-	cmd.Flags().StringVar(&address, "address", "127.0.0.1:0", "Loopback address and port to serve the page at. Port 0 is any free port.")
+	cmd.Flags().StringVar(&address, "address", "127.0.0.1:0",
+		"Loopback address and port to serve the page at. Port 0 is any free port.")
 	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "Show the Listeners of all namespaces.")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputSVG}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions([]string{outputSVG}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -105,8 +105,8 @@ With --output svg, the command writes the picture as it is now, and ends.`,
 func loopback(address string) (string, error) {
 	at, err := netip.ParseAddrPort(strings.Replace(address, "localhost:", "127.0.0.1:", 1))
 	if err != nil || !at.Addr().IsLoopback() {
-		return "", fmt.Errorf("--address is %q, and must be a loopback address such as 127.0.0.1:8080: the page reads with your permissions, "+
-			"and others could reach it at any other address", address)
+		return "", fmt.Errorf("--address is %q, and must be a loopback address such as 127.0.0.1:8080: the page "+
+			"reads with your permissions, and others could reach it at any other address", address)
 	}
 	return at.String(), nil
 }
@@ -118,21 +118,21 @@ type server struct {
 	source *source.Source
 	// prefix is the path of the page, with a secret: other users of this machine can connect, too.
 	prefix string
-	// graph is not changed any more.
-	graph atomic.Pointer[graph]
+	graph  atomic.Pointer[graph]
 }
 
-// run serves the page until the context ends.
 func (s *server) run(ctx context.Context, address string, out io.Writer) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("serving the page: %w", err)
 	}
 	host := listener.Addr().String()
-	h := &http.Server{Handler: s.handler(host), ReadHeaderTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx }}
+	h := &http.Server{Handler: s.handler(host), ReadHeaderTimeout: time.Minute,
+		BaseContext: func(net.Listener) context.Context { return ctx }}
 	context.AfterFunc(ctx, func() { _ = h.Close() })
 	go s.follow(ctx)
-	fmt.Fprintf(out, "%s: http://%s%s\nThe page follows the cluster until you interrupt this command.\n", s.graph.Load().title(), host, s.prefix)
+	fmt.Fprintf(out, "%s: http://%s%s\nThe page follows the cluster until you interrupt this command.\n",
+		s.graph.Load().title(), host, s.prefix)
 	if err := h.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the page: %w", err)
 	}
@@ -170,7 +170,8 @@ func (s *server) observe(ctx context.Context) error {
 		g.notes = append(g.notes, "You may not list and watch: "+strings.Join(forbidden, ", ")+".")
 	}
 	if interrupted != nil {
-		g.notes = append(g.notes, "The API server does not respond, so the picture may be outdated: "+command.Printable(interrupted.Error()))
+		g.notes = append(g.notes, "The API server does not respond, so the picture may be outdated: "+
+			command.Printable(interrupted.Error()))
 	}
 	s.publish(g)
 	return nil
@@ -202,8 +203,9 @@ func (s *server) handler(host string) http.Handler {
 	_, port, _ := net.SplitHostPort(host) // which is the address of a listener
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
-			"Content-Security-Policy": "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-			"X-Content-Type-Options":  "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+			"Content-Security-Policy": "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri " +
+				"'none'; form-action 'none'; frame-ancestors 'none'",
+			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
 			"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
 		} {
 			w.Header().Set(name, value)
@@ -214,7 +216,8 @@ func (s *server) handler(host string) http.Handler {
 		case r.Host != host && r.Host != "localhost:"+port,
 			origin != "" && origin != "http://"+r.Host,
 			site != "" && site != "same-origin" && site != "none" && r.Header.Get("Sec-Fetch-Dest") != "document",
-			len(r.URL.Path) < len(s.prefix) || subtle.ConstantTimeCompare([]byte(r.URL.Path[:len(s.prefix)]), []byte(s.prefix)) != 1:
+			len(r.URL.Path) < len(s.prefix) ||
+				subtle.ConstantTimeCompare([]byte(r.URL.Path[:len(s.prefix)]), []byte(s.prefix)) != 1:
 			http.Error(w, "Open the address that kubectl listener map has printed.", http.StatusForbidden)
 		default:
 			http.StripPrefix(strings.TrimSuffix(s.prefix, "/"), mux).ServeHTTP(w, r)
@@ -240,7 +243,6 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// said is a finding as the page shows it.
 type said struct {
 	State  check.State `json:"state"`
 	Mark   string      `json:"mark"`
@@ -252,7 +254,8 @@ type said struct {
 func say(findings ...check.Finding) []said {
 	all := []said{}
 	for _, f := range findings {
-		all = append(all, said{f.State, command.Mark(f.State), command.Printable(f.Object()), command.Printable(f.Text()), command.Printable(f.Remedy)})
+		all = append(all, said{f.State, command.Mark(f.State), command.Printable(f.Object()),
+			command.Printable(f.Text()), command.Printable(f.Remedy)})
 	}
 	return all
 }
@@ -275,17 +278,18 @@ func (s *server) details(w http.ResponseWriter, r *http.Request) {
 		Problem  []said  `json:"problem"`
 		Volumes  []files `json:"volumes"`
 		Connects bool    `json:"connects"`
-	}{found.kind + " " + command.Printable(found.key.Name), say(command.Once(found.report, "see above")...), say(), []files{}, found.object != nil}
+	}{found.kind + " " + command.Printable(found.key.Name), say(command.Once(found.report, "see above")...), say(),
+		[]files{}, found.object != nil}
 	if found.report.Problem != nil {
 		response.Problem = say(*found.report.Problem)
 	}
 	for _, volume := range slices.Sorted(maps.Keys(found.volumes)) {
-		response.Volumes = append(response.Volumes, files{command.Printable(volume), filesOf(found.volumes[volume].IngressAddresses)})
+		response.Volumes = append(response.Volumes,
+			files{command.Printable(volume), filesOf(found.volumes[volume].IngressAddresses)})
 	}
 	respond(w, response)
 }
 
-// connect sends the result of connecting to each address of an object.
 func (s *server) connect(w http.ResponseWriter, r *http.Request) {
 	found := s.graph.Load().byID[r.FormValue("id")]
 	if found == nil || found.object == nil {
@@ -295,7 +299,8 @@ func (s *server) connect(w http.ResponseWriter, r *http.Request) {
 	x := &check.Examination{Client: s.source}
 	connect.Try(r.Context(), x, found.object, connect.Options{Timeout: connect.DefaultTimeout})
 	if x.Err != nil {
-		respond(w, say(check.Finding{Kind: found.kind, Name: found.key.Name, State: check.Unknown, Message: x.Err.Error()}))
+		respond(w,
+			say(check.Finding{Kind: found.kind, Name: found.key.Name, State: check.Unknown, Message: x.Err.Error()}))
 		return
 	}
 	respond(w, say(x.Findings...))

@@ -49,10 +49,12 @@ func (w *Walk) certificates(ctx context.Context, pod *corev1.Pod) {
 	})
 	switch {
 	case len(requests) == 0 && pod.Status.Phase != corev1.PodRunning:
-		w.Add(f.Failed("", fmt.Sprintf("the kubelet of node %s has requested no certificate for Pod %s", pod.Spec.NodeName, pod.Name),
+		w.Add(f.Failed("", fmt.Sprintf("the kubelet of node %s has requested no certificate for Pod %s",
+			pod.Spec.NodeName, pod.Name),
 			"See the events of the Pod: "+describe("pod", pod)).Because().Since(waitsSince(pod)))
 	case len(requests) == 0:
-		w.Add(f.OK("none is left of Pod %s: Kubernetes deletes them after a while; see the certificate with kubectl listener connect --tls", pod.Name))
+		w.Add(f.OK("none is left of Pod %s: Kubernetes deletes them after a while; see the certificate with kubectl "+
+			"listener connect --tls", pod.Name))
 	default:
 		last := slices.MaxFunc(requests, func(a, b certificatesv1.PodCertificateRequest) int {
 			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(b.Name, a.Name))
@@ -63,23 +65,32 @@ func (w *Walk) certificates(ctx context.Context, pod *corev1.Pod) {
 
 // misspeltSources reports names that nearly are those of the signer or the namespace's trust bundle: the kubelet waits.
 func (w *Walk) misspeltSources(ctx context.Context, pod *corev1.Pod) {
-	own := &metav1.PartialObjectMetadataList{}
-	for _, name := range []string{names.Signer, names.TrustBundlePrefix + pod.Namespace} {
-		own.Items = append(own.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	}
 	for _, v := range pod.Spec.Volumes {
 		for _, s := range ptr.Deref(v.Projected, corev1.ProjectedVolumeSource{}).Sources {
-			signer := ptr.Deref(s.PodCertificate, corev1.PodCertificateProjection{}).SignerName
+			name, meant := ptr.Deref(s.PodCertificate, corev1.PodCertificateProjection{}).SignerName, names.Signer
 			bundle := ptr.Deref(ptr.Deref(s.ClusterTrustBundle, corev1.ClusterTrustBundleProjection{}).Name, "")
-			name := signer + bundle // a source has one of them
-			hint := lookup.DidYouMean(name, own)
-			if hint == "" || bundle != "" && w.Get(ctx, types.NamespacedName{Name: name}, &certificatesv1.ClusterTrustBundle{}) == check.Present {
+			if bundle != "" { // a source has one of them
+				name, meant = bundle, names.TrustBundlePrefix+pod.Namespace
+			}
+			hint := misspelt(name, meant)
+			if hint == "" || bundle != "" && w.Get(ctx, types.NamespacedName{Name: name},
+				&certificatesv1.ClusterTrustBundle{}) == check.Present {
 				continue // the bundle may be of another namespace
 			}
-			w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.Failed("", fmt.Sprintf("volume %q names %s%s", v.Name, name, hint),
+			w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.Failed("",
+				fmt.Sprintf("volume %q names %s%s", v.Name, name, hint),
 				"Correct the name in the volume, and create the Pod again: docs/tls.md"))
 		}
 	}
+}
+
+// misspelt returns a hint if a name is similar to the one that is meant, or begins with a domain like the operator's.
+func misspelt(name, meant string) string {
+	if strings.HasPrefix(name, "listener") && name != meant {
+		return fmt.Sprintf("; did you mean %s?", meant)
+	}
+	own := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: meant}}
+	return lookup.DidYouMean(name, &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{own}})
 }
 
 // MountsCertificate reports whether a Pod mounts a certificate for its addresses.
@@ -91,10 +102,12 @@ func MountsCertificate(pod *corev1.Pod) bool {
 	})
 }
 
-func (w *Walk) requestFinding(ctx context.Context, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest) check.Finding {
+func (w *Walk) requestFinding(ctx context.Context, pod *corev1.Pod,
+	request *certificatesv1.PodCertificateRequest) check.Finding {
 	f := check.Finding{Kind: "PodCertificateRequest", Namespace: request.Namespace, Name: request.Name}
 	if waiting := listenersv1alpha1.ReasonCertificateWaiting; len(request.Status.Conditions) == 0 {
-		f = f.FailedBy(waiting, fmt.Sprintf("no certificate is issued yet for Pod %s", pod.Name)).Because().Since(request.CreationTimestamp)
+		f = f.FailedBy(waiting, fmt.Sprintf("no certificate is issued yet for Pod %s", pod.Name)).Because().Since(
+			request.CreationTimestamp)
 		return w.said(ctx, pod, check.HasReason(waiting), f)
 	}
 	condition := request.Status.Conditions[0]
@@ -106,24 +119,28 @@ func (w *Walk) requestFinding(ctx context.Context, pod *corev1.Pod, request *cer
 }
 
 // issuedFinding returns whether a certificate that was issued is valid now, and for all addresses that it is meant for.
-func (w *Walk) issuedFinding(ctx context.Context, f check.Finding, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest) check.Finding {
+func (w *Walk) issuedFinding(ctx context.Context, f check.Finding, pod *corev1.Pod,
+	request *certificatesv1.PodCertificateRequest) check.Finding {
 	chain, err := cert.ParseCertsPEM([]byte(request.Status.CertificateChain))
 	if err != nil {
-		return f.Failed("", fmt.Sprintf("has no valid certificate: %v", err), check.RemedyOperator)
+		return f.LeftToOperator("", fmt.Sprintf("has no valid certificate: %v", err))
 	}
 	until := chain[0].NotAfter.UTC().Format(time.RFC3339)
 	if w.Now().After(chain[0].NotAfter) {
 		return f.Failed("", fmt.Sprintf("the certificate of Pod %s expired at %s", pod.Name, until),
-			"The kubelet requests a new one in time. See in the events of the Pod why it does not: "+describe("pod", pod))
+			"The kubelet requests a new one in time. See in the events of the Pod why it does not: "+
+				describe("pod", pod))
 	}
 	if missing := w.missing(ctx, pod, request, chain[0]); missing != "" {
 		renewed := ptr.Deref(request.Status.BeginRefreshAt, metav1.Time{}).UTC().Format(time.RFC3339)
-		return f.Warning("", fmt.Sprintf("the certificate of Pod %s is not for its address %s, which is newer; the kubelet renews it within minutes of %s", pod.Name, missing, renewed))
+		return f.Warning("", fmt.Sprintf("the certificate of Pod %s is not for its address %s, which is newer; the "+
+			"kubelet renews it within minutes of %s", pod.Name, missing, renewed))
 	}
 	return f.OK("the certificate of Pod %s is valid until %s", pod.Name, until)
 }
 
-func (w *Walk) missing(ctx context.Context, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest, certificate *x509.Certificate) string {
+func (w *Walk) missing(ctx context.Context, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest,
+	certificate *x509.Certificate) string {
 	addresses, _ := w.PodListeners(ctx, pod)
 	only := certificatenames.List(request.Spec.UnverifiedUserAnnotations[names.AnnotationCertificateVolumes])
 	for _, volume := range slices.Sorted(maps.Keys(addresses.Spec.Listeners)) {
@@ -136,7 +153,6 @@ func (w *Walk) missing(ctx context.Context, pod *corev1.Pod, request *certificat
 	return ""
 }
 
-// certManager follows the Certificate of a Listener. One without the label has none.
 func (w *Walk) certManager(ctx context.Context, listener *listenersv1alpha1.Listener) {
 	label, ok := listener.Labels[names.LabelCertificate]
 	if !ok {
@@ -150,7 +166,8 @@ func (w *Walk) certManager(ctx context.Context, listener *listenersv1alpha1.List
 	}
 	missing := absent(listener, certificate)
 	ready, failure := conditionOf(certificate, "Ready"), ""
-	if issuing := conditionOf(certificate, "Issuing"); issuing.Status == metav1.ConditionFalse { // why it could not be issued the last time
+	// This says why it could not be issued the last time.
+	if issuing := conditionOf(certificate, "Issuing"); issuing.Status == metav1.ConditionFalse {
 		failure = exposure.Quote(issuing.Reason, issuing.Message)
 	}
 	switch {
@@ -161,8 +178,10 @@ func (w *Walk) certManager(ctx context.Context, listener *listenersv1alpha1.List
 		w.Add(w.said(ctx, listener, check.HasReason(f.Reason), f))
 	case ready.Status != metav1.ConditionTrue:
 		w.issuer(ctx, certificate)
-		message := "cert-manager has not issued it: " + cmp.Or(ready.Message, "it has not looked at it") + "; " + cmp.Or(failure, w.awaits(ctx, certificate))
-		w.Add(f.Failed("", strings.TrimSuffix(message, "; "), "See "+describe("certificate", certificate)+", and its CertificateRequests").Because())
+		message := "cert-manager has not issued it: " + cmp.Or(ready.Message, "it has not looked at it") + "; " +
+			cmp.Or(failure, w.awaits(ctx, certificate))
+		w.Add(f.Failed("", strings.TrimSuffix(message, "; "), "See "+describe("certificate", certificate)+
+			", and its CertificateRequests").Because())
 	case failure != "":
 		w.Add(f.Warning("", "issued, but cert-manager cannot issue it again: "+failure))
 	default:
@@ -180,7 +199,8 @@ func (w *Walk) issuer(ctx context.Context, certificate *unstructured.Unstructure
 	if served.Scope.Name() == meta.RESTScopeNameNamespace {
 		f.Namespace = certificate.GetNamespace()
 	}
-	missing := f.Failed("", "does not exist, and Certificate "+certificate.GetName()+" names it", "Create it, or ask an administrator to name another one in the class: docs/tls.md")
+	missing := f.Failed("", "does not exist, and Certificate "+certificate.GetName()+" names it",
+		"Create it, or ask an administrator to name another one in the class: docs/tls.md")
 	w.Require(ctx, lookup.Metadata(served.GroupVersionKind), missing, lookup.MetadataList(served.GroupVersionKind))
 }
 
@@ -201,7 +221,8 @@ func (w *Walk) awaits(ctx context.Context, certificate *unstructured.Unstructure
 	if w.List(ctx, all, client.InNamespace(certificate.GetNamespace())) != check.Present {
 		return ""
 	}
-	requests := slices.DeleteFunc(slices.Clone(all.Items), func(r unstructured.Unstructured) bool { return !metav1.IsControlledBy(&r, certificate) })
+	requests := slices.DeleteFunc(slices.Clone(all.Items),
+		func(r unstructured.Unstructured) bool { return !metav1.IsControlledBy(&r, certificate) })
 	if len(requests) == 0 {
 		return ""
 	}
@@ -221,7 +242,8 @@ func conditionOf(o *unstructured.Unstructured, conditionType string) metav1.Cond
 			Conditions []metav1.Condition `json:"conditions"`
 		} `json:"status"`
 	}
-	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &typed) // which cert-manager's definitions make valid
+	// The definitions of cert-manager make it valid.
+	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &typed)
 	return check.Condition(typed.Status.Conditions, conditionType)
 }
 
@@ -245,8 +267,11 @@ func (w *Walk) Authorities(ctx context.Context, i *Installation) {
 	if i.config == nil {
 		return
 	}
-	damage := w.LastEvent(ctx, i.config, func(e *corev1.Event) bool { return e.Reason == operatorv1alpha1.ReasonCertificateAuthorityDamaged })
+	damage := w.LastEvent(ctx, i.config, func(e *corev1.Event) bool {
+		return e.Reason == operatorv1alpha1.ReasonCertificateAuthorityDamaged
+	})
 	if damage != nil && !slices.ContainsFunc(issued, check.EventTime(damage).Before) { // it has issued nothing since
-		w.Add(check.Finding{Kind: "Secret", Namespace: i.namespace, Name: names.CertificateAuthoritySecret}.FailedBy(damage.Reason, damage.Message))
+		w.Add(check.Finding{Kind: "Secret", Namespace: i.namespace,
+			Name: names.CertificateAuthoritySecret}.FailedBy(damage.Reason, damage.Message))
 	}
 }

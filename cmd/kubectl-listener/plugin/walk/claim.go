@@ -19,13 +19,15 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
+	"github.com/listener-operator/listener-operator/internal/keys"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 func (w *Walk) fromClaim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) {
 	if !RequestsListener(pvc) {
-		w.Add(w.About(pvc).FailedBy(listenersv1alpha1.ReasonInvalidClaim, "is not for a listener volume"+claim.DidYouMean(pvc)))
+		w.Add(w.About(pvc).FailedBy(listenersv1alpha1.ReasonInvalidClaim, "is not for a listener volume"+
+			claim.DidYouMean(pvc)))
 		return
 	}
 	w.claim(ctx, pvc, nil)
@@ -41,31 +43,36 @@ func (w *Walk) fromClaim(ctx context.Context, pvc *corev1.PersistentVolumeClaim)
 func RequestsListener(pvc *corev1.PersistentVolumeClaim) bool {
 	selector, _ := claim.ParseSelector(pvc.Annotations)
 	mistaken, _ := claim.ParseSelector(pvc.Labels)
-	return claim.IsListenerClaim(pvc) || ptr.Deref(pvc.Spec.StorageClassName, "") == names.Driver || cmp.Or(selector, mistaken) != claim.Selector{}
+	return claim.IsListenerClaim(pvc) || ptr.Deref(pvc.Spec.StorageClassName, "") == names.Driver ||
+		cmp.Or(selector, mistaken) != claim.Selector{}
 }
 
 // IsEphemeral reports whether a volume gets a claim for a listener volume from its template.
 func IsEphemeral(v *corev1.Volume) bool {
 	template := ptr.Deref(v.Ephemeral, corev1.EphemeralVolumeSource{}).VolumeClaimTemplate
-	return template != nil && RequestsListener(&corev1.PersistentVolumeClaim{ObjectMeta: template.ObjectMeta, Spec: template.Spec})
+	return template != nil && RequestsListener(&corev1.PersistentVolumeClaim{ObjectMeta: template.ObjectMeta,
+		Spec: template.Spec})
 }
 
 // claim follows a claim. pod is the Pod that it was reached from, or nil.
 func (w *Walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod) {
 	f := w.Claim(ctx, pvc)
+	w.warn(w.About(pvc), keys.Problems("a claim", pvc))
 	if w.Add(f); pvc.Spec.VolumeName == "" || f.State == check.Failed {
 		return
 	}
 	selector := w.volume(ctx, pvc)
 	if pods := w.mountedBy(ctx, pvc); selector.Class != "" && len(pods) > 1 {
-		w.Add(f.Warning("", fmt.Sprintf("its address leads to each of the Pods that mount it, %s; for an address of its own, a Pod needs a claim of its own: docs/run-any-product.md",
+		w.Add(f.Warning("", fmt.Sprintf("its address leads to each of the Pods that mount it, %s; for an address of "+
+			"its own, a Pod needs a claim of its own: docs/run-any-product.md",
 			columns.Names(pods))))
 	}
 	w.selected(ctx, pvc, pod, selector)
 }
 
 // selected follows the Listener of a claim, which may stand for an inline volume, and the addresses of pod, or of none.
-func (w *Walk) selected(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod, selector claim.Selector) {
+func (w *Walk) selected(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod,
+	selector claim.Selector) {
 	if selector != (claim.Selector{}) {
 		listener := &listenersv1alpha1.Listener{}
 		f := check.Finding{Kind: "Listener", Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
@@ -82,16 +89,19 @@ func (w *Walk) selected(ctx context.Context, pvc *corev1.PersistentVolumeClaim, 
 	}
 }
 
-func (w *Walk) noListener(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod, selector claim.Selector) check.Finding {
+func (w *Walk) noListener(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod,
+	selector claim.Selector) check.Finding {
 	switch {
 	case selector.Class == "":
 		f = f.FailedBy(listenersv1alpha1.ReasonListenerNotFound, "does not exist")
-		return w.DidYouMean(ctx, f, types.NamespacedName{Namespace: f.Namespace, Name: f.Name}, &listenersv1alpha1.ListenerList{})
-	case claim.InlinePod(pvc) == nil && !w.bound(ctx, pvc, pod):
-		return f.Warning("", "does not exist: the operator creates it when a Pod that mounts the claim is bound to a node, and deletes it when the Pod has finished, "+
-			"if the volume is ephemeral")
+		return w.mistakenListener(ctx, f, types.NamespacedName{Namespace: f.Namespace, Name: f.Name})
+	case !w.bound(ctx, pvc, pod), claim.InlinePod(pvc) != nil && !claim.PodAccepted(pod):
+		return f.Warning("", "does not exist: the operator creates it when a Pod that mounts it is bound to a node, "+
+			"and accepted there if the volume is inline, and deletes it when the Pod has finished, if the volume is "+
+			"inline or ephemeral")
 	default: // an inline volume's claim has the uid of the Pod, and so its events
-		return w.said(ctx, pvc, ofOperator, f.Failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does", check.RemedyOperator))
+		f = f.LeftToOperator(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does")
+		return w.said(ctx, pvc, ofOperator, f)
 	}
 }
 
@@ -104,20 +114,23 @@ func (w *Walk) bound(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 	return slices.ContainsFunc(w.Pods(ctx, pvc), bound)
 }
 
-// addAbsentClaim reports a claim that does not exist, unless it is certain that it would not be a listener claim. It
-// returns whether it may be.
-func (w *Walk) addAbsentClaim(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, name string, found check.Presence) bool {
+// addAbsentClaim reports a claim that does not exist, unless it would certainly be no listener claim.
+func (w *Walk) addAbsentClaim(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, name string,
+	found check.Presence) bool {
 	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pod.Namespace, Name: name}
-	missing := f.Failed("", fmt.Sprintf("does not exist, and volume %q of Pod %s needs it", volume.Name, pod.Name), "Create the claim, or name another one in the Pod.")
+	missing := f.Failed("", fmt.Sprintf("does not exist, and volume %q of Pod %s needs it", volume.Name, pod.Name),
+		"Create the claim, or name another one in the Pod.")
 	switch {
 	case volume.Ephemeral != nil && !IsEphemeral(volume):
 		return false
 	case found == check.Forbidden:
 		w.Add(f.Unreadable())
 	case volume.Ephemeral == nil:
-		w.Add(w.DidYouMean(ctx, missing, types.NamespacedName{Namespace: f.Namespace, Name: f.Name}, &corev1.PersistentVolumeClaimList{}))
+		w.Add(w.DidYouMean(ctx, missing, types.NamespacedName{Namespace: f.Namespace, Name: f.Name},
+			&corev1.PersistentVolumeClaimList{}))
 	default:
-		missing.Remedy = "Kubernetes creates the claim of an ephemeral volume. If it does not, look at the events: " + describe("pod", pod)
+		missing.Remedy = "Kubernetes creates the claim of an ephemeral volume. If it does not, look at the events: " +
+			describe("pod", pod)
 		w.Add(w.said(ctx, pod, check.HasReason(reasons.FailedBinding, reasons.FailedCreate), missing))
 	}
 	return true
@@ -129,6 +142,8 @@ func (w *Walk) Claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) che
 	switch {
 	case pvc.DeletionTimestamp != nil:
 		return w.deletedClaim(ctx, f, pvc)
+	case pvc.Status.Phase == corev1.ClaimLost && claim.OtherVolume(pvc) != "":
+		return f.FailedBy(listenersv1alpha1.ReasonVolumeNotRestored, claim.OtherVolume(pvc))
 	case pvc.Status.Phase == corev1.ClaimLost:
 		return w.said(ctx, pvc, check.HasReason(listenersv1alpha1.ReasonVolumeNotRestored),
 			f.FailedBy(reasons.ClaimLost, fmt.Sprintf("PersistentVolume %s was deleted", pvc.Spec.VolumeName)))
@@ -136,13 +151,14 @@ func (w *Walk) Claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) che
 		return f.OK("has PersistentVolume %s", pvc.Spec.VolumeName)
 	default:
 		return cmp.Or(w.storageProblem(ctx, f, pvc), w.selectorProblem(ctx, f, pvc),
-			w.said(ctx, pvc, ofOperator, f.Failed("", "has no volume, and the operator says nothing about it", check.RemedyOperator)))
+			w.said(ctx, pvc, ofOperator, f.LeftToOperator("", "has no volume, and the operator says nothing about it")))
 	}
 }
 
 // storageProblem returns what keeps the operator from provisioning a claim at all, or an empty finding.
 func (w *Walk) storageProblem(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim) check.Finding {
-	remedy, name := "The claim needs storageClassName: "+names.Driver+". "+correction(pvc), ptr.Deref(pvc.Spec.StorageClassName, "")
+	remedy, name := "The claim needs storageClassName: "+names.Driver+". "+correction(pvc),
+		ptr.Deref(pvc.Spec.StorageClassName, "")
 	switch {
 	case pvc.Annotations[names.AnnotationProvisioner] == names.Driver:
 		return check.Finding{}
@@ -154,7 +170,8 @@ func (w *Walk) storageProblem(ctx context.Context, f check.Finding, pvc *corev1.
 	case found == check.Forbidden || class.Provisioner == names.Driver:
 		return check.Finding{}
 	case found == check.Present:
-		return f.Failed("", fmt.Sprintf("its StorageClass %s belongs to another driver, %s", name, class.Provisioner), remedy)
+		return f.Failed("", fmt.Sprintf("its StorageClass %s belongs to another driver, %s", name, class.Provisioner),
+			remedy)
 	case name == names.Driver:
 		remedy = "The operator installs the StorageClass. Find out why it has not: kubectl listener doctor"
 	}
@@ -186,15 +203,15 @@ func (w *Walk) listenerProblem(ctx context.Context, f check.Finding, key types.N
 	var listener listenersv1alpha1.Listener
 	switch found := w.Get(ctx, key, &listener); {
 	case found == check.Missing:
-		f = f.FailedBy(listenersv1alpha1.ReasonListenerNotFound, fmt.Sprintf("Listener %s does not exist", key))
-		return w.DidYouMean(ctx, f, key, &listenersv1alpha1.ListenerList{})
+		return w.mistakenListener(ctx, f.FailedBy(listenersv1alpha1.ReasonListenerNotFound,
+			fmt.Sprintf("Listener %s does not exist", key)), key)
 	case found == check.Present && listener.Class() == "":
 		return f.FailedBy(listenersv1alpha1.ReasonClassNotSet, fmt.Sprintf("Listener %s has no spec.className", key))
-	case found == check.Present && (listener.Status == nil || len(listener.Status.IngressAddresses) == 0): // which work without the class
+	case found == check.Present && (listener.Status == nil || len(listener.Status.IngressAddresses) == 0):
+		// Addresses work without the class.
 		return w.classProblem(ctx, f, listener.Class())
-	default:
-		return check.Finding{}
 	}
+	return check.Finding{}
 }
 
 func (w *Walk) classProblem(ctx context.Context, f check.Finding, class string) check.Finding {
@@ -203,7 +220,7 @@ func (w *Walk) classProblem(ctx context.Context, f check.Finding, class string) 
 		return check.Finding{}
 	}
 	f = f.FailedBy(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", class))
-	return w.DidYouMean(ctx, f, key, &listenersv1alpha1.ListenerClassList{})
+	return w.mistakenClass(ctx, f, types.NamespacedName{Namespace: f.Namespace, Name: class})
 }
 
 func correction(pvc *corev1.PersistentVolumeClaim) string {
@@ -216,14 +233,14 @@ func correction(pvc *corev1.PersistentVolumeClaim) string {
 func ofOperator(e *corev1.Event) bool { return e.ReportingController == names.EventReporter }
 
 // said returns what the last event that matches says about an object, or otherwise the finding.
-func (w *Walk) said(ctx context.Context, o client.Object, matches func(*corev1.Event) bool, otherwise check.Finding) check.Finding {
+func (w *Walk) said(ctx context.Context, o client.Object, matches func(*corev1.Event) bool,
+	otherwise check.Finding) check.Finding {
 	if event := w.LastEvent(ctx, o, matches); event != nil {
 		return otherwise.FailedBy(event.Reason, event.Message)
 	}
 	return otherwise
 }
 
-// Pods returns the Pods that mount a claim. They must not be changed.
 func (w *Walk) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClaim) []corev1.Pod {
 	byClaim := w.mounting[pvc.Namespace]
 	if byClaim == nil {
@@ -261,10 +278,12 @@ func deletion(o client.Object) string {
 func (w *Walk) deletedClaim(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim) check.Finding {
 	text, pods := deletion(pvc), columns.Names(w.mountedBy(ctx, pvc))
 	if pods == "" {
-		return f.Failed("", text, "Kubernetes deletes it within a moment. If it does not, find out why those who have set the finalizers do not remove them: "+describe("pvc", pvc)).
+		return f.Failed("", text, "Kubernetes deletes it within a moment. If it does not, find out why those who "+
+			"have set the finalizers do not remove them: "+describe("pvc", pvc)).
 			Since(*pvc.DeletionTimestamp)
 	}
-	remedy := "A deletion cannot be undone. Its Pods need another claim when they start again. A StatefulSet creates it; otherwise, create it after Kubernetes has deleted this one."
+	remedy := "A deletion cannot be undone. Its Pods need another claim when they start again. A StatefulSet creates " +
+		"it; otherwise, create it after Kubernetes has deleted this one."
 	if selector, _ := claim.ParseSelector(pvc.Annotations); selector.Class != "" {
 		text += ", with its Listener and its address"
 		remedy += " These Pods keep the address until they end. Tell clients before that it may change."

@@ -4,29 +4,38 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
-	"github.com/listener-operator/listener-operator/internal/portallocator"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
-// class follows the class of a Listener, and returns it, or nil.
 func (w *Walk) class(ctx context.Context, listener *listenersv1alpha1.Listener) *listenersv1alpha1.ListenerClass {
 	f, class := check.Finding{Kind: "ListenerClass", Name: listener.Class()}, &listenersv1alpha1.ListenerClass{}
-	missing := f.FailedBy(listenersv1alpha1.ReasonClassNotFound, "does not exist")
-	if f.Name == "" || !w.Require(ctx, class, missing, &listenersv1alpha1.ListenerClassList{}) { // without a name, the operator says so
+	if f.Name == "" { // the operator says so
+		return nil
+	}
+	switch w.Follow(ctx, f, class) {
+	case check.Forbidden:
+		return nil
+	case check.Missing:
+		w.Add(w.noClass(ctx, f.FailedBy(listenersv1alpha1.ReasonClassNotFound, "does not exist"), listener))
 		return nil
 	}
 	var problem string
@@ -38,14 +47,45 @@ func (w *Walk) class(ctx context.Context, listener *listenersv1alpha1.Listener) 
 	case problem != "" && listener.Status != nil && listener.Status.KeptClassName == f.Name:
 		w.Add(f.Warning(listenersv1alpha1.ReasonNamespaceNotAllowed, problem+", and the Listener keeps it"))
 	case problem != "":
-		w.Add(f.FailedBy(listenersv1alpha1.ReasonNamespaceNotAllowed, problem))
+		r := reasons.Of(listenersv1alpha1.ReasonNamespaceNotAllowed)
+		w.Add(f.Failed(r.Name, problem, r.Remedy))
 	default:
 		w.Add(unlessDeleted(classFinding(f, class), class))
 	}
 	return class
 }
 
-// classFinding returns what a class does, or which of its settings have no effect.
+// noClass completes the finding that the class of a Listener does not exist.
+func (w *Walk) noClass(ctx context.Context, f check.Finding, listener *listenersv1alpha1.Listener) check.Finding {
+	if claim.OwnsListener(listener) {
+		return w.mistakenClass(ctx, f, types.NamespacedName{Namespace: listener.Namespace, Name: listener.Class()})
+	}
+	return w.DidYouMean(ctx, f, types.NamespacedName{Name: listener.Class()}, &listenersv1alpha1.ListenerClassList{})
+}
+
+// mistakenClass completes the finding that what a claim or an inline volume of a namespace names is no class.
+func (w *Walk) mistakenClass(ctx context.Context, f check.Finding, key types.NamespacedName) check.Finding {
+	shared := &listenersv1alpha1.Listener{}
+	if w.Get(ctx, key, shared) == check.Present && !claim.OwnsListener(shared) {
+		f.Message += fmt.Sprintf(", and Listener %s does", key)
+		f.Remedy = fmt.Sprintf("To use this Listener, give the volume or the claim %s in place of %s.",
+			names.AnnotationListenerName, names.AnnotationListenerClass)
+		return f
+	}
+	return w.DidYouMean(ctx, f, types.NamespacedName{Name: key.Name}, &listenersv1alpha1.ListenerClassList{})
+}
+
+// mistakenListener completes the finding that what a claim or an inline volume names is no Listener.
+func (w *Walk) mistakenListener(ctx context.Context, f check.Finding, key types.NamespacedName) check.Finding {
+	if w.Get(ctx, types.NamespacedName{Name: key.Name}, &listenersv1alpha1.ListenerClass{}) == check.Present {
+		f.Message += fmt.Sprintf(", and ListenerClass %s does", key.Name)
+		f.Remedy = fmt.Sprintf("For a Listener of this class, give the volume or the claim %s in place of %s.",
+			names.AnnotationListenerClass, names.AnnotationListenerName)
+		return f
+	}
+	return w.DidYouMean(ctx, f, key, &listenersv1alpha1.ListenerList{})
+}
+
 func classFinding(f check.Finding, class *listenersv1alpha1.ListenerClass) check.Finding {
 	if ignored := slices.Concat(exposure.IgnoredSettings(class), exposure.UnknownOverrides(class)); len(ignored) > 0 {
 		return f.Warning(listenersv1alpha1.ReasonSettingsIgnored, strings.Join(ignored, "; "))
@@ -65,14 +105,16 @@ func (w *Walk) Classes(ctx context.Context) {
 	var classes listenersv1alpha1.ListenerClassList
 	f := check.Finding{Kind: "ListenerClass"}
 	if w.FollowAll(ctx, f, &classes) == check.Present && len(classes.Items) == 0 {
-		w.Add(f.Warning("", "there are none, so nobody can use listener volumes; docs/choosing-a-class.md has examples"))
+		w.Add(f.Warning("", "there are none, so nobody can use listener volumes; docs/choosing-a-class.md has "+
+			"examples"))
 	}
 	for class := range check.Each(classes.Items) {
 		f = check.Finding{Kind: f.Kind, Name: class.Name}
 		described := classFinding(f, class)
 		for _, kind := range backends.All().Of(class).KindsFor(class) {
 			if _, served := Served(w.Client, kind); !served {
-				described = f.Failed(listenersv1alpha1.ReasonNotServed, fmt.Sprintf("needs %ss, and the cluster does not serve %s", kind.Kind, kind.GroupVersion()),
+				described = f.Failed(listenersv1alpha1.ReasonNotServed,
+					fmt.Sprintf("needs %ss, and the cluster does not serve %s", kind.Kind, kind.GroupVersion()),
 					"Change or delete the class: docs/choosing-a-class.md has others.")
 			}
 		}
@@ -80,7 +122,6 @@ func (w *Walk) Classes(ctx context.Context) {
 	}
 }
 
-// Ranges follows how many ports are left in the ranges of classes.
 func (w *Walk) Ranges(ctx context.Context) {
 	var classes listenersv1alpha1.ListenerClassList
 	var listeners listenersv1alpha1.ListenerList
@@ -90,12 +131,13 @@ func (w *Walk) Ranges(ctx context.Context) {
 	}
 	nodePorts, sharedPorts := sets.New[int32](), sets.New[int32]()
 	for service := range check.Each(services.Items) {
-		nodePorts = nodePorts.Union(portallocator.AllocatedNodePorts(service))
+		nodePorts = nodePorts.Union(exposure.AllocatedNodePorts(service))
 	}
 	waiting := map[[2]string]int{} // by class and reason
 	for l := range check.Each(listeners.Items) {
-		nodePorts, sharedPorts = nodePorts.Union(portallocator.AllocatedNodePorts(l)), sharedPorts.Union(portallocator.RecordedSharedPorts(l))
 		if l.Status != nil {
+			nodePorts.Insert(slices.Collect(maps.Values(l.Status.NodePorts))...)
+			sharedPorts.Insert(slices.Collect(maps.Values(l.Status.SharedPorts))...)
 			waiting[[2]string{l.Class(), l.Status.Summary.Reason}]++
 		}
 	}
@@ -107,29 +149,32 @@ func (w *Walk) Ranges(ctx context.Context) {
 		}
 	}
 	for class := range check.Each(classes.Items) {
-		follow(class.Name, class.NodePortRange(), "nodePorts.range", listenersv1alpha1.ReasonNodePortsExhausted, nodePorts)
-		follow(class.Name, class.SharedPortRange(), "loadBalancer.sharing.portRange", listenersv1alpha1.ReasonSharedPortsExhausted, sharedPorts)
+		follow(class.Name, class.NodePortRange(), "nodePorts.range", listenersv1alpha1.ReasonNodePortsExhausted,
+			nodePorts)
+		follow(class.Name, class.SharedPortRange(), "loadBalancer.sharing.portRange",
+			listenersv1alpha1.ReasonSharedPortsExhausted, sharedPorts)
 	}
 	w.AddAll(findings, "Ranges of ports", "%d have ports left")
 }
 
 // rangeFinding returns whether ports are left in a range of a class, which is wrong only if Listeners wait for one.
-func rangeFinding(f check.Finding, numbers utilnet.PortRange, field, reason string, taken sets.Set[int32], waiting int) check.Finding {
+func rangeFinding(f check.Finding, numbers utilnet.PortRange, field, reason string, taken sets.Set[int32],
+	waiting int) check.Finding {
 	left := numbers.Size
 	for number := range taken {
 		if numbers.Contains(int(number)) {
 			left--
 		}
 	}
-	text := fmt.Sprintf("%d of %d ports are left in spec.%s (%d-%d)", left, numbers.Size, field, numbers.Base, numbers.Base+numbers.Size-1)
+	text := fmt.Sprintf("%d of %d ports are left in spec.%s (%d-%d)", left, numbers.Size, field, numbers.Base,
+		numbers.Base+numbers.Size-1)
 	switch {
 	case waiting > 0:
 		return f.FailedBy(reason, fmt.Sprintf("%s; Listeners that wait for one: %d", text, waiting))
 	case left == 0:
 		return f.Warning(reason, text)
-	default:
-		return f.OK("%s", text)
 	}
+	return f.OK("%s", text)
 }
 
 // UnusedDays is after how many days without a Pod a Listener is reported, unless the user says otherwise.
@@ -144,14 +189,17 @@ func (w *Walk) Unused(ctx context.Context, days uint16) {
 	}
 	unused := slices.DeleteFunc(slices.Clone(listeners.Items), func(l listenersv1alpha1.Listener) bool {
 		status := ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{})
-		return status.ServiceName == nil || status.UnusedSince == nil || status.UnusedSince.AddDate(0, 0, int(days)).After(w.Now())
+		return status.ServiceName == nil || status.UnusedSince == nil ||
+			status.UnusedSince.AddDate(0, 0, int(days)).After(w.Now())
 	})
 	slices.SortFunc(unused, func(a, b listenersv1alpha1.Listener) int { // the oldest first
-		return cmp.Or(a.Status.UnusedSince.Compare(b.Status.UnusedSince.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(a.Status.UnusedSince.Compare(b.Status.UnusedSince.Time), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name))
 	})
 	byClass := map[string][]string{}
 	for l := range check.Each(unused) {
-		byClass[l.Class()] = append(byClass[l.Class()], fmt.Sprintf("%s/%s since %s", l.Namespace, l.Name, l.Status.UnusedSince.UTC().Format(time.DateOnly)))
+		byClass[l.Class()] = append(byClass[l.Class()],
+			fmt.Sprintf("%s/%s since %s", l.Namespace, l.Name, l.Status.UnusedSince.UTC().Format(time.DateOnly)))
 	}
 	var findings []check.Finding
 	for class := range check.Each(classes.Items) {
@@ -161,8 +209,9 @@ func (w *Walk) Unused(ctx context.Context, days uint16) {
 		case len(all) == 0:
 			findings = append(findings, f.OK("no Listener holds an unused %s", holds))
 		default:
-			findings = append(findings, f.Warning("", fmt.Sprintf("%d Listeners hold a %s, and no Pod has mounted them for %d days: %s; if nobody needs them, delete their "+
-				"claims or Pods, or the Listeners that have neither", len(all), holds, days, columns.Names(all))))
+			findings = append(findings, f.Warning("", fmt.Sprintf("%d Listeners hold a %s, and no Pod has mounted "+
+				"them for %d days: %s; if nobody needs them, delete their claims or Pods, or the Listeners that have "+
+				"neither", len(all), holds, days, columns.Names(all))))
 		}
 	}
 	w.AddAll(findings, "Unused addresses", "%d classes have none")

@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -22,11 +25,13 @@ import (
 
 // endpoints follows the endpoints of a Service. pod, which should be among them, and class may be nil.
 func (w *Walk) endpoints(
-	ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass, service *corev1.Service, pod *corev1.Pod,
+	ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass,
+	service *corev1.Service, pod *corev1.Pod,
 ) {
 	var endpoints discoveryv1.EndpointSliceList
 	f := check.Finding{Kind: "Endpoints", Namespace: service.Namespace, Name: service.Name}
-	if w.FollowAll(ctx, f, &endpoints, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name}) == check.Forbidden {
+	if w.FollowAll(ctx, f, &endpoints, client.InNamespace(service.Namespace),
+		client.MatchingLabels{discoveryv1.LabelServiceName: service.Name}) == check.Forbidden {
 		return
 	}
 	published, serving := countEndpoints(endpoints.Items)
@@ -56,7 +61,8 @@ func (w *Walk) endpoints(
 // noneReady returns that clients are sent to no Pod. remedy says what sends them to Pods that are not ready.
 func noneReady(f check.Finding, all int, remedy string) check.Finding {
 	f = f.Failed("", fmt.Sprintf("none of %d Pods is ready", all), fmt.Sprintf(
-		"Find out why the Pods are not ready: kubectl describe pods --namespace %s. If they should receive traffic anyway, %s.", f.Namespace, remedy)).Because()
+		"Find out why the Pods are not ready: kubectl describe pods --namespace %s. If they should receive traffic "+
+			"anyway, %s.", f.Namespace, remedy)).Because()
 	if all == 1 {
 		f = f.Aside()
 	}
@@ -71,15 +77,15 @@ func publishedFinding(f check.Finding, ready, all int, remedy string) check.Find
 		return f.OK("%s", text)
 	case all == 1:
 		return f.Warning("", text).Aside()
-	default:
-		return f.Warning("", text+", and clients are also sent to the others; unless they need that, "+remedy)
 	}
+	return f.Warning("", text+", and clients are also sent to the others; unless they need that, "+remedy)
 }
 
 // readyPods returns how many endpoints are Pods that are ready, and whether the user may know that.
 func (w *Walk) readyPods(ctx context.Context, namespace string, published sets.Set[string]) (ready int, known bool) {
 	var pods corev1.PodList
-	if w.FollowAll(ctx, check.Finding{Kind: "Pod", Namespace: namespace}, &pods, client.InNamespace(namespace)) == check.Forbidden {
+	if w.FollowAll(ctx, check.Finding{Kind: "Pod", Namespace: namespace}, &pods,
+		client.InNamespace(namespace)) == check.Forbidden {
 		return 0, false
 	}
 	ready = len(published)
@@ -93,21 +99,22 @@ func (w *Walk) readyPods(ctx context.Context, namespace string, published sets.S
 }
 
 // noEndpoints returns why a Service has no endpoints. pod is the Pod that should be one of them, or nil.
-func (w *Walk) noEndpoints(ctx context.Context, f check.Finding, listener *listenersv1alpha1.Listener, pod *corev1.Pod) check.Finding {
+func (w *Walk) noEndpoints(ctx context.Context, f check.Finding, listener *listenersv1alpha1.Listener,
+	pod *corev1.Pod) check.Finding {
 	if pods := w.PodsOf(ctx, listener); pod == nil && len(pods) > 0 {
 		pod = &pods[0]
 	}
 	switch {
 	case pod == nil:
-		return f.Failed("", "no Pod belongs to the Service", reasons.Of(listenersv1alpha1.ReasonWaitingForPods).Remedy).Because()
+		return f.Failed("", "no Pod belongs to the Service",
+			reasons.Of(listenersv1alpha1.ReasonWaitingForPods).Remedy).Because()
 	case pod.DeletionTimestamp != nil:
 		return f.Warning("", fmt.Sprintf("no Pod belongs to the Service, because Pod %s is being deleted", pod.Name))
 	case pod.Status.PodIP == "" || claim.PodFinished(pod):
 		return f.Failed("", fmt.Sprintf("no Pod belongs to the Service, because Pod %s does not run", pod.Name),
 			"See why: "+describe("pod", pod)).Because()
-	default:
-		return w.noEndpoint(f, listener, pod).Because()
 	}
+	return w.noEndpoint(f, listener, pod).Because()
 }
 
 // noEndpoint returns that a Pod, which has an address, is no endpoint of a Service.
@@ -117,12 +124,14 @@ func (w *Walk) noEndpoint(f check.Finding, listener *listenersv1alpha1.Listener,
 	case pod.DeletionTimestamp != nil:
 		return f.Warning("", message+", because it is being deleted").Aside()
 	case metav1.GetControllerOf(pod) == nil && pod.Labels[names.PodMountLabel(listener.UID)] == "":
-		return f.Warning(listenersv1alpha1.ReasonPodIsCopy, message+", if it is a copy of the Pod that the claim belongs to").Aside()
+		return f.Warning(listenersv1alpha1.ReasonPodIsCopy,
+			message+", if it is a copy of the Pod that the claim belongs to").Aside()
 	case len(listener.Spec.ExtraPodSelectorLabels) > 0:
 		return f.FailedBy(listenersv1alpha1.ReasonNoMatchingPods, message).Aside()
 	default:
-		return f.Failed("", message, fmt.Sprintf("Kubernetes adds it within a moment. If it does not, compare the selector of the Service with the labels of the Pod: "+
-			"kubectl get service %s --namespace %s --output wide", f.Name, f.Namespace)).Since(waitsSince(pod))
+		return f.Failed("", message, fmt.Sprintf("Kubernetes adds it within a moment. If it does not, compare the "+
+			"selector of the Service with the labels of the Pod: kubectl get service %s --namespace %s --output wide",
+			f.Name, f.Namespace)).Since(waitsSince(pod))
 	}
 }
 
@@ -145,19 +154,99 @@ func countEndpoints(endpointSlices []discoveryv1.EndpointSlice) (all sets.Set[st
 func onlyReadyRemedy(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) string {
 	switch {
 	case claim.OwnsListener(listener):
-		return "the Listener belongs to a claim that is meant for a single Pod; create a Listener that the Pods share: docs/listeners.md#one-address-for-several-pods"
+		return "the Listener belongs to a claim that is meant for a single Pod; create a Listener that the Pods " +
+			"share: docs/listeners.md#one-address-for-several-pods"
 	case !listener.PublishesNotReady(), class != nil && exposure.OnlyReady(class, listener):
-		return fmt.Sprintf("remove spec.publishNotReadyAddresses from objectOverrides of the Listener, or from serviceOverrides of ListenerClass %s", listener.Class())
+		return fmt.Sprintf("remove spec.publishNotReadyAddresses from objectOverrides of the Listener, or from "+
+			"serviceOverrides of ListenerClass %s", listener.Class())
 	default:
-		return fmt.Sprintf("set publishNotReadyAddresses: false in the Listener; an administrator can set notReadyAddressPolicy: PerPodOnly in ListenerClass %s, for all "+
-			"Listeners that Pods share", listener.Class())
+		return fmt.Sprintf("set publishNotReadyAddresses: false in the Listener; an administrator can set "+
+			"notReadyAddressPolicy: PerPodOnly in ListenerClass %s, for all Listeners that Pods share",
+			listener.Class())
 	}
 }
 
 // notReadyRemedy returns what lets a Listener send clients to Pods that are not ready. class may be nil.
 func notReadyRemedy(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) string {
 	if class != nil && exposure.OnlyReady(class, listener) {
-		return fmt.Sprintf("override spec.publishNotReadyAddresses in objectOverrides of the Listener, because ListenerClass %s has notReadyAddressPolicy: PerPodOnly", class.Name)
+		return fmt.Sprintf("override spec.publishNotReadyAddresses in objectOverrides of the Listener, because "+
+			"ListenerClass %s has notReadyAddressPolicy: PerPodOnly", class.Name)
 	}
 	return "set spec.publishNotReadyAddresses of the Listener"
+}
+
+// policies follows the NetworkPolicies that select a Pod, each of which may deny the clients of a Listener.
+func (w *Walk) policies(ctx context.Context, pod *corev1.Pod, listener string, service *corev1.Service) {
+	var list networkingv1.NetworkPolicyList
+	w.FollowAll(ctx, check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace}, &list,
+		client.InNamespace(pod.Namespace))
+	policies := slices.DeleteFunc(slices.Clone(list.Items),
+		func(p networkingv1.NetworkPolicy) bool { return !exposure.SelectsForIngress(&p)(pod) })
+	admitted := admitAll(policies, pod, service)
+	for policy := range check.Each(policies) {
+		f := check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace, Name: policy.Name}
+		switch restricts := exposure.IsClientPolicy(policy); {
+		case restricts && admitted:
+			w.Add(f.Warning("", "has no effect, because other policies admit every client: docs/network-policies.md"))
+		case restricts:
+			w.Add(f.OK("selects Pod %s; of the clients outside, it admits only %s, by allowedClients", pod.Name,
+				strings.Join(admittedRanges(policy), ", ")))
+		case admitted:
+			w.Add(f.OK("selects Pod %s; every client is admitted to the ports of Listener %s", pod.Name, listener))
+		default:
+			w.Add(f.Warning("", fmt.Sprintf("selects Pod %s; clients outside may be denied by it: "+
+				"docs/network-policies.md", pod.Name)))
+		}
+	}
+}
+
+// admitAll reports whether it is plain that the NetworkPolicies that select a Pod admit every source at each port of a
+// Service: what one of them admits, the others cannot deny. service is nil if it is not known.
+func admitAll(policies []networkingv1.NetworkPolicy, pod *corev1.Pod, service *corev1.Service) bool {
+	var open []networkingv1.NetworkPolicyPort
+	for policy := range check.Each(policies) {
+		for _, rule := range policy.Spec.Ingress {
+			switch {
+			case len(rule.From) > 0:
+			case len(rule.Ports) == 0:
+				return true
+			default:
+				open = append(open, rule.Ports...)
+			}
+		}
+	}
+	denied := func(port corev1.ServicePort) bool {
+		return !slices.ContainsFunc(open, func(p networkingv1.NetworkPolicyPort) bool {
+			return coversTarget(&p, pod, &port)
+		})
+	}
+	return service != nil && len(service.Spec.Ports) > 0 && !slices.ContainsFunc(service.Spec.Ports, denied)
+}
+
+// coversTarget reports whether a port of a NetworkPolicy is the target port of a Service, which a Pod has.
+func coversTarget(p *networkingv1.NetworkPolicyPort, pod *corev1.Pod, port *corev1.ServicePort) bool {
+	protocol := cmp.Or(port.Protocol, corev1.ProtocolTCP)
+	number := exposure.ContainerPort(pod, port.TargetPort, protocol)
+	switch {
+	case ptr.Deref(p.Protocol, corev1.ProtocolTCP) != protocol:
+		return false
+	case p.Port == nil:
+		return true
+	case number == 0:
+		return false
+	case p.EndPort != nil:
+		return p.Port.IntVal <= number && number <= *p.EndPort
+	}
+	return exposure.ContainerPort(pod, *p.Port, protocol) == number
+}
+
+func admittedRanges(policy *networkingv1.NetworkPolicy) (ranges []string) {
+	for _, rule := range policy.Spec.Ingress[:min(len(policy.Spec.Ingress), 1)] {
+		for _, from := range rule.From {
+			if from.IPBlock != nil {
+				ranges = append(ranges, from.IPBlock.CIDR)
+			}
+		}
+	}
+	return ranges
 }

@@ -4,12 +4,20 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/ext"
+	"github.com/google/cel-go/parser"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/cel/library"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
@@ -18,6 +26,7 @@ import (
 	"github.com/listener-operator/listener-operator/config/injection"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/keys"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
@@ -27,82 +36,261 @@ const (
 	remedyInjection = "Apply injection.yaml of the operator's release: docs/volumes.md#by-an-annotation"
 )
 
+// requested returns the annotation by which a Pod asks for a volume, or "".
+func requested(pod *corev1.Pod) string {
+	for _, key := range []string{names.AnnotationInject, names.AnnotationInjectListener} {
+		if strings.TrimSpace(pod.Annotations[key]) != "" {
+			return key
+		}
+	}
+	return ""
+}
+
 // AwaitsInjection reports whether a Pod has no volume in spite of the annotation that asks for it.
 func AwaitsInjection(pod *corev1.Pod) bool {
-	_, asks := pod.Annotations[names.AnnotationInject]
-	return asks && !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == injectedName(pod) && claim.IsInline(&v) })
+	name := cmp.Or(strings.TrimSpace(pod.Annotations[names.AnnotationInjectVolume]), names.InjectedVolume)
+	added := func(v corev1.Volume) bool { return v.Name == name && claim.IsInline(&v) }
+	return requested(pod) != "" && !slices.ContainsFunc(pod.Spec.Volumes, added)
 }
 
-func injectedName(pod *corev1.Pod) string {
-	return cmp.Or(pod.Annotations[names.AnnotationInjectVolume], names.InjectedVolume)
-}
-
-// withoutInjection reports why a Pod has no volume in spite of its annotation. That no container is listed may be
-// meant: operators hand annotations on to all their Pods. f is about the Pod.
+// withoutInjection reports why a Pod has no volume in spite of its annotation. f is about the Pod.
 func (w *Walk) withoutInjection(ctx context.Context, f check.Finding, pod *corev1.Pod) {
-	listed := strings.FieldsFunc(pod.Annotations[names.AnnotationInjectContainers], func(r rune) bool { return r == ',' || r == ' ' })
-	if len(listed) > 0 && !slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(c corev1.Container) bool { return slices.Contains(listed, c.Name) }) {
-		w.Add(f.Warning(reasons.NotInjected, fmt.Sprintf("the annotation %s names no container of the Pod, so the Pod gets no volume", names.AnnotationInjectContainers)))
+	listed := keys.List(pod.Annotations[names.AnnotationInjectContainers])
+	isListed := func(c corev1.Container) bool { return slices.Contains(listed, c.Name) }
+	if len(listed) > 0 && !slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), isListed) {
+		const problem = "the annotation " + names.AnnotationInjectContainers +
+			" names no container of the Pod, so the Pod gets no volume"
+		w.Add(f.FailedBy(reasons.NotInjected, problem).Aside())
 		return
 	}
-	w.Add(f.FailedBy(reasons.NotInjected, fmt.Sprintf("the annotation %s was not acted on, because %s", names.AnnotationInject, w.notInjected(ctx, pod))))
+	because, err := w.notInjected(ctx, pod)
+	if err != nil {
+		because = "the policy cannot be evaluated: " + err.Error()
+	}
+	w.Add(f.FailedBy(reasons.NotInjected, "the annotation "+requested(pod)+" was not acted on, because "+because))
 }
 
-// notInjected returns why the annotation of a Pod was not acted on.
-func (w *Walk) notInjected(ctx context.Context, pod *corev1.Pod) string {
-	if name := injectedName(pod); slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name }) {
-		return fmt.Sprintf("the Pod has another volume %q; name one that it does not have by the annotation %s", name, names.AnnotationInjectVolume)
-	}
+const notEnabled = "an administrator has not set spec.injection of ListenerOperator/cluster to Enabled"
+
+func (w *Walk) notInjected(ctx context.Context, pod *corev1.Pod) (because string, err error) {
 	namespace, config := tenancy.Namespace(), &operatorv1alpha1.ListenerOperator{}
-	because := "the Pod is older than what permits that, or each of its containers mounts something else at the path; name another one by the annotation " +
-		names.AnnotationInjectPath
+	mutating, binding := &admissionregistrationv1.MutatingAdmissionPolicy{},
+		&admissionregistrationv1.MutatingAdmissionPolicyBinding{}
+	validating := &admissionregistrationv1.ValidatingAdmissionPolicy{}
 	for _, c := range []struct {
 		kind, name string
 		object     client.Object
-		fits       func() bool // if it exists
-		because    string
+		because    string // if it does not exist
 	}{
-		{"Namespace", pod.Namespace, namespace, func() bool { return namespace.Labels[names.LabelInjection] == "enabled" },
-			fmt.Sprintf("the namespace does not opt in; an administrator lets it by: kubectl label namespace %s %s=enabled", pod.Namespace, names.LabelInjection)},
-		{kindInjection, names.InjectionPolicy, &admissionregistrationv1.MutatingAdmissionPolicy{}, nil, w.withoutPolicy()},
-		{kindInjection + "Binding", names.InjectionPolicy, &admissionregistrationv1.MutatingAdmissionPolicyBinding{}, nil, w.withoutPolicy()},
-		{"ListenerOperator", operatorv1alpha1.ListenerOperatorName, config, func() bool { return config.Spec.Injection == operatorv1alpha1.InjectionEnabled },
-			"an administrator has not set spec.injection of ListenerOperator/cluster to Enabled"},
+		{"Namespace", pod.Namespace, namespace, ""},
+		{kindInjection, names.InjectionPolicy, mutating, w.withoutPolicy()},
+		{kindInjection + "Binding", names.InjectionPolicy, binding, w.withoutPolicy()},
+		{"ValidatingAdmissionPolicy", names.InjectionPolicy, validating, w.withoutPolicy()},
+		{"ListenerOperator", operatorv1alpha1.ListenerOperatorName, config, notEnabled},
 	} {
 		switch found := w.Follow(ctx, check.Finding{Kind: c.kind, Name: c.name}, c.object); {
 		case found == check.Forbidden:
 			because = "you may not read why; ask an administrator to run this command"
-		case found == check.Missing, c.fits != nil && !c.fits():
-			return c.because
+		case found == check.Missing:
+			return c.because, nil
+		case c.object == namespace && namespace.Labels[names.LabelInjection] != "enabled":
+			return fmt.Sprintf("the namespace does not opt in; an administrator lets it by: kubectl label namespace "+
+				"%s %s=enabled --overwrite",
+				pod.Namespace, names.LabelInjection), nil
 		}
 	}
-	return because
+	if because != "" {
+		return because, nil
+	}
+	return falseCondition(pod, config, mutating.Spec, validating.Spec)
 }
 
-// withoutPolicy returns what it means that the policy does not exist.
+// becauseOf are the conditions of the policy, by their names, that the other policy refuses nothing for.
+var becauseOf = map[string]string{
+	"enabled":  notEnabled,
+	"ordinary": "the kubelet runs a static Pod as its file says; give it an inline volume there",
+	"absent": "the Pod has another volume of the name; name one that it does not have by the annotation " +
+		names.AnnotationInjectVolume,
+	"mounted": "each container that would mount it has something of its own at, above or below the path; " +
+		"name another one by the annotation " + names.AnnotationInjectPath,
+}
+
+func falseCondition(
+	pod *corev1.Pod, config *operatorv1alpha1.ListenerOperator,
+	mutating admissionregistrationv1.MutatingAdmissionPolicySpec,
+	validating admissionregistrationv1.ValidatingAdmissionPolicySpec,
+) (string, error) {
+	e, err := newEvaluator(pod, config)
+	if err != nil {
+		return "", err
+	}
+	name, err := e.firstFalse(conditions(validating.MatchConditions)...)
+	if err == nil && name == "" {
+		if _, err = e.firstFalse(validating.Variables...); err == nil {
+			name, err = e.refusal(validating.Validations)
+		}
+		if err != nil || name != "" {
+			return name, err
+		}
+	}
+	name, err = e.firstFalse(conditions(mutating.MatchConditions)...)
+	if err == nil && name == "" {
+		name, err = e.firstFalse(mutating.Variables...)
+	}
+	if err != nil || name != "" {
+		return cmp.Or(becauseOf[name], fmt.Sprintf("the condition %q of the policy is false", name)), err
+	}
+	return "the Pod is older than its annotation or what permits that: all conditions of the policy hold now", nil
+}
+
 func (w *Walk) withoutPolicy() string {
-	if _, served := Served(w.Client, &exposure.Kind{GroupVersionKind: admissionregistrationv1.SchemeGroupVersion.WithKind(kindInjection)}); !served {
+	if _,
+		served := Served(w.Client,
+		&exposure.Kind{GroupVersionKind: admissionregistrationv1.SchemeGroupVersion.WithKind(kindInjection)}); !served {
 		return "Kubernetes has no " + kindInjection + " before version 1.36; give the Pod an inline volume instead"
 	}
-	return fmt.Sprintf("the %s %s is not installed; an administrator applies injection.yaml of the operator's release", kindInjection, names.InjectionPolicy)
+	return fmt.Sprintf("the %s %s is not installed; an administrator applies injection.yaml of the operator's release",
+		kindInjection, names.InjectionPolicy)
 }
 
-// injection follows the policy by which Pods get volumes, and its binding, which only administrators may change.
+// injection follows the policies for annotated Pods, and their bindings, which only administrators may change.
 func (w *Walk) injection(ctx context.Context, i *Installation) {
-	policy, binding, err := injection.Policy()
+	objects, err := injection.Objects()
 	w.Err = cmp.Or(w.Err, err)
-	installed, bound := &admissionregistrationv1.MutatingAdmissionPolicy{}, &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
-	follow := func(kind string, object client.Object, equal func() bool) {
-		f := check.Finding{Kind: kind, Name: names.InjectionPolicy}
-		switch found := w.Follow(ctx, f, object); {
+	for _, want := range objects {
+		f := check.Finding{Kind: want.GetObjectKind().GroupVersionKind().Kind, Name: want.GetName()}
+		installed := reflect.New(reflect.TypeOf(want).Elem()).Interface().(client.Object)
+		switch found := w.Follow(ctx, f, installed); {
 		case found == check.Missing && i.config != nil && i.config.Spec.Injection == operatorv1alpha1.InjectionEnabled:
-			w.Add(f.Failed("", "does not exist, so annotations of Pods are not acted on", remedyInjection))
-		case found == check.Present && !equal():
-			w.Add(f.Failed("", "differs from the one of this version, and may change any new Pod", "Find out who has changed it. "+remedyInjection))
+			w.Add(f.Failed("", "does not exist, so annotations of Pods are not acted on, or not checked",
+				remedyInjection))
+		case found == check.Present && !reflect.DeepEqual(canonical(installed), canonical(want)):
+			w.Add(f.Failed("", "differs from the one of this version, and may change any new Pod",
+				"Find out who has changed it. "+remedyInjection))
 		case found == check.Present:
 			w.Add(f.OK("is installed"))
 		}
 	}
-	follow(kindInjection, installed, func() bool { return equality.Semantic.DeepEqual(installed.Spec, policy.Spec) })
-	follow(kindInjection+"Binding", bound, func() bool { return equality.Semantic.DeepEqual(bound.Spec, binding.Spec) })
+}
+
+// canonical returns the spec of a policy, or of a binding, whose expressions are written in one way: kustomize, for
+// one, writes blank lines into them.
+func canonical(policy client.Object) any {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(policy)
+	if err != nil {
+		return err
+	}
+	rewrite(fields["spec"])
+	return fields["spec"]
+}
+
+// rewrite replaces expressions of CEL by what the parser understands. It leaves alone what is none.
+func rewrite(value any) {
+	switch value := value.(type) {
+	case []any:
+		for _, element := range value {
+			rewrite(element)
+		}
+	case map[string]any:
+		for key, element := range value {
+			if expression, ok := element.(string); ok && key == "expression" {
+				value[key] = rewritten(expression)
+			}
+			rewrite(element)
+		}
+	}
+}
+
+func rewritten(expression string) string {
+	p, err := parser.NewParser(parser.EnableOptionalSyntax(true))
+	if err != nil {
+		return expression
+	}
+	parsed, problems := p.Parse(common.NewTextSource(expression))
+	if len(problems.GetErrors()) > 0 {
+		return expression
+	}
+	text, err := parser.Unparse(parsed.Expr(), parsed.SourceInfo())
+	if err != nil {
+		return expression
+	}
+	return text
+}
+
+// evaluator evaluates expressions of admission policies about an object, as the API server did when it was created.
+type evaluator struct {
+	env       *cel.Env
+	values    map[string]any
+	variables map[string]ref.Val
+}
+
+func newEvaluator(object, params any) (*evaluator, error) {
+	env, err := cel.NewEnv(
+		cel.OptionalTypes(), cel.CrossTypeNumericComparisons(true),
+		ext.Strings(ext.StringsVersion(2)), ext.TwoVarComprehensions(), library.Regex(),
+		library.Lists(library.ListsVersion(0)),
+		cel.Variable("object", cel.DynType), cel.Variable("params", cel.DynType),
+		cel.Variable("variables", cel.MapType(cel.StringType, cel.DynType)),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the evaluation of a policy: %w", err)
+	}
+	e := &evaluator{env: env, values: map[string]any{}, variables: map[string]ref.Val{}}
+	e.values["variables"] = e.variables
+	for name, o := range map[string]any{"object": object, "params": params} {
+		if e.values[name], err = runtime.DefaultUnstructuredConverter.ToUnstructured(o); err != nil {
+			return nil, fmt.Errorf("preparing the evaluation of a policy: %w", err)
+		}
+	}
+	return e, nil
+}
+
+// maxCost is the cost at which the API server stops, too.
+const maxCost = 1_000_000
+
+func (e *evaluator) eval(expression string) (ref.Val, error) {
+	ast, issues := e.env.Compile(expression)
+	if err := issues.Err(); err != nil {
+		return nil, fmt.Errorf("reading an expression: %w", err)
+	}
+	program, err := e.env.Program(ast, cel.CostLimit(maxCost))
+	if err != nil {
+		return nil, fmt.Errorf("reading an expression: %w", err)
+	}
+	value, _, err := program.Eval(e.values)
+	if err != nil {
+		return nil, fmt.Errorf("evaluating an expression: %w", err)
+	}
+	return value, nil
+}
+
+// firstFalse evaluates variables, which later expressions may use, and returns the name of the first false one, or "".
+func (e *evaluator) firstFalse(variables ...admissionregistrationv1.Variable) (first string, err error) {
+	for _, v := range variables {
+		value, err := e.eval(v.Expression)
+		if err != nil {
+			return "", err
+		}
+		e.variables[v.Name] = value
+		if value == types.False && first == "" {
+			first = v.Name
+		}
+	}
+	return first, nil
+}
+
+func (e *evaluator) refusal(validations []admissionregistrationv1.Validation) (string, error) {
+	for _, v := range validations {
+		if value, err := e.eval(v.Expression); err != nil || value == types.False {
+			return v.Message, err
+		}
+	}
+	return "", nil
+}
+
+func conditions(all []admissionregistrationv1.MatchCondition) (variables []admissionregistrationv1.Variable) {
+	for _, c := range all {
+		variables = append(variables, admissionregistrationv1.Variable(c))
+	}
+	return variables
 }

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	components "github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
@@ -33,7 +34,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Installation is what was found of the operator.
 type Installation struct {
 	// Served states that all definitions exist, so that the objects of these kinds can be read.
 	Served bool
@@ -55,10 +55,13 @@ const (
 func (w *Walk) Installation(ctx context.Context) *Installation {
 	i := &Installation{Served: true}
 	for _, definition := range []schema.GroupVersionResource{
-		listenersv1alpha1.GroupVersion.WithResource("listeners"), listenersv1alpha1.GroupVersion.WithResource("listenerclasses"),
-		listenersv1alpha1.GroupVersion.WithResource("podlisteners"), operatorv1alpha1.GroupVersion.WithResource("listeneroperators"),
+		listenersv1alpha1.GroupVersion.WithResource("listeners"),
+		listenersv1alpha1.GroupVersion.WithResource("listenerclasses"),
+		listenersv1alpha1.GroupVersion.WithResource("podlisteners"),
+		operatorv1alpha1.GroupVersion.WithResource("listeneroperators"),
 	} {
-		f := w.definition(ctx, check.Finding{Kind: "CustomResourceDefinition", Name: definition.GroupResource().String()}, definition.Version)
+		f := w.definition(ctx, check.Finding{Kind: "CustomResourceDefinition",
+			Name: definition.GroupResource().String()}, definition.Version)
 		i.Served = i.Served && f.State != check.Failed
 		w.Add(f)
 	}
@@ -75,7 +78,8 @@ func (w *Walk) Installation(ctx context.Context) *Installation {
 	}
 	ofAgents := agentPermissions
 	for _, c := range components.Components() {
-		if i.config != nil && !c.Extra && w.component(ctx, i, c) && c.Kind == names.KindSecurityContextConstraints.Kind {
+		if i.config != nil && !c.Extra && w.component(ctx, i, c) &&
+			c.Kind == names.KindSecurityContextConstraints.Kind {
 			ofAgents = append(ofAgents, sccPermission)
 		}
 	}
@@ -94,9 +98,8 @@ func (w *Walk) definition(ctx context.Context, f check.Finding, version string) 
 		return f.Failed("", "does not serve version "+version, "Apply the definitions of the operator's release again.")
 	case !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established):
 		return f.Failed("", "is not established", "See why: kubectl describe crd "+f.Name)
-	default:
-		return f.OK("serves %s", version)
 	}
+	return f.OK("serves %s", version)
 }
 
 func (w *Walk) deployments(ctx context.Context, i *Installation) {
@@ -118,7 +121,8 @@ func (w *Walk) deployments(ctx context.Context, i *Installation) {
 		}
 	}
 	if len(deployments.Items) > 1 {
-		w.Add(f.Failed("", fmt.Sprintf("exists in %d namespaces, and the operators contradict each other", len(deployments.Items)), "Remove all but one."))
+		w.Add(f.Failed("", fmt.Sprintf("exists in %d namespaces, and the operators contradict each other",
+			len(deployments.Items)), "Remove all but one."))
 	}
 }
 
@@ -128,10 +132,13 @@ const renewalOverdue = time.Minute
 // idle returns why an operator does nothing, and what to do, or "".
 func (w *Walk) idle(ctx context.Context, deployment *appsv1.Deployment) (why, remedy string) {
 	namespace := deployment.Namespace
-	logs := fmt.Sprintf("See why: %s, and if its Pod was started, kubectl logs --namespace %s deployment/%s", describe("deployment", deployment), namespace, deployment.Name)
+	logs := fmt.Sprintf("See why: %s, and if its Pod was started, kubectl logs --namespace %s deployment/%s",
+		describe("deployment", deployment), namespace, deployment.Name)
 	switch {
 	case ptr.Deref(deployment.Spec.Replicas, 1) == 0:
-		return "is scaled to 0 replicas", fmt.Sprintf("Scale it up: kubectl scale --namespace %s deployment/%s --replicas 1", namespace, deployment.Name)
+		return "is scaled to 0 replicas",
+			fmt.Sprintf("Scale it up: kubectl scale --namespace %s deployment/%s --replicas 1", namespace,
+				deployment.Name)
 	case deployment.Status.AvailableReplicas == 0:
 		return "has no available Pod", logs
 	}
@@ -142,7 +149,8 @@ func (w *Walk) idle(ctx context.Context, deployment *appsv1.Deployment) (why, re
 	if expired < renewalOverdue {
 		return "", ""
 	}
-	return "has available Pods, but none that works: the lease of the leader expired " + duration.HumanDuration(expired) + " ago", logs
+	return "has available Pods, but none that works: the lease of the leader expired " +
+		duration.HumanDuration(expired) + " ago", logs
 }
 
 // update returns whether all Pods of an operator that works are available, and otherwise why its update hangs.
@@ -152,46 +160,61 @@ func (w *Walk) update(ctx context.Context, f check.Finding, deployment *appsv1.D
 		return c.Type == appsv1.DeploymentProgressing && w.Young(c.LastUpdateTime.Time)
 	})
 	var pods corev1.PodList
-	if recent || status.UnavailableReplicas == 0 || w.List(ctx, &pods, client.InNamespace(deployment.Namespace), client.MatchingLabels(deployment.Spec.Selector.MatchLabels)) != check.Present {
+	if recent || status.UnavailableReplicas == 0 ||
+		w.List(ctx, &pods, client.InNamespace(deployment.Namespace),
+			client.MatchingLabels(deployment.Spec.Selector.MatchLabels)) != check.Present {
 		return f.OK("%d Pod is available", status.AvailableReplicas)
 	}
 	other, remedy := "another one is not created", "See why: "+describe("deployment", deployment)
 	for pod := range check.Each(pods.Items) {
 		if !claim.PodReady(pod) && pod.DeletionTimestamp == nil {
 			why := w.podWithEvents(ctx, pod)
-			other, remedy = fmt.Sprintf("Pod %s, which should replace it or run beside it, is not ready: %s", pod.Name, why.Text()), why.Remedy
+			other, remedy = fmt.Sprintf("Pod %s, which should replace it or run beside it, is not ready: %s", pod.Name,
+				why.Text()), why.Remedy
 		}
 	}
 	return f.Failed("", fmt.Sprintf("%d Pod is available, and %s", status.AvailableReplicas, other), remedy)
 }
 
-// operator reports that the operator does not run, as far as the user may know that.
+// operator reports that the operator does not run, from which whatever is wrong with an address may follow.
 func (w *Walk) operator(ctx context.Context) {
 	var deployments appsv1.DeploymentList
 	w.List(ctx, &deployments, client.MatchingFields{"metadata.name": names.Operator})
 	for deployment := range check.Each(deployments.Items) {
-		why, _ := w.idle(ctx, deployment)
+		why, remedy := w.idle(ctx, deployment)
 		if why == "" {
 			return
 		}
-		w.Add(check.Finding{Kind: "Deployment", Namespace: deployment.Namespace, Name: deployment.Name}.Warning("", why+", so nothing follows changes"))
+		f := check.Finding{Kind: "Deployment", Namespace: deployment.Namespace, Name: deployment.Name}
+		if slices.ContainsFunc(w.Findings, func(f check.Finding) bool {
+			return f.State == check.Failed && !f.IsAside()
+		}) {
+			w.AddFirst(f.Failed("", why+", so nothing follows changes, and what is said about other objects may be "+
+				"out of date", remedy))
+		} else {
+			w.Add(f.Warning("", why+", so nothing follows changes"))
+		}
 		w.instead(remedyStopped(deployment.Namespace))
 	}
 }
 
 func remedyStopped(namespace string) string {
-	return fmt.Sprintf("The operator does not work, so it does nothing about this. See why: kubectl listener doctor, and kubectl describe deployment %s --namespace %s", names.Operator, namespace)
+	return fmt.Sprintf("The operator does not work, so it does nothing about this. See why: kubectl listener doctor, "+
+		"and kubectl describe deployment %s --namespace %s", names.Operator, namespace)
 }
 
 func (w *Walk) instead(remedy string) {
 	for f := range check.Each(w.Findings) {
-		f.Remedy = strings.Replace(f.Remedy, check.RemedyOperator, remedy, 1)
+		if f.Actor == reasons.Operator {
+			f.Remedy, f.Actor = remedy, reasons.Administrator
+		}
 	}
 }
 
 // ForAdministrators replaces the advice to wait for the operator, which is for users.
 func (w *Walk) ForAdministrators(i *Installation) {
-	remedy := fmt.Sprintf("See the log of the operator: kubectl logs --namespace %s deployment/%s", cmp.Or(i.namespace, "NAMESPACE"), names.Operator)
+	remedy := fmt.Sprintf("See the log of the operator: kubectl logs --namespace %s deployment/%s",
+		cmp.Or(i.namespace, "NAMESPACE"), names.Operator)
 	if i.Stopped {
 		remedy = remedyStopped(i.namespace)
 	}
@@ -222,7 +245,7 @@ func (i *Installation) configurationFinding(f check.Finding) check.Finding {
 	case available.Status == metav1.ConditionFalse:
 		return f.FailedBy(available.Reason, available.Message, namespace...)
 	case len(conditions) == 0 || i.config.Status.ObservedGeneration < i.config.Generation:
-		return f.Failed("", "the operator has not looked at it since it was changed", check.RemedyOperator)
+		return f.LeftToOperator("", "the operator has not looked at it since it was changed")
 	case i.config.Spec.ManagementState == operatorv1alpha1.Unmanaged:
 		return f.Warning(operatorv1alpha1.ReasonUnmanaged, "managementState is Unmanaged: nothing is repaired")
 	case progressing.Status == metav1.ConditionTrue:
@@ -230,10 +253,10 @@ func (i *Installation) configurationFinding(f check.Finding) check.Finding {
 	case degraded.Reason == operatorv1alpha1.ReasonOtherClusterDomain:
 		return f.Warning(degraded.Reason, degraded.Message)
 	case i.Stopped:
-		return f.Warning("", fmt.Sprintf("was available, version %s, when the operator last worked", i.config.Status.Version))
-	default:
-		return f.OK("available, version %s", i.config.Status.Version)
+		return f.Warning("", fmt.Sprintf("was available, version %s, when the operator last worked",
+			i.config.Status.Version))
 	}
+	return f.OK("available, version %s", i.config.Status.Version)
 }
 
 // component follows an object that the operator installs. It returns whether the cluster serves the kind.
@@ -255,7 +278,8 @@ func (w *Walk) component(ctx context.Context, i *Installation, c components.Comp
 	return true
 }
 
-func (w *Walk) installed(f check.Finding, i *Installation, c components.Component, observed components.Object) check.Finding {
+func (w *Walk) installed(f check.Finding, i *Installation, c components.Component,
+	observed components.Object) check.Finding {
 	if foreign := c.ForeignMessage(i.config, observed); foreign != "" {
 		return f.FailedBy(operatorv1alpha1.ReasonForeignObject, foreign)
 	}
@@ -272,12 +296,14 @@ func (w *Walk) installed(f check.Finding, i *Installation, c components.Componen
 	delete(desired.Object, "apiVersion")
 	delete(desired.Object, "kind")
 	if field := difference("", desired.Object, content); field != "" {
-		return f.Failed("", "differs from what the operator installs, in "+field[1:], "The operator repairs it. "+seeWhyNot)
+		return f.Failed("", "differs from what the operator installs, in "+field[1:], "The operator repairs it. "+
+			seeWhyNot)
 	}
 	return f.OK("is installed")
 }
 
-// difference returns the path of a field of desired that observed does not have, or "". Null matches everything.
+// difference returns the path of a field of desired that observed does not have, or "". Null matches everything. Lists
+// are sets, and a field that a cluster does not have, or leaves out, is false.
 func difference(path string, desired, observed any) string {
 	switch desired := desired.(type) {
 	case nil:
@@ -292,11 +318,12 @@ func difference(path string, desired, observed any) string {
 		return ""
 	case []any:
 		existing, _ := observed.([]any)
-		if len(existing) == len(desired) && !slices.ContainsFunc(desired, func(v any) bool { return !slices.Contains(existing, v) }) {
+		if len(existing) == len(desired) && !slices.ContainsFunc(desired,
+			func(v any) bool { return !slices.Contains(existing, v) }) {
 			return ""
 		}
 	default:
-		if reflect.DeepEqual(desired, observed) {
+		if reflect.DeepEqual(desired, observed) || observed == nil && desired == false {
 			return ""
 		}
 	}
@@ -323,31 +350,38 @@ var (
 
 	// sccPermission is the permission of node agents to run on OpenShift.
 	sccPermission = authorizationv1.ResourceAttributes{
-		Verb: "use", Group: names.KindSecurityContextConstraints.Group, Resource: "securitycontextconstraints", Name: names.NodeAgent,
+		Verb: "use", Group: names.KindSecurityContextConstraints.Group, Resource: "securitycontextconstraints",
+		Name: names.NodeAgent,
 	}
 )
 
 // permissions returns whether a ServiceAccount has what it needs, as far as the user may know.
-func (w *Walk) permissions(ctx context.Context, i *Installation, account string, needed []authorizationv1.ResourceAttributes) bool {
+func (w *Walk) permissions(ctx context.Context, i *Installation, account string,
+	needed []authorizationv1.ResourceAttributes) bool {
 	f := check.Finding{Kind: "ServiceAccount", Namespace: i.namespace, Name: account}
 	var denied []string
 	for _, attributes := range needed {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:               fmt.Sprintf("system:serviceaccount:%s:%s", i.namespace, account),
-			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + i.namespace, "system:authenticated"},
+			User: fmt.Sprintf("system:serviceaccount:%s:%s", i.namespace, account),
+			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + i.namespace,
+				"system:authenticated"},
 			ResourceAttributes: &attributes,
 		}}
-		if w.Readable(f, w.Request("reviewing a permission", func() error { return w.Client.Create(ctx, review) })) == check.Forbidden {
+		if w.Readable(f, w.Request("reviewing a permission", func() error {
+			return w.Client.Create(ctx, review)
+		})) == check.Forbidden {
 			return true
 		}
 		if !review.Status.Allowed {
 			resource, _ := strings.CutSuffix(attributes.Resource+"/"+attributes.Subresource, "/")
-			text := attributes.Verb + " " + schema.GroupResource{Group: attributes.Group, Resource: resource}.String() + " " + attributes.Name
+			text := attributes.Verb + " " + schema.GroupResource{Group: attributes.Group, Resource: resource}.String() +
+				" " + attributes.Name
 			denied = append(denied, strings.TrimSpace(text))
 		}
 	}
 	if len(denied) > 0 {
-		w.Add(f.Failed("Forbidden", "may not "+strings.Join(denied, ", "), "Apply the roles and bindings of the operator's release again."))
+		w.Add(f.Failed("Forbidden", "may not "+strings.Join(denied, ", "), "Apply the roles and bindings of the "+
+			"operator's release again."))
 		return false
 	}
 	w.Add(f.OK("has the permissions that it needs"))
@@ -361,12 +395,14 @@ func (w *Walk) SlowRequests(ctx context.Context) {
 	last := map[string]*corev1.Event{}
 	for e := range check.Each(events.Items) {
 		namespace := e.InvolvedObject.Name
-		if e.Reason == operatorv1alpha1.ReasonSlowRequest && e.ReportingController == names.EventReporter && e.InvolvedObject.Kind == "Namespace" &&
+		if e.Reason == operatorv1alpha1.ReasonSlowRequest && e.ReportingController == names.EventReporter &&
+			e.InvolvedObject.Kind == "Namespace" &&
 			(last[namespace] == nil || check.EventTime(e).After(check.EventTime(last[namespace]))) {
 			last[namespace] = e
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(last)) {
-		w.Add(check.Finding{Kind: "Namespace", Name: name}.Warning(operatorv1alpha1.ReasonSlowRequest, last[name].Message))
+		w.Add(check.Finding{Kind: "Namespace", Name: name}.Warning(operatorv1alpha1.ReasonSlowRequest,
+			last[name].Message))
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
@@ -130,6 +131,8 @@ func TestDifference(t *testing.T) {
 		"a value differs":         {list("a", "b"), list("a", "c"), ".spec.modes"},
 		"a field of the observed": {map[string]any{}, list("a"), ""},
 		"any value":               {map[string]any{"spec": nil}, list("a"), ""},
+		"false is left out":       {map[string]any{"seLinuxMount": false}, map[string]any{}, ""},
+		"true is left out":        {map[string]any{"podInfoOnMount": true}, map[string]any{}, ".podInfoOnMount"},
 	} {
 		if got := difference("", tc.desired, tc.observed); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
@@ -164,6 +167,13 @@ func TestAnOperatorThatDoesNothingIsNamed(t *testing.T) {
 			}
 			if got != tc.want || w.Err != nil {
 				t.Errorf("got %q and error %v, want %q", got, w.Err, tc.want)
+			}
+			w.Findings = nil
+			w.Add(check.Finding{Kind: "Listener"}.FailedBy(listenersv1alpha1.ReasonClassNotFound, "does not exist"))
+			w.operator(t.Context())
+			w.Conclude()
+			if wrong := w.Problem.Kind == "Deployment"; wrong != (tc.want != "") {
+				t.Errorf("with a Listener that is wrong, the problem is %+v", w.Problem)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,13 +17,15 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
+	"github.com/listener-operator/listener-operator/internal/keys"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 func (w *Walk) fromListener(ctx context.Context, listener *listenersv1alpha1.Listener) {
 	w.listener(ctx, listener, nil)
 	var volumes corev1.PersistentVolumeList
-	w.List(ctx, &volumes, client.MatchingLabels{names.LabelListenerNamespace: listener.Namespace, names.LabelListenerName: names.ListenerLabel(listener.Name)})
+	w.List(ctx, &volumes, client.MatchingLabels{names.LabelListenerNamespace: listener.Namespace,
+		names.LabelListenerName: names.ListenerLabel(listener.Name)})
 	for pv := range check.Each(volumes.Items) {
 		if claim.IsListenerVolume(pv) && pv.Spec.ClaimRef != nil {
 			w.pin(ctx, pv)
@@ -40,7 +43,8 @@ func (w *Walk) unboundPods(ctx context.Context, listener *listenersv1alpha1.List
 	var claims corev1.PersistentVolumeClaimList
 	w.List(ctx, &claims, client.InNamespace(listener.Namespace))
 	for pvc := range check.Each(claims.Items) {
-		if selector, err := claim.ParseSelector(pvc.Annotations); err != nil || selector.ListenerName(pvc.Name) != listener.Name {
+		if selector, err := claim.ParseSelector(pvc.Annotations); err != nil ||
+			selector.ListenerName(pvc.Name) != listener.Name {
 			continue
 		}
 		for _, pod := range w.Pods(ctx, pvc) {
@@ -52,7 +56,6 @@ func (w *Walk) unboundPods(ctx context.Context, listener *listenersv1alpha1.List
 	}
 }
 
-// PodsOf returns the Pods that mount a Listener, as far as the user may list them.
 func (w *Walk) PodsOf(ctx context.Context, listener *listenersv1alpha1.Listener) []corev1.Pod {
 	var pods corev1.PodList
 	w.List(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)})
@@ -61,10 +64,16 @@ func (w *Walk) PodsOf(ctx context.Context, listener *listenersv1alpha1.Listener)
 
 // listener follows a Listener, its class, and what exposes it. pod is the Pod that it was reached from, or nil.
 func (w *Walk) listener(ctx context.Context, listener *listenersv1alpha1.Listener, pod *corev1.Pod) {
-	w.Add(listenerFinding(listener))
+	f := listenerFinding(listener)
+	if f.Reason == listenersv1alpha1.ReasonClassNotFound {
+		f = w.noClass(ctx, f, listener)
+	}
+	w.Add(f)
+	w.warn(w.About(listener), keys.Problems("a Listener", listener))
 	class := w.class(ctx, listener)
 	service := w.service(ctx, listener)
 	w.advertised(listener)
+	w.nodePorts(ctx, listener, service)
 	if class != nil {
 		w.exposures(ctx, listener, class)
 	}
@@ -80,27 +89,43 @@ func condition(listener *listenersv1alpha1.Listener, kind string) metav1.Conditi
 
 func listenerFinding(listener *listenersv1alpha1.Listener) check.Finding {
 	f := check.Finding{Kind: "Listener", Namespace: listener.Namespace, Name: listener.Name}
-	accepted, ready := condition(listener, listenersv1alpha1.ListenerAccepted), condition(listener, listenersv1alpha1.ListenerReady)
+	accepted, ready := condition(listener, listenersv1alpha1.ListenerAccepted),
+		condition(listener, listenersv1alpha1.ListenerReady)
 	switch notReady := f.FailedBy(ready.Reason, ready.Message).Since(ready.LastTransitionTime); {
 	case listener.DeletionTimestamp != nil:
-		return f.FailedBy(listenersv1alpha1.ReasonListenerTerminating, deletion(listener)+"; its Service and its address go with it").Since(*listener.DeletionTimestamp)
-	case listener.Status == nil || listener.Status.ObservedGeneration < listener.Generation || accepted.Type == "" || ready.Type == "":
-		return f.Failed("", "the operator has not looked at it since it was changed", check.RemedyOperator).Since(listener.CreationTimestamp)
+		return f.FailedBy(listenersv1alpha1.ReasonListenerTerminating, deletion(listener)+
+			"; its Service and its address go with it").Since(*listener.DeletionTimestamp)
+	case listener.Status == nil || listener.Status.ObservedGeneration < listener.Generation || accepted.Type == "" ||
+		ready.Type == "":
+		return f.LeftToOperator("", "the operator has not looked at it since it was changed").
+			Since(listener.CreationTimestamp)
 	case accepted.Status != metav1.ConditionTrue:
-		return f.FailedBy(accepted.Reason, accepted.Message)
+		return f.FailedBy(accepted.Reason, accepted.Message+waiting(listener.Status.WaitingFor))
 	case ready.Status != metav1.ConditionTrue && len(reasons.Of(ready.Reason).Causes) > 0:
 		return notReady.Because()
 	case ready.Status != metav1.ConditionTrue:
 		return notReady
 	case reasons.Of(ready.Reason).Severity == reasons.Error:
 		return f.FailedBy(ready.Reason, ready.Message) // the operator has waited
-	default:
-		return readyFinding(f, listener, accepted, ready)
 	}
+	return readyFinding(f, listener, accepted, ready)
+}
+
+// waiting returns what a Listener waits for as the end of a message, or "".
+func waiting(w *listenersv1alpha1.WaitingFor) string {
+	if w == nil {
+		return ""
+	}
+	text := "; it has waited since " + w.Since.UTC().Format(time.RFC3339) + " for " + columns.WaitingFor(w)
+	if w.Holder != "" {
+		text += " of Listener " + w.Holder
+	}
+	return text
 }
 
 // readyFinding is about a Listener that is ready. What users alone can correct is wrong although it is exposed.
-func readyFinding(f check.Finding, listener *listenersv1alpha1.Listener, accepted, ready metav1.Condition) check.Finding {
+func readyFinding(f check.Finding, listener *listenersv1alpha1.Listener, accepted,
+	ready metav1.Condition) check.Finding {
 	switch why := reasons.Of(accepted.Reason); {
 	case why.Severity == reasons.Error && why.Actor == reasons.User:
 		return f.FailedBy(accepted.Reason, accepted.Message)
@@ -108,9 +133,8 @@ func readyFinding(f check.Finding, listener *listenersv1alpha1.Listener, accepte
 		return f.Warning(ready.Reason, ready.Message)
 	case accepted.Reason != listenersv1alpha1.ReasonAccepted:
 		return f.Warning(accepted.Reason, accepted.Message)
-	default:
-		return f.OK("%s", columns.Address(listener.Status.IngressAddresses))
 	}
+	return f.OK("%s", columns.Address(listener.Status.IngressAddresses))
 }
 
 // okUnless returns that an object is as it should be, unless the Listener says that it waits for it.
@@ -129,7 +153,7 @@ func (w *Walk) advertised(listener *listenersv1alpha1.Listener) {
 		for _, t := range f.Targets {
 			targets = append(targets, t.String())
 		}
-		w.Add(check.Finding{Kind: "Address", Name: f.HostPort()}.Warning("", fmt.Sprintf("is advertised for port %s: what is there, which the operator does not know, "+
-			"has to forward to %s", f.Name, columns.Names(targets))))
+		w.Add(check.Finding{Kind: "Address", Name: f.HostPort()}.Warning("", fmt.Sprintf("is advertised for port %s: "+
+			"what is there, which the operator does not know, has to forward to %s", f.Name, columns.Names(targets))))
 	}
 }

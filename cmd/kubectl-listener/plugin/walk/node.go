@@ -26,7 +26,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// nodeState is what is known about the node of a Pod.
 type nodeState int
 
 const (
@@ -43,7 +42,8 @@ func (w *Walk) node(ctx context.Context, name string) nodeState {
 	f := check.Finding{Kind: "Node", Name: name}
 	switch w.Follow(ctx, f, node) {
 	case check.Missing:
-		w.Add(f.FailedBy(listenersv1alpha1.ReasonNodesMissing, "does not exist").Because()) // a volume may be pinned to it
+		// A volume may be pinned to it.
+		w.Add(f.FailedBy(listenersv1alpha1.ReasonNodesMissing, "does not exist").Because())
 		return notResponding
 	case check.Present:
 		w.Add(nodeFinding(node))
@@ -76,7 +76,8 @@ func (w *Walk) agent(ctx context.Context, node string) nodeState {
 	switch found := w.Follow(ctx, check.Finding{Kind: "CSINode", Name: node}, &csiNode); {
 	case found == check.Forbidden:
 	case !isRegistered(&csiNode):
-		w.Add(f.FailedBy(reasons.NoNodeAgent, "no node agent is registered with its kubelet, so no Pod with a listener volume starts or ends there"))
+		w.Add(f.FailedBy(reasons.NoNodeAgent, "no node agent is registered with its kubelet, so no Pod with a "+
+			"listener volume starts or ends there"))
 		return withoutAgent
 	default:
 		w.Add(f.OK("has a node agent"))
@@ -87,12 +88,10 @@ func (w *Walk) agent(ctx context.Context, node string) nodeState {
 type agents struct {
 	daemonSet *appsv1.DaemonSet
 	placement components.Placement
-	// byNode are the Pods of node agents.
-	byNode map[string]*corev1.Pod
+	byNode    map[string]*corev1.Pod
 	// registered are the nodes whose kubelet knows the node agent, or nil if the user may not read that.
 	registered sets.Set[string]
-	// published are the PodListeners of the Pods on each node.
-	published map[string][]*listenersv1alpha1.PodListeners
+	published  map[string][]*listenersv1alpha1.PodListeners
 }
 
 // Nodes follows all nodes: each selected one needs a node agent, and the others should have no Pod with a volume.
@@ -130,7 +129,8 @@ func (w *Walk) Nodes(ctx context.Context, i *Installation) {
 // observeAgents reads what is known about node agents. It is nil if the user may not read their Pods.
 func (w *Walk) observeAgents(ctx context.Context, daemonSet *appsv1.DaemonSet) *agents {
 	var pods corev1.PodList
-	if w.List(ctx, &pods, client.InNamespace(daemonSet.Namespace), client.MatchingLabels(components.NodeAgentLabels())) != check.Present {
+	if w.List(ctx, &pods, client.InNamespace(daemonSet.Namespace),
+		client.MatchingLabels(components.NodeAgentLabels())) != check.Present {
 		return nil
 	}
 	a := &agents{daemonSet: daemonSet, placement: components.PlacementOf(daemonSet)}
@@ -160,7 +160,8 @@ func (w *Walk) observeAgents(ctx context.Context, daemonSet *appsv1.DaemonSet) *
 // nodeOf returns the node of a Pod of a DaemonSet. While the Pod waits for the scheduler, its node affinity names it.
 func nodeOf(pod *corev1.Pod) string {
 	affinity := pod.Spec.Affinity
-	if pod.Spec.NodeName != "" || affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if pod.Spec.NodeName != "" || affinity == nil || affinity.NodeAffinity == nil ||
+		affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return pod.Spec.NodeName
 	}
 	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
@@ -174,7 +175,8 @@ func nodeOf(pod *corev1.Pod) string {
 }
 
 func isRegistered(node *storagev1.CSINode) bool {
-	return slices.ContainsFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == names.Driver })
+	return slices.ContainsFunc(node.Spec.Drivers,
+		func(d storagev1.CSINodeDriver) bool { return d.Name == names.Driver })
 }
 
 // agentOf returns whether listener volumes work on a node, or an empty finding if it needs no agent.
@@ -201,38 +203,44 @@ func (w *Walk) agentOf(ctx context.Context, a *agents, node *corev1.Node) check.
 	case selected:
 		return w.agentFinding(ctx, f, a, agent, node)
 	case len(published) > 0 && w.inUse(ctx, node, published):
-		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("has no node agent, because %s excludes it, and Pods with listener volumes are bound to it", excludedBy(node, a.placement)),
-			"Let these Pods run elsewhere, or, if a field excludes the node, change the field: docs/configuration.md#nodes-without-an-agent")
-	default:
-		return check.Finding{}
+		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("has no node agent, because %s excludes it, and Pods with "+
+			"listener volumes are bound to it", excludedBy(node, a.placement)),
+			"Let these Pods run elsewhere, or, if a field excludes the node, change the field: "+
+				"docs/configuration.md#nodes-without-an-agent")
 	}
+	return check.Finding{}
 }
 
 // isDown reports whether a node has not been ready for long, or is not, like its agent, which may be nil.
 func (w *Walk) isDown(node *corev1.Node, agent *corev1.Pod) bool {
-	return agent != nil && !claim.PodReady(agent) && !claim.NodeReady(node) || slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && !w.Young(c.LastTransitionTime.Time)
-	})
+	return agent != nil && !claim.PodReady(agent) && !claim.NodeReady(node) ||
+		slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && !w.Young(c.LastTransitionTime.Time)
+		})
 }
 
 // agentFinding returns whether the agent of a node works. It is nil if there is none.
-func (w *Walk) agentFinding(ctx context.Context, f check.Finding, a *agents, agent *corev1.Pod, node *corev1.Node) check.Finding {
+func (w *Walk) agentFinding(ctx context.Context, f check.Finding, a *agents, agent *corev1.Pod,
+	node *corev1.Node) check.Finding {
 	again := reasons.Of(reasons.NodeLabelMissing)
 	switch {
 	case agent == nil:
-		return f.Failed(reasons.NoNodeAgent, "has no node agent, so no Pod with a listener volume starts there", "See the events: "+describe("daemonset", a.daemonSet))
+		return f.Failed(reasons.NoNodeAgent, "has no node agent, so no Pod with a listener volume starts there",
+			"See the events: "+describe("daemonset", a.daemonSet))
 	case !claim.PodReady(agent):
 		why := w.podWithEvents(ctx, agent)
-		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("the node agent %s is not ready, so no Pod with a listener volume starts there: %s", agent.Name, why.Text()), why.Remedy)
+		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("the node agent %s is not ready, so no Pod with a listener "+
+			"volume starts there: %s", agent.Name, why.Text()), why.Remedy)
 	case a.registered != nil && !a.registered.Has(f.Name):
-		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("the node agent %s is ready, and not registered with the kubelet", agent.Name),
-			"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir. If it is, let the agent register again: "+
+		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("the node agent %s is ready, and not registered with the "+
+			"kubelet", agent.Name),
+			"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir. If "+
+				"it is, let the agent register again: "+
 				again.For("", f.Name))
 	case !isLabelled(node):
 		return unlabelled(f)
-	default:
-		return f.OK("has a node agent")
 	}
+	return f.OK("has a node agent")
 }
 
 // isLabelled reports whether a node has the label by which the scheduler finds the node of a pinned volume.
@@ -240,7 +248,8 @@ func isLabelled(node *corev1.Node) bool { return node.Labels[names.TopologyKey] 
 
 func unlabelled(f check.Finding) check.Finding {
 	return f.FailedBy(reasons.NodeLabelMissing, "has a node agent, but not the label "+names.TopologyKey+"="+f.Name+
-		", which the kubelet sets when the agent registers: another client has removed or changed it, and no Pod can be scheduled whose volume is pinned to the node")
+		", which the kubelet sets when the agent registers: another client has removed or changed it, and no Pod can "+
+		"be scheduled whose volume is pinned to the node")
 }
 
 // inUse reports whether one of the Pods with listener volumes on a node has not finished. PodListeners outlast that.

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,7 +22,6 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 func (w *Walk) fromPod(ctx context.Context, pod *corev1.Pod) {
@@ -29,6 +30,7 @@ func (w *Walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 		return // it needs no address any more
 	}
 	f := check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
+	w.outdated(ctx, f, pod)
 	mounts := false
 	for volume := range check.Each(pod.Spec.Volumes) {
 		if claim.IsInline(volume) {
@@ -47,40 +49,98 @@ func (w *Walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 		case RequestsListener(pvc):
 			mounts = true
 			w.claim(ctx, pvc, pod)
-		case pvc.Spec.VolumeName == "" && awaitsClaims(check.PodCondition(pod, corev1.PodScheduled).Message): // it does not wait for the Pod
+		case pvc.Spec.VolumeName == "" && awaitsClaims(check.PodCondition(pod, corev1.PodScheduled).Message):
+			// It does not wait for the Pod.
 			w.Add(check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}.Failed("",
 				"has no volume, and is no claim for a listener volume", "See why: "+describe("pvc", pvc)))
 		}
 	}
 	w.certificates(ctx, pod)
-	if AwaitsInjection(pod) {
-		w.withoutInjection(ctx, f, pod)
-	} else if !mounts {
-		w.Add(f.Failed("", "mounts no listener volume", fmt.Sprintf("Give it a csi volume with driver %s, and with the volume attribute %s or %s: docs/volumes.md",
-			names.Driver, names.AnnotationListenerClass, names.AnnotationListenerName)))
+	w.meant(ctx, f, pod, mounts)
+}
+
+func (w *Walk) inline(ctx context.Context, f check.Finding, pod *corev1.Pod, volume *corev1.Volume) {
+	pvc := claim.Inline(pod, volume)
+	selector, _ := claim.ParseSelector(pvc.Annotations)
+	published, _ := w.PodListeners(ctx, pod)
+	if slices.Contains(published.Spec.Copies, volume.Name) {
+		w.selected(ctx, pvc, pod, claim.Selector{Listener: published.Spec.Listeners[volume.Name].ListenerName})
+		return
+	}
+	refused := w.LastEvent(ctx, pod, check.HasReason(listenersv1alpha1.ReasonInvalidVolume,
+		listenersv1alpha1.ReasonInvalidName))
+	switch problem := inlineProblem(pod, volume); {
+	case pod.Status.Phase == corev1.PodPending && problem != "":
+		w.Add(f.FailedBy(listenersv1alpha1.ReasonInvalidVolume, fmt.Sprintf("volume %q: %s", volume.Name, problem)))
+	case pod.Status.Phase == corev1.PodPending && refused != nil:
+		w.Add(f.FailedBy(refused.Reason, refused.Message))
+	default:
+		w.selected(ctx, pvc, pod, selector)
 	}
 }
 
-// inline follows an inline volume of a Pod. f is about the Pod.
-func (w *Walk) inline(ctx context.Context, f check.Finding, pod *corev1.Pod, volume *corev1.Volume) {
+// inlineProblem returns what is wrong with an inline volume of a Pod, whatever its class permits, or "".
+func inlineProblem(pod *corev1.Pod, volume *corev1.Volume) string {
 	pvc := claim.Inline(pod, volume)
-	if problem := claim.InlineProblem(pod, pvc); problem != "" {
-		w.Add(f.FailedBy(listenersv1alpha1.ReasonInvalidVolume, fmt.Sprintf("volume %q: %s", volume.Name, problem)))
+	problem := claim.InlineProblem(pod, pvc, nil)
+	if selector, _ := claim.ParseSelector(pvc.Annotations); problem == "" && selector.Class != "" {
+		_, problem = claim.Ports(pvc, pod)
+	}
+	return problem
+}
+
+// outdated reports that a Pod which has never run has another listener volume than the template of its StatefulSet has
+// by now, and with which nothing is wrong: with OrderedReady, the StatefulSet replaces no such Pod.
+func (w *Walk) outdated(ctx context.Context, f check.Finding, pod *corev1.Pod) {
+	owner, set := metav1.GetControllerOf(pod), &appsv1.StatefulSet{}
+	if pod.Status.Phase != corev1.PodPending || owner == nil || owner.Kind != "StatefulSet" ||
+		w.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, set) != check.Present {
 		return
 	}
-	refused := w.LastEvent(ctx, pod, check.HasReason(listenersv1alpha1.ReasonInvalidVolume, listenersv1alpha1.ReasonInvalidName))
-	if refused != nil && pod.Status.Phase == corev1.PodPending {
-		w.Add(f.FailedBy(refused.Reason, refused.Message))
-		return
+	if isCorrected(pod, &set.Spec.Template.Spec) {
+		w.Add(f.Failed("", "was created from another template than StatefulSet "+set.Name+" has now, and has never run",
+			fmt.Sprintf(
+				"The template is correct already, but the StatefulSet does not replace this Pod. Delete it: kubectl "+
+					"delete pod %s --namespace %s", pod.Name, pod.Namespace)))
 	}
-	selector, _ := claim.ParseSelector(pvc.Annotations)
-	w.selected(ctx, pvc, pod, selector)
+}
+
+// isCorrected reports whether a template has other listener volumes than a Pod, and nothing is wrong with them. What an
+// annotation has added to the Pod is in no template.
+func isCorrected(pod *corev1.Pod, template *corev1.PodSpec) (changed bool) {
+	next := pod.DeepCopy()
+	next.Spec = *template
+	for v := range check.Each(next.Spec.Volumes) {
+		if claim.IsInline(v) && inlineProblem(next, v) != "" {
+			return false
+		}
+		i := slices.IndexFunc(pod.Spec.Volumes, func(before corev1.Volume) bool { return before.Name == v.Name })
+		if i < 0 {
+			continue
+		}
+		before := &pod.Spec.Volumes[i]
+		changed = changed || !maps.Equal(attributesOf(v), attributesOf(before)) ||
+			claim.IsInline(before) && inlineProblem(pod, before) != ""
+	}
+	return changed
+}
+
+// attributesOf returns what requests the Listener of an inline or ephemeral volume.
+func attributesOf(v *corev1.Volume) map[string]string {
+	switch {
+	case claim.IsInline(v):
+		return v.CSI.VolumeAttributes
+	case IsEphemeral(v):
+		return v.Ephemeral.VolumeClaimTemplate.Annotations
+	}
+	return nil
 }
 
 func (w *Walk) pod(ctx context.Context, pod *corev1.Pod) nodeState {
 	w.Add(w.podWithEvents(ctx, pod))
 	if duplicates := claim.DuplicatePorts(pod); duplicates != "" {
-		w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.FailedBy(listenersv1alpha1.ReasonDuplicatePortName, duplicates).Because())
+		w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace,
+			Name: pod.Name}.FailedBy(listenersv1alpha1.ReasonDuplicatePortName, duplicates).Because())
 	}
 	if pod.Spec.NodeName == "" || claim.PodFinished(pod) && (pod.DeletionTimestamp == nil || len(pod.Finalizers) > 0) {
 		return inOrder
@@ -96,8 +156,9 @@ func (w *Walk) podWithEvents(ctx context.Context, pod *corev1.Pod) check.Finding
 	}
 	if event := w.LastEvent(ctx, pod, said); event != nil {
 		if f.Message += ": " + event.Message; unhealthy(event) {
-			return f.Failed(f.Reason, f.Message, "Correct the probe, or find out why the program does not respond to it. With target: Same in the ListenerClass, "+
-				"it listens on the node port: "+targetSame+". More: "+describe("pod", pod))
+			return f.Failed(f.Reason, f.Message,
+				"Correct the probe, or find out why the program does not respond to it. With target: Same in the "+
+					"ListenerClass, it listens on the node port: "+targetSame+". More: "+describe("pod", pod))
 		}
 	}
 	return f
@@ -110,10 +171,12 @@ func (w *Walk) causes(f check.Finding, pod *corev1.Pod) func(*corev1.Event) bool
 		return unhealthy
 	case f.State == check.Warning && f.Reason != "" || f.Reason == "CrashLoopBackOff": // a container was restarted
 		return func(e *corev1.Event) bool {
-			return unhealthy(e) && !strings.HasPrefix(e.Message, "Readiness") && w.Now().Sub(check.EventTime(e)) < recently
+			return unhealthy(e) && !strings.HasPrefix(e.Message, "Readiness") &&
+				w.Now().Sub(check.EventTime(e)) < recently
 		}
 	case f.State == check.Failed && f.Reason == "" && pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "":
-		return func(e *corev1.Event) bool { return e.Type == corev1.EventTypeWarning } // such as a ConfigMap that does not exist
+		// For example, a ConfigMap does not exist.
+		return func(e *corev1.Event) bool { return e.Type == corev1.EventTypeWarning }
 	}
 	return nil
 }
@@ -131,35 +194,40 @@ func podFinding(pod *corev1.Pod, now time.Time) check.Finding {
 	f := check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
 	switch {
 	case pod.DeletionTimestamp != nil && len(pod.Finalizers) > 0 && claim.PodFinished(pod):
-		return f.Failed("", "has ended, and is kept by its finalizers: "+strings.Join(pod.Finalizers, ", "), "See why their owners do not remove them: "+describe("pod", pod)).Aside()
+		return f.Failed("", "has ended, and is kept by its finalizers: "+strings.Join(pod.Finalizers, ", "),
+			"See why their owners do not remove them: "+describe("pod", pod)).Aside()
 	case pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) > overdue:
 		since := duration.HumanDuration(now.Sub(pod.DeletionTimestamp.Time))
 		return f.Failed("", fmt.Sprintf("should have ended %s ago, and its node has not confirmed that", since),
-			"See which finalizers and events the Pod has: "+describe("pod", pod)+". What the node may still do: docs/volumes.md#a-pod-that-stays-in-terminating. "+
+			"See which finalizers and events the Pod has: "+describe("pod", pod)+
+				". What the node may still do: docs/volumes.md#a-pod-that-stays-in-terminating. "+
 				"If the machine is really gone: docs/lost-nodes.md").Because().Aside()
 	case pod.DeletionTimestamp != nil:
 		return f.Warning("", deletion(pod))
 	case pod.Status.Phase == corev1.PodFailed:
 		message := strings.TrimSuffix("has failed, and mounts nothing any more: "+pod.Status.Message, ": ")
-		return f.Failed(pod.Status.Reason, message, "Kubernetes does not start it again; start another Pod. See why: "+describe("pod", pod)).Aside()
+		return f.Failed(pod.Status.Reason, message, "Kubernetes does not start it again; start another Pod. See why: "+
+			describe("pod", pod)).Aside()
 	case claim.PodFinished(pod):
 		return f.Warning("", "has succeeded, and mounts nothing any more")
 	case pod.Spec.NodeName == "":
 		return unboundFinding(f, pod)
-	default:
-		return containersFinding(f, pod, now).Aside()
 	}
+	return containersFinding(f, pod, now).Aside()
 }
 
 func unboundFinding(f check.Finding, pod *corev1.Pod) check.Finding {
 	scheduled := check.PodCondition(pod, corev1.PodScheduled)
-	unscheduled := f.Failed(scheduled.Reason, scheduled.Message, "Do what the scheduler says; more: "+describe("pod", pod)).Since(waitsSince(pod))
+	unscheduled := f.Failed(scheduled.Reason, scheduled.Message, "Do what the scheduler says; more: "+
+		describe("pod", pod)).Since(waitsSince(pod))
 	switch scheduler := pod.Spec.SchedulerName; {
 	case scheduled.Status != corev1.ConditionFalse && scheduler != corev1.DefaultSchedulerName && scheduler != "":
 		return f.Failed("", fmt.Sprintf("is not bound to a node yet by its own scheduler, %q", scheduler),
-			"Wait for this scheduler. If it lasts, see whether it runs, or remove spec.schedulerName: "+describe("pod", pod)).Because().Aside()
+			"Wait for this scheduler. If it lasts, see whether it runs, or remove spec.schedulerName: "+
+				describe("pod", pod)).Because().Aside()
 	case scheduled.Status != corev1.ConditionFalse:
-		return f.Failed("", "is not bound to a node yet", "Wait for the scheduler. If it lasts: "+describe("pod", pod)).Because().Aside()
+		return f.Failed("", "is not bound to a node yet", "Wait for the scheduler. If it lasts: "+
+			describe("pod", pod)).Because().Aside()
 	case scheduled.Reason == corev1.PodReasonSchedulingGated:
 		return unscheduled.Aside()
 	case claim.AwaitsAgent(scheduled.Message):
@@ -184,9 +252,12 @@ func containersFinding(f check.Finding, pod *corev1.Pod, now time.Time) check.Fi
 	for status := range check.Each(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)) {
 		broken = cmp.Or(broken, brokenFinding(f, pod, status))
 		ended := status.LastTerminationState.Terminated
-		if ended != nil && status.RestartCount > 0 && failed(pod, status.Name, ended) && now.Sub(ended.FinishedAt.Time) < recently {
-			restarted = cmp.Or(restarted, f.Warning(ended.Reason, fmt.Sprintf("runs on node %s, but container %s ended with exit code %d at %s (restarts: %d); see why: %s --previous",
-				pod.Spec.NodeName, status.Name, ended.ExitCode, ended.FinishedAt.UTC().Format(time.RFC3339), status.RestartCount, logs(pod, status.Name))))
+		if ended != nil && status.RestartCount > 0 && failed(pod, status.Name, ended) &&
+			now.Sub(ended.FinishedAt.Time) < recently {
+			restarted = cmp.Or(restarted, f.Warning(ended.Reason, fmt.Sprintf("runs on node %s, but container %s "+
+				"ended with exit code %d at %s (restarts: %d); see why: %s --previous",
+				pod.Spec.NodeName, status.Name, ended.ExitCode, ended.FinishedAt.UTC().Format(time.RFC3339),
+				status.RestartCount, logs(pod, status.Name))))
 		}
 	}
 	return cmp.Or(broken, unreadyFinding(f, pod), restarted, f.OK("runs on node %s", pod.Spec.NodeName))
@@ -197,10 +268,13 @@ func unreadyFinding(f check.Finding, pod *corev1.Pod) check.Finding {
 	ready := check.PodCondition(pod, corev1.PodReady)
 	switch init := runningInit(pod); {
 	case pod.Status.Phase != corev1.PodRunning && init != nil:
-		return f.Failed("", fmt.Sprintf("waits on node %s for its init container %s, which has run since %s", pod.Spec.NodeName, init.Name,
-			init.State.Running.StartedAt.UTC().Format(time.RFC3339)), "See what it does: "+logs(pod, init.Name)).Because()
+		return f.Failed("", fmt.Sprintf("waits on node %s for its init container %s, which has run since %s",
+			pod.Spec.NodeName, init.Name,
+			init.State.Running.StartedAt.UTC().Format(time.RFC3339)), "See what it does: "+
+			logs(pod, init.Name)).Because()
 	case pod.Status.Phase != corev1.PodRunning:
-		return f.Failed("", fmt.Sprintf("is %s on node %s", pod.Status.Phase, pod.Spec.NodeName), "Look at its containers and events: "+describe("pod", pod)).Because()
+		return f.Failed("", fmt.Sprintf("is %s on node %s", pod.Status.Phase, pod.Spec.NodeName),
+			"Look at its containers and events: "+describe("pod", pod)).Because()
 	case ready.Type != "" && ready.Status != corev1.ConditionTrue:
 		message := fmt.Sprintf("runs on node %s, and is not ready", pod.Spec.NodeName)
 		if ready.Reason != containersNotReady && ready.Message != "" { // such as a readiness gate
@@ -215,10 +289,13 @@ func unreadyFinding(f check.Finding, pod *corev1.Pod) check.Finding {
 func brokenFinding(f check.Finding, pod *corev1.Pod, status *corev1.ContainerStatus) check.Finding {
 	switch waiting, ended := status.State.Waiting, status.State.Terminated; {
 	case waiting != nil && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating":
-		return f.Failed(waiting.Reason, fmt.Sprintf("container %s does not run on node %s: %s", status.Name, pod.Spec.NodeName, waiting.Message), remedyForWaiting(pod, status))
+		return f.Failed(waiting.Reason, fmt.Sprintf("container %s does not run on node %s: %s", status.Name,
+			pod.Spec.NodeName, waiting.Message), remedyForWaiting(pod, status))
 	case ended != nil && failed(pod, status.Name, ended):
-		return f.Failed(ended.Reason, fmt.Sprintf("container %s on node %s ended with exit code %d (restarts: %d)%s", status.Name, pod.Spec.NodeName, ended.ExitCode,
-			status.RestartCount, strings.TrimSuffix(": "+exposure.Quote("", ended.Message), ": ")), "See why: "+logs(pod, status.Name)+", and "+describe("pod", pod))
+		return f.Failed(ended.Reason, fmt.Sprintf("container %s on node %s ended with exit code %d (restarts: %d)%s",
+			status.Name, pod.Spec.NodeName, ended.ExitCode,
+			status.RestartCount, strings.TrimSuffix(": "+exposure.Quote("", ended.Message), ": ")),
+			"See why: "+logs(pod, status.Name)+", and "+describe("pod", pod))
 	}
 	return check.Finding{}
 }
@@ -259,12 +336,12 @@ func remedyForWaiting(pod *corev1.Pod, status *corev1.ContainerStatus) string {
 	case reason == "ErrImageNeverPull":
 		return fmt.Sprintf("Load image %s on the node, or change imagePullPolicy of the container", status.Image)
 	case strings.Contains(reason, "Image"):
-		return fmt.Sprintf("Check the name of image %s, and that the imagePullSecrets of the Pod permit to pull it; more: %s", status.Image, describe("pod", pod))
+		return fmt.Sprintf("Check the name of image %s, and that the imagePullSecrets of the Pod permit to pull it; "+
+			"more: %s", status.Image, describe("pod", pod))
 	case reason == "CrashLoopBackOff":
 		return "See why: " + logs(pod, status.Name) + " --previous, and " + describe("pod", pod)
-	default:
-		return "See why: " + describe("pod", pod)
 	}
+	return "See why: " + describe("pod", pod)
 }
 
 func logs(pod *corev1.Pod, container string) string {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 func TestStatesOfPods(t *testing.T) {
@@ -132,6 +133,40 @@ func TestAVolumeThatNoProgramSees(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0"}, Spec: corev1.PodSpec{Containers: tc.containers}}
 			if f := mountFinding(check.Finding{}, pod, "listener"); f.State != tc.state || !strings.HasPrefix(f.Message, tc.message) {
 				t.Errorf("%+v, want %s", f, tc.message)
+			}
+		})
+	}
+}
+
+func TestAPodOfATemplateThatIsCorrectedByNow(t *testing.T) {
+	class := func(name string) map[string]string {
+		return map[string]string{"listeners.stackable.tech/listener-class": name}
+	}
+	inline := func(attributes map[string]string) corev1.Volume { return objects.InlineVolume("listener", attributes) }
+	ephemeral := func(attributes map[string]string) corev1.Volume {
+		return objects.EphemeralVolume("listener", attributes)
+	}
+	misspelt, data := map[string]string{"listener-clas": "public"}, corev1.Volume{Name: "data"}
+	for name, tc := range map[string]struct {
+		pod, template []corev1.Volume
+		want          bool
+	}{
+		"the same":                         {[]corev1.Volume{inline(class("public"))}, []corev1.Volume{inline(class("public"))}, false},
+		"a mistake in both":                {[]corev1.Volume{inline(misspelt)}, []corev1.Volume{inline(misspelt)}, false},
+		"a mistake is corrected":           {[]corev1.Volume{inline(misspelt)}, []corev1.Volume{inline(class("public"))}, true},
+		"another mistake":                  {[]corev1.Volume{inline(class("public"))}, []corev1.Volume{inline(misspelt)}, false},
+		"another class":                    {[]corev1.Volume{inline(class("public"))}, []corev1.Volume{inline(class("internal"))}, true},
+		"another class of ephemeral claim": {[]corev1.Volume{ephemeral(class("public"))}, []corev1.Volume{ephemeral(class("internal"))}, true},
+		"an injected volume":               {[]corev1.Volume{data, inline(class("public"))}, []corev1.Volume{data}, false},
+		"a mistake in an injected volume":  {[]corev1.Volume{data, inline(misspelt)}, []corev1.Volume{data}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}
+			pod := &corev1.Pod{ObjectMeta: of, Spec: corev1.PodSpec{Volumes: tc.pod}}
+			container := corev1.Container{Name: "main", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}
+			pod.Spec.Containers = []corev1.Container{container}
+			if got := isCorrected(pod, &corev1.PodSpec{Volumes: tc.template, Containers: pod.Spec.Containers}); got != tc.want {
+				t.Errorf("got %t", got)
 			}
 		})
 	}

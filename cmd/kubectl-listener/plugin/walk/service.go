@@ -21,11 +21,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// service follows the Service of a Listener, and returns it, or nil.
 func (w *Walk) service(ctx context.Context, listener *listenersv1alpha1.Listener) *corev1.Service {
 	service := &corev1.Service{}
 	f := check.Finding{Kind: "Service", Namespace: listener.Namespace, Name: names.Service(listener.Name)}
-	if !w.Require(ctx, service, f.Failed("", "does not exist", check.RemedyOperator).Because().Since(listener.CreationTimestamp)) {
+	if !w.Require(ctx, service, f.LeftToOperator("", "does not exist").Because().Since(listener.CreationTimestamp)) {
 		return nil
 	}
 	if !metav1.IsControlledBy(service, listener) {
@@ -40,7 +39,6 @@ func (w *Walk) service(ctx context.Context, listener *listenersv1alpha1.Listener
 	return service
 }
 
-// Service returns a Service, or nil if it does not exist or the user may not read it.
 func (w *Walk) Service(ctx context.Context, key types.NamespacedName) *corev1.Service {
 	service := &corev1.Service{}
 	if w.Get(ctx, key, service) != check.Present {
@@ -63,7 +61,8 @@ func portsOf(service *corev1.Service) string {
 }
 
 // exposures follows the objects that expose a Listener beside its Service, and those that its class names.
-func (w *Walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) {
+func (w *Walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listener,
+	class *listenersv1alpha1.ListenerClass) {
 	backend := backends.All().Of(class)
 	w.ingressClass(ctx, listener, class)
 	for _, kind := range backend.KindsFor(class) {
@@ -76,7 +75,8 @@ func (w *Walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listen
 	}
 	for _, reference := range backend.References(class, nil) {
 		f := check.Finding{Kind: backend.Reads.Kind, Namespace: reference.Namespace, Name: reference.Name}
-		missing := f.Failed("", "does not exist, and class "+class.Name+" names it", "Create it, or name another one in the class.")
+		missing := f.Failed("", "does not exist, and class "+class.Name+" names it",
+			"Create it, or name another one in the class.")
 		object := lookup.Metadata(backend.Reads.GroupVersionKind)
 		if w.Require(ctx, object, missing, lookup.MetadataList(backend.Reads.GroupVersionKind)) {
 			w.Add(unlessDeleted(okUnless(f, listener, "exists"), object))
@@ -85,14 +85,17 @@ func (w *Walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listen
 }
 
 // ingressClass reports that the IngressClass of a waiting Listener is missing. Some controllers need none.
-func (w *Walk) ingressClass(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) {
-	if class.Spec.Ingress == nil || condition(listener, listenersv1alpha1.ListenerReady).Reason != listenersv1alpha1.ReasonWaitingForIngress {
+func (w *Walk) ingressClass(ctx context.Context, listener *listenersv1alpha1.Listener,
+	class *listenersv1alpha1.ListenerClass) {
+	if class.Spec.Ingress == nil || condition(listener,
+		listenersv1alpha1.ListenerReady).Reason != listenersv1alpha1.ReasonWaitingForIngress {
 		return
 	}
 	f := check.Finding{Kind: "IngressClass", Name: class.Spec.Ingress.ClassName}
 	key := types.NamespacedName{Name: f.Name}
 	if w.Get(ctx, key, &networkingv1.IngressClass{}) == check.Missing {
-		f = f.Failed("", "does not exist, and class "+class.Name+" names it", "Create it, and see whether its controller runs, or name another one in the class: docs/ingress.md")
+		f = f.Failed("", "does not exist, and class "+class.Name+" names it",
+			"Create it, and see whether its controller runs, or name another one in the class: docs/ingress.md")
 		w.Add(w.DidYouMean(ctx, f, key, &networkingv1.IngressClassList{}))
 	}
 }
@@ -111,13 +114,15 @@ func (w *Walk) generated(ctx context.Context, listener *listenersv1alpha1.Listen
 		}
 	}
 	if f.Name == "" {
-		w.Add(f.Failed("", "none belongs to Listener "+listener.Name, check.RemedyOperator).Because().Since(listener.CreationTimestamp))
+		f = f.LeftToOperator("", "none belongs to Listener "+listener.Name)
+		w.Add(f.Because().Since(listener.CreationTimestamp))
 	}
 }
 
 // Served returns a kind in a version that a cluster serves, if it serves the kind.
 func Served(c client.Client, kind *exposure.Kind) (_ schema.GroupVersionKind, served bool) {
-	mapping, err := c.RESTMapper().RESTMapping(kind.GroupKind(), append([]string{kind.Version}, kind.OtherVersions...)...)
+	mapping, err := c.RESTMapper().RESTMapping(kind.GroupKind(),
+		append([]string{kind.Version}, kind.OtherVersions...)...)
 	if err != nil {
 		return kind.GroupVersionKind, false
 	}

@@ -3,6 +3,7 @@ package walk
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -11,11 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -25,7 +28,7 @@ func (w *Walk) volume(ctx context.Context, pvc *corev1.PersistentVolumeClaim) cl
 	requested, _ := claim.ParseSelector(pvc.Annotations)
 	pv := &corev1.PersistentVolume{}
 	f := check.Finding{Kind: "PersistentVolume", Name: pvc.Spec.VolumeName}
-	if !w.Require(ctx, pv, f.Failed(listenersv1alpha1.ReasonVolumeNotRestored, "does not exist", check.RemedyOperator)) {
+	if !w.Require(ctx, pv, f.LeftToOperator(listenersv1alpha1.ReasonVolumeNotRestored, "does not exist")) {
 		return requested
 	}
 	if !claim.IsBoundTo(pv, pvc) {
@@ -45,14 +48,16 @@ func (w *Walk) volume(ctx context.Context, pvc *corev1.PersistentVolumeClaim) cl
 	selector, ignored := provisioned.Follow(pvc.Annotations)
 	if ignored {
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonSelectorChanged, fmt.Sprintf(
-			"was provisioned for %s, and the annotation of the claim now names %s, which has no effect", selectedBy(provisioned), selectedBy(requested))))
+			"was provisioned for %s, and the annotation of the claim now names %s, which has no effect",
+			selectedBy(provisioned), selectedBy(requested))))
 	}
 	w.pin(ctx, pv)
 	return selector
 }
 
 // otherClass follows the class that a claim names, if its Listener has another one. Inline volumes cannot change it.
-func (w *Walk) otherClass(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class string, listener *listenersv1alpha1.Listener) {
+func (w *Walk) otherClass(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class string,
+	listener *listenersv1alpha1.Listener) {
 	if class == "" || class == listener.Class() || !claim.OwnsListener(listener) || claim.InlinePod(pvc) != nil {
 		return
 	}
@@ -61,11 +66,12 @@ func (w *Walk) otherClass(ctx context.Context, pvc *corev1.PersistentVolumeClaim
 	switch key := (types.NamespacedName{Name: class}); {
 	case w.Get(ctx, key, &listenersv1alpha1.ListenerClass{}) == check.Missing:
 		f = f.FailedBy(listenersv1alpha1.ReasonClassNotFound, text+", because the class does not exist")
-		w.Add(w.DidYouMean(ctx, f, key, &listenersv1alpha1.ListenerClassList{}))
+		w.Add(w.mistakenClass(ctx, f, types.NamespacedName{Namespace: pvc.Namespace, Name: class}))
 	case !w.bound(ctx, pvc, nil):
 		w.Add(f.Warning("", text+" until a Pod that mounts the claim is bound to a node"))
 	default:
-		w.Add(w.said(ctx, pvc, check.HasReason(listenersv1alpha1.ReasonNamespaceNotAllowed), f.Failed("", text, check.RemedyOperator)))
+		refused := check.HasReason(listenersv1alpha1.ReasonNamespaceNotAllowed)
+		w.Add(w.said(ctx, pvc, refused, f.LeftToOperator("", text)))
 	}
 }
 
@@ -76,7 +82,6 @@ func selectedBy(s claim.Selector) string {
 	return "Listener " + s.Listener
 }
 
-// pin follows the node affinity of the volume of a claim.
 func (w *Walk) pin(ctx context.Context, pv *corev1.PersistentVolume) {
 	f := check.Finding{Kind: "PersistentVolume", Name: pv.Name}
 	pinned := claim.PinnedNodes(pv)
@@ -85,7 +90,8 @@ func (w *Walk) pin(ctx context.Context, pv *corev1.PersistentVolume) {
 		return
 	}
 	owner, node := pv.Spec.ClaimRef, &corev1.Node{}
-	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name, UID: owner.UID}}
+	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name,
+		UID: owner.UID}}
 	switch found := w.Get(ctx, types.NamespacedName{Name: pinned[0]}, node); {
 	case found == check.Forbidden:
 		w.Add(f.OK("is pinned to node %s", pinned[0]))
@@ -97,7 +103,8 @@ func (w *Walk) pin(ctx context.Context, pv *corev1.PersistentVolume) {
 }
 
 // lost returns that a volume is pinned to a lost node, which is empty if it does not exist, and what the operator says.
-func (w *Walk) lost(ctx context.Context, f check.Finding, pv *corev1.PersistentVolume, pvc *corev1.PersistentVolumeClaim, name string, node *corev1.Node) check.Finding {
+func (w *Walk) lost(ctx context.Context, f check.Finding, pv *corev1.PersistentVolume,
+	pvc *corev1.PersistentVolumeClaim, name string, node *corev1.Node) check.Finding {
 	what, exists := "does not exist", node.Name != ""
 	if exists {
 		what = "is out of service"
@@ -109,7 +116,8 @@ func (w *Walk) lost(ctx context.Context, f check.Finding, pv *corev1.PersistentV
 	f = f.FailedBy(listenersv1alpha1.ReasonNodeLost, message, ofClaim(pvc)...)
 	if exists && claim.NodeReady(node) {
 		f.Message += ", although it is ready"
-		f.Remedy = fmt.Sprintf("If the machine works again, remove the taint, or no Pod starts there: kubectl taint node %s %s-", name, corev1.TaintNodeOutOfService)
+		f.Remedy = fmt.Sprintf("If the machine works again, remove the taint, or no Pod starts there: kubectl taint "+
+			"node %s %s-", name, corev1.TaintNodeOutOfService)
 	}
 	if event := w.LastEvent(ctx, pvc, check.HasReason(listenersv1alpha1.ReasonNodeLost)); event != nil {
 		f.Message += "; the operator says: " + event.Message
@@ -122,7 +130,8 @@ func ofClaim(pvc *corev1.PersistentVolumeClaim) []string {
 }
 
 // stuck follows the Pods that wait for the node of a pinned volume. f is the finding if none does.
-func (w *Walk) stuck(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, node *corev1.Node) check.Finding {
+func (w *Walk) stuck(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim,
+	node *corev1.Node) check.Finding {
 	for _, pod := range w.Pods(ctx, pvc) {
 		verdict := claim.Unschedulable(&pod)
 		if awaitsClaims(verdict) || !concernsVolumes.MatchString(verdict) {
@@ -161,7 +170,8 @@ func (w *Walk) files(ctx context.Context, pod *corev1.Pod, volume string, node n
 	switch {
 	case node == notResponding:
 	case pod.Status.Phase == corev1.PodRunning && node == withoutAgent:
-		w.Add(f.Warning("", fmt.Sprintf("the files in Pod %s stay as they are until a node agent runs on its node", pod.Name)))
+		w.Add(f.Warning("", fmt.Sprintf("the files in Pod %s stay as they are until a node agent runs on its node",
+			pod.Name)))
 	case pod.Status.Phase == corev1.PodRunning:
 		w.Add(mountFinding(f, pod, volume))
 	default:
@@ -193,15 +203,17 @@ func mountFinding(f check.Finding, pod *corev1.Pod, volume string) check.Finding
 	}
 	switch {
 	case len(containers) == 0:
-		return f.Warning("", fmt.Sprintf("no container of Pod %s mounts it, so no program sees its files: add it to volumeMounts", pod.Name))
+		return f.Warning("", fmt.Sprintf("no container of Pod %s mounts it, so no program sees its files: add it to "+
+			"volumeMounts", pod.Name))
 	case len(parts) > 0:
-		return f.Warning("", fmt.Sprintf("container %s of Pod %s mounts it with subPath, where files do not follow changes of the address: mount the whole volume", parts[0], pod.Name))
+		return f.Warning("", fmt.Sprintf("container %s of Pod %s mounts it with subPath, where files do not follow "+
+			"changes of the address: mount the whole volume", parts[0], pod.Name))
 	case len(probes) > 0:
-		return f.Warning("", fmt.Sprintf("a probe of container %s of Pod %s reads it, and fails in all Pods at once when their ports change, because programs still listen on the "+
-			"port that they read at their start: use that port in the probe: %s", probes[0], pod.Name, targetSame))
-	default:
-		return f.OK("has its files in Pod %s", pod.Name)
+		return f.Warning("", fmt.Sprintf("a probe of container %s of Pod %s reads it, and fails in all Pods at once "+
+			"when their ports change, because programs still listen on the port that they read at their start: use "+
+			"that port in the probe: %s", probes[0], pod.Name, targetSame))
 	}
+	return f.OK("has its files in Pod %s", pod.Name)
 }
 
 // probeReads reports whether the command of a probe names a directory, or something in it.
@@ -212,7 +224,93 @@ func probeReads(probe *corev1.Probe, directory string) bool {
 	separates := func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-", r)
 	}
-	return slices.ContainsFunc(strings.FieldsFunc(strings.Join(probe.Exec.Command, " "), separates), func(word string) bool {
-		return strings.HasPrefix(path.Clean(word)+"/", path.Clean(directory)+"/")
-	})
+	return slices.ContainsFunc(strings.FieldsFunc(strings.Join(probe.Exec.Command, " "), separates),
+		func(word string) bool {
+			return strings.HasPrefix(path.Clean(word)+"/", path.Clean(directory)+"/")
+		})
+}
+
+// podAddresses follows the volumes of a Pod whose claim or Listener matches, into PodListeners and files.
+func (w *Walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(claim, listener string) bool) {
+	node := w.pod(ctx, pod)
+	if pod.Spec.NodeName == "" || claim.PodFinished(pod) {
+		return // it has no addresses of its own
+	}
+	addresses := &listenersv1alpha1.PodListeners{}
+	f := check.Finding{Kind: "PodListeners", Namespace: pod.Namespace,
+		Name: listenersv1alpha1.PodListenersName(pod.UID)}.Since(waitsSince(pod))
+	missing := f.LeftToOperator("",
+		fmt.Sprintf("does not exist, although Pod %s is bound to node %s", pod.Name, pod.Spec.NodeName))
+	missing = w.said(ctx, pod, check.HasReason(listenersv1alpha1.ReasonQuotaExceeded,
+		listenersv1alpha1.ReasonRequestRejected), missing)
+	if !w.Require(ctx, addresses, missing) {
+		return
+	}
+	for volume := range check.Each(pod.Spec.Volumes) {
+		entry, known := addresses.Spec.Listeners[volume.Name]
+		switch {
+		case !matches(claim.NameOf(pod, volume), entry.ListenerName):
+		case !known:
+			w.Add(f.LeftToOperator("", fmt.Sprintf("has no entry for volume %q", volume.Name)))
+		case len(entry.IngressAddresses) == 0:
+			waiting := f.FailedBy(listenersv1alpha1.ReasonWaitingForAddress,
+				fmt.Sprintf("volume %q has no address yet", volume.Name)).Because()
+			w.Add(w.said(ctx, pod, check.HasReason(waiting.Reason), waiting))
+		default:
+			w.Add(w.addressFinding(ctx, f, &addresses.Spec, volume.Name, pod))
+			service := w.Service(ctx, types.NamespacedName{Namespace: pod.Namespace,
+				Name: names.Service(entry.ListenerName)})
+			w.policies(ctx, pod, entry.ListenerName, service)
+			w.otherTargets(pod, entry.ListenerName, service, addresses.Spec.Listeners)
+			w.files(ctx, pod, volume.Name, node)
+		}
+	}
+}
+
+// addressFinding returns the address of a volume, or that it has changed since the Pod started.
+func (w *Walk) addressFinding(ctx context.Context, f check.Finding, spec *listenersv1alpha1.PodListenersSpec,
+	volume string, pod *corev1.Pod) check.Finding {
+	now, start := columns.Address(spec.Listeners[volume].IngressAddresses), columns.Address(spec.StartAddresses[volume])
+	if !slices.Contains(spec.Outdated(), volume) {
+		return f.OK("volume %q: %s", volume, now)
+	}
+	f = f.Failed(listenersv1alpha1.ReasonPodsOutdated,
+		fmt.Sprintf("volume %q: %s, but the Pod started with %s", volume, now, start),
+		"If its program uses the address that it read at its start, restart the Pod; otherwise there is nothing to "+
+			"do: docs/address-changes.md")
+	if slices.Contains(spec.NeedsRestart(), volume) {
+		f.Remedy = "Its class restarts the Pods of a controller one after the other. See the events of all of them " +
+			"for what keeps it from doing so: kubectl events --namespace " + pod.Namespace + " --types Warning"
+	}
+	restarts := check.HasReason(listenersv1alpha1.ReasonEvictionRefused, listenersv1alpha1.ReasonEvictionDelayed,
+		listenersv1alpha1.ReasonNotEvicted)
+	if event := w.LastEvent(ctx, pod, restarts); event != nil {
+		return f.FailedBy(event.Reason, f.Message+"; the operator says: "+event.Message)
+	}
+	return f
+}
+
+// targetSame is where the page about target: Same of a class says which port a program listens on.
+const targetSame = "docs/choosing-a-class.md#node-ports-that-the-pods-listen-on"
+
+// otherTargets follows node ports that are container ports, too. A program cannot listen there alone if another
+// Listener of the Pod leads to another port of the same name.
+func (w *Walk) otherTargets(pod *corev1.Pod, name string, service *corev1.Service,
+	all map[string]listenersv1alpha1.PodListener) {
+	for _, volume := range slices.Sorted(maps.Keys(all)) {
+		for _, port := range ptr.Deref(service, corev1.Service{}).Spec.Ports {
+			other, differs := all[volume], func(a listenersv1alpha1.IngressAddress) bool {
+				number, ok := a.Ports[port.Name]
+				return ok && number != port.NodePort
+			}
+			if other.ListenerName != name && exposure.TargetsNodePort(&port) &&
+				slices.ContainsFunc(other.IngressAddresses, differs) {
+				w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.Warning("",
+					fmt.Sprintf("clients of Listener %s reach it at port %d, by target: Same of the ListenerClass, "+
+						"and clients of Listener %s at another port: the program has to listen on both, or one of "+
+						"the Listeners needs another class: %s",
+						name, port.NodePort, other.ListenerName, targetSame)))
+			}
+		}
+	}
 }

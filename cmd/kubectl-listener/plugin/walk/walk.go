@@ -21,6 +21,7 @@ import (
 	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/keys"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
@@ -29,21 +30,26 @@ type Walk struct {
 	*check.Examination
 	// mounting are the Pods of namespaces by the claims that they mount. The walks of a command share it.
 	mounting map[string]map[string][]corev1.Pod
+	// asked states that a user asks about one object. Other walks read nothing that gather must not read.
+	asked bool
 }
 
-// New returns a walk that adds to a report.
-func New(x *check.Examination) *Walk { return &Walk{x, map[string]map[string][]corev1.Pod{}} }
+func New(x *check.Examination) *Walk {
+	return &Walk{Examination: x, mounting: map[string]map[string][]corev1.Pod{}}
+}
 
 // Apart returns a walk with a report of its own, which may use what this one has read, and stops after its error.
 func (w *Walk) Apart() *Walk {
-	return &Walk{&check.Examination{Client: w.Client, Report: check.Report{Gathered: w.Gathered}, Err: w.Err}, w.mounting}
+	x := &check.Examination{Client: w.Client, Report: check.Report{Gathered: w.Gathered}, Err: w.Err}
+	return &Walk{Examination: x, mounting: w.mounting}
 }
 
-// Examine follows the path of an address from a Pod, a claim, a Listener or a workload.
 func (w *Walk) Examine(ctx context.Context, o client.Object) {
+	w.asked = true
 	namespace, name := tenancy.Namespace(), o.GetNamespace()
 	if w.Get(ctx, types.NamespacedName{Name: name}, namespace) == check.Present && namespace.DeletionTimestamp != nil {
-		w.Add(check.Finding{Kind: "Namespace", Name: name}.Failed("", deletion(namespace)+", so nothing can be created in it",
+		w.Add(check.Finding{Kind: "Namespace", Name: name}.Failed("", deletion(namespace)+", so nothing can be "+
+			"created in it",
 			"Use another namespace. To see what its deletion waits for: kubectl get namespace "+name+" --output yaml"))
 	}
 	connect := w.Command("connect", o)
@@ -56,10 +62,14 @@ func (w *Walk) Examine(ctx context.Context, o client.Object) {
 	case *listenersv1alpha1.Listener:
 		w.fromListener(ctx, o)
 	default:
+		w.warn(w.About(o), Misplaced(w.About(o).Kind, o))
 		w.fromWorkload(ctx, o)
 	}
-	w.operator(ctx)
-	w.Right = "No step is wrong. This command does not test whether the program responds. Run, from where the clients are: " + connect
+	if w.operator(ctx); namespace.Name != "" {
+		w.warn(check.Finding{Kind: "Namespace", Name: name}, keys.Problems("a Namespace", namespace))
+	}
+	w.Right = "No step is wrong. This command does not test whether the program responds. Run, from where the " +
+		"clients are: " + connect
 }
 
 // Step follows the part of the path that no other object of its kind is on: of a claim, without its Pods and its
@@ -70,6 +80,7 @@ func (w *Walk) Step(ctx context.Context, o client.Object) {
 		w.fromPod(ctx, o)
 	case *corev1.PersistentVolumeClaim:
 		f := w.Claim(ctx, o)
+		w.warn(f, keys.Problems("a claim", o))
 		if w.Add(f); o.Spec.VolumeName != "" && f.State != check.Failed {
 			w.volume(ctx, o)
 		}
@@ -89,19 +100,18 @@ func (w *Walk) All(ctx context.Context, lists ...client.ObjectList) bool {
 	return read
 }
 
-// Command returns a command of the plugin for an object.
 func (w *Walk) Command(name string, o client.Object) string {
 	f := w.About(o)
 	return fmt.Sprintf("kubectl listener %s %s/%s --namespace %s", name, check.Argument(f.Kind), f.Name, f.Namespace)
 }
 
-// PodListeners reads the addresses of a Pod.
 func (w *Walk) PodListeners(ctx context.Context, pod client.Object) (*listenersv1alpha1.PodListeners, check.Presence) {
 	addresses := &listenersv1alpha1.PodListeners{}
-	return addresses, w.Get(ctx, types.NamespacedName{Namespace: pod.GetNamespace(), Name: listenersv1alpha1.PodListenersName(pod.GetUID())}, addresses)
+	return addresses,
+		w.Get(ctx, types.NamespacedName{Namespace: pod.GetNamespace(),
+			Name: listenersv1alpha1.PodListenersName(pod.GetUID())}, addresses)
 }
 
-// describe returns the command that shows an object of a namespace, and its events.
 func describe(kind string, o client.Object) string {
 	return fmt.Sprintf("kubectl describe %s %s --namespace %s", kind, o.GetName(), o.GetNamespace())
 }
@@ -114,7 +124,8 @@ func (w *Walk) fromWorkload(ctx context.Context, workload client.Object) {
 	}
 	f, missing := w.About(workload), missingReplicas(workload)
 	for _, o := range owners {
-		if event := w.LastEvent(ctx, o, check.HasReason(reasons.FailedCreate)); event != nil && (len(pods) == 0 || missing) {
+		if event := w.LastEvent(ctx, o, check.HasReason(reasons.FailedCreate)); event != nil &&
+			(len(pods) == 0 || missing) {
 			w.Add(f.FailedBy(reasons.FailedCreate, event.Message))
 			return
 		}
@@ -162,7 +173,6 @@ func missingReplicas(workload client.Object) bool {
 		return o.Status.CurrentNumberScheduled < o.Status.DesiredNumberScheduled
 	case *batchv1.Job:
 		return o.Status.Active+o.Status.Succeeded+o.Status.Failed == 0
-	default:
-		return false
 	}
+	return false
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 )
 
-// NewCommand returns the command.
 func NewCommand(e *command.Environment) *cobra.Command {
 	kinds := append([]command.Kind{command.KindPod, command.KindClaim, command.KindListener}, command.Workloads()...)
 	cmd := &cobra.Command{
@@ -20,8 +19,9 @@ func NewCommand(e *command.Environment) *cobra.Command {
 		Long: `Say why a Pod, a claim or a Listener has no address.
 
 The command follows the path of an address: Pod, claim, volume, Listener, class, Service, Routes, Ingresses or Gateways,
-endpoints, PodListeners, NetworkPolicies, the files in the Pod and its certificates. It prints what it finds at each step, and
-then the first thing that is wrong, with what to do about it. A later step may be wrong because of an earlier one.
+endpoints, PodListeners, NetworkPolicies, the files in the Pod and its certificates. It prints what it finds at each
+step, and then the first thing that is wrong, with what to do about it. A later step may be wrong because of an earlier
+one.
 
 KIND is pod, claim, listener, or a kind of workload such as statefulset or deployment, or any other name that kubectl
 has for these kinds. Without a kind, NAME is the first of these that exists, in this order. Of a workload, each Pod is
