@@ -168,24 +168,20 @@ test-apiserver: chromium ## Run the tests of test-unit, and those that need an A
 .PHONY: test-e2e
 test-e2e: test-scenarios test-faulty-scenarios ## Run the tests of the test cluster, and the end-to-end tests of the operator on two: make -j2 test-e2e
 
-# These scenarios run on a cluster of their own, at the same time as the others: most stop nodes or parts of the cluster,
-# so that they run one after the other, and wait more than they compute. No permission is used by them alone.
-FAULTY_SCENARIOS := FaultsUnderLoad|TheSamplesRun|LostNode|ANodeRestarts|TheKubeletRestarts|AfterItsRestart|$\
-	OperatorIsDown|AKilledOperator
 E2E = MAKEFLAGS= go -C test test -vet=off -tags e2e -count 1 -parallel 6 -timeout 40m -v
 
 .PHONY: test-scenarios
 test-scenarios:
 	@# Scenarios build what is missing, but have little time.
 	go -C test run ./cmd/cluster build-tools metallb traefik external-dns
-	$(E2E) -skip '$(FAULTY_SCENARIOS)' ./e2e
+	$(E2E) ./e2e -scenarios '!faulty'
 
 .PHONY: test-faulty-scenarios
 test-faulty-scenarios:
 	@# As a prerequisite it would let make test-all start other targets before this one.
 	@$(MAKE) --no-print-directory cc
 	MAKEFLAGS= go -C test test $(RACE) -vet=off -tags e2e -p 1 ./cluster/... ./router/...
-	CLUSTER=$(or $(CLUSTER),e2e)-faulty $(E2E) -run '$(FAULTY_SCENARIOS)' ./e2e
+	CLUSTER=$(or $(CLUSTER),e2e)-faulty $(E2E) ./e2e -scenarios faulty
 
 .PHONY: test-products
 test-products: ## Run the products of docs/recipes unmodified, and use each replica from outside the cluster while replicas come and go.
@@ -218,28 +214,19 @@ test-floods: ## Measure how long a tenant waits while another one floods the ope
 test-renewals: ## Wait until the kubelet has renewed certificates after the change of an address and of all authorities; up to an hour.
 	go -C test test -tags e2e -count 1 -timeout 90m -v -run '^TestCertificatesAreRenewed$$' ./e2e -renewals
 
-# The scenarios are those that every product relies on. Building one version takes about six minutes, once.
+# Building one version takes about six minutes, once.
 KUBERNETES_VERSIONS ?= 1.32 1.33 1.34 1.35 1.36 1.37
-CORE_SCENARIOS := EachReplicaIsReachedAtItsOwnAddress|ABrokerThatMoves|AnAddressFollows|ThreeReplicasShareOneListener|$\
-	AnEphemeralVolume|TwoListenersInOnePod|ADeletedService|APinnedVolume|DeletedPodListeners|TheKubeletRestarts|$\
-	ANodeRestarts|DeletionOfTheConfiguration
 
 .PHONY: test-matrix
 test-matrix: ## Run the core scenarios on each supported version of Kubernetes: make test-matrix [KUBERNETES_VERSIONS="1.33 1.34"]
 	@for version in $(KUBERNETES_VERSIONS); do echo "Kubernetes $$version"; \
-		KUBERNETES=$$version CLUSTER=matrix go -C test test -tags e2e -count 1 -parallel 6 -timeout 40m -run '$(CORE_SCENARIOS)' ./e2e; done
-
-# The scenarios about Routes, constraints, projects and their users, and those that every product relies on.
-OPENSHIFT_SCENARIOS := PodsRunUnderTheirConstraints|AUserOfAProjectAppliesTheExamples|MustGather|ThePodSecurityStandardFollows|ConstraintsAreRepaired|AMissingBindingIsNamed|$\
-	ARouteKeepsItsHost|EachReplicaHasARoute|TLSTermination|APodWaitsForARejectedRoute|FilesFollowTheHost|TheClassSelectsTheRouters|$\
-	AnInvalidRoute|LongHostNames|TwoListenersCannotShare|OnlyCustomHosts|AClassChangesBetweenRouteAndNodePort|$\
-	EachReplicaIsReachedAtItsOwnAddress|ThreeReplicasShareOneListener|AnEphemeralVolume
+		KUBERNETES=$$version CLUSTER=matrix go -C test test -tags e2e -count 1 -parallel 6 -timeout 40m ./e2e -scenarios core; done
 
 .PHONY: test-openshift
 test-openshift: ## Run the scenarios of OpenShift with its API server, built from a checkout of github.com/openshift/microshift: make test-openshift MICROSHIFT=DIR
 	@test -f "$(MICROSHIFT)/Makefile.kube_git.var" || { echo "error: MICROSHIFT is required, a clone of github.com/openshift/microshift: make test-openshift MICROSHIFT=DIR" >&2; exit 1; }
 	export MAKEFLAGS= MICROSHIFT=$(abspath $(MICROSHIFT)) CLUSTER=$(or $(CLUSTER),openshift); \
-		go -C test test -tags e2e -count 1 -parallel 6 -timeout 40m -v -run '$(OPENSHIFT_SCENARIOS)' ./e2e && \
+		go -C test test -tags e2e -count 1 -parallel 6 -timeout 40m -v ./e2e -scenarios openshift && \
 		INSTALL=olm go -C test test -tags e2e -count 1 -timeout 30m -v -run OperatorUnderOLM ./e2e
 
 .PHONY: validate-bundle

@@ -64,7 +64,10 @@ var (
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard()) // controller-runtime complains about a missing logger
-	code, err := run(m)
+	code, err := 1, selectGroup()
+	if err == nil {
+		code, err = run(m)
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "error: %v\n", err)
 		os.Exit(1)
