@@ -23,7 +23,7 @@ func advertisingClass(address listenersv1alpha1.AdvertisedAddress, port listener
 
 // The Service stays as it is, the status says where to forward to, and both follow the class.
 func TestAdvertisedAddressesArePublishedInPlaceOfThoseOfNodes(t *testing.T) {
-	f := newFixture(t, nil, advertisingClass("edge.example.com", "{servicePort}"))
+	f := newFixture(t, advertisingClass("edge.example.com", "{servicePort}"))
 	node := f.createNodeAs(metav1.ObjectMeta{Name: f.key.Namespace + "-1"}, "192.0.2.1")
 	other := f.createNodeAs(metav1.ObjectMeta{Name: f.key.Namespace + "-2"}, "192.0.2.2")
 	f.createVolume(node.Name)
@@ -68,7 +68,7 @@ func TestNoTwoListenersAreAdvertisedAtOneAddress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			address := listenersv1alpha1.AdvertisedAddress(apiserver.Namespace(t) + ".example.com") // of no other test
-			f := newFixture(t, nil, advertisingClass(address, "443"))
+			f := newFixture(t, advertisingClass(address, "443"))
 			other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: advertisingClass(address, "{servicePort}+363")}
 			f.Expect(f.Create(t.Context(), other)).To(Succeed())
 			first, second := f.key, client.ObjectKey{Namespace: apiserver.Namespace(t), Name: "later"}
@@ -90,8 +90,8 @@ func TestNoTwoListenersAreAdvertisedAtOneAddress(t *testing.T) {
 			isRefused()
 
 			class := f.class
-			f.stop()
-			f = newFixture(t, nil, advertisingClass("unused.example.com", "")) // another process
+			stopProcess(t)
+			f = newFixture(t, advertisingClass("unused.example.com", "")) // another process
 			f.key, f.class = second, class
 			l := f.listener()
 			f.change(l, func() { l.Spec.Ports[0].Name = "https" })
@@ -107,7 +107,7 @@ func TestNoTwoListenersAreAdvertisedAtOneAddress(t *testing.T) {
 // A load balancer forwards them separately.
 func TestPortsOfOtherProtocolsAreNoConflict(t *testing.T) {
 	address := listenersv1alpha1.AdvertisedAddress(apiserver.Namespace(t) + ".example.com")
-	f := newFixture(t, nil, advertisingClass(address, "443"))
+	f := newFixture(t, advertisingClass(address, "443"))
 	node := f.createNode("192.0.2.1")
 	f.createVolume(node.Name)
 	f.createListener(nil)

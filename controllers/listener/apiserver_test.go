@@ -1,6 +1,7 @@
 package listener_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -47,57 +48,106 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 // fixture is a namespace, a class, and a running controller.
 type fixture struct {
 	*apiserver.World
+	*process
 	class *listenersv1alpha1.ListenerClass
 	key   client.ObjectKey
+}
 
-	stop      func()  // stops the controller, where the test goes on without it
+// process is a controller that runs until it is stopped.
+type process struct {
+	end       func() error
 	abandoned float64 // the length of the work queues of managers that were stopped
 }
 
-func newFixture(t *testing.T, cfg *rest.Config, spec listenersv1alpha1.ListenerClassSpec) *fixture {
+// running is the process that runs now, or nil. Tests share it, because with the race detector it needs seconds to
+// start. They run one after the other.
+var running *process
+
+// settings are those of a process. What is not set is that of the process that tests share.
+type settings struct {
+	config   *rest.Config
+	backends backends.List
+	nodes    *settling.Nodes
+}
+
+const (
+	// gracePeriod is shorter than that of production, which unit tests have with a fake clock.
+	gracePeriod = time.Second
+	// unusedPeriod is shorter than that of production, too.
+	unusedPeriod = 2 * time.Second
+)
+
+// newFixture returns a fixture with a process that other tests may have used before.
+func newFixture(t *testing.T, spec listenersv1alpha1.ListenerClassSpec) *fixture {
 	t.Helper()
-	return newFixtureWithBackends(t, backends.All(), cfg, spec)
+	f := newClass(t, spec)
+	if running == nil {
+		f.start(settings{})
+	}
+	f.process = running
+	f.Eventually(f.idle).Should(BeTrue()) // with the objects of those tests
+	return f
 }
 
-// gracePeriod is shorter than that of production, which unit tests have with a fake clock.
-const gracePeriod = time.Second
-
-// unusedPeriod is shorter than that of production, too.
-const unusedPeriod = 2 * time.Second
-
-// newNodes returns settled addresses with a shorter period than in production.
-func newNodes() *settling.Nodes {
-	nodes := settling.NewNodes(clock.RealClock{})
-	nodes.Period = time.Second
-	return nodes
-}
-
-func newFixtureWithBackends(t *testing.T, list backends.List, cfg *rest.Config, spec listenersv1alpha1.ListenerClassSpec) *fixture {
+// newFixtureWith returns a fixture with a process of its own.
+func newFixtureWith(t *testing.T, s settings, spec listenersv1alpha1.ListenerClassSpec) *fixture {
 	t.Helper()
-	return newFixtureWithNodes(t, newNodes(), list, cfg, spec)
+	f := newClass(t, spec)
+	stopProcess(t)
+	f.start(s)
+	t.Cleanup(func() { stopProcess(t) })
+	return f
 }
 
-func newFixtureWithNodes(t *testing.T, nodes *settling.Nodes, list backends.List, cfg *rest.Config, spec listenersv1alpha1.ListenerClassSpec) *fixture {
+// newClass returns a fixture without a process.
+func newClass(t *testing.T, spec listenersv1alpha1.ListenerClassSpec) *fixture {
 	t.Helper()
 	f := &fixture{World: apiserver.NewWorld(t), class: &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: spec}}
 	f.key = client.ObjectKey{Namespace: f.Namespace, Name: "web"}
 	f.Expect(f.Create(t.Context(), f.class)).To(Succeed())
-	f.abandoned = metric.Value(t, "workqueue_depth")
-	if cfg == nil {
-		cfg = apiserver.Config(t)
+	return f
+}
+
+func (f *fixture) start(s settings) {
+	f.Helper()
+	if s.config == nil {
+		s.config = apiserver.Config(f)
 	}
-	apis, err := platform.Watch(t.Context(), cfg, list.OptionalKinds()...)
+	if s.backends == nil {
+		s.backends = backends.All()
+	}
+	if s.nodes == nil {
+		s.nodes = settling.NewNodes(clock.RealClock{})
+		s.nodes.Period = time.Second
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	apis, err := platform.Watch(ctx, s.config, s.backends.OptionalKinds()...)
 	f.Expect(err).NotTo(HaveOccurred())
-	var mgr ctrl.Manager
-	mgr, f.stop = apiserver.RunManager(t, cfg, "operators", func(mgr ctrl.Manager) error {
-		f.Expect(list.AddToScheme(mgr.GetScheme())).To(Succeed())
+	f.process = &process{abandoned: metric.Value(f, "workqueue_depth")}
+	stopManager := apiserver.ShareManager(f, s.config, "operators", func(mgr ctrl.Manager) error {
+		f.Expect(s.backends.AddToScheme(mgr.GetScheme())).To(Succeed())
 		return (&listener.Reconciler{
-			Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Platform: apis, Backends: list,
-			GracePeriod: gracePeriod, UnusedPeriod: unusedPeriod, Nodes: nodes,
+			Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Platform: apis, Backends: s.backends,
+			GracePeriod: gracePeriod, UnusedPeriod: unusedPeriod, Nodes: s.nodes,
 		}).SetupWithManager(mgr)
 	})
-	f.Expect(mgr.GetCache().WaitForCacheSync(t.Context())).To(BeTrue())
-	return f
+	f.end = func() error {
+		cancel()
+		return stopManager()
+	}
+	running = f.process
+}
+
+// stopProcess stops the process that runs, if any, where the test goes on without it.
+func stopProcess(t *testing.T) {
+	t.Helper()
+	if running == nil {
+		return
+	}
+	if err := running.end(); err != nil {
+		t.Error("running the manager: ", err)
+	}
+	running = nil
 }
 
 // createListener creates a Listener of the fixture's class, with the explicit null that product operators send.
@@ -239,7 +289,7 @@ func newMountMeta(pod *corev1.Pod) metav1.ObjectMeta {
 }
 
 func TestClusterIPListenerBecomesReady(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	f.createListener(nil)
 	l := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 	f.eventuallyAddresses("web." + f.key.Namespace + ".svc.cluster.local")
@@ -280,7 +330,7 @@ func TestRolesOfTheOperatorSuffice(t *testing.T) {
 	}
 	cfg := apiserver.Config(t)
 	cfg.Impersonate.UserName = "system:serviceaccount:" + names.Operator + ":" + names.Operator
-	f := newFixture(t, cfg, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	f := newFixtureWith(t, settings{config: cfg}, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	f.createListener(nil)
 	l := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 	f.change(l, func() { l.Spec.ClassName = nil }) // which is an event
@@ -308,7 +358,7 @@ func operatorRoles(t *testing.T) []*unstructured.Unstructured {
 }
 
 func TestListenerBecomesReadyWhenItsClassIsCreated(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	late := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "late-" + f.key.Namespace}, Spec: f.class.Spec}
 	f.createListener(func(l *listenersv1alpha1.Listener) { l.Spec.ClassName = &late.Name })
 	l := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonClassNotFound)
@@ -324,7 +374,7 @@ func TestListenerBecomesReadyWhenItsClassIsCreated(t *testing.T) {
 }
 
 func TestForeignServiceIsNotModifiedAndItsDeletionNoticed(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	foreign := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 7}}},
@@ -342,7 +392,7 @@ func TestForeignServiceIsNotModifiedAndItsDeletionNoticed(t *testing.T) {
 
 // Server-side apply would keep them.
 func TestPortsThatOthersAddToAServiceAreRemoved(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	f.createListener(nil)
 	f.Eventually(func() error { return f.Get(t.Context(), f.key, &corev1.Service{}) }).Should(Succeed())
 	before := f.service().Spec.Ports
@@ -362,7 +412,7 @@ func TestPortsThatOthersAddToAServiceAreRemoved(t *testing.T) {
 }
 
 func TestTerminatingServiceIsCreatedAgainAfterItsDeletion(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	f.createListener(nil)
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 	first := f.service()
@@ -377,7 +427,7 @@ func TestTerminatingServiceIsCreatedAgainAfterItsDeletion(t *testing.T) {
 }
 
 func TestAddressesOfANodePortListenerFollowItsNodes(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	f.createListener(nil)
 	l := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForPods)
 	f.Expect(l.Status.NodePorts).To(HaveKey("http"))
@@ -420,7 +470,7 @@ func TestAddressesOfANodePortListenerFollowItsNodes(t *testing.T) {
 
 // A finished Pod continues to exist, but clients cannot reach a Pod through its node.
 func TestAddressIsRemovedWhenThePodFinishes(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	l := f.createListener(nil)
 	nodes := []*corev1.Node{f.createNode("10.1.0.11"), f.createNode("10.1.0.12")}
 	volume := f.createVolume(nodes[0].Name)
@@ -455,7 +505,7 @@ func TestAddressIsRemovedWhenThePodFinishes(t *testing.T) {
 // The API server sets the field of a Listener that does not have it, and the class decides without a change of the
 // Listener. The Listener of a claim has its Pod for itself.
 func TestServicesFollowTheClassForPodsThatAreNotReady(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	shared, claimed := f.key, client.ObjectKey{Namespace: f.key.Namespace, Name: "listener-web-0"}
 	for key, owners := range map[client.ObjectKey][]metav1.OwnerReference{
 		shared: nil, claimed: {{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: claimed.Name, UID: "claim"}},
@@ -498,7 +548,7 @@ func sortedByNode(addresses map[string]string) []string {
 }
 
 func TestServiceIsKeptWhenTheServiceTypeChanges(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
 		ServiceType:                  listenersv1alpha1.ServiceTypeNodePort,
 		ServiceExternalTrafficPolicy: ptr.To(corev1.ServiceExternalTrafficPolicyLocal),
 		ServiceAnnotations:           map[string]string{"example.com/pool": "a"},
@@ -546,7 +596,7 @@ func TestServiceIsKeptWhenTheServiceTypeChanges(t *testing.T) {
 }
 
 func TestServiceFollowsChangesOfOverrides(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
 		ServiceType:      listenersv1alpha1.ServiceTypeClusterIP,
 		ServiceOverrides: runtime.RawExtension{Raw: []byte(`{"spec":{"sessionAffinity":"ClientIP","externalIPs":["192.0.2.1"]}}`)},
 	})
@@ -583,7 +633,7 @@ func TestServiceFollowsChangesOfOverrides(t *testing.T) {
 // The author of a Listener may not replace the class by overrides. Whatever they request, the Service and the addresses
 // stay as they were.
 func TestOverridesThatTheClassDoesNotAllowAreRefused(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	l := f.createListener(nil)
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 	service, addresses := f.service(), f.listener().Status.IngressAddresses
@@ -642,7 +692,7 @@ func (f *fixture) warnings(reason string) []string {
 }
 
 func TestUnknownFieldsInOverridesOfAClassAreIgnoredWithAWarning(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	f.createListener(nil)
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 	f.Expect(f.warnings(listenersv1alpha1.ReasonInvalidOverrides)).To(BeEmpty())
@@ -665,7 +715,7 @@ func TestUnknownFieldsInOverridesOfAClassAreIgnoredWithAWarning(t *testing.T) {
 }
 
 func TestServiceFollowsTheLabelsOfTheListener(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	l := f.createListener(nil)
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 	f.change(l, func() { l.Labels = map[string]string{"team": "blue"} })
@@ -673,7 +723,7 @@ func TestServiceFollowsTheLabelsOfTheListener(t *testing.T) {
 }
 
 func TestHostNameFollowsTheClusterDomain(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	f.createListener(nil)
 	prefix := "web." + f.key.Namespace + ".svc."
 	f.eventuallyAddresses(prefix + "cluster.local")
@@ -688,7 +738,7 @@ func TestHostNameFollowsTheClusterDomain(t *testing.T) {
 }
 
 func TestOverwrittenStatusIsRepaired(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	f.createListener(nil)
 	l := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 	l.Status = &listenersv1alpha1.ListenerStatus{}
@@ -699,6 +749,7 @@ func TestOverwrittenStatusIsRepaired(t *testing.T) {
 
 // Stackable's listener operator applied Service and status with the same field managers, and with other fields.
 func TestServiceAndStatusOfStackablesOperatorAreTakenOver(t *testing.T) {
+	stopProcess(t)
 	g, c := NewWithT(t), apiserver.Client(t)
 	namespace := apiserver.Namespace(t)
 	class := &listenersv1alpha1.ListenerClass{
@@ -740,7 +791,7 @@ status:
 	key := client.ObjectKeyFromObject(l)
 	g.Expect(c.Get(t.Context(), key, before)).To(Succeed())
 
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	f.key = key
 	got := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForPods)
 	after := f.service()
@@ -803,7 +854,7 @@ func (f *fixture) idle() bool {
 func TestSteadyStateWritesNothing(t *testing.T) {
 	cfg, count := apiserver.Config(t), &counter{}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { count.next = next; return count })
-	f := newFixture(t, cfg, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixtureWith(t, settings{config: cfg}, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	node := f.createNode("10.2.0.1")
 	f.createVolume(node.Name)
 	f.createListener(nil)
@@ -855,15 +906,15 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 // fields its cache has not summarized, and changes nothing.
 func TestRestartChangesNothing(t *testing.T) {
 	class := listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP}
-	first := newFixture(t, nil, class)
+	first := newFixture(t, class)
 	first.createListener(nil)
 	settled := first.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned).ResourceVersion
 	service := first.service().ResourceVersion
-	first.stop()
+	stopProcess(t)
 
 	cfg, count := apiserver.Config(t), &counter{}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { count.next = next; return count })
-	second := newFixture(t, cfg, class)
+	second := newFixtureWith(t, settings{config: cfg}, class)
 	second.key = first.key
 	mine := func() []string {
 		return slices.DeleteFunc(count.recorded(), func(w string) bool { return !strings.Contains(w, first.key.Namespace) })

@@ -17,7 +17,7 @@ import (
 // The list of backends is all that an additional backend changes: its kind is registered, discovered, watched and
 // cleaned up as those of the operator's own backends are.
 func TestAdditionalBackendIsDiscoveredWatchedAndCleanedUp(t *testing.T) {
-	f := newFixtureWithBackends(t, listener.BackendsWithTunnel(), nil, listenersv1alpha1.ListenerClassSpec{
+	f := newFixtureWith(t, settings{backends: listener.BackendsWithTunnel()}, listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeClusterIP, ServiceAnnotations: map[string]string{listener.TunnelAnnotation: "true"},
 	})
 	f.createListener(nil)

@@ -44,7 +44,7 @@ func TestPolicyFollowsAllowedClients(t *testing.T) {
 	class := sameTarget()
 	class.ServiceExternalTrafficPolicy = ptr.To(corev1.ServiceExternalTrafficPolicyLocal)
 	class.AllowedClients = []listenersv1alpha1.CIDR{"198.51.100.0/24"}
-	f := newFixture(t, nil, class)
+	f := newFixture(t, class)
 	f.createListener(nil)
 	ports := f.eventuallyNodePorts(1)
 	admits := func(rules int, ranges ...string) {
@@ -93,7 +93,7 @@ func TestPolicyFollowsAllowedClients(t *testing.T) {
 }
 
 func TestForeignPolicyIsReportedUntilItIsDeleted(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeClusterIP, HostPort: &listenersv1alpha1.HostPortExposure{}, AllowedClients: []listenersv1alpha1.CIDR{"198.51.100.0/24"},
 	})
 	foreign := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "web-allowed-clients"}}

@@ -62,7 +62,7 @@ func (f *fixture) collect(deleted ...string) {
 }
 
 func TestListenersHaveClusterIPsOfARange(t *testing.T) {
-	f := newFixture(t, nil, routedClass("10.97.0.16/29"))
+	f := newFixture(t, routedClass("10.97.0.16/29"))
 	f.createListener(func(l *listenersv1alpha1.Listener) { l.Name = "web-0" })
 	f.key.Name = "web-0"
 	l := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonServiceRejected)
@@ -148,7 +148,7 @@ func TestListenersHaveClusterIPsOfARange(t *testing.T) {
 
 // The Listener keeps its address while the Service is being deleted.
 func TestAClusterIPOutlivesAServiceWithAFinalizer(t *testing.T) {
-	f := newFixture(t, nil, routedClass("10.97.64.16/30"))
+	f := newFixture(t, routedClass("10.97.64.16/30"))
 	f.createServiceCIDR("10.97.64.0/20")
 	f.createListener(nil)
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
@@ -169,7 +169,7 @@ func TestAClusterIPOutlivesAServiceWithAFinalizer(t *testing.T) {
 
 // This is why the pages recommend ranges of these.
 func TestKubernetesAllocatesTheFirstAddressesOfAServiceCIDRLast(t *testing.T) {
-	f := newFixture(t, nil, routedClass("10.97.16.0/24"))
+	f := newFixture(t, routedClass("10.97.16.0/24"))
 	f.createServiceCIDR("10.97.16.0/20")
 	routed, all := netip.MustParsePrefix("10.97.16.0/24"), netip.MustParsePrefix("10.97.16.0/20")
 	inRange := 0
@@ -192,7 +192,7 @@ func TestKubernetesAllocatesTheFirstAddressesOfAServiceCIDRLast(t *testing.T) {
 func TestAServiceWithAnotherClusterIPStaysAsItIs(t *testing.T) {
 	spec := routedClass()
 	spec.ClusterIPs = nil
-	f := newFixture(t, nil, spec)
+	f := newFixture(t, spec)
 	f.createServiceCIDR("10.97.32.0/20")
 	f.createListener(nil)
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
@@ -215,7 +215,7 @@ func TestAServiceWithAnotherClusterIPStaysAsItIs(t *testing.T) {
 
 // TestOtherServicesAreKeptOutOfARange applies the policy of the page.
 func TestOtherServicesAreKeptOutOfARange(t *testing.T) {
-	f := newFixture(t, nil, routedClass("10.97.48.0/24"))
+	f := newFixture(t, routedClass("10.97.48.0/24"))
 	f.createServiceCIDR("10.97.48.0/20")
 	policies := 0
 	page, err := os.ReadFile("../../docs/routed-cluster-ips.md")

@@ -20,6 +20,7 @@ import (
 )
 
 func TestAListenerIsExposedWhateverHappensToAWrite(t *testing.T) {
+	stopProcess(t)
 	crash.Run(t, crash.Scenario{
 		Setup: setupForCrashes,
 		Begin: func(t *testing.T, c client.Client, namespace string) {

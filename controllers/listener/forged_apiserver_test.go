@@ -213,7 +213,7 @@ func TestForgedObjectsTakeNothing(t *testing.T) {
 					g, before := newVictim(t, s)
 					victim, tenant := g.key, client.ObjectKey{Namespace: apiserver.Namespace(t), Name: "web"}
 					if away {
-						g.stop()
+						stopProcess(t)
 					}
 					if away && s.lose != nil {
 						s.lose(g)
@@ -221,8 +221,7 @@ func TestForgedObjectsTakeNothing(t *testing.T) {
 					g.key = tenant
 					g.forge(disguise, s.forged(g, before, tenant))
 					if away {
-						next := newFixture(t, nil, g.class.Spec)
-						g.stop, g.abandoned = next.stop, next.abandoned
+						g.start(settings{})
 					}
 					g.decided()
 					got := g.has()
@@ -248,7 +247,7 @@ func TestForgedObjectsTakeNothing(t *testing.T) {
 func TestAForgedServiceChoosesNoPortAtASharedAddress(t *testing.T) {
 	for _, disguise := range slices.Sorted(maps.Keys(disguises)) {
 		t.Run(disguise+", a free one", func(t *testing.T) {
-			f := newFixture(t, nil, sharing(9400, 100))
+			f := newFixture(t, sharing(9400, 100))
 			l := f.createListener(nil)
 			number := f.eventuallySharedPorts()["http"]
 			f.Expect(f.Delete(t.Context(), l)).To(Succeed())
@@ -264,7 +263,7 @@ func TestAForgedServiceChoosesNoPortAtASharedAddress(t *testing.T) {
 			f.Expect(f.has().sharedPorts["http"]).NotTo(Equal(forged))
 		})
 		t.Run(disguise+", one that others wait for", func(t *testing.T) {
-			f := newFixture(t, nil, sharing(9550, 1))
+			f := newFixture(t, sharing(9550, 1))
 			holder := f.createListener(nil)
 			f.eventuallySharedPorts()
 			held := f.key

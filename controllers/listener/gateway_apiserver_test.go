@@ -56,7 +56,7 @@ func newGateways(t *testing.T, kind listenersv1alpha1.GatewayRouteKind) *gateway
 		t.Fatal(err)
 	}
 	edge := "edge-" + rand.String(8)
-	return &gateways{newFixture(t, nil, gatewayClass(kind, edge)), api, edge}
+	return &gateways{newFixture(t, gatewayClass(kind, edge)), api, edge}
 }
 
 // createGateway creates a Gateway with these listeners, which is programmed and has an address.

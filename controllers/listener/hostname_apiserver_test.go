@@ -18,7 +18,7 @@ import (
 // The name of a replica is its first address, and in the annotations of external-dns, as soon as the load balancer has
 // an address. It stays while the Pod is replaced, and the author of a Listener cannot choose it.
 func TestAListenerIsPublishedByName(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer, PreferredAddressType: listenersv1alpha1.PreferredAddressTypeIP,
 		Hostname:                   &listenersv1alpha1.Hostname{Template: "{podName}.{namespace}.example.com"},
 		ServiceAnnotations:         map[string]string{"example.com/ttl": "60"},

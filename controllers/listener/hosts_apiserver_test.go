@@ -57,7 +57,7 @@ func TestTwoClassesGiveNoHostTwice(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, nil, tc.first(plain))
+			f := newFixture(t, tc.first(plain))
 			other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: tc.second(mirrored)}
 			f.Expect(f.Create(t.Context(), other)).To(Succeed())
 			first := client.ObjectKey{Namespace: f.key.Namespace, Name: apiserver.Namespace(t)}
@@ -93,7 +93,7 @@ func TestAHostThatAClassNoLongerGivesIsFree(t *testing.T) {
 		"published, until the Ingress has other hosts": {published: true, otherHost: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, nil, ingressClass("some"))
+			f := newFixture(t, ingressClass("some"))
 			spec := ingressClass("some")
 			spec.Ingress.HostTemplate = "{namespace}.{listener}.example.com"
 			other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: spec}

@@ -43,7 +43,7 @@ func (f *fixture) take(ingress *networkingv1.Ingress, ips ...string) {
 }
 
 func TestHostOfAnIngressIsReportedWhileAControllerServesIt(t *testing.T) {
-	f := newFixture(t, nil, ingressClass("first"))
+	f := newFixture(t, ingressClass("first"))
 	f.createListener(nil)
 	l := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForIngress)
 	f.Expect(l.Status.IngressAddresses).To(BeEmpty())
@@ -80,7 +80,7 @@ func TestHostOfAnIngressIsReportedWhileAControllerServesIt(t *testing.T) {
 }
 
 func TestForeignIngressIsNeverModified(t *testing.T) {
-	f := newFixture(t, nil, ingressClass("first"))
+	f := newFixture(t, ingressClass("first"))
 	foreign := &networkingv1.Ingress{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "web-http"},
 		Spec:       networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: "other.example.com"}}},
@@ -97,7 +97,7 @@ func TestForeignIngressIsNeverModified(t *testing.T) {
 // An Ingress that names the Listener as its controller, and that an Ingress controller serves, has a host of the
 // tenant's choice. The operator deletes it when the Listener has an address.
 func TestATenantCannotPublishAHostByAnIngressOfItsOwn(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer})
 	l := f.createListener(nil)
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForLoadBalancer)
 	theirs := &networkingv1.Ingress{

@@ -43,7 +43,7 @@ func TestThePortsThatAreLeftAreThoseThatListenersCanGet(t *testing.T) {
 			ServiceType: listenersv1alpha1.ServiceTypeNodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: fmt.Sprintf("%d-%d", first, first+size-1)},
 		}
 	}
-	f := newFixture(t, nil, nodePorts(first))
+	f := newFixture(t, nodePorts(first))
 	other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: nodePorts(first + size - overlap)}
 	f.Expect(f.Create(t.Context(), other)).To(Succeed())
 	f.occupy(first + 2)
@@ -80,7 +80,7 @@ func TestThePortsThatAreLeftAreThoseThatListenersCanGet(t *testing.T) {
 // The numbers of a shared address are those of Listeners in all namespaces, whatever their class.
 func TestTheSharedPortsThatAreLeftAreThoseThatListenersCanGet(t *testing.T) {
 	const first, size = 9700, 4
-	f := newFixture(t, nil, sharing(first, size))
+	f := newFixture(t, sharing(first, size))
 	f.Eventually(func() int { return f.left(f.class.Name, "SharedPort") }).Should(Equal(size))
 	namespaces := []string{f.key.Namespace, apiserver.Namespace(t)}
 	var keys []client.ObjectKey

@@ -7,19 +7,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/controllers/listener"
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
 func TestAdvertisedAddressOfANodeIsWatched(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	f.createListener(nil)
 	node := f.createNode("10.3.0.1")
 	f.createVolume(node.Name)
@@ -40,7 +36,7 @@ func TestAdvertisedAddressOfANodeIsWatched(t *testing.T) {
 
 // The address of a dead node stays published, because nobody knows whether the node returns.
 func TestListenerSaysThatItsNodeIsNotReady(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	f.createListener(nil)
 	node := f.createNode("10.3.4.1")
 	f.createVolume(node.Name)
@@ -60,7 +56,7 @@ func TestListenerSaysThatItsNodeIsNotReady(t *testing.T) {
 }
 
 func TestAddressesFollowTheTypesAndRangesOfTheClass(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	f.createListener(nil)
 	node := f.createNode("10.3.1.1")
 	node.Status.Addresses = append(node.Status.Addresses,
@@ -81,7 +77,7 @@ func TestAddressesFollowTheTypesAndRangesOfTheClass(t *testing.T) {
 
 // A Service that prefers two families has the one of a cluster with one, and one that requires two is rejected.
 func TestFamiliesOfAClusterWithASingleOne(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeNodePort, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyPreferDualStack),
 	})
 	f.createListener(nil)
@@ -113,14 +109,9 @@ func TestDualStackListenerHasAnAddressOfEachFamily(t *testing.T) {
 	}
 	f.SetDefaultEventuallyTimeout(apiserver.Timeout)
 	f.Expect(c.Create(t.Context(), f.class)).To(Succeed())
-	apis, err := platform.Watch(t.Context(), cfg, backends.All().OptionalKinds()...)
-	f.Expect(err).NotTo(HaveOccurred())
-	apiserver.StartManager(t, cfg, "operators", func(mgr ctrl.Manager) error {
-		f.Expect(backends.All().AddToScheme(mgr.GetScheme())).To(Succeed())
-		return (&listener.Reconciler{
-			Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Platform: apis, Backends: backends.All(), Nodes: newNodes(),
-		}).SetupWithManager(mgr)
-	})
+	stopProcess(t)
+	f.start(settings{config: cfg})
+	t.Cleanup(func() { stopProcess(t) })
 	l := &listenersv1alpha1.Listener{}
 	l.Namespace, l.Name = f.key.Namespace, f.key.Name
 	l.Spec = listenersv1alpha1.ListenerSpec{ClassName: &f.class.Name, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}}

@@ -101,7 +101,7 @@ func severalPorts(l *listenersv1alpha1.Listener) {
 }
 
 func TestDeletedServiceGetsItsNodePortsAgain(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	f.createListener(severalPorts)
 	before := f.eventuallyNodePorts(3)
 	node := f.createNode("10.3.0.1")
@@ -120,7 +120,7 @@ func TestDeletedServiceGetsItsNodePortsAgain(t *testing.T) {
 }
 
 func TestTerminatingServiceGetsItsNodePortsAgain(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	f.createListener(nil)
 	before := f.eventuallyNodePorts(1)
 	first := f.service()
@@ -136,7 +136,7 @@ func TestTerminatingServiceGetsItsNodePortsAgain(t *testing.T) {
 }
 
 func TestServiceGetsItsNodePortsAgainAfterOtherServiceTypes(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	f.createListener(severalPorts)
 	before := f.eventuallyNodePorts(3)
 	for _, change := range []func(){
@@ -163,7 +163,7 @@ func TestServiceGetsItsNodePortsAgainAfterOtherServiceTypes(t *testing.T) {
 }
 
 func TestADeletedLoadBalancerGetsItsNodePortsAgain(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer, ServiceExternalTrafficPolicy: ptr.To(corev1.ServiceExternalTrafficPolicyLocal),
 	})
 	f.createListener(nil)
@@ -193,7 +193,7 @@ func TestADeletedLoadBalancerGetsItsNodePortsAgain(t *testing.T) {
 }
 
 func TestNodePortsOfOtherServicesAreNotTaken(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	f.createListener(func(l *listenersv1alpha1.Listener) {
 		l.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "admin", Port: 81}, {Name: "http", Port: 80}}
 	})
@@ -220,7 +220,7 @@ func TestNodePortsOfOtherServicesAreNotTaken(t *testing.T) {
 // The API server deallocates the node ports of a Service only after it has deleted the Service. Here a number stays
 // allocated because it is the port of another Service's health check.
 func TestNodePortsAreAwaitedWhileNoServicePortHasThem(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	f.createListener(nil)
 	before := f.eventuallyNodePorts(1)
 	f.change(f.class, func() { f.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeClusterIP })
@@ -245,25 +245,19 @@ func TestNodePortsAreAwaitedWhileNoServicePortHasThem(t *testing.T) {
 }
 
 func TestNodePortsOutsideTheRangeAreReplaced(t *testing.T) {
-	f := &fixture{World: apiserver.NewWorld(t)}
-	f.key = client.ObjectKey{Namespace: f.Namespace, Name: "web"}
-	class := &listenersv1alpha1.ListenerClass{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
-	}
-	f.Expect(f.Create(t.Context(), class)).To(Succeed())
-	f.class = class
+	stopProcess(t)
+	f := newClass(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	l := f.createListener(nil)
 	l.Status = &listenersv1alpha1.ListenerStatus{NodePorts: map[string]int32{"http": 20000}, IngressAddresses: []listenersv1alpha1.IngressAddress{}}
 	f.Expect(f.Status().Update(t.Context(), l)).To(Succeed())
-	running := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
-	running.key = f.key
-	after := running.eventuallyNodePorts(1)
-	running.Expect(after["http"]).To(BeNumerically(">=", 30000))
-	running.Eventually(running.nodePortEvents).Should(ConsistOf(ContainSubstring("http: %d instead of 20000 (Invalid value: 20000: provided port is not in the valid range", after["http"])))
+	f.start(settings{})
+	after := f.eventuallyNodePorts(1)
+	f.Expect(after["http"]).To(BeNumerically(">=", 30000))
+	f.Eventually(f.nodePortEvents).Should(ConsistOf(ContainSubstring("http: %d instead of 20000 (Invalid value: 20000: provided port is not in the valid range", after["http"])))
 }
 
 func TestNodePortsOfOverridesTakePrecedence(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
 		ServiceType:       listenersv1alpha1.ServiceTypeNodePort,
 		ListenerOverrides: &listenersv1alpha1.ListenerOverrides{Allowed: []listenersv1alpha1.ServiceField{"spec.ports.nodePort"}},
 	})
@@ -292,14 +286,14 @@ func TestNodePortsOfOverridesTakePrecedence(t *testing.T) {
 // While the operator does not run, its status is all that remembers the node ports.
 func TestServiceDeletedWithoutAnOperatorGetsItsNodePortsAgain(t *testing.T) {
 	spec := listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort}
-	first := newFixture(t, nil, spec)
+	first := newFixture(t, spec)
 	first.createListener(nil)
 	before := first.eventuallyNodePorts(1)
-	first.stop()
+	stopProcess(t)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: first.key.Namespace, Name: first.key.Name}}
 	first.Expect(first.Delete(t.Context(), service)).To(Succeed())
 
-	second := newFixture(t, nil, spec)
+	second := newFixture(t, spec)
 	second.key = first.key
 	second.Expect(second.eventuallyNodePorts(1)).To(Equal(before))
 }
@@ -350,10 +344,10 @@ func (e *ending) hasEnded() bool {
 // The operator may end between any two of its writes.
 func TestNodePortsOutliveTheProcess(t *testing.T) {
 	spec := listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort}
-	first := newFixture(t, nil, spec)
+	first := newFixture(t, spec)
 	first.createListener(severalPorts)
 	class, key, before := first.class, first.key, first.eventuallyNodePorts(3)
-	first.stop()
+	stopProcess(t)
 	setType := func(serviceType listenersv1alpha1.ServiceType) func(*testing.T) {
 		return func(t *testing.T) {
 			f := &fixture{World: apiserver.NewWorld(t)}
@@ -382,11 +376,12 @@ func TestNodePortsOutliveTheProcess(t *testing.T) {
 					t.Run("process that ends", func(t *testing.T) {
 						cfg, e := apiserver.Config(t), &ending{namespace: key.Namespace, n: n, sent: sent}
 						cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { e.next = next; return e })
-						f := newFixture(t, cfg, spec)
+						f := newFixtureWith(t, settings{config: cfg}, spec)
 						f.Eventually(e.hasEnded).Should(BeTrue())
 					})
 					t.Run("next process", func(t *testing.T) {
-						f := newFixture(t, nil, spec)
+						f := newFixture(t, spec)
+						defer stopProcess(t)
 						f.key = key
 						if !step.last {
 							f.Expect(f.eventuallyNodePorts(3)).To(Equal(before))

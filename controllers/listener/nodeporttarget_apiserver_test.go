@@ -43,7 +43,7 @@ func Numbers(ports map[string]int32) map[string]intstr.IntOrString {
 }
 
 func TestNodePortsLeadToTheSameContainerPorts(t *testing.T) {
-	f := newFixture(t, nil, sameTarget())
+	f := newFixture(t, sameTarget())
 	node := f.createNode("10.3.1.1")
 	f.createVolume(node.Name)
 	f.createListener(severalPorts)
@@ -85,7 +85,7 @@ func TestNodePortsLeadToTheSameContainerPorts(t *testing.T) {
 }
 
 func TestTargetPortsFollowTheClass(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	f.createListener(severalPorts)
 	before := f.eventuallyNodePorts(3)
 	own := Numbers(map[string]int32{"dns-tcp": 53, "dns-udp": 53, "http": 80})
@@ -120,7 +120,7 @@ func TestTargetPortsFollowTheClass(t *testing.T) {
 func TestTargetPortsFollowNodePortsThatListenersOverride(t *testing.T) {
 	spec := sameTarget()
 	spec.ListenerOverrides = &listenersv1alpha1.ListenerOverrides{Allowed: []listenersv1alpha1.ServiceField{"spec.ports.nodePort"}}
-	f := newFixture(t, nil, spec)
+	f := newFixture(t, spec)
 	reserved := f.occupy(0)
 	number := reserved.Spec.Ports[0].NodePort
 	f.Expect(f.Delete(t.Context(), reserved)).To(Succeed())
@@ -144,19 +144,19 @@ func TestTargetPortsFollowNodePortsThatListenersOverride(t *testing.T) {
 }
 
 func TestTargetPortsStayAfterARestart(t *testing.T) {
-	first := newFixture(t, nil, sameTarget())
+	first := newFixture(t, sameTarget())
 	first.createListener(nil)
 	ports := first.eventuallyNodePorts(1)
 	first.Expect(first.targets()).To(Equal(Numbers(ports)))
 	first.eventuallyNodePortsUnowned()
 	first.Eventually(first.idle).Should(BeTrue())
 	service, listener := first.service().ResourceVersion, first.listener().ResourceVersion
-	first.stop()
+	stopProcess(t)
 
 	cfg, count := apiserver.Config(t), &counter{}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { count.next = next; return count })
 	before := reconciliations(t)
-	second := newFixture(t, cfg, sameTarget())
+	second := newFixtureWith(t, settings{config: cfg}, sameTarget())
 	second.key = first.key
 	second.Eventually(func() float64 { return reconciliations(t) }).Should(BeNumerically(">", before))
 	second.Eventually(second.idle).Should(BeTrue())

@@ -17,7 +17,7 @@ func podClass() listenersv1alpha1.ListenerClassSpec {
 
 // A NetworkPolicy restricts its clients, and the class may give it another name.
 func TestPodsAreReachedByTheNameOfAHeadlessService(t *testing.T) {
-	f := newFixture(t, nil, podClass())
+	f := newFixture(t, podClass())
 	f.createListener(nil)
 	l := f.eventuallyAddresses("web." + f.key.Namespace + ".svc.cluster.local")
 	f.Expect(f.service().Spec.ClusterIP).To(Equal(corev1.ClusterIPNone))
@@ -57,7 +57,7 @@ func TestAServiceNeitherBecomesHeadlessNorStopsBeingSo(t *testing.T) {
 		"Pods, then load balancer": {podClass(), balanced},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, nil, tc.before)
+			f := newFixture(t, tc.before)
 			node := f.createNode("192.0.2.1")
 			f.createVolume(node.Name)
 			f.createListener(nil)

@@ -49,7 +49,7 @@ func TestTheRemedyOfARejectedServiceFollowsFromWhoRejectsIt(t *testing.T) {
 		"an admission policy": {nodePort, func(f *fixture) { f.createPolicy() }, "ServiceRejected", "the administrator of this admission policy"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, nil, tc.class)
+			f := newFixture(t, tc.class)
 			if tc.prepare != nil {
 				tc.prepare(f)
 			}

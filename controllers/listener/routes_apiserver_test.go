@@ -29,7 +29,7 @@ func routeClass(route listenersv1alpha1.RouteExposure) listenersv1alpha1.Listene
 func newRouteFixture(t *testing.T, route listenersv1alpha1.RouteExposure) *fixture {
 	t.Helper()
 	serveRoutes(t)
-	return newFixture(t, nil, routeClass(route))
+	return newFixture(t, routeClass(route))
 }
 
 // serveRoutes makes the API server handle Routes as OpenShift's does.
@@ -118,7 +118,7 @@ func TestHostsAreReportedWhenAllRoutesAreAdmitted(t *testing.T) {
 
 func TestPreviousExposureStaysUntilTheNewAddressesAreComplete(t *testing.T) {
 	serveRoutes(t)
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeNodePort, ServiceExternalTrafficPolicy: new(corev1.ServiceExternalTrafficPolicyLocal),
 	})
 	f.createListener(nil)
@@ -324,7 +324,7 @@ func TestGeneratedHostsNeedNoPermissionForCustomHosts(t *testing.T) {
 		}
 	}
 	grant("listener-operator")
-	f := newFixture(t, cfg, routeClass(listenersv1alpha1.RouteExposure{}))
+	f := newFixtureWith(t, settings{config: cfg}, routeClass(listenersv1alpha1.RouteExposure{}))
 	f.createListener(nil)
 	generated := "web-http-" + f.key.Namespace + ".apps.example.com"
 	f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.Host == generated })
@@ -346,7 +346,7 @@ func TestGeneratedHostsNeedNoPermissionForCustomHosts(t *testing.T) {
 func TestListenersFollowTheAvailabilityOfRoutes(t *testing.T) {
 	c := apiserver.Client(t)
 	crds.Remove(t, c, crds.Routes)
-	f := newFixture(t, nil, routeClass(listenersv1alpha1.RouteExposure{}))
+	f := newFixture(t, routeClass(listenersv1alpha1.RouteExposure{}))
 	f.createListener(nil)
 	for range 2 {
 		l := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNotServed)

@@ -9,7 +9,6 @@ import (
 	"k8s.io/utils/clock"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -49,7 +48,8 @@ func TestAFlapOfSecondsIsNotPublished(t *testing.T) {
 		"node with another address in front of it": {listenersv1alpha1.ServiceTypeNodePort, internal("10.9.0.1"), internal("10.9.0.2", "10.9.0.1"), []string{"10.9.0.1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixtureWithNodes(t, settling.NewNodes(clock.RealClock{}), backends.All(), nil, listenersv1alpha1.ListenerClassSpec{
+			// A process that sees how the class is created expects load balancers to follow it for a while.
+			f := newFixtureWith(t, settings{nodes: settling.NewNodes(clock.RealClock{})}, listenersv1alpha1.ListenerClassSpec{
 				ServiceType: tc.serviceType, PreferredAddressType: listenersv1alpha1.PreferredAddressTypeIP,
 			})
 			node := f.createNode("10.9.0.1")

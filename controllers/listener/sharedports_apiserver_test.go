@@ -55,7 +55,7 @@ func TestListenersOfAllNamespacesShareAnAddress(t *testing.T) {
 	const first, size = 9000, 20
 	var keys []client.ObjectKey
 	before := map[client.ObjectKey]map[string]int32{}
-	f := newFixture(t, nil, sharing(first, size))
+	f := newFixture(t, sharing(first, size))
 	class := f.class
 	namespaces := []string{f.key.Namespace, apiserver.Namespace(t)}
 	for i := range size {
@@ -90,9 +90,9 @@ func TestListenersOfAllNamespacesShareAnAddress(t *testing.T) {
 		f.deleteService()
 		f.Expect(f.eventuallySharedPorts()).To(Equal(before[f.key]))
 	}
-	f.stop()
+	stopProcess(t)
 
-	f = newFixture(t, nil, sharing(first, size)) // another process, and another class
+	f = newFixture(t, sharing(first, size)) // another process, and another class
 	for _, f.key = range keys[4:8] {
 		f.deleteService() // also where the operator has not seen the Service since it started
 	}
@@ -122,7 +122,7 @@ func TestListenersOfAllNamespacesShareAnAddress(t *testing.T) {
 
 // No two Listeners of different classes get the same number.
 func TestClassesMayHaveTheSameAddress(t *testing.T) {
-	f := newFixture(t, nil, sharing(9100, 2))
+	f := newFixture(t, sharing(9100, 2))
 	other := &listenersv1alpha1.ListenerClass{Spec: sharing(9100, 2)}
 	other.GenerateName = "class-"
 	f.Expect(f.Create(t.Context(), other)).To(Succeed())
@@ -145,7 +145,7 @@ func TestAClassBeginsAndCeasesToShareAnAddress(t *testing.T) {
 	spec := sharing(9200, 1)
 	shared := spec.LoadBalancer
 	spec.LoadBalancer = nil
-	f := newFixture(t, nil, spec)
+	f := newFixture(t, spec)
 	f.createListener(nil)
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForLoadBalancer)
 	f.assign(corev1.LoadBalancerIngress{IP: "192.0.2.1"})
@@ -182,7 +182,7 @@ func TestAClassBeginsAndCeasesToShareAnAddress(t *testing.T) {
 // others are for the Listeners of another namespace.
 func TestNumbersOfListenersBeyondAQuotaAreFree(t *testing.T) {
 	const first, size, allowed = 9300, 20, 3
-	f := newFixture(t, nil, sharing(first, size))
+	f := newFixture(t, sharing(first, size))
 	quota := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"services.loadbalancers": resource.MustParse(fmt.Sprint(allowed))}}}
 	quota.Namespace, quota.Name = f.key.Namespace, "load-balancers"
 	f.Expect(f.Create(t.Context(), quota)).To(Succeed())
@@ -233,7 +233,7 @@ func TestANamespaceHasAsManyNumbersAsItMay(t *testing.T) {
 	}
 	for name, spec := range map[string]listenersv1alpha1.ListenerClassSpec{"shared address": shared, "node ports": nodePorts} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, nil, spec)
+			f := newFixture(t, spec)
 			namespace := f.key.Namespace
 			reasons := func() map[string]int {
 				f.collectGarbage(namespace)

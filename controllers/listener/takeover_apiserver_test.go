@@ -58,6 +58,7 @@ func (s *statuses) of(namespace string) []string {
 // A Pod whose volume is not pinned runs when the operator takes over from Stackable's. Its PodListeners does not name
 // its node, and no status ever lacks the address.
 func TestAddressesStayUntilPodListenersAreWrittenAgain(t *testing.T) {
+	stopProcess(t)
 	g, c, namespace := NewWithT(t), apiserver.Client(t), apiserver.Namespace(t)
 	node := objects.Node("node-" + namespace)
 	g.Expect(c.Create(t.Context(), node)).To(Succeed())
@@ -106,7 +107,7 @@ func TestAddressesStayUntilPodListenersAreWrittenAgain(t *testing.T) {
 
 	cfg, recorded := apiserver.Config(t), &statuses{}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { recorded.next = next; return recorded })
-	f := newFixture(t, cfg, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	f := newFixtureWith(t, settings{config: cfg}, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	f.key = client.ObjectKeyFromObject(l)
 	f.eventuallyAddresses("10.77.0.1")
 	applied := recorded.of(namespace)

@@ -33,7 +33,7 @@ func (f *fixture) accepted() (metav1.ConditionStatus, string) {
 }
 
 func TestListenerInANamespaceThatTheClassDoesNotAllowGetsNoService(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeNodePort,
 		AllowedNamespaces: &listenersv1alpha1.AllowedNamespaces{
 			Names: []string{"other"}, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"exposure": "public"}},
@@ -56,7 +56,7 @@ func TestListenerInANamespaceThatTheClassDoesNotAllowGetsNoService(t *testing.T)
 }
 
 func TestListenersKeepAClassThatNoLongerAllowsTheirNamespace(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	l := f.createListener(nil)
 	addresses := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned).Status.IngressAddresses
 	f.change(f.class, func() {
@@ -97,7 +97,7 @@ func TestListenersKeepAClassThatNoLongerAllowsTheirNamespace(t *testing.T) {
 }
 
 func TestListenerWithTooManyPortsIsNotAccepted(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, MaxPorts: new(int32(2))})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, MaxPorts: new(int32(2))})
 	ports := []listenersv1alpha1.ListenerPort{{Name: "a", Port: 1}, {Name: "b", Port: 2}, {Name: "c", Port: 3}}
 	l := f.createListener(func(l *listenersv1alpha1.Listener) { l.Spec.Ports = ports })
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonInvalidPorts)

@@ -18,7 +18,7 @@ import (
 
 // After a StatefulSet was scaled down, its claims still exist, and one of them is pinned.
 func TestAddressesOfClaimsThatNoPodMountsAreLeftOut(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
 		ServiceType:                  listenersv1alpha1.ServiceTypeNodePort,
 		ServiceExternalTrafficPolicy: ptr.To(corev1.ServiceExternalTrafficPolicyLocal),
 	})

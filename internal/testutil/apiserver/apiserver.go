@@ -71,13 +71,21 @@ var (
 	plain  = &server{}
 	// dualStack has cluster IPs of both families. Services have one of IPv4 unless they ask for others.
 	dualStack = &server{ranges: "10.0.0.0/24,fd00:10::/112"}
+
+	stopShared []func() error
 )
 
-// Run runs the tests of a package, stops the API servers that tests started, and returns the exit code.
+// Run runs the tests of a package, stops the managers that tests share, and the API servers, and returns the exit code.
 func Run(m *testing.M) int {
 	running = true
 	log.SetLogger(logr.Discard()) // after 30 seconds without a logger, controller-runtime prints a stack trace
 	code := m.Run()
+	for _, stop := range stopShared {
+		if err := stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "running a manager:", err)
+			code = 1
+		}
+	}
 	for _, s := range []*server{shared, plain, dualStack} {
 		if s.env == nil {
 			continue
@@ -243,6 +251,31 @@ func StartManager(t testing.TB, cfg *rest.Config, namespace string, setup func(m
 func RunManager(t testing.TB, cfg *rest.Config, namespace string,
 	setup func(mgr ctrl.Manager) error) (ctrl.Manager, func()) {
 	t.Helper()
+	mgr, stopManager := runManager(t, cfg, namespace, setup)
+	stop := func() {
+		if err := stopManager(); err != nil {
+			t.Error("running the manager: ", err)
+		}
+	}
+	t.Cleanup(stop)
+	return mgr, stop
+}
+
+// ShareManager is StartManager for a manager that several tests of a package share: it runs until a test stops it, or
+// until Run has run all tests.
+func ShareManager(t testing.TB, cfg *rest.Config, namespace string, setup func(mgr ctrl.Manager) error) func() error {
+	t.Helper()
+	mgr, stop := runManager(t, cfg, namespace, setup)
+	stopShared = append(stopShared, stop)
+	if !mgr.GetCache().WaitForCacheSync(t.Context()) {
+		t.Fatal("waiting for the caches")
+	}
+	return stop
+}
+
+func runManager(t testing.TB, cfg *rest.Config, namespace string,
+	setup func(mgr ctrl.Manager) error) (ctrl.Manager, func() error) {
+	t.Helper()
 	if cfg == nil {
 		cfg = Config(t)
 	}
@@ -265,14 +298,10 @@ func RunManager(t testing.TB, cfg *rest.Config, namespace string,
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
-	stop := sync.OnceFunc(func() {
+	return mgr, sync.OnceValue(func() error {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error("running the manager: ", err)
-		}
+		return <-done
 	})
-	t.Cleanup(stop)
-	return mgr, stop
 }
 
 // WithToken returns the configuration of a client that has nothing but a token of a ServiceAccount, bound to a Pod of
