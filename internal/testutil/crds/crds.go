@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -206,8 +207,14 @@ func Read(t testing.TB, name CRD) *unstructured.Unstructured {
 	return nil
 }
 
+// modules are the directories of modules, which the go command takes a second to find.
+var modules sync.Map
+
 func module(t testing.TB, from source) string {
 	t.Helper()
+	if directory, found := modules.Load(from.module); found {
+		return directory.(string)
+	}
 	root, err := checkout.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -222,6 +229,7 @@ func module(t testing.TB, from source) string {
 	if err := json.Unmarshal(out, &downloaded); err != nil {
 		t.Fatal(err)
 	}
+	modules.Store(from.module, downloaded.Dir)
 	return downloaded.Dir
 }
 
