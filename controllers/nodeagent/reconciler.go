@@ -101,11 +101,11 @@ func (r *Reconciler) Reconcile(ctx context.Context,
 		done = r.install(ctx, o)
 	}
 	o.rollout.since = r.observeTemplate(o.agents())
-	status, recheck := describe(o, done, r.Clock.Now())
+	status, deadlines := describe(o, done, r.Clock.Now())
 	if err := errors.Join(done.err, r.writeStatus(ctx, config, status), r.reportUpgradeable(ctx, status)); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: recheck}, nil
+	return deadlines.Result(ctx), nil
 }
 
 type observed struct {

@@ -30,8 +30,8 @@ const rolloutTimeout = 15 * time.Minute
 // creates them at once, some hundred at a time, so then they are rejected, of which only its events tell.
 const creationTimeout = 10 * time.Second
 
-// describe returns the status after a reconciliation, and the time after which it changes without an event, or 0.
-func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.ListenerOperatorStatus, time.Duration) {
+// describe returns the status after a reconciliation, and when it may change without an event.
+func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.ListenerOperatorStatus, requests.Deadlines) {
 	agents := o.agents()
 	status := operatorv1alpha1.ListenerOperatorStatus{
 		ObservedGeneration: o.config.Generation, Version: version.Version, ClusterDomain: o.clusterDomain,
@@ -53,24 +53,27 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 	} else if agents.Name != "" {
 		status.NodeAgent.Version = o.config.Status.NodeAgent.Version
 	}
-	stalled, recheck := stalledAgents(o, current, now)
+	var deadlines requests.Deadlines
+	deadlines.Add(done.stackable.Recheck, "Stackable's listener operator may have ended")
+	stalled := stalledAgents(o, current, now, &deadlines)
 	set(operatorv1alpha1.ConditionAvailable, available(o, done, stalled))
 	set(operatorv1alpha1.ConditionDegraded, degraded(o, done, stalled))
 	set(operatorv1alpha1.ConditionUpgradeable, upgradeable(o, current, stalled))
-	return status, max(recheck, done.stackable.Recheck)
+	return status, deadlines
 }
 
-// stalledAgents returns why the agents need intervention, or "", and when that may change without an event, or 0.
-func stalledAgents(o *observed, progressing metav1.Condition, now time.Time) (reason string, recheck time.Duration) {
+// stalledAgents returns why the agents need intervention, or "".
+func stalledAgents(o *observed, progressing metav1.Condition, now time.Time,
+	deadlines *requests.Deadlines) (reason string) {
 	if r := progressing.Reason; r != operatorv1alpha1.ReasonAgentsRollout &&
 		r != operatorv1alpha1.ReasonAgentsRolledOut {
-		return "", 0
+		return ""
 	}
 	check := func(since time.Time, timeout time.Duration, late string) {
 		if left := since.Add(timeout).Sub(now); left <= 0 {
 			reason = cmp.Or(reason, late)
 		} else {
-			recheck = requests.Earliest(recheck, left)
+			deadlines.Add(left, late)
 		}
 	}
 	if uncreatedPods(o) > 0 {
@@ -82,7 +85,7 @@ func stalledAgents(o *observed, progressing metav1.Condition, now time.Time) (re
 	for _, since := range o.rollout.unready {
 		check(since, rolloutTimeout, operatorv1alpha1.ReasonAgentsNotReady)
 	}
-	return reason, recheck
+	return reason
 }
 
 func isTrue(reason, message string) metav1.Condition {
