@@ -382,19 +382,15 @@ func TestWhatRunsStays(t *testing.T) {
 	}
 	follow := func(address string) {
 		t.Helper()
-		m.Eventually(func() string {
-			var problems []string
-			for _, r := range all {
+		for _, r := range all {
+			m.Eventually(func() string {
 				now, problem := r.has(address)
 				if problem == "" && r.before.Listener != "" {
 					problem = cmp.Diff(r.before, now)
 				}
-				if problem != "" {
-					problems = append(problems, r.reason+": "+problem)
-				}
-			}
-			return strings.Join(problems, "\n")
-		}).Should(BeEmpty())
+				return problem
+			}).Should(BeEmpty(), r.reason)
+		}
 		for _, r := range all {
 			r.before, _ = r.has(address)
 		}
