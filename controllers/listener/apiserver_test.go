@@ -28,6 +28,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
@@ -120,21 +121,22 @@ func (f *fixture) start(s settings) {
 		s.nodes = settling.NewNodes(clock.RealClock{})
 		s.nodes.Period = time.Second
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	apis, err := platform.Watch(ctx, s.config, s.backends.OptionalKinds()...)
+	watching, stopWatching := context.WithCancel(context.Background())
+	apis, err := platform.Watch(watching, s.config, s.backends.OptionalKinds()...)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.process = &process{abandoned: metric.Value(f, "workqueue_depth")}
-	stopManager := apiserver.ShareManager(f, s.config, "operators", func(mgr ctrl.Manager) error {
+	f.end = apiserver.ShareManager(f, s.config, "operators", func(mgr ctrl.Manager) error {
 		f.Expect(s.backends.AddToScheme(mgr.GetScheme())).To(Succeed())
+		f.Expect(mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			<-ctx.Done()
+			stopWatching() // an API server that stops waits for its watches
+			return nil
+		}))).To(Succeed())
 		return (&listener.Reconciler{
 			Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Platform: apis, Backends: s.backends,
 			GracePeriod: gracePeriod, UnusedPeriod: unusedPeriod, Nodes: s.nodes,
 		}).SetupWithManager(mgr)
 	})
-	f.end = func() error {
-		cancel()
-		return stopManager()
-	}
 	running = f.process
 }
 
