@@ -164,7 +164,7 @@ func (w *Walk) injection(ctx context.Context, i *Installation) {
 		case found == check.Missing && i.config != nil && i.config.Spec.Injection == operatorv1alpha1.InjectionEnabled:
 			w.Add(f.Failed("", "does not exist, so annotations of Pods are not acted on, or not checked",
 				remedyInjection))
-		case found == check.Present && !reflect.DeepEqual(canonical(installed), canonical(want)):
+		case found == check.Present && !equivalent(installed, want):
 			w.Add(f.Failed("", "differs from the one of this version, and may change any new Pod",
 				"Find out who has changed it. "+remedyInjection))
 		case found == check.Present:
@@ -173,14 +173,23 @@ func (w *Walk) injection(ctx context.Context, i *Installation) {
 	}
 }
 
-// canonical returns the spec of a policy, or of a binding, whose expressions are written in one way: kustomize, for
-// one, writes blank lines into them.
-func canonical(policy client.Object) any {
+// equivalent reports whether policies, or bindings, have the same spec, however their expressions are written:
+// kustomize, for one, writes blank lines into them.
+func equivalent(a, b client.Object) bool {
+	specOfA, specOfB := specOf(a), specOf(b)
+	if reflect.DeepEqual(specOfA, specOfB) {
+		return true // without the parser, which takes long
+	}
+	rewrite(specOfA)
+	rewrite(specOfB)
+	return reflect.DeepEqual(specOfA, specOfB)
+}
+
+func specOf(policy client.Object) any {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(policy)
 	if err != nil {
 		return err
 	}
-	rewrite(fields["spec"])
 	return fields["spec"]
 }
 
