@@ -195,7 +195,7 @@ func (p *pass) warnRejection(err error) {
 	}
 }
 
-// warnLimit warns about volumes that get no addresses, of which this is the first one.
+// warnLimit warns that this volume, and those after it, get no addresses.
 func (p *pass) warnLimit(volume string) {
 	p.warn(listenersv1alpha1.ReasonWaitingForAddress, actionMount+"Limit", "Volume %q of Pod %s/%s gets no addresses, "+
 		"as may others after it: a Pod has at most %d listener volumes, and %d KiB of addresses and ports in them; "+

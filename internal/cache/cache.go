@@ -145,7 +145,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 			kept.Spec.Volumes = append(kept.Spec.Volumes, corev1.Volume{Name: token})
 		}
 	}
-	if beyond != nil { // of which there is a warning
+	if beyond != nil { // a warning names it
 		kept.Spec.Volumes = append(kept.Spec.Volumes, slimVolume(beyond))
 	}
 	if pod.Spec.NodeName == "" {

@@ -38,7 +38,7 @@ const delay = 50 * time.Millisecond
 // request is repeated as after an error. A request that takes long has an event on its namespace.
 func Requeue(mgr manager.Manager, controller string, inner reconcile.Reconciler) reconcile.Reconciler {
 	counter := conflicts.WithLabelValues(controller) // present at zero
-	refused := newLimiter()                          // that of the controller forgets a request without an error
+	refused := newLimiter()                          // the controller's own forgets a request without an error
 	recorder := mgr.GetEventRecorder(names.EventReporter)
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		defer time.AfterFunc(slow, func() { reportSlow(ctx, mgr.GetClient(), recorder, controller, req) }).Stop()

@@ -167,7 +167,7 @@ func summarize(s *observe.Snapshot, o *Outcome, status,
 	return summarized
 }
 
-// rootReason returns the reason why the Listener is not accepted or, if it is, that of its condition Ready.
+// rootReason returns the reason why the Listener is not accepted or, if it is, the reason of its condition Ready.
 func rootReason(conditions []metav1.Condition) string {
 	root := listenersv1alpha1.ListenerReady
 	if meta.IsStatusConditionFalse(conditions, listenersv1alpha1.ListenerAccepted) {

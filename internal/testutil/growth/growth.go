@@ -142,7 +142,7 @@ func Heap() int {
 // enlargements make a part of a value large, by the path of the part.
 type enlargements map[string]func(reflect.Value)
 
-// add adds those of a type, of which reach returns the value.
+// add adds the fields of a type. reach returns the value.
 func (e enlargements) add(part string, t reflect.Type, depth int, reach func(reflect.Value) reflect.Value) {
 	for path, enlarge := range fieldsOf(t, depth+1) {
 		e[part+path] = func(v reflect.Value) { enlarge(reach(v)) }
