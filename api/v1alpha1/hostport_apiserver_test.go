@@ -14,11 +14,8 @@ func TestInvalidHostPortExposureIsRejectedWithTheCause(t *testing.T) {
 		spec string
 		want string // part of the message; "" means that the class is valid
 	}{
-		"alone":                {spec: `{serviceType: ClusterIP, hostPort: {}}`},
-		"pinned":               {spec: `{serviceType: ClusterIP, hostPort: {}, pinnedNodePorts: true}`},
-		"with node ports":      {spec: `{serviceType: NodePort, hostPort: {}}`, want: "hostPort needs serviceType ClusterIP"},
-		"with a load balancer": {spec: `{serviceType: LoadBalancer, hostPort: {}}`, want: "hostPort needs serviceType ClusterIP"},
-		"with a route":         {spec: `{serviceType: ClusterIP, hostPort: {}, route: {}}`, want: "at most one of route, ingress, gateway, hostPort and pod"},
+		"alone":  {spec: `{serviceType: ClusterIP, hostPort: {}}`},
+		"pinned": {spec: `{serviceType: ClusterIP, hostPort: {}, pinnedNodePorts: true}`},
 	} {
 		t.Run(name, func(t *testing.T) { checkClass(t, tc.spec, tc.want) })
 	}

@@ -12,10 +12,6 @@ func TestInvalidPodExposureIsRejectedWithTheCause(t *testing.T) {
 		"with allowed clients": {spec: `{serviceType: ClusterIP, pod: {}, allowedClients: [198.51.100.0/24]}`},
 		"with host names":      {spec: `{serviceType: ClusterIP, pod: {}, preferredAddressType: Hostname}`},
 		"with IP addresses":    {spec: `{serviceType: ClusterIP, pod: {}, preferredAddressType: IP}`, want: "a Pod has its files before it has an IP address"},
-		"with node ports":      {spec: `{serviceType: NodePort, pod: {}}`, want: "pod needs serviceType ClusterIP"},
-		"with a load balancer": {spec: `{serviceType: LoadBalancer, pod: {}}`, want: "pod needs serviceType ClusterIP"},
-		"with a route":         {spec: `{serviceType: ClusterIP, pod: {}, route: {}}`, want: "at most one of route, ingress, gateway, hostPort and pod"},
-		"with host ports":      {spec: `{serviceType: ClusterIP, pod: {}, hostPort: {}}`, want: "at most one of route, ingress, gateway, hostPort and pod"},
 		"with another address": {spec: `{serviceType: ClusterIP, pod: {}, advertise: {addressTemplate: edge.example.com}}`, want: "remove one of them"},
 		"with addresses of nodes": {
 			spec: `{serviceType: ClusterIP, pod: {}, nodeAddresses: {types: [ExternalIP]}}`, want: "nodeAddresses needs serviceType NodePort",
