@@ -53,10 +53,11 @@ demo-down: ## Delete the clusters of the demos.
 ##@ Develop
 
 .PHONY: generate
-generate: ## Generate deep copies, CRDs, docs/api.md, docs/reasons.md and tables of docs/volumes.md.
+generate: ## Generate deep copies, CRDs, permissions, docs/api.md, docs/reasons.md and tables of docs/volumes.md.
 	$(CONTROLLER_GEN) object paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
 	go -C hack run ./explain -C config/crd/bases
+	go -C hack run ./permissions -C config/rbac/operator.yaml
 	go -C hack run ./reference -C config/crd/bases -o docs/api.md
 	go -C hack run ./reasons -o docs/reasons.md
 

@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/requests"
@@ -136,7 +137,7 @@ type Bound struct {
 	Binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding
 }
 
-// Policies returns the policies, in the order of their names, each with this owner.
+// Policies returns the policies for an operator with all backends, in the order of their names, each with this owner.
 func Policies(owner metav1.OwnerReference) ([]Bound, error) {
 	policies, err := embedded()
 	if err != nil {
@@ -149,7 +150,11 @@ func Policies(owner metav1.OwnerReference) ([]Bound, error) {
 	return all, nil
 }
 
-var embedded = sync.OnceValues(func() (policies []*admissionregistrationv1.ValidatingAdmissionPolicy, err error) {
+var embedded = sync.OnceValues(func() ([]*admissionregistrationv1.ValidatingAdmissionPolicy, error) {
+	return load(backends.All())
+})
+
+func load(list backends.List) (policies []*admissionregistrationv1.ValidatingAdmissionPolicy, err error) {
 	all, err := fs.Glob(files, "policies/*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("listing the policies: %w", err)
@@ -160,10 +165,45 @@ var embedded = sync.OnceValues(func() (policies []*admissionregistrationv1.Valid
 		if err := errors.Join(err, yaml.UnmarshalStrict(raw, policy)); err != nil {
 			return nil, fmt.Errorf("decoding %s: %w", file, err)
 		}
+		insert(policy, list)
 		policies = append(policies, policy)
 	}
 	return policies, nil
-})
+}
+
+// insert inserts what the backends generate where a policy says so: its rules name the resource GENERATED, and its
+// variables are GENERATED for a list of these resources, or ANNOTATED for a list of those whose objects classes annotate.
+func insert(policy *admissionregistrationv1.ValidatingAdmissionPolicy, list backends.List) {
+	written, _ := list.Permissions()
+	var rules []admissionregistrationv1.NamedRuleWithOperations
+	for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
+		if rule.Resources[0] != "GENERATED" {
+			rules = append(rules, rule)
+			continue
+		}
+		for _, permission := range written {
+			rule.Rule = admissionregistrationv1.Rule{APIGroups: permission.APIGroups, APIVersions: []string{"*"},
+				Resources: permission.Resources}
+			rules = append(rules, rule)
+		}
+	}
+	policy.Spec.MatchConstraints.ResourceRules = rules
+	var generated, annotated []string
+	for _, kind := range list.Generated() {
+		generated = append(generated, "'"+kind.Resource+"'")
+		if kind.Annotated {
+			annotated = append(annotated, "'"+kind.Resource+"'")
+		}
+	}
+	for i := range policy.Spec.Variables {
+		switch variable := &policy.Spec.Variables[i]; variable.Expression {
+		case "GENERATED":
+			variable.Expression = "[" + strings.Join(generated, ", ") + "]"
+		case "ANNOTATED":
+			variable.Expression = "[" + strings.Join(annotated, ", ") + "]"
+		}
+	}
+}
 
 // isPolicy reports whether a policy, or a binding, of this name confines an operator of whatever version.
 func isPolicy(name string) bool { return strings.HasPrefix(name, names.Operator+".") }

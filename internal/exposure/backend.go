@@ -135,6 +135,9 @@ type Kind struct {
 	// need. If nil, only what identifies them remains.
 	Trim        func(o Object)
 	AddToScheme func(scheme *runtime.Scheme) error
+	// Annotated states that classes annotate the objects. The policy of the kind limits the annotations that request
+	// things from other controllers.
+	Annotated bool
 	// ForeignReason and RejectedReason are the reasons of listenersv1alpha1.ListenerAccepted for an object that the
 	// Listener does not control, and for one that the API server rejects. A kind that is only read has none.
 	ForeignReason, RejectedReason string

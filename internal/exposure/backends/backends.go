@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -59,18 +60,51 @@ func (l List) AddToScheme(scheme *runtime.Scheme) error {
 // OptionalKinds returns the kinds that the backends generate or read, each once, for platform.Watch.
 func (l List) OptionalKinds() []platform.OptionalKind {
 	var kinds []platform.OptionalKind
+	for _, kind := range l.kinds((*exposure.Backend).Kinds) {
+		kinds = append(kinds, platform.OptionalKind{
+			GroupVersionKind: kind.GroupVersionKind, OtherVersions: kind.OtherVersions, Resource: kind.Resource,
+			Aggregated: kind.Aggregated, BuiltIn: kind.BuiltIn,
+		})
+	}
+	return kinds
+}
+
+// Generated returns the kinds that the backends generate, each once.
+func (l List) Generated() []*exposure.Kind {
+	return l.kinds(func(b *exposure.Backend) []*exposure.Kind { return b.Generates })
+}
+
+// kinds returns kinds of the backends, each once.
+func (l List) kinds(of func(b *exposure.Backend) []*exposure.Kind) (kinds []*exposure.Kind) {
 	for _, backend := range l {
-		for _, kind := range backend.Kinds() {
-			if slices.ContainsFunc(kinds, func(k platform.OptionalKind) bool {
+		for _, kind := range of(backend) {
+			if !slices.ContainsFunc(kinds, func(k *exposure.Kind) bool {
 				return k.GroupVersionKind == kind.GroupVersionKind
 			}) {
-				continue
+				kinds = append(kinds, kind)
 			}
-			kinds = append(kinds, platform.OptionalKind{
-				GroupVersionKind: kind.GroupVersionKind, OtherVersions: kind.OtherVersions, Resource: kind.Resource,
-				Aggregated: kind.Aggregated, BuiltIn: kind.BuiltIn,
-			})
 		}
 	}
 	return kinds
+}
+
+// Permissions returns the permissions that the operator needs for the kinds that the backends generate, and for those
+// that they read, a rule for each API group.
+func (l List) Permissions() (generated, read []rbacv1.PolicyRule) {
+	generates := l.Generated()
+	reads := slices.DeleteFunc(l.kinds((*exposure.Backend).Kinds), func(kind *exposure.Kind) bool {
+		return slices.Contains(generates, kind)
+	})
+	return permissions(generates, "list", "watch", "create", "patch", "delete"), permissions(reads, "list", "watch")
+}
+
+func permissions(kinds []*exposure.Kind, verbs ...string) (rules []rbacv1.PolicyRule) {
+	for _, kind := range kinds {
+		i := slices.IndexFunc(rules, func(r rbacv1.PolicyRule) bool { return r.APIGroups[0] == kind.Group })
+		if i < 0 {
+			i, rules = len(rules), append(rules, rbacv1.PolicyRule{APIGroups: []string{kind.Group}, Verbs: verbs})
+		}
+		rules[i].Resources = append(rules[i].Resources, kind.Resource)
+	}
+	return rules
 }

@@ -40,6 +40,7 @@ func Backend() *exposure.Backend {
 				return registry.Keys(listenersv1alpha1.WaitingKindHost, hostsOf(o)...)
 			},
 			AddToScheme:    networkingv1.AddToScheme,
+			Annotated:      true,
 			ForeignReason:  listenersv1alpha1.ReasonForeignIngress,
 			RejectedReason: listenersv1alpha1.ReasonIngressRejected,
 		}},

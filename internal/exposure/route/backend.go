@@ -44,6 +44,7 @@ func Backend() *exposure.Backend {
 			Resource:         "routes",
 			Aggregated:       true, // by OpenShift's API server; elsewhere a CustomResourceDefinition
 			AddToScheme:      routev1.Install,
+			Annotated:        true,
 			Holds: func(o exposure.Object) []registry.Key {
 				return registry.Keys(listenersv1alpha1.WaitingKindHost, hostsOf(o)...)
 			},
