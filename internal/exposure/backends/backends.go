@@ -1,10 +1,8 @@
 // Package backends is the list of the backends that expose Listeners.
 //
-// To add a backend, write a package beside this one that returns an exposure.Backend, add it to All, and add the field
-// by which a ListenerClass asks for it to package listenersv1alpha1. Package perport does most of the work of a backend
-// that generates an object for each port. The kinds that a backend generates or reads are registered, discovered and
-// watched. What it generates needs rules in config/rbac/operator.yaml, a policy that states its content in
-// controllers/confinement/policies, a sample in config/samples and a page in docs.
+// To add a backend, write a package beside this one that returns an exposure.Backend, and add it to All. Package perport
+// does most of the work of a backend that generates an object for each port. The kinds that it generates or reads are
+// registered, discovered, watched and permitted. CONTRIBUTING.md has a list of all that is left to write.
 package backends
 
 import (
