@@ -171,8 +171,8 @@ func load(list backends.List) (policies []*admissionregistrationv1.ValidatingAdm
 	return policies, nil
 }
 
-// insert inserts what the backends generate where a policy says so: its rules name the resource GENERATED, and its
-// variables are GENERATED for a list of these resources, or ANNOTATED for a list of those whose objects classes annotate.
+// insert inserts what the backends generate where a policy says so. Rules name the resource GENERATED. The expression
+// of a variable is GENERATED for a list of these resources, or ANNOTATED for those whose objects classes annotate.
 func insert(policy *admissionregistrationv1.ValidatingAdmissionPolicy, list backends.List) {
 	written, _ := list.Permissions()
 	var rules []admissionregistrationv1.NamedRuleWithOperations

@@ -1,8 +1,8 @@
 // Package backends is the list of the backends that expose Listeners.
 //
-// To add a backend, write a package beside this one that returns an exposure.Backend, and add it to All. Package perport
-// does most of the work of a backend that generates an object for each port. The kinds that it generates or reads are
-// registered, discovered, watched and permitted. CONTRIBUTING.md has a list of all that is left to write.
+// To add a backend, write a package beside this one that returns an exposure.Backend, and add it to All. Package
+// perport does most of the work of a backend that generates an object for each port. The kinds that it generates or
+// reads are registered, discovered, watched and permitted. CONTRIBUTING.md has a list of all that is left to write.
 package backends
 
 import (
