@@ -205,8 +205,8 @@ func (f Finding) Unreadable() Finding {
 	return Finding{Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, State: Unknown, Message: "you may not read it"}
 }
 
-// Because returns the finding of what may be the consequence of another one.
-func (f Finding) Because() Finding {
+// Symptom returns the finding of what may be the consequence of another one.
+func (f Finding) Symptom() Finding {
 	f.symptom = true
 	return f
 }

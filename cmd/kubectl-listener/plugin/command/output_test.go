@@ -13,7 +13,7 @@ import (
 func TestStepsSayEachTextOnce(t *testing.T) {
 	const waits, denied = "no load balancer has assigned an address to the Service", "selects the Pod; clients outside may be denied by it"
 	r := &check.Report{}
-	r.Add(check.Finding{Kind: "Pod", Name: "web-0"}.Failed("", "is Pending: volume listener waits: "+waits, "Look at it.").Because())
+	r.Add(check.Finding{Kind: "Pod", Name: "web-0"}.Failed("", "is Pending: volume listener waits: "+waits, "Look at it.").Symptom())
 	r.Add(check.Finding{Kind: "Service", Name: "web"}.Failed("WaitingForLoadBalancer", waits, "Ask an administrator."))
 	r.Add(check.Finding{Kind: "NetworkPolicy", Name: "a"}.Warning("", denied))
 	r.Add(check.Finding{Kind: "NetworkPolicy", Name: "b"}.Warning("", denied))

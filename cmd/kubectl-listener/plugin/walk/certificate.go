@@ -22,7 +22,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	certificatenames "github.com/listener-operator/listener-operator/internal/certificate"
@@ -51,7 +50,7 @@ func (w *Walk) certificates(ctx context.Context, pod *corev1.Pod) {
 	case len(requests) == 0 && pod.Status.Phase != corev1.PodRunning:
 		w.Add(f.Failed("", fmt.Sprintf("the kubelet of node %s has requested no certificate for Pod %s",
 			pod.Spec.NodeName, pod.Name),
-			"See the events of the Pod: "+describe("pod", pod)).Because().Since(waitsSince(pod)))
+			"See the events of the Pod: "+describe("pod", pod)).Symptom().Since(waitsSince(pod)))
 	case len(requests) == 0:
 		w.Add(f.OK("none is left of Pod %s: Kubernetes deletes them after a while; see the certificate with kubectl "+
 			"listener connect --tls", pod.Name))
@@ -106,7 +105,7 @@ func (w *Walk) requestFinding(ctx context.Context, pod *corev1.Pod,
 	request *certificatesv1.PodCertificateRequest) check.Finding {
 	f := check.Finding{Kind: "PodCertificateRequest", Namespace: request.Namespace, Name: request.Name}
 	if waiting := listenersv1alpha1.ReasonCertificateWaiting; len(request.Status.Conditions) == 0 {
-		f = f.FailedBy(waiting, fmt.Sprintf("no certificate is issued yet for Pod %s", pod.Name)).Because().Since(
+		f = f.FailedBy(waiting, fmt.Sprintf("no certificate is issued yet for Pod %s", pod.Name)).Symptom().Since(
 			request.CreationTimestamp)
 		return w.said(ctx, pod, check.HasReason(waiting), f)
 	}
@@ -131,7 +130,7 @@ func (w *Walk) issuedFinding(ctx context.Context, f check.Finding, pod *corev1.P
 			"The kubelet requests a new one in time. See in the events of the Pod why it does not: "+
 				describe("pod", pod))
 	}
-	if missing := w.missing(ctx, pod, request, chain[0]); missing != "" {
+	if missing := w.uncoveredAddress(ctx, pod, request, chain[0]); missing != "" {
 		renewed := ptr.Deref(request.Status.BeginRefreshAt, metav1.Time{}).UTC().Format(time.RFC3339)
 		return f.Warning("", fmt.Sprintf("the certificate of Pod %s is not for its address %s, which is newer; the "+
 			"kubelet renews it within minutes of %s", pod.Name, missing, renewed))
@@ -139,7 +138,7 @@ func (w *Walk) issuedFinding(ctx context.Context, f check.Finding, pod *corev1.P
 	return f.OK("the certificate of Pod %s is valid until %s", pod.Name, until)
 }
 
-func (w *Walk) missing(ctx context.Context, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest,
+func (w *Walk) uncoveredAddress(ctx context.Context, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest,
 	certificate *x509.Certificate) string {
 	addresses, _ := w.PodListeners(ctx, pod)
 	only := certificatenames.List(request.Spec.UnverifiedUserAnnotations[names.AnnotationCertificateVolumes])
@@ -164,7 +163,7 @@ func (w *Walk) certManager(ctx context.Context, listener *listenersv1alpha1.List
 	if w.Follow(ctx, f, certificate) == check.Forbidden {
 		return
 	}
-	missing := absent(listener, certificate)
+	missing := uncoveredAddresses(listener, certificate)
 	ready, failure := conditionOf(certificate, "Ready"), ""
 	// This says why it could not be issued the last time.
 	if issuing := conditionOf(certificate, "Issuing"); issuing.Status == metav1.ConditionFalse {
@@ -172,7 +171,7 @@ func (w *Walk) certManager(ctx context.Context, listener *listenersv1alpha1.List
 	}
 	switch {
 	case len(missing) == 0 && certificate.GetUID() == "":
-		w.Add(f.Failed("", "does not exist, because the Listener has no address", "Find out why, above").Because())
+		w.Add(f.Failed("", "does not exist, because the Listener has no address", "Find out why, above").Symptom())
 	case len(missing) > 0:
 		f = f.FailedBy(listenersv1alpha1.ReasonNotInCertificate, "is not for the address "+strings.Join(missing, ", "))
 		w.Add(w.said(ctx, listener, check.HasReason(f.Reason), f))
@@ -181,7 +180,7 @@ func (w *Walk) certManager(ctx context.Context, listener *listenersv1alpha1.List
 		message := "cert-manager has not issued it: " + cmp.Or(ready.Message, "it has not looked at it") + "; " +
 			cmp.Or(failure, w.awaits(ctx, certificate))
 		w.Add(f.Failed("", strings.TrimSuffix(message, "; "), "See "+describe("certificate", certificate)+
-			", and its CertificateRequests").Because())
+			", and its CertificateRequests").Symptom())
 	case failure != "":
 		w.Add(f.Warning("", "issued, but cert-manager cannot issue it again: "+failure))
 	default:
@@ -204,7 +203,8 @@ func (w *Walk) issuer(ctx context.Context, certificate *unstructured.Unstructure
 	w.Require(ctx, lookup.Metadata(served.GroupVersionKind), missing, lookup.MetadataList(served.GroupVersionKind))
 }
 
-func absent(listener *listenersv1alpha1.Listener, certificate *unstructured.Unstructured) (missing []string) {
+func uncoveredAddresses(listener *listenersv1alpha1.Listener,
+	certificate *unstructured.Unstructured) (missing []string) {
 	subjects := certificatenames.SubjectNames(certificate)
 	for _, a := range ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).IngressAddresses {
 		if !slices.Contains(subjects, strings.ToLower(a.Address)) {
@@ -245,33 +245,4 @@ func conditionOf(o *unstructured.Unstructured, conditionType string) metav1.Cond
 	// The definitions of cert-manager make it valid.
 	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &typed)
 	return check.Condition(typed.Status.Conditions, conditionType)
-}
-
-// Authorities follows whether the operator can sign certificates, from what it says and has issued. It reads no Secret.
-func (w *Walk) Authorities(ctx context.Context, i *Installation) {
-	f := check.Finding{Kind: "PodCertificateRequest"}
-	var all certificatesv1.PodCertificateRequestList
-	if w.FollowAll(ctx, f, &all) != check.Present {
-		return
-	}
-	var issued []time.Time
-	for request := range check.Each(all.Items) {
-		if conditions := request.Status.Conditions; request.Spec.SignerName == names.Signer && len(conditions) > 0 &&
-			conditions[0].Type == certificatesv1.PodCertificateRequestConditionTypeIssued {
-			issued = append(issued, conditions[0].LastTransitionTime.Time)
-		}
-	}
-	if len(issued) > 0 {
-		w.Add(f.OK("%d were granted lately", len(issued)))
-	}
-	if i.config == nil {
-		return
-	}
-	damage := w.LastEvent(ctx, i.config, func(e *corev1.Event) bool {
-		return e.Reason == operatorv1alpha1.ReasonCertificateAuthorityDamaged
-	})
-	if damage != nil && !slices.ContainsFunc(issued, check.EventTime(damage).Before) { // it has issued nothing since
-		w.Add(check.Finding{Kind: "Secret", Namespace: i.namespace,
-			Name: names.CertificateAuthoritySecret}.FailedBy(damage.Reason, damage.Message))
-	}
 }

@@ -19,25 +19,8 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
-	"github.com/listener-operator/listener-operator/internal/keys"
-	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
-
-func (w *Walk) fromClaim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) {
-	if !RequestsListener(pvc) {
-		w.Add(w.About(pvc).FailedBy(listenersv1alpha1.ReasonInvalidClaim, "is not for a listener volume"+
-			claim.DidYouMean(pvc)))
-		return
-	}
-	w.claim(ctx, pvc, nil)
-	if pvc.Spec.VolumeName == "" {
-		return
-	}
-	for _, pod := range w.Pods(ctx, pvc) {
-		w.podAddresses(ctx, &pod, func(claim, _ string) bool { return claim == pvc.Name })
-	}
-}
 
 // RequestsListener reports whether a claim is for a listener volume, or was meant to be.
 func RequestsListener(pvc *corev1.PersistentVolumeClaim) bool {
@@ -54,90 +37,8 @@ func IsEphemeral(v *corev1.Volume) bool {
 		Spec: template.Spec})
 }
 
-// claim follows a claim. pod is the Pod that it was reached from, or nil.
-func (w *Walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod) {
-	f := w.Claim(ctx, pvc)
-	w.warn(w.About(pvc), keys.Problems("a claim", pvc))
-	if w.Add(f); pvc.Spec.VolumeName == "" || f.State == check.Failed {
-		return
-	}
-	selector := w.volume(ctx, pvc)
-	if pods := w.mountedBy(ctx, pvc); selector.Class != "" && len(pods) > 1 {
-		w.Add(f.Warning("", fmt.Sprintf("its address leads to each of the Pods that mount it, %s; for an address of "+
-			"its own, a Pod needs a claim of its own: docs/run-any-product.md",
-			columns.Names(pods))))
-	}
-	w.selected(ctx, pvc, pod, selector)
-}
-
-// selected follows the Listener of a claim, which may stand for an inline volume, and the addresses of pod, or of none.
-func (w *Walk) selected(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod,
-	selector claim.Selector) {
-	if selector != (claim.Selector{}) {
-		listener := &listenersv1alpha1.Listener{}
-		f := check.Finding{Kind: "Listener", Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
-		switch w.Follow(ctx, f, listener) {
-		case check.Missing:
-			w.Add(w.noListener(ctx, f, pvc, pod, selector))
-		case check.Present:
-			w.otherClass(ctx, pvc, selector.Class, listener)
-			w.listener(ctx, listener, pod)
-		}
-	}
-	if pod != nil {
-		w.podAddresses(ctx, pod, func(claim, _ string) bool { return claim == pvc.Name })
-	}
-}
-
-func (w *Walk) noListener(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod,
-	selector claim.Selector) check.Finding {
-	switch {
-	case selector.Class == "":
-		f = f.FailedBy(listenersv1alpha1.ReasonListenerNotFound, "does not exist")
-		return w.mistakenListener(ctx, f, types.NamespacedName{Namespace: f.Namespace, Name: f.Name})
-	case !w.bound(ctx, pvc, pod), claim.InlinePod(pvc) != nil && !claim.PodAccepted(pod):
-		return f.Warning("", "does not exist: the operator creates it when a Pod that mounts it is bound to a node, "+
-			"and accepted there if the volume is inline, and deletes it when the Pod has finished, if the volume is "+
-			"inline or ephemeral")
-	default: // an inline volume's claim has the uid of the Pod, and so its events
-		f = f.LeftToOperator(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does")
-		return w.said(ctx, pvc, ofOperator, f)
-	}
-}
-
-// bound reports whether a Pod that mounts a claim is bound to a node, and has not finished. pod is one of them, or nil.
-func (w *Walk) bound(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
-	bound := func(p corev1.Pod) bool { return p.Spec.NodeName != "" && !claim.PodFinished(&p) }
-	if pod != nil {
-		return bound(*pod)
-	}
-	return slices.ContainsFunc(w.Pods(ctx, pvc), bound)
-}
-
-// addAbsentClaim reports a claim that does not exist, unless it would certainly be no listener claim.
-func (w *Walk) addAbsentClaim(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, name string,
-	found check.Presence) bool {
-	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pod.Namespace, Name: name}
-	missing := f.Failed("", fmt.Sprintf("does not exist, and volume %q of Pod %s needs it", volume.Name, pod.Name),
-		"Create the claim, or name another one in the Pod.")
-	switch {
-	case volume.Ephemeral != nil && !IsEphemeral(volume):
-		return false
-	case found == check.Forbidden:
-		w.Add(f.Unreadable())
-	case volume.Ephemeral == nil:
-		w.Add(w.DidYouMean(ctx, missing, types.NamespacedName{Namespace: f.Namespace, Name: f.Name},
-			&corev1.PersistentVolumeClaimList{}))
-	default:
-		missing.Remedy = "Kubernetes creates the claim of an ephemeral volume. If it does not, look at the events: " +
-			describe("pod", pod)
-		w.Add(w.said(ctx, pod, check.HasReason(reasons.FailedBinding, reasons.FailedCreate), missing))
-	}
-	return true
-}
-
-// Claim returns whether a claim has its volume, or why not.
-func (w *Walk) Claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) check.Finding {
+// claimFinding returns whether a claim has its volume, or why not.
+func (w *Walk) claimFinding(ctx context.Context, pvc *corev1.PersistentVolumeClaim) check.Finding {
 	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
 	switch {
 	case pvc.DeletionTimestamp != nil:
@@ -153,6 +54,22 @@ func (w *Walk) Claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) che
 		return cmp.Or(w.storageProblem(ctx, f, pvc), w.selectorProblem(ctx, f, pvc),
 			w.said(ctx, pvc, ofOperator, f.LeftToOperator("", "has no volume, and the operator says nothing about it")))
 	}
+}
+
+func (w *Walk) deletedClaim(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim) check.Finding {
+	text, pods := deletion(pvc), columns.Names(w.mountedBy(ctx, pvc))
+	if pods == "" {
+		return f.Failed("", text, "Kubernetes deletes it within a moment. If it does not, find out why those who "+
+			"have set the finalizers do not remove them: "+describe("pvc", pvc)).
+			Since(*pvc.DeletionTimestamp)
+	}
+	remedy := "A deletion cannot be undone. Its Pods need another claim when they start again. A StatefulSet creates " +
+		"it; otherwise, create it after Kubernetes has deleted this one."
+	if selector, _ := claim.ParseSelector(pvc.Annotations); selector.Class != "" {
+		text += ", with its Listener and its address"
+		remedy += " These Pods keep the address until they end. Tell clients before that it may change."
+	}
+	return f.Failed("", fmt.Sprintf("%s, as soon as it is not mounted any more: %s", text, pods), remedy)
 }
 
 // storageProblem returns what keeps the operator from provisioning a claim at all, or an empty finding.
@@ -230,15 +147,26 @@ func correction(pvc *corev1.PersistentVolumeClaim) string {
 	return reasons.Template
 }
 
-func ofOperator(e *corev1.Event) bool { return e.ReportingController == names.EventReporter }
-
-// said returns what the last event that matches says about an object, or otherwise the finding.
-func (w *Walk) said(ctx context.Context, o client.Object, matches func(*corev1.Event) bool,
-	otherwise check.Finding) check.Finding {
-	if event := w.LastEvent(ctx, o, matches); event != nil {
-		return otherwise.FailedBy(event.Reason, event.Message)
+// addAbsentClaim reports a claim that does not exist, unless it would certainly be no listener claim.
+func (w *Walk) addAbsentClaim(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, name string,
+	found check.Presence) bool {
+	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pod.Namespace, Name: name}
+	missing := f.Failed("", fmt.Sprintf("does not exist, and volume %q of Pod %s needs it", volume.Name, pod.Name),
+		"Create the claim, or name another one in the Pod.")
+	switch {
+	case volume.Ephemeral != nil && !IsEphemeral(volume):
+		return false
+	case found == check.Forbidden:
+		w.Add(f.Unreadable())
+	case volume.Ephemeral == nil:
+		w.Add(w.DidYouMean(ctx, missing, types.NamespacedName{Namespace: f.Namespace, Name: f.Name},
+			&corev1.PersistentVolumeClaimList{}))
+	default:
+		missing.Remedy = "Kubernetes creates the claim of an ephemeral volume. If it does not, look at the events: " +
+			describe("pod", pod)
+		w.Add(w.said(ctx, pod, check.HasReason(reasons.FailedBinding, reasons.FailedCreate), missing))
 	}
-	return otherwise
+	return true
 }
 
 func (w *Walk) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClaim) []corev1.Pod {
@@ -259,38 +187,6 @@ func (w *Walk) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClaim) []co
 	return byClaim[pvc.Name]
 }
 
-// unlessDeleted returns a finding, or the warning that its object is being deleted, with those who keep it.
-func unlessDeleted(f check.Finding, o client.Object) check.Finding {
-	if o.GetDeletionTimestamp() == nil || f.State != check.OK {
-		return f
-	}
-	return f.Warning("", deletion(o))
-}
-
-func deletion(o client.Object) string {
-	finalizers := lookup.Finalizers(o)
-	if len(finalizers) == 0 {
-		return "is being deleted"
-	}
-	return "is being deleted, and kept by its finalizers: " + columns.Names(finalizers)
-}
-
-func (w *Walk) deletedClaim(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim) check.Finding {
-	text, pods := deletion(pvc), columns.Names(w.mountedBy(ctx, pvc))
-	if pods == "" {
-		return f.Failed("", text, "Kubernetes deletes it within a moment. If it does not, find out why those who "+
-			"have set the finalizers do not remove them: "+describe("pvc", pvc)).
-			Since(*pvc.DeletionTimestamp)
-	}
-	remedy := "A deletion cannot be undone. Its Pods need another claim when they start again. A StatefulSet creates " +
-		"it; otherwise, create it after Kubernetes has deleted this one."
-	if selector, _ := claim.ParseSelector(pvc.Annotations); selector.Class != "" {
-		text += ", with its Listener and its address"
-		remedy += " These Pods keep the address until they end. Tell clients before that it may change."
-	}
-	return f.Failed("", fmt.Sprintf("%s, as soon as it is not mounted any more: %s", text, pods), remedy)
-}
-
 // mountedBy returns the names of the Pods that mount a claim, and are not about to end.
 func (w *Walk) mountedBy(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (pods []string) {
 	for _, pod := range w.Pods(ctx, pvc) {
@@ -299,4 +195,13 @@ func (w *Walk) mountedBy(ctx context.Context, pvc *corev1.PersistentVolumeClaim)
 		}
 	}
 	return pods
+}
+
+// bound reports whether a Pod that mounts a claim is bound to a node, and has not finished. pod is one of them, or nil.
+func (w *Walk) bound(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
+	bound := func(p corev1.Pod) bool { return p.Spec.NodeName != "" && !claim.PodFinished(&p) }
+	if pod != nil {
+		return bound(*pod)
+	}
+	return slices.ContainsFunc(w.Pods(ctx, pvc), bound)
 }

@@ -153,15 +153,16 @@ func (w *Walk) withoutPolicy() string {
 		kindInjection, names.InjectionPolicy)
 }
 
-// injection follows the policies for annotated Pods, and their bindings, which only administrators may change.
-func (w *Walk) injection(ctx context.Context, i *Installation) {
+// injection follows the policies for annotated Pods, and their bindings, which only administrators may change. They may
+// be missing unless injection is enabled.
+func (w *Walk) injection(ctx context.Context, enabled bool) {
 	objects, err := injection.Objects()
 	w.Err = cmp.Or(w.Err, err)
 	for _, want := range objects {
 		f := check.Finding{Kind: want.GetObjectKind().GroupVersionKind().Kind, Name: want.GetName()}
 		installed := reflect.New(reflect.TypeOf(want).Elem()).Interface().(client.Object)
 		switch found := w.Follow(ctx, f, installed); {
-		case found == check.Missing && i.config != nil && i.config.Spec.Injection == operatorv1alpha1.InjectionEnabled:
+		case found == check.Missing && enabled:
 			w.Add(f.Failed("", "does not exist, so annotations of Pods are not acted on, or not checked",
 				remedyInjection))
 		case found == check.Present && !equivalent(installed, want):

@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -71,7 +72,7 @@ func (w *Walk) Installation(ctx context.Context) *Installation {
 	}
 	if i.Served {
 		w.configuration(ctx, i)
-		w.injection(ctx, i)
+		w.injection(ctx, i.config != nil && i.config.Spec.Injection == operatorv1alpha1.InjectionEnabled)
 	}
 	if i.namespace == "" {
 		return i
@@ -228,7 +229,7 @@ func (w *Walk) configuration(ctx context.Context, i *Installation) {
 	if i.Stopped {
 		remedy = "The operator creates it when it runs for the first time."
 	}
-	if w.Require(ctx, config, f.Failed("", "does not exist, so nothing is installed", remedy).Because()) {
+	if w.Require(ctx, config, f.Failed("", "does not exist, so nothing is installed", remedy).Symptom()) {
 		i.config = config
 		w.Add(i.configurationFinding(f))
 	}
@@ -266,8 +267,8 @@ func (w *Walk) component(ctx context.Context, i *Installation, c components.Comp
 	f := check.Finding{Kind: c.Kind, Namespace: key.Namespace, Name: key.Name}
 	switch found := w.Follow(ctx, f, observed.(client.Object)); {
 	case found == check.Present:
-		if agents, ok := observed.(*appsv1.DaemonSet); ok {
-			i.daemonSet = agents
+		if daemonSet, ok := observed.(*appsv1.DaemonSet); ok {
+			i.daemonSet = daemonSet
 		}
 		w.Add(w.installed(f, i, c, observed))
 	case found == check.Missing && !c.Optional.Empty() && !served:
@@ -333,12 +334,12 @@ func difference(path string, desired, observed any) string {
 // operatorPermissions and agentPermissions are the permissions without which no volume works: of each rule in
 // config/rbac that concerns all clusters, the one that is needed first.
 var (
-	listeners           = listenersv1alpha1.GroupVersion.Group
+	apiGroup            = listenersv1alpha1.GroupVersion.Group
 	operatorPermissions = []authorizationv1.ResourceAttributes{
-		{Verb: "watch", Group: listeners, Resource: "listenerclasses"},
-		{Verb: "create", Group: listeners, Resource: "listeners"},
-		{Verb: "patch", Group: listeners, Resource: "listeners", Subresource: "status"},
-		{Verb: "create", Group: listeners, Resource: "podlisteners"},
+		{Verb: "watch", Group: apiGroup, Resource: "listenerclasses"},
+		{Verb: "create", Group: apiGroup, Resource: "listeners"},
+		{Verb: "patch", Group: apiGroup, Resource: "listeners", Subresource: "status"},
+		{Verb: "create", Group: apiGroup, Resource: "podlisteners"},
 		{Verb: "create", Resource: "services"},
 		{Verb: "create", Resource: "persistentvolumes"},
 		{Verb: "watch", Resource: "persistentvolumeclaims"},
@@ -346,7 +347,7 @@ var (
 		{Verb: "watch", Resource: "nodes"},
 		{Verb: "watch", Resource: "namespaces"},
 	}
-	agentPermissions = []authorizationv1.ResourceAttributes{{Verb: "watch", Group: listeners, Resource: "podlisteners"}}
+	agentPermissions = []authorizationv1.ResourceAttributes{{Verb: "watch", Group: apiGroup, Resource: "podlisteners"}}
 
 	// sccPermission is the permission of node agents to run on OpenShift.
 	sccPermission = authorizationv1.ResourceAttributes{
@@ -386,6 +387,35 @@ func (w *Walk) permissions(ctx context.Context, i *Installation, account string,
 	}
 	w.Add(f.OK("has the permissions that it needs"))
 	return true
+}
+
+// Authorities follows whether the operator can sign certificates, from what it says and has issued. It reads no Secret.
+func (w *Walk) Authorities(ctx context.Context, i *Installation) {
+	f := check.Finding{Kind: "PodCertificateRequest"}
+	var all certificatesv1.PodCertificateRequestList
+	if w.FollowAll(ctx, f, &all) != check.Present {
+		return
+	}
+	var issued []time.Time
+	for request := range check.Each(all.Items) {
+		if conditions := request.Status.Conditions; request.Spec.SignerName == names.Signer && len(conditions) > 0 &&
+			conditions[0].Type == certificatesv1.PodCertificateRequestConditionTypeIssued {
+			issued = append(issued, conditions[0].LastTransitionTime.Time)
+		}
+	}
+	if len(issued) > 0 {
+		w.Add(f.OK("%d were granted lately", len(issued)))
+	}
+	if i.config == nil {
+		return
+	}
+	damage := w.LastEvent(ctx, i.config, func(e *corev1.Event) bool {
+		return e.Reason == operatorv1alpha1.ReasonCertificateAuthorityDamaged
+	})
+	if damage != nil && !slices.ContainsFunc(issued, check.EventTime(damage).Before) { // it has issued nothing since
+		w.Add(check.Finding{Kind: "Secret", Namespace: i.namespace,
+			Name: names.CertificateAuthoritySecret}.FailedBy(damage.Reason, damage.Message))
+	}
 }
 
 // SlowRequests follows what the operator says about namespaces whose objects occupy a controller for long.

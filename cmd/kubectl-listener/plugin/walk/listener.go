@@ -14,78 +14,10 @@ import (
 	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
-	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
-	"github.com/listener-operator/listener-operator/internal/keys"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
-
-func (w *Walk) fromListener(ctx context.Context, listener *listenersv1alpha1.Listener) {
-	w.listener(ctx, listener, nil)
-	var volumes corev1.PersistentVolumeList
-	w.List(ctx, &volumes, client.MatchingLabels{names.LabelListenerNamespace: listener.Namespace,
-		names.LabelListenerName: names.ListenerLabel(listener.Name)})
-	for pv := range check.Each(volumes.Items) {
-		if claim.IsListenerVolume(pv) && pv.Spec.ClaimRef != nil {
-			w.pin(ctx, pv)
-		}
-	}
-	w.unboundPods(ctx, listener)
-	pods := w.PodsOf(ctx, listener)
-	for i := range pods {
-		w.podAddresses(ctx, &pods[i], func(_, name string) bool { return name == listener.Name })
-	}
-}
-
-// unboundPods follows the Pods that are going to mount a Listener when they are bound to a node, and their claims.
-func (w *Walk) unboundPods(ctx context.Context, listener *listenersv1alpha1.Listener) {
-	var claims corev1.PersistentVolumeClaimList
-	w.List(ctx, &claims, client.InNamespace(listener.Namespace))
-	for pvc := range check.Each(claims.Items) {
-		if selector, err := claim.ParseSelector(pvc.Annotations); err != nil ||
-			selector.ListenerName(pvc.Name) != listener.Name {
-			continue
-		}
-		for _, pod := range w.Pods(ctx, pvc) {
-			if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && !claim.PodFinished(&pod) {
-				w.Add(w.Claim(ctx, pvc))
-				w.pod(ctx, &pod)
-			}
-		}
-	}
-}
-
-func (w *Walk) PodsOf(ctx context.Context, listener *listenersv1alpha1.Listener) []corev1.Pod {
-	var pods corev1.PodList
-	w.List(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)})
-	return pods.Items
-}
-
-// listener follows a Listener, its class, and what exposes it. pod is the Pod that it was reached from, or nil.
-func (w *Walk) listener(ctx context.Context, listener *listenersv1alpha1.Listener, pod *corev1.Pod) {
-	f := listenerFinding(listener)
-	if f.Reason == listenersv1alpha1.ReasonClassNotFound {
-		f = w.noClass(ctx, f, listener)
-	}
-	w.Add(f)
-	w.warn(w.About(listener), keys.Problems("a Listener", listener))
-	class := w.class(ctx, listener)
-	service := w.service(ctx, listener)
-	w.advertised(listener)
-	w.nodePorts(ctx, listener, service)
-	if class != nil {
-		w.exposures(ctx, listener, class)
-	}
-	if service != nil {
-		w.endpoints(ctx, listener, class, service, pod)
-	}
-	w.certManager(ctx, listener)
-}
-
-func condition(listener *listenersv1alpha1.Listener, kind string) metav1.Condition {
-	return check.Condition(ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Conditions, kind)
-}
 
 func listenerFinding(listener *listenersv1alpha1.Listener) check.Finding {
 	f := check.Finding{Kind: "Listener", Namespace: listener.Namespace, Name: listener.Name}
@@ -102,13 +34,17 @@ func listenerFinding(listener *listenersv1alpha1.Listener) check.Finding {
 	case accepted.Status != metav1.ConditionTrue:
 		return f.FailedBy(accepted.Reason, accepted.Message+waiting(listener.Status.WaitingFor))
 	case ready.Status != metav1.ConditionTrue && len(reasons.Of(ready.Reason).Causes) > 0:
-		return notReady.Because()
+		return notReady.Symptom()
 	case ready.Status != metav1.ConditionTrue:
 		return notReady
 	case reasons.Of(ready.Reason).Severity == reasons.Error:
 		return f.FailedBy(ready.Reason, ready.Message) // the operator has waited
 	}
 	return readyFinding(f, listener, accepted, ready)
+}
+
+func condition(listener *listenersv1alpha1.Listener, kind string) metav1.Condition {
+	return check.Condition(ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Conditions, kind)
 }
 
 // waiting returns what a Listener waits for as the end of a message, or "".
@@ -156,4 +92,10 @@ func (w *Walk) advertised(listener *listenersv1alpha1.Listener) {
 		w.Add(check.Finding{Kind: "Address", Name: f.HostPort()}.Warning("", fmt.Sprintf("is advertised for port %s: "+
 			"what is there, which the operator does not know, has to forward to %s", f.Name, columns.Names(targets))))
 	}
+}
+
+func (w *Walk) PodsOf(ctx context.Context, listener *listenersv1alpha1.Listener) []corev1.Pod {
+	var pods corev1.PodList
+	w.List(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)})
+	return pods.Items
 }

@@ -25,12 +25,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-func (w *Walk) warn(f check.Finding, problems []string) {
-	for _, problem := range problems {
-		w.Add(f.Warning(reasons.IgnoredKey, problem))
-	}
-}
-
 // Mistakes returns what a Pod says about the operator in vain: keys, and the names of drivers.
 func Mistakes(pod *corev1.Pod) []string {
 	problems := keys.Problems("a Pod", pod)
@@ -67,6 +61,21 @@ func Misplaced(kind string, workload client.Object) (problems []string) {
 	return problems
 }
 
+// misplaced returns what is misplaced on the workloads that control a Pod, and that the user may read.
+func (w *Walk) misplaced(ctx context.Context, pod *corev1.Pod) (problems []string) {
+	for owner := metav1.GetControllerOf(pod); owner != nil; {
+		object, err := w.Client.Scheme().New(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind))
+		workload, ok := object.(client.Object)
+		key := types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}
+		if err != nil || !ok || w.Get(ctx, key, workload) != check.Present {
+			return problems
+		}
+		problems = append(problems, Misplaced(owner.Kind, workload)...)
+		owner = metav1.GetControllerOf(workload)
+	}
+	return problems
+}
+
 // Ignored adds warnings about namespaces, nodes and workloads with keys that have no effect.
 func (w *Walk) Ignored(ctx context.Context) {
 	own := func(kind string, o client.Object) []string { return keys.Problems(kind, o) }
@@ -90,21 +99,6 @@ func (w *Walk) Ignored(ctx context.Context) {
 			return nil
 		})
 	}
-}
-
-// misplaced returns what is misplaced on the workloads that control a Pod, and that the user may read.
-func (w *Walk) misplaced(ctx context.Context, pod *corev1.Pod) (problems []string) {
-	for owner := metav1.GetControllerOf(pod); owner != nil; {
-		object, err := w.Client.Scheme().New(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind))
-		workload, ok := object.(client.Object)
-		key := types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}
-		if err != nil || !ok || w.Get(ctx, key, workload) != check.Present {
-			return problems
-		}
-		problems = append(problems, Misplaced(owner.Kind, workload)...)
-		owner = metav1.GetControllerOf(workload)
-	}
-	return problems
 }
 
 // Means reports whether a Pod has something to do with the operator, beside listener volumes.

@@ -24,123 +24,11 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-func (w *Walk) fromPod(ctx context.Context, pod *corev1.Pod) {
-	w.pod(ctx, pod)
-	if pod.Status.Phase == corev1.PodSucceeded {
-		return // it needs no address any more
-	}
-	f := check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
-	w.outdated(ctx, f, pod)
-	mounts := false
-	for volume := range check.Each(pod.Spec.Volumes) {
-		if claim.IsInline(volume) {
-			mounts = true
-			w.inline(ctx, f, pod, volume)
-			continue
-		}
-		name := claim.NameOf(pod, volume)
-		if name == "" {
-			continue
-		}
-		pvc := &corev1.PersistentVolumeClaim{}
-		switch found := w.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}, pvc); {
-		case found != check.Present:
-			mounts = w.addAbsentClaim(ctx, pod, volume, name, found) || mounts
-		case RequestsListener(pvc):
-			mounts = true
-			w.claim(ctx, pvc, pod)
-		case pvc.Spec.VolumeName == "" && awaitsClaims(check.PodCondition(pod, corev1.PodScheduled).Message):
-			// It does not wait for the Pod.
-			w.Add(check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}.Failed("",
-				"has no volume, and is no claim for a listener volume", "See why: "+describe("pvc", pvc)))
-		}
-	}
-	w.certificates(ctx, pod)
-	w.meant(ctx, f, pod, mounts)
-}
-
-func (w *Walk) inline(ctx context.Context, f check.Finding, pod *corev1.Pod, volume *corev1.Volume) {
-	pvc := claim.Inline(pod, volume)
-	selector, _ := claim.ParseSelector(pvc.Annotations)
-	published, _ := w.PodListeners(ctx, pod)
-	if slices.Contains(published.Spec.Copies, volume.Name) {
-		w.selected(ctx, pvc, pod, claim.Selector{Listener: published.Spec.Listeners[volume.Name].ListenerName})
-		return
-	}
-	refused := w.LastEvent(ctx, pod, check.HasReason(listenersv1alpha1.ReasonInvalidVolume,
-		listenersv1alpha1.ReasonInvalidName))
-	switch problem := inlineProblem(pod, volume); {
-	case pod.Status.Phase == corev1.PodPending && problem != "":
-		w.Add(f.FailedBy(listenersv1alpha1.ReasonInvalidVolume, fmt.Sprintf("volume %q: %s", volume.Name, problem)))
-	case pod.Status.Phase == corev1.PodPending && refused != nil:
-		w.Add(f.FailedBy(refused.Reason, refused.Message))
-	default:
-		w.selected(ctx, pvc, pod, selector)
-	}
-}
-
-// inlineProblem returns what is wrong with an inline volume of a Pod, whatever its class permits, or "".
-func inlineProblem(pod *corev1.Pod, volume *corev1.Volume) string {
-	pvc := claim.Inline(pod, volume)
-	problem := claim.InlineProblem(pod, pvc, nil)
-	if selector, _ := claim.ParseSelector(pvc.Annotations); problem == "" && selector.Class != "" {
-		_, problem = claim.Ports(pvc, pod)
-	}
-	return problem
-}
-
-// outdated reports that a Pod which has never run has another listener volume than the template of its StatefulSet has
-// by now, and with which nothing is wrong: with OrderedReady, the StatefulSet replaces no such Pod.
-func (w *Walk) outdated(ctx context.Context, f check.Finding, pod *corev1.Pod) {
-	owner, set := metav1.GetControllerOf(pod), &appsv1.StatefulSet{}
-	if pod.Status.Phase != corev1.PodPending || owner == nil || owner.Kind != "StatefulSet" ||
-		w.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, set) != check.Present {
-		return
-	}
-	if isCorrected(pod, &set.Spec.Template.Spec) {
-		w.Add(f.Failed("", "was created from another template than StatefulSet "+set.Name+" has now, and has never run",
-			fmt.Sprintf(
-				"The template is correct already, but the StatefulSet does not replace this Pod. Delete it: kubectl "+
-					"delete pod %s --namespace %s", pod.Name, pod.Namespace)))
-	}
-}
-
-// isCorrected reports whether a template has other listener volumes than a Pod, and nothing is wrong with them. What an
-// annotation has added to the Pod is in no template.
-func isCorrected(pod *corev1.Pod, template *corev1.PodSpec) (changed bool) {
-	next := pod.DeepCopy()
-	next.Spec = *template
-	for v := range check.Each(next.Spec.Volumes) {
-		if claim.IsInline(v) && inlineProblem(next, v) != "" {
-			return false
-		}
-		i := slices.IndexFunc(pod.Spec.Volumes, func(before corev1.Volume) bool { return before.Name == v.Name })
-		if i < 0 {
-			continue
-		}
-		before := &pod.Spec.Volumes[i]
-		changed = changed || !maps.Equal(attributesOf(v), attributesOf(before)) ||
-			claim.IsInline(before) && inlineProblem(pod, before) != ""
-	}
-	return changed
-}
-
-// attributesOf returns what requests the Listener of an inline or ephemeral volume.
-func attributesOf(v *corev1.Volume) map[string]string {
-	switch {
-	case claim.IsInline(v):
-		return v.CSI.VolumeAttributes
-	case IsEphemeral(v):
-		return v.Ephemeral.VolumeClaimTemplate.Annotations
-	}
-	return nil
-}
-
 func (w *Walk) pod(ctx context.Context, pod *corev1.Pod) nodeState {
 	w.Add(w.podWithEvents(ctx, pod))
 	if duplicates := claim.DuplicatePorts(pod); duplicates != "" {
 		w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace,
-			Name: pod.Name}.FailedBy(listenersv1alpha1.ReasonDuplicatePortName, duplicates).Because())
+			Name: pod.Name}.FailedBy(listenersv1alpha1.ReasonDuplicatePortName, duplicates).Symptom())
 	}
 	if pod.Spec.NodeName == "" || claim.PodFinished(pod) && (pod.DeletionTimestamp == nil || len(pod.Finalizers) > 0) {
 		return inOrder
@@ -163,6 +51,9 @@ func (w *Walk) podWithEvents(ctx context.Context, pod *corev1.Pod) check.Finding
 	}
 	return f
 }
+
+// targetSame is where the page about target: Same of a class says which port a program listens on.
+const targetSame = "docs/choosing-a-class.md#node-ports-that-the-pods-listen-on"
 
 // causes returns which events may say why a Pod is in its state, or nil if none does.
 func (w *Walk) causes(f check.Finding, pod *corev1.Pod) func(*corev1.Event) bool {
@@ -201,7 +92,7 @@ func podFinding(pod *corev1.Pod, now time.Time) check.Finding {
 		return f.Failed("", fmt.Sprintf("should have ended %s ago, and its node has not confirmed that", since),
 			"See which finalizers and events the Pod has: "+describe("pod", pod)+
 				". What the node may still do: docs/volumes.md#a-pod-that-stays-in-terminating. "+
-				"If the machine is really gone: docs/lost-nodes.md").Because().Aside()
+				"If the machine is really gone: docs/lost-nodes.md").Symptom().Aside()
 	case pod.DeletionTimestamp != nil:
 		return f.Warning("", deletion(pod))
 	case pod.Status.Phase == corev1.PodFailed:
@@ -224,23 +115,28 @@ func unboundFinding(f check.Finding, pod *corev1.Pod) check.Finding {
 	case scheduled.Status != corev1.ConditionFalse && scheduler != corev1.DefaultSchedulerName && scheduler != "":
 		return f.Failed("", fmt.Sprintf("is not bound to a node yet by its own scheduler, %q", scheduler),
 			"Wait for this scheduler. If it lasts, see whether it runs, or remove spec.schedulerName: "+
-				describe("pod", pod)).Because().Aside()
+				describe("pod", pod)).Symptom().Aside()
 	case scheduled.Status != corev1.ConditionFalse:
 		return f.Failed("", "is not bound to a node yet", "Wait for the scheduler. If it lasts: "+
-			describe("pod", pod)).Because().Aside()
+			describe("pod", pod)).Symptom().Aside()
 	case scheduled.Reason == corev1.PodReasonSchedulingGated:
 		return unscheduled.Aside()
 	case claim.AwaitsAgent(scheduled.Message):
 		unscheduled.Remedy = reasons.Of(reasons.NoNodeAgent).Remedy
 	}
 	if concernsVolumes.MatchString(scheduled.Message) {
-		return unscheduled.Because()
+		return unscheduled.Symptom()
 	}
 	return unscheduled
 }
 
 // concernsVolumes matches what the scheduler says if a claim is unbound or missing, or a volume pinned elsewhere.
 var concernsVolumes = regexp.MustCompile(`(?i)persistent ?volume|volume node affinity|pvc\(s\)`)
+
+// awaitsClaims reports whether the scheduler finds no node, whatever they are, before the claims of a Pod have volumes.
+func awaitsClaims(verdict string) bool {
+	return strings.Contains(verdict, "unbound immediate PersistentVolumeClaims")
+}
 
 // waitsSince returns since when a Pod waits for the scheduler, or for its node.
 func waitsSince(pod *corev1.Pod) metav1.Time {
@@ -271,16 +167,16 @@ func unreadyFinding(f check.Finding, pod *corev1.Pod) check.Finding {
 		return f.Failed("", fmt.Sprintf("waits on node %s for its init container %s, which has run since %s",
 			pod.Spec.NodeName, init.Name,
 			init.State.Running.StartedAt.UTC().Format(time.RFC3339)), "See what it does: "+
-			logs(pod, init.Name)).Because()
+			logs(pod, init.Name)).Symptom()
 	case pod.Status.Phase != corev1.PodRunning:
 		return f.Failed("", fmt.Sprintf("is %s on node %s", pod.Status.Phase, pod.Spec.NodeName),
-			"Look at its containers and events: "+describe("pod", pod)).Because()
+			"Look at its containers and events: "+describe("pod", pod)).Symptom()
 	case ready.Type != "" && ready.Status != corev1.ConditionTrue:
 		message := fmt.Sprintf("runs on node %s, and is not ready", pod.Spec.NodeName)
 		if ready.Reason != containersNotReady && ready.Message != "" { // such as a readiness gate
 			message += ": " + ready.Message
 		}
-		return f.Failed(ready.Reason, message, "See why: "+describe("pod", pod)).Because()
+		return f.Failed(ready.Reason, message, "See why: "+describe("pod", pod)).Symptom()
 	}
 	return check.Finding{}
 }
@@ -346,4 +242,61 @@ func remedyForWaiting(pod *corev1.Pod, status *corev1.ContainerStatus) string {
 
 func logs(pod *corev1.Pod, container string) string {
 	return fmt.Sprintf("kubectl logs %s --namespace %s --container %s", pod.Name, pod.Namespace, container)
+}
+
+// outdated reports that a Pod which has never run has another listener volume than the template of its StatefulSet has
+// by now, and with which nothing is wrong: with OrderedReady, the StatefulSet replaces no such Pod.
+func (w *Walk) outdated(ctx context.Context, f check.Finding, pod *corev1.Pod) {
+	owner, set := metav1.GetControllerOf(pod), &appsv1.StatefulSet{}
+	if pod.Status.Phase != corev1.PodPending || owner == nil || owner.Kind != "StatefulSet" ||
+		w.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, set) != check.Present {
+		return
+	}
+	if isCorrected(pod, &set.Spec.Template.Spec) {
+		w.Add(f.Failed("", "was created from another template than StatefulSet "+set.Name+" has now, and has never run",
+			fmt.Sprintf(
+				"The template is correct already, but the StatefulSet does not replace this Pod. Delete it: kubectl "+
+					"delete pod %s --namespace %s", pod.Name, pod.Namespace)))
+	}
+}
+
+// isCorrected reports whether a template has other listener volumes than a Pod, and nothing is wrong with them. What an
+// annotation has added to the Pod is in no template.
+func isCorrected(pod *corev1.Pod, template *corev1.PodSpec) (changed bool) {
+	next := pod.DeepCopy()
+	next.Spec = *template
+	for v := range check.Each(next.Spec.Volumes) {
+		if claim.IsInline(v) && inlineProblem(next, v) != "" {
+			return false
+		}
+		i := slices.IndexFunc(pod.Spec.Volumes, func(before corev1.Volume) bool { return before.Name == v.Name })
+		if i < 0 {
+			continue
+		}
+		before := &pod.Spec.Volumes[i]
+		changed = changed || !maps.Equal(attributesOf(v), attributesOf(before)) ||
+			claim.IsInline(before) && inlineProblem(pod, before) != ""
+	}
+	return changed
+}
+
+// attributesOf returns what requests the Listener of an inline or ephemeral volume.
+func attributesOf(v *corev1.Volume) map[string]string {
+	switch {
+	case claim.IsInline(v):
+		return v.CSI.VolumeAttributes
+	case IsEphemeral(v):
+		return v.Ephemeral.VolumeClaimTemplate.Annotations
+	}
+	return nil
+}
+
+// inlineProblem returns what is wrong with an inline volume of a Pod, whatever its class permits, or "".
+func inlineProblem(pod *corev1.Pod, volume *corev1.Volume) string {
+	pvc := claim.Inline(pod, volume)
+	problem := claim.InlineProblem(pod, pvc, nil)
+	if selector, _ := claim.ParseSelector(pvc.Annotations); problem == "" && selector.Class != "" {
+		_, problem = claim.Ports(pvc, pod)
+	}
+	return problem
 }

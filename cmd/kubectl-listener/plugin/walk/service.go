@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,7 +23,7 @@ import (
 func (w *Walk) service(ctx context.Context, listener *listenersv1alpha1.Listener) *corev1.Service {
 	service := &corev1.Service{}
 	f := check.Finding{Kind: "Service", Namespace: listener.Namespace, Name: names.Service(listener.Name)}
-	if !w.Require(ctx, service, f.LeftToOperator("", "does not exist").Because().Since(listener.CreationTimestamp)) {
+	if !w.Require(ctx, service, f.LeftToOperator("", "does not exist").Symptom().Since(listener.CreationTimestamp)) {
 		return nil
 	}
 	if !metav1.IsControlledBy(service, listener) {
@@ -115,16 +114,6 @@ func (w *Walk) generated(ctx context.Context, listener *listenersv1alpha1.Listen
 	}
 	if f.Name == "" {
 		f = f.LeftToOperator("", "none belongs to Listener "+listener.Name)
-		w.Add(f.Because().Since(listener.CreationTimestamp))
+		w.Add(f.Symptom().Since(listener.CreationTimestamp))
 	}
-}
-
-// Served returns a kind in a version that a cluster serves, if it serves the kind.
-func Served(c client.Client, kind *exposure.Kind) (_ schema.GroupVersionKind, served bool) {
-	mapping, err := c.RESTMapper().RESTMapping(kind.GroupKind(),
-		append([]string{kind.Version}, kind.OtherVersions...)...)
-	if err != nil {
-		return kind.GroupVersionKind, false
-	}
-	return mapping.GroupVersionKind, true
 }
