@@ -41,6 +41,9 @@ could not be carried out.`,
 		binding.NewCommand(e), migrate.NewCommand(e), gather.NewCommand(e), topology.NewCommand(e))
 	for _, c := range root.Commands() {
 		c.Long = version.Link(c.Long)
+		if c.ValidArgsFunction == nil {
+			c.Args, c.ValidArgsFunction = cobra.NoArgs, cobra.NoFileCompletions
+		}
 	}
 	return root
 }

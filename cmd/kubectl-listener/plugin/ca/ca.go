@@ -34,8 +34,6 @@ docs/tls.md has the whole procedure.`,
 		Example: `  # What clients of the brokers have to trust
   kubectl listener ca --namespace shop > ca.crt
   openssl s_client -connect 203.0.113.7:31337 -CAfile ca.crt -verify_return_error`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			namespace, err := e.Namespace()
 			c, clientErr := e.Client()

@@ -40,6 +40,10 @@ import (
 // ErrProblem is the error of a command that has printed what is wrong.
 var ErrProblem = errors.New("something is wrong")
 
+// ErrNotServed is the error of a command that needs Listeners.
+var ErrNotServed = errors.New("the cluster does not serve Listeners: see whether the listener operator is installed: " +
+	"kubectl listener doctor")
+
 // formats are the values of the flag --output. Without it, the output is text for people.
 var formats = []string{"json", "yaml"}
 
@@ -193,8 +197,7 @@ func (e *Environment) Find(ctx context.Context, c client.Client, args []string, 
 		o, err := lookup.Get(ctx, c, types.NamespacedName{Namespace: namespace, Name: name}, empty.(client.Object))
 		switch {
 		case meta.IsNoMatchError(err):
-			return nil, errors.New("the cluster does not serve Listeners: see whether the listener operator is " +
-				"installed: kubectl listener doctor")
+			return nil, ErrNotServed
 		case err != nil || o != nil:
 			return o, err
 		}

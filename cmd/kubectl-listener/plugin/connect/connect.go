@@ -31,7 +31,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 const DefaultTimeout = 5 * time.Second
@@ -206,12 +205,12 @@ func (e *endpoint) remedyForSilence(ctx context.Context, w *walk.Walk) string {
 // clients to no Pod, or the program in a Pod that is ready may listen elsewhere.
 func (e *endpoint) remedyForRefusal(ctx context.Context, w *walk.Walk) string {
 	const refusal = "The machine responds, but nothing listens on the port. "
-	pods := w.PodsOf(ctx, e.listener)
+	pods := w.PodsOfListener(ctx, e.listener)
 	if pod, ok := e.object.(*corev1.Pod); ok {
 		pods = []corev1.Pod{*pod}
 	}
 	notReady := func(pod corev1.Pod) bool { return !claim.PodReady(&pod) }
-	service := w.Service(ctx, names.ServiceKey(e.listener))
+	service := w.ServiceOf(ctx, e.listener.Namespace, e.listener.Name)
 	if len(pods) == 0 || service == nil || slices.ContainsFunc(pods, notReady) {
 		return refusal + "See whether its Pods are ready: " + w.Command("why", e.object)
 	}
@@ -229,7 +228,7 @@ func (e *endpoint) remedyForRefusal(ctx context.Context, w *walk.Walk) string {
 
 // remedyForName returns what to do if the name of a Listener cannot be resolved, if it leads to Pods, or "".
 func (e *endpoint) remedyForName(ctx context.Context, w *walk.Walk) string {
-	service := w.Service(ctx, names.ServiceKey(e.listener))
+	service := w.ServiceOf(ctx, e.listener.Namespace, e.listener.Name)
 	if service == nil || !exposure.IsHeadless(service) {
 		return ""
 	}

@@ -50,8 +50,6 @@ reads what kubectl listener gather wrote, as of then; what was not gathered is m
 
   # A cluster that only others can reach, from what they gathered
   kubectl listener doctor --from listener-gather.tar.gz`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: e.Examine(command.WriteChecks, func(ctx context.Context, x *check.Examination, _ []string) error {
 			Examine(ctx, x, unusedDays)
 			return nil
@@ -75,7 +73,7 @@ func Examine(ctx context.Context, x *check.Examination, unusedDays uint16) {
 	}
 	x.Right = allClear
 	d := &doctor{Walk: walk.New(x), elsewhere: sets.New[string]()}
-	d.installation = d.Installation(ctx)
+	d.installation = d.ExamineInstallation(ctx)
 	d.Nodes(ctx, d.installation)
 	d.SlowRequests(ctx)
 	if d.installation.Served {
@@ -123,12 +121,10 @@ func (d *doctor) walks(ctx context.Context) {
 		exposed = append(exposed, l)
 	}
 	for pod := range check.Each(pods.Items) {
-		mounts := func(v corev1.Volume) bool {
-			return walk.IsEphemeral(&v) || claim.IsInline(&v) ||
-				byKey[types.NamespacedName{Namespace: pod.Namespace, Name: claim.NameOf(pod, &v)}]
+		isListener := func(claim string) bool {
+			return byKey[types.NamespacedName{Namespace: pod.Namespace, Name: claim}]
 		}
-		if (!claim.PodFinished(pod) || pod.DeletionTimestamp != nil) &&
-			(walk.Means(pod) || slices.ContainsFunc(pod.Spec.Volumes, mounts)) {
+		if (!claim.PodFinished(pod) || pod.DeletionTimestamp != nil) && walk.Concerns(pod, isListener) {
 			mounting = append(mounting, pod)
 		}
 	}

@@ -60,8 +60,6 @@ The result has the layout of oc adm must-gather. doctor --from and why --from re
   # Write a directory, and examine it
   kubectl listener gather --output gathered
   kubectl listener doctor --from gathered`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if since < 0 {
 				return fmt.Errorf("--since %s: a duration must not be negative", since)

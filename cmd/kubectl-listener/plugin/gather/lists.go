@@ -24,7 +24,6 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
-	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -148,10 +147,7 @@ func (g *gatherer) pod(o *unstructured.Unstructured) bool {
 			return true
 		}
 	}
-	return walk.Means(pod) || slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-		return walk.IsEphemeral(&v) || claim.IsInline(&v) ||
-			g.knows("PersistentVolumeClaim", pod.Namespace, claim.NameOf(pod, &v))
-	})
+	return walk.Concerns(pod, func(claim string) bool { return g.knows("PersistentVolumeClaim", pod.Namespace, claim) })
 }
 
 // service remembers the Service of a Listener. All Services are kept: each may have the node port that a class lacks.

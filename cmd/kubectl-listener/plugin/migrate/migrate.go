@@ -46,8 +46,6 @@ It needs the permissions of a cluster administrator. What you may not read is ma
 
   # Only what blocks the move, for programs
   kubectl listener migrate --output json | jq '.findings[] | select(.state == "Failed")'`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: e.Examine(func(out io.Writer, r *check.Report) {
 			command.WriteChecksOr(out, r, "Nothing blocks the move. The steps: docs/moving-over.md")
 		}, func(ctx context.Context, x *check.Examination, _ []string) error {

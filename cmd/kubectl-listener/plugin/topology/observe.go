@@ -2,7 +2,6 @@ package topology
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -71,8 +70,7 @@ func observe(ctx context.Context, c client.Client, namespace string) (*graph, er
 	var listeners listenersv1alpha1.ListenerList
 	switch err := c.List(ctx, &listeners, client.InNamespace(namespace)); {
 	case meta.IsNoMatchError(err):
-		return nil, errors.New("the cluster does not serve Listeners: see whether the listener operator is " +
-			"installed: kubectl listener doctor")
+		return nil, command.ErrNotServed
 	case err != nil:
 		return nil, fmt.Errorf("listing Listeners: %w", err)
 	}

@@ -53,8 +53,6 @@ With --output svg, the command writes the picture as it is now, and ends.`,
 
   # A picture for a document
   kubectl listener map --namespace shop --output svg > shop.svg`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "" && output != outputSVG {
 				return fmt.Errorf("--output is %q, and must be svg", output)

@@ -10,7 +10,6 @@ import (
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/listener-operator/listener-operator/api/reasons"
@@ -19,7 +18,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // podAddresses follows the volumes of a Pod whose claim or Listener matches, into PodListeners and files.
@@ -50,8 +48,7 @@ func (w *Walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 			w.Add(w.said(ctx, pod, check.HasReason(waiting.Reason), waiting))
 		default:
 			w.Add(w.addressFinding(ctx, f, &addresses.Spec, volume.Name, pod))
-			service := w.Service(ctx, types.NamespacedName{Namespace: pod.Namespace,
-				Name: names.Service(entry.ListenerName)})
+			service := w.ServiceOf(ctx, pod.Namespace, entry.ListenerName)
 			w.policies(ctx, pod, entry.ListenerName, service)
 			w.otherTargets(pod, entry.ListenerName, service, addresses.Spec.Listeners)
 			w.files(ctx, pod, volume.Name, node)

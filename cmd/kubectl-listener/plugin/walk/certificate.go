@@ -164,9 +164,9 @@ func (w *Walk) certManager(ctx context.Context, listener *listenersv1alpha1.List
 		return
 	}
 	missing := uncoveredAddresses(listener, certificate)
-	ready, failure := conditionOf(certificate, "Ready"), ""
+	ready, failure := certManagerCondition(certificate, "Ready"), ""
 	// This says why it could not be issued the last time.
-	if issuing := conditionOf(certificate, "Issuing"); issuing.Status == metav1.ConditionFalse {
+	if issuing := certManagerCondition(certificate, "Issuing"); issuing.Status == metav1.ConditionFalse {
 		failure = exposure.Quote(issuing.Reason, issuing.Message)
 	}
 	switch {
@@ -229,14 +229,14 @@ func (w *Walk) awaits(ctx context.Context, certificate *unstructured.Unstructure
 	last := slices.MaxFunc(requests, func(a, b unstructured.Unstructured) int {
 		return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
 	})
-	if conditionOf(&last, "Approved").Status == "" {
+	if certManagerCondition(&last, "Approved").Status == "" {
 		return fmt.Sprintf("CertificateRequest %s is not approved", last.GetName())
 	}
-	ready := conditionOf(&last, "Ready")
+	ready := certManagerCondition(&last, "Ready")
 	return exposure.Quote(ready.Reason, ready.Message)
 }
 
-func conditionOf(o *unstructured.Unstructured, conditionType string) metav1.Condition {
+func certManagerCondition(o *unstructured.Unstructured, conditionType string) metav1.Condition {
 	var typed struct {
 		Status struct {
 			Conditions []metav1.Condition `json:"conditions"`

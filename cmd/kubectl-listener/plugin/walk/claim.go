@@ -30,8 +30,8 @@ func RequestsListener(pvc *corev1.PersistentVolumeClaim) bool {
 		cmp.Or(selector, mistaken) != claim.Selector{}
 }
 
-// IsEphemeral reports whether a volume gets a claim for a listener volume from its template.
-func IsEphemeral(v *corev1.Volume) bool {
+// isEphemeral reports whether a volume gets a claim for a listener volume from its template.
+func isEphemeral(v *corev1.Volume) bool {
 	template := ptr.Deref(v.Ephemeral, corev1.EphemeralVolumeSource{}).VolumeClaimTemplate
 	return template != nil && RequestsListener(&corev1.PersistentVolumeClaim{ObjectMeta: template.ObjectMeta,
 		Spec: template.Spec})
@@ -154,7 +154,7 @@ func (w *Walk) addAbsentClaim(ctx context.Context, pod *corev1.Pod, volume *core
 	missing := f.Failed("", fmt.Sprintf("does not exist, and volume %q of Pod %s needs it", volume.Name, pod.Name),
 		"Create the claim, or name another one in the Pod.")
 	switch {
-	case volume.Ephemeral != nil && !IsEphemeral(volume):
+	case volume.Ephemeral != nil && !isEphemeral(volume):
 		return false
 	case found == check.Forbidden:
 		w.Add(f.Unreadable())
@@ -169,7 +169,7 @@ func (w *Walk) addAbsentClaim(ctx context.Context, pod *corev1.Pod, volume *core
 	return true
 }
 
-func (w *Walk) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClaim) []corev1.Pod {
+func (w *Walk) podsOfClaim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) []corev1.Pod {
 	byClaim := w.mounting[pvc.Namespace]
 	if byClaim == nil {
 		var list corev1.PodList
@@ -189,7 +189,7 @@ func (w *Walk) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClaim) []co
 
 // mountedBy returns the names of the Pods that mount a claim, and are not about to end.
 func (w *Walk) mountedBy(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (pods []string) {
-	for _, pod := range w.Pods(ctx, pvc) {
+	for _, pod := range w.podsOfClaim(ctx, pvc) {
 		if pod.DeletionTimestamp == nil && !claim.PodFinished(&pod) {
 			pods = append(pods, pod.Name)
 		}
@@ -203,5 +203,5 @@ func (w *Walk) bound(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 	if pod != nil {
 		return bound(*pod)
 	}
-	return slices.ContainsFunc(w.Pods(ctx, pvc), bound)
+	return slices.ContainsFunc(w.podsOfClaim(ctx, pvc), bound)
 }

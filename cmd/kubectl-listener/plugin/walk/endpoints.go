@@ -40,7 +40,7 @@ func (w *Walk) endpoints(
 	switch {
 	case !known:
 		w.Add(f.OK("%d published", all))
-	case all == 0 && condition(listener, listenersv1alpha1.ListenerReady).Reason == listenersv1alpha1.ReasonReserved:
+	case all == 0 && readyOf(listener).Reason == listenersv1alpha1.ReasonReserved:
 		w.Add(f.Warning(listenersv1alpha1.ReasonReserved, "there are none, because no Pod mounts the Listener"))
 	case all == 0:
 		w.Add(w.noEndpoints(ctx, f, listener, pod).Aside())
@@ -98,7 +98,7 @@ func (w *Walk) readyPods(ctx context.Context, namespace string, published sets.S
 // noEndpoints returns why a Service has no endpoints. pod is the Pod that should be one of them, or nil.
 func (w *Walk) noEndpoints(ctx context.Context, f check.Finding, listener *listenersv1alpha1.Listener,
 	pod *corev1.Pod) check.Finding {
-	if pods := w.PodsOf(ctx, listener); pod == nil && len(pods) > 0 {
+	if pods := w.PodsOfListener(ctx, listener); pod == nil && len(pods) > 0 {
 		pod = &pods[0]
 	}
 	switch {

@@ -46,8 +46,8 @@ func requested(pod *corev1.Pod) string {
 	return ""
 }
 
-// AwaitsInjection reports whether a Pod has no volume in spite of the annotation that asks for it.
-func AwaitsInjection(pod *corev1.Pod) bool {
+// awaitsInjection reports whether a Pod has no volume in spite of the annotation that asks for it.
+func awaitsInjection(pod *corev1.Pod) bool {
 	name := cmp.Or(strings.TrimSpace(pod.Annotations[names.AnnotationInjectVolume]), names.InjectedVolume)
 	added := func(v corev1.Volume) bool { return v.Name == name && claim.IsInline(&v) }
 	return requested(pod) != "" && !slices.ContainsFunc(pod.Spec.Volumes, added)
@@ -120,27 +120,21 @@ func falseCondition(
 	mutating admissionregistrationv1.MutatingAdmissionPolicySpec,
 	validating admissionregistrationv1.ValidatingAdmissionPolicySpec,
 ) (string, error) {
-	e, err := newEvaluator(pod, config)
-	if err != nil {
-		return "", err
-	}
-	name, err := e.firstFalse(conditions(validating.MatchConditions)...)
-	if err == nil && name == "" {
-		if _, err = e.firstFalse(validating.Variables...); err == nil {
-			name, err = e.refusal(validating.Validations)
-		}
-		if err != nil || name != "" {
-			return name, err
+	e := newEvaluator(pod, config)
+	if e.firstFalse(conditions(validating.MatchConditions)) == "" {
+		e.firstFalse(validating.Variables)
+		if refusal := e.refusal(validating.Validations); refusal != "" {
+			return refusal, e.err
 		}
 	}
-	name, err = e.firstFalse(conditions(mutating.MatchConditions)...)
-	if err == nil && name == "" {
-		name, err = e.firstFalse(mutating.Variables...)
+	name := e.firstFalse(conditions(mutating.MatchConditions))
+	if name == "" {
+		name = e.firstFalse(mutating.Variables)
 	}
-	if err != nil || name != "" {
-		return cmp.Or(becauseOf[name], fmt.Sprintf("the condition %q of the policy is false", name)), err
+	if name == "" {
+		return "the Pod is older than its annotation or what permits that: all conditions of the policy hold now", e.err
 	}
-	return "the Pod is older than its annotation or what permits that: all conditions of the policy hold now", nil
+	return cmp.Or(becauseOf[name], fmt.Sprintf("the condition %q of the policy is false", name)), e.err
 }
 
 func (w *Walk) withoutPolicy() string {
@@ -227,14 +221,16 @@ func rewritten(expression string) string {
 	return text
 }
 
-// evaluator evaluates expressions of admission policies about an object, as the API server did when it was created.
+// evaluator evaluates expressions of admission policies about an object, as the API server did when it was created. It
+// keeps the first error: after that, no expression is false.
 type evaluator struct {
 	env       *cel.Env
 	values    map[string]any
 	variables map[string]ref.Val
+	err       error
 }
 
-func newEvaluator(object, params any) (*evaluator, error) {
+func newEvaluator(object, params any) *evaluator {
 	env, err := cel.NewEnv(
 		cel.OptionalTypes(), cel.CrossTypeNumericComparisons(true),
 		ext.Strings(ext.StringsVersion(2)), ext.TwoVarComprehensions(), library.Regex(),
@@ -242,60 +238,56 @@ func newEvaluator(object, params any) (*evaluator, error) {
 		cel.Variable("object", cel.DynType), cel.Variable("params", cel.DynType),
 		cel.Variable("variables", cel.MapType(cel.StringType, cel.DynType)),
 	)
-	if err != nil {
-		return nil, fmt.Errorf("preparing the evaluation of a policy: %w", err)
-	}
 	e := &evaluator{env: env, values: map[string]any{}, variables: map[string]ref.Val{}}
 	e.values["variables"] = e.variables
 	for name, o := range map[string]any{"object": object, "params": params} {
-		if e.values[name], err = runtime.DefaultUnstructuredConverter.ToUnstructured(o); err != nil {
-			return nil, fmt.Errorf("preparing the evaluation of a policy: %w", err)
-		}
+		content, convertErr := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+		e.values[name], err = content, cmp.Or(err, convertErr)
 	}
-	return e, nil
+	if err != nil {
+		e.err = fmt.Errorf("preparing the evaluation of a policy: %w", err)
+	}
+	return e
 }
 
 // maxCost is the cost at which the API server stops, too.
 const maxCost = 1_000_000
 
-func (e *evaluator) eval(expression string) (ref.Val, error) {
+func (e *evaluator) eval(expression string) (value ref.Val) {
+	if e.err != nil {
+		return nil
+	}
+	var program cel.Program
 	ast, issues := e.env.Compile(expression)
-	if err := issues.Err(); err != nil {
-		return nil, fmt.Errorf("reading an expression: %w", err)
+	if e.err = issues.Err(); e.err == nil {
+		program, e.err = e.env.Program(ast, cel.CostLimit(maxCost))
 	}
-	program, err := e.env.Program(ast, cel.CostLimit(maxCost))
-	if err != nil {
-		return nil, fmt.Errorf("reading an expression: %w", err)
+	if e.err != nil {
+		e.err = fmt.Errorf("reading an expression: %w", e.err)
+	} else if value, _, e.err = program.Eval(e.values); e.err != nil {
+		e.err = fmt.Errorf("evaluating an expression: %w", e.err)
 	}
-	value, _, err := program.Eval(e.values)
-	if err != nil {
-		return nil, fmt.Errorf("evaluating an expression: %w", err)
-	}
-	return value, nil
+	return value
 }
 
 // firstFalse evaluates variables, which later expressions may use, and returns the name of the first false one, or "".
-func (e *evaluator) firstFalse(variables ...admissionregistrationv1.Variable) (first string, err error) {
+func (e *evaluator) firstFalse(variables []admissionregistrationv1.Variable) (first string) {
 	for _, v := range variables {
-		value, err := e.eval(v.Expression)
-		if err != nil {
-			return "", err
-		}
-		e.variables[v.Name] = value
-		if value == types.False && first == "" {
+		e.variables[v.Name] = e.eval(v.Expression)
+		if e.variables[v.Name] == types.False && first == "" {
 			first = v.Name
 		}
 	}
-	return first, nil
+	return first
 }
 
-func (e *evaluator) refusal(validations []admissionregistrationv1.Validation) (string, error) {
+func (e *evaluator) refusal(validations []admissionregistrationv1.Validation) string {
 	for _, v := range validations {
-		if value, err := e.eval(v.Expression); err != nil || value == types.False {
-			return v.Message, err
+		if e.eval(v.Expression) == types.False {
+			return v.Message
 		}
 	}
-	return "", nil
+	return ""
 }
 
 func conditions(all []admissionregistrationv1.MatchCondition) (variables []admissionregistrationv1.Variable) {

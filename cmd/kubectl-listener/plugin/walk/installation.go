@@ -52,8 +52,8 @@ const (
 	seeWhyNot     = "See why it has not: kubectl describe listeneroperator cluster"
 )
 
-// Installation follows the definitions, the operator with its permissions and its configuration, and what it installs.
-func (w *Walk) Installation(ctx context.Context) *Installation {
+// ExamineInstallation follows the definitions, the operator with its permissions and its configuration, and what it installs.
+func (w *Walk) ExamineInstallation(ctx context.Context) *Installation {
 	i := &Installation{Served: true}
 	for _, definition := range []schema.GroupVersionResource{
 		listenersv1alpha1.GroupVersion.WithResource("listeners"),

@@ -21,8 +21,7 @@ import (
 
 func listenerFinding(listener *listenersv1alpha1.Listener) check.Finding {
 	f := check.Finding{Kind: "Listener", Namespace: listener.Namespace, Name: listener.Name}
-	accepted, ready := condition(listener, listenersv1alpha1.ListenerAccepted),
-		condition(listener, listenersv1alpha1.ListenerReady)
+	accepted, ready := conditionOf(listener, listenersv1alpha1.ListenerAccepted), readyOf(listener)
 	switch notReady := f.FailedBy(ready.Reason, ready.Message).Since(ready.LastTransitionTime); {
 	case listener.DeletionTimestamp != nil:
 		return f.FailedBy(listenersv1alpha1.ReasonListenerTerminating, deletion(listener)+
@@ -43,8 +42,12 @@ func listenerFinding(listener *listenersv1alpha1.Listener) check.Finding {
 	return readyFinding(f, listener, accepted, ready)
 }
 
-func condition(listener *listenersv1alpha1.Listener, kind string) metav1.Condition {
+func conditionOf(listener *listenersv1alpha1.Listener, kind string) metav1.Condition {
 	return check.Condition(ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Conditions, kind)
+}
+
+func readyOf(listener *listenersv1alpha1.Listener) metav1.Condition {
+	return conditionOf(listener, listenersv1alpha1.ListenerReady)
 }
 
 // waiting returns what a Listener waits for as the end of a message, or "".
@@ -75,7 +78,7 @@ func readyFinding(f check.Finding, listener *listenersv1alpha1.Listener, accepte
 
 // okUnless returns that an object is as it should be, unless the Listener says that it waits for it.
 func okUnless(f check.Finding, listener *listenersv1alpha1.Listener, format string, args ...any) check.Finding {
-	ready := condition(listener, listenersv1alpha1.ListenerReady)
+	ready := readyOf(listener)
 	if ready.Status == metav1.ConditionFalse && slices.Contains(reasons.Of(ready.Reason).Causes, f.Kind) {
 		return f.FailedBy(ready.Reason, ready.Message).Since(ready.LastTransitionTime)
 	}
@@ -94,7 +97,7 @@ func (w *Walk) advertised(listener *listenersv1alpha1.Listener) {
 	}
 }
 
-func (w *Walk) PodsOf(ctx context.Context, listener *listenersv1alpha1.Listener) []corev1.Pod {
+func (w *Walk) PodsOfListener(ctx context.Context, listener *listenersv1alpha1.Listener) []corev1.Pod {
 	var pods corev1.PodList
 	w.List(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)})
 	return pods.Items

@@ -25,8 +25,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Mistakes returns what a Pod says about the operator in vain: keys, and the names of drivers.
-func Mistakes(pod *corev1.Pod) []string {
+// mistakes returns what a Pod says about the operator in vain: keys, and the names of drivers.
+func mistakes(pod *corev1.Pod) []string {
 	problems := keys.Problems("a Pod", pod)
 	for v := range check.Each(pod.Spec.Volumes) {
 		if v.CSI == nil || claim.IsInline(v) {
@@ -101,24 +101,30 @@ func (w *Walk) Ignored(ctx context.Context) {
 	}
 }
 
-// Means reports whether a Pod has something to do with the operator, beside listener volumes.
-func Means(pod *corev1.Pod) bool { return AwaitsInjection(pod) || len(Mistakes(pod)) > 0 }
+// Concerns reports whether a Pod has a listener volume, or is meant to have one. isListener reports whether a claim of
+// the Pod's namespace is for a listener volume.
+func Concerns(pod *corev1.Pod, isListener func(claim string) bool) bool {
+	isVolume := func(v corev1.Volume) bool {
+		return isEphemeral(&v) || claim.IsInline(&v) || isListener(claim.NameOf(pod, &v))
+	}
+	return awaitsInjection(pod) || len(mistakes(pod)) > 0 || slices.ContainsFunc(pod.Spec.Volumes, isVolume)
+}
 
 // meant reports what a Pod means in vain, or that it has no listener volume and means none. f is about the Pod.
 func (w *Walk) meant(ctx context.Context, f check.Finding, pod *corev1.Pod, mounts bool) {
-	mistakes, awaits := Mistakes(pod), AwaitsInjection(pod)
+	problems, awaits := mistakes(pod), awaitsInjection(pod)
 	if mounts || awaits {
-		w.warn(f, mistakes)
+		w.warn(f, problems)
 	}
-	if len(mistakes) == 0 && !mounts && !awaits {
-		mistakes = w.misplaced(ctx, pod)
+	if len(problems) == 0 && !mounts && !awaits {
+		problems = w.misplaced(ctx, pod)
 	}
 	switch {
 	case awaits:
 		w.withoutInjection(ctx, f, pod)
 	case mounts:
-	case len(mistakes) > 0:
-		w.Add(f.FailedBy(reasons.IgnoredKey, strings.Join(mistakes, "; ")))
+	case len(problems) > 0:
+		w.Add(f.FailedBy(reasons.IgnoredKey, strings.Join(problems, "; ")))
 	default:
 		w.Add(f.Failed("", "mounts no listener volume", fmt.Sprintf("Give it a csi volume with driver %s, and with "+
 			"the volume attribute %s or %s: docs/volumes.md",

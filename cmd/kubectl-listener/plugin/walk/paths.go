@@ -134,7 +134,7 @@ func (w *Walk) fromClaim(ctx context.Context, pvc *corev1.PersistentVolumeClaim)
 	if pvc.Spec.VolumeName == "" {
 		return
 	}
-	for _, pod := range w.Pods(ctx, pvc) {
+	for _, pod := range w.podsOfClaim(ctx, pvc) {
 		w.podAddresses(ctx, &pod, func(claim, _ string) bool { return claim == pvc.Name })
 	}
 }
@@ -150,7 +150,7 @@ func (w *Walk) fromListener(ctx context.Context, listener *listenersv1alpha1.Lis
 		}
 	}
 	w.unboundPods(ctx, listener)
-	pods := w.PodsOf(ctx, listener)
+	pods := w.PodsOfListener(ctx, listener)
 	for i := range pods {
 		w.podAddresses(ctx, &pods[i], func(_, name string) bool { return name == listener.Name })
 	}
@@ -165,7 +165,7 @@ func (w *Walk) unboundPods(ctx context.Context, listener *listenersv1alpha1.List
 			selector.ListenerName(pvc.Name) != listener.Name {
 			continue
 		}
-		for _, pod := range w.Pods(ctx, pvc) {
+		for _, pod := range w.podsOfClaim(ctx, pvc) {
 			if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && !claim.PodFinished(&pod) {
 				w.Add(w.claimFinding(ctx, pvc))
 				w.pod(ctx, &pod)

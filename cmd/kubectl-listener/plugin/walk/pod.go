@@ -285,7 +285,7 @@ func attributesOf(v *corev1.Volume) map[string]string {
 	switch {
 	case claim.IsInline(v):
 		return v.CSI.VolumeAttributes
-	case IsEphemeral(v):
+	case isEphemeral(v):
 		return v.Ephemeral.VolumeClaimTemplate.Annotations
 	}
 	return nil

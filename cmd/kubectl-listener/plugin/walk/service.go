@@ -38,8 +38,10 @@ func (w *Walk) service(ctx context.Context, listener *listenersv1alpha1.Listener
 	return service
 }
 
-func (w *Walk) Service(ctx context.Context, key types.NamespacedName) *corev1.Service {
+// ServiceOf returns the Service of a Listener, or nil if it cannot be read.
+func (w *Walk) ServiceOf(ctx context.Context, namespace, listener string) *corev1.Service {
 	service := &corev1.Service{}
+	key := types.NamespacedName{Namespace: namespace, Name: names.Service(listener)}
 	if w.Get(ctx, key, service) != check.Present {
 		return nil
 	}
@@ -86,8 +88,7 @@ func (w *Walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listen
 // ingressClass reports that the IngressClass of a waiting Listener is missing. Some controllers need none.
 func (w *Walk) ingressClass(ctx context.Context, listener *listenersv1alpha1.Listener,
 	class *listenersv1alpha1.ListenerClass) {
-	if class.Spec.Ingress == nil || condition(listener,
-		listenersv1alpha1.ListenerReady).Reason != listenersv1alpha1.ReasonWaitingForIngress {
+	if class.Spec.Ingress == nil || readyOf(listener).Reason != listenersv1alpha1.ReasonWaitingForIngress {
 		return
 	}
 	f := check.Finding{Kind: "IngressClass", Name: class.Spec.Ingress.ClassName}

@@ -125,7 +125,7 @@ func ofClaim(pvc *corev1.PersistentVolumeClaim) []string {
 // stuck follows the Pods that wait for the node of a pinned volume. f is the finding if none does.
 func (w *Walk) stuck(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim,
 	node *corev1.Node) check.Finding {
-	for _, pod := range w.Pods(ctx, pvc) {
+	for _, pod := range w.podsOfClaim(ctx, pvc) {
 		verdict := claim.Unschedulable(&pod)
 		if awaitsClaims(verdict) || !concernsVolumes.MatchString(verdict) {
 			continue

@@ -3,7 +3,7 @@
 // repeat no rule: what the operator knows is in conditions, events and its own packages, and what reasons mean is in
 // package reasons.
 //
-// paths.go has the walks. A file for each kind of object has the steps that they consist of. classes.go, nodes.go and
+// paths.go has the walks. A file for each kind of object has the steps that they consist of. nodes.go and
 // installation.go examine what all walks depend on, for doctor.
 package walk
 
@@ -63,9 +63,8 @@ func (w *Walk) Command(name string, o client.Object) string {
 
 func (w *Walk) PodListeners(ctx context.Context, pod client.Object) (*listenersv1alpha1.PodListeners, check.Presence) {
 	addresses := &listenersv1alpha1.PodListeners{}
-	return addresses,
-		w.Get(ctx, types.NamespacedName{Namespace: pod.GetNamespace(),
-			Name: listenersv1alpha1.PodListenersName(pod.GetUID())}, addresses)
+	key := types.NamespacedName{Namespace: pod.GetNamespace(), Name: listenersv1alpha1.PodListenersName(pod.GetUID())}
+	return addresses, w.Get(ctx, key, addresses)
 }
 
 // Served returns a kind in a version that a cluster serves, if it serves the kind.
