@@ -4,6 +4,7 @@ package check
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -221,4 +222,14 @@ func (f *Finding) IsAside() bool { return f.aside }
 func (f Finding) Since(since metav1.Time) Finding {
 	f.since = since.Time
 	return f
+}
+
+func Each[T any](items []T) iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		for i := range items {
+			if !yield(&items[i]) {
+				return
+			}
+		}
+	}
 }

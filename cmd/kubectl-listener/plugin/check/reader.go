@@ -3,7 +3,6 @@ package check
 import (
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -145,14 +144,4 @@ func PodCondition(pod *corev1.Pod, kind corev1.PodConditionType) corev1.PodCondi
 		}
 	}
 	return corev1.PodCondition{}
-}
-
-func Each[T any](items []T) iter.Seq[*T] {
-	return func(yield func(*T) bool) {
-		for i := range items {
-			if !yield(&items[i]) {
-				return
-			}
-		}
-	}
 }

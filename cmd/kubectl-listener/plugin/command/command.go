@@ -5,6 +5,7 @@ package command
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -266,4 +268,22 @@ func (e *Environment) CompleteNames(limit int, kinds ...Kind) cobra.CompletionFu
 		}
 		return completions, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// Encode writes a value in the format of --output. text writes it as text.
+func (e *Environment) Encode(value any, text func()) error {
+	if e.Output == "" {
+		text()
+		return nil
+	}
+	format := "%s\n"
+	content, err := json.MarshalIndent(value, "", "  ")
+	if e.Output == "yaml" {
+		format = "---\n%s"
+		content, err = yaml.Marshal(value)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(e.Out, format, content)
+	}
+	return err
 }

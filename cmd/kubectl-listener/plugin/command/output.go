@@ -2,7 +2,6 @@ package command
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -12,7 +11,6 @@ import (
 
 	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/printers"
-	"sigs.k8s.io/yaml"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/message"
@@ -28,24 +26,6 @@ var marks = map[check.State]struct{ text, colour string }{
 const maxPrinted = 4096
 
 func Printable(s string) string { return message.Printable(s, maxPrinted) }
-
-// Encode writes a value in the format of --output. text writes it as text.
-func (e *Environment) Encode(value any, text func()) error {
-	if e.Output == "" {
-		text()
-		return nil
-	}
-	format := "%s\n"
-	content, err := json.MarshalIndent(value, "", "  ")
-	if e.Output == "yaml" {
-		format = "---\n%s"
-		content, err = yaml.Marshal(value)
-	}
-	if err == nil {
-		_, err = fmt.Fprintf(e.Out, format, content)
-	}
-	return err
-}
 
 func WriteError(out io.Writer, err error) {
 	// Advice on how to call a command has several lines.

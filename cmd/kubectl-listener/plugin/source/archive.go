@@ -93,6 +93,16 @@ func (a *archive) List(_ context.Context, list client.ObjectList, options ...cli
 	return Convert(map[string]any{"apiVersion": version, "kind": name, "items": items}, list)
 }
 
+// Mapping returns the kind of an object or of the objects in a list, if the API server of a client serves it.
+func Mapping(c client.Client, o runtime.Object) (*meta.RESTMapping, error) {
+	gvk, err := c.GroupVersionKindFor(o)
+	if err != nil {
+		return nil, err
+	}
+	return c.RESTMapper().RESTMapping(schema.GroupKind{Group: gvk.Group, Kind: strings.TrimSuffix(gvk.Kind, "List")},
+		gvk.Version)
+}
+
 func Convert(from map[string]any, to runtime.Object) error {
 	if object, ok := to.(*unstructured.Unstructured); ok {
 		object.Object = runtime.DeepCopyJSON(from)
@@ -176,22 +186,6 @@ func Path(resource schema.GroupResource, namespace, name string) string {
 const maxFile = 6 << 20
 
 var errTooLarge = errors.New("it has more content than is read")
-
-// Open returns a source of what was gathered in a directory, or in an archive, and its index. The objects may be below
-// another directory, as `oc adm must-gather` writes them.
-func Open(name string, scheme *runtime.Scheme) (*Source, Index, error) {
-	a := &archive{scheme: scheme, objects: map[schema.GroupKind]map[types.NamespacedName]*unstructured.Unstructured{}}
-	files, err := a.read(name)
-	if err == nil {
-		err = a.load(files)
-	}
-	if err != nil {
-		return nil, Index{}, fmt.Errorf("reading %s: %w", name, err)
-	}
-	s := List(a)
-	s.archive = a
-	return s, a.index, nil
-}
 
 func (a *archive) load(files map[string][]byte) error {
 	var roots []string

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,6 +58,22 @@ func Watch(ctx context.Context, c client.WithWatch, namespace string) *Source {
 		go cache.NewReflector(s.watchOf(c, k, all), nil, all, 0).RunWithContext(ctx)
 	}
 	return s
+}
+
+// Open returns a source of what was gathered in a directory, or in an archive, and its index. The objects may be below
+// another directory, as `oc adm must-gather` writes them.
+func Open(name string, scheme *runtime.Scheme) (*Source, Index, error) {
+	a := &archive{scheme: scheme, objects: map[schema.GroupKind]map[types.NamespacedName]*unstructured.Unstructured{}}
+	files, err := a.read(name)
+	if err == nil {
+		err = a.load(files)
+	}
+	if err != nil {
+		return nil, Index{}, fmt.Errorf("reading %s: %w", name, err)
+	}
+	s := List(a)
+	s.archive = a
+	return s, a.index, nil
 }
 
 type kind struct {
@@ -115,16 +132,6 @@ func fieldsOf(o client.Object) fields.Set {
 		set["spec.nodeName"] = o.Spec.NodeName
 	}
 	return set
-}
-
-// Mapping returns the kind of an object or of the objects in a list, if the API server of a client serves it.
-func Mapping(c client.Client, o runtime.Object) (*meta.RESTMapping, error) {
-	gvk, err := c.GroupVersionKindFor(o)
-	if err != nil {
-		return nil, err
-	}
-	return c.RESTMapper().RESTMapping(schema.GroupKind{Group: gvk.Group, Kind: strings.TrimSuffix(gvk.Kind, "List")},
-		gvk.Version)
 }
 
 // kindOf returns the kind of an object or a list, with the namespace whose objects are read.

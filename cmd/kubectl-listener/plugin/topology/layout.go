@@ -3,7 +3,7 @@ package topology
 import (
 	"bytes"
 	"cmp"
-	_ "embed"
+	"embed"
 	"fmt"
 	"html/template"
 	"maps"
@@ -402,6 +402,9 @@ func wrap(s string, n, most int) []string {
 	}
 	return lines
 }
+
+//go:embed page
+var page embed.FS
 
 //go:embed picture.svg.tmpl
 var svgSource string

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
-	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,9 +107,6 @@ func loopback(address string) (string, error) {
 	}
 	return at.String(), nil
 }
-
-//go:embed page
-var page embed.FS
 
 type server struct {
 	source *source.Source

@@ -52,7 +52,8 @@ const (
 	seeWhyNot     = "See why it has not: kubectl describe listeneroperator cluster"
 )
 
-// ExamineInstallation follows the definitions, the operator with its permissions and its configuration, and what it installs.
+// ExamineInstallation follows the definitions, the operator with its permissions and its configuration, and what it
+// installs.
 func (w *Walk) ExamineInstallation(ctx context.Context) *Installation {
 	i := &Installation{Served: true}
 	for _, definition := range []schema.GroupVersionResource{
