@@ -48,15 +48,15 @@ func (x *Examination) List(ctx context.Context, list client.ObjectList, options 
 	return x.Request(fmt.Sprintf("reading %T", list), func() error { return x.Client.List(ctx, list, options...) })
 }
 
-// Follow reads the object of a finding. If the user may not read it, it reports that.
-func (x *Examination) Follow(ctx context.Context, f Finding, o client.Object) Presence {
+// Read reads the object of a finding. If the user may not read it, it reports that.
+func (x *Examination) Read(ctx context.Context, f Finding, o client.Object) Presence {
 	return x.Readable(f, x.Get(ctx, types.NamespacedName{Namespace: f.Namespace, Name: f.Name}, o))
 }
 
 // Require reads an object, and returns whether it was read. If it does not exist, it reports the finding. If a user has
 // written the name, others is an empty list for objects of the kind.
 func (x *Examination) Require(ctx context.Context, o client.Object, missing Finding, others ...client.ObjectList) bool {
-	found := x.Follow(ctx, missing, o)
+	found := x.Read(ctx, missing, o)
 	if found != Missing {
 		return found == Present
 	}
@@ -77,8 +77,8 @@ func (x *Examination) DidYouMean(ctx context.Context, f Finding, key types.Names
 	return f
 }
 
-// FollowAll reads a list of objects of the finding's kind. If the user may not read it, it reports that.
-func (x *Examination) FollowAll(ctx context.Context, f Finding, list client.ObjectList,
+// ReadAll reads a list of objects of the finding's kind. If the user may not read it, it reports that.
+func (x *Examination) ReadAll(ctx context.Context, f Finding, list client.ObjectList,
 	options ...client.ListOption) Presence {
 	return x.Readable(f, x.List(ctx, list, options...))
 }

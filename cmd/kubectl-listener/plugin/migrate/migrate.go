@@ -109,7 +109,7 @@ func (m *migration) observeWorkload(ctx context.Context, w stackable.Workload) {
 		m.Add(f.Warning("", "runs Stackable's listener operator"))
 		return
 	}
-	if m.Follow(ctx, f, o) == check.Forbidden {
+	if m.Read(ctx, f, o) == check.Forbidden {
 		return
 	}
 	if w.Kind == "DaemonSet" {

@@ -40,7 +40,7 @@ func (w *Walk) certificates(ctx context.Context, pod *corev1.Pod) {
 	}
 	f := check.Finding{Kind: "PodCertificateRequest", Namespace: pod.Namespace}
 	var all certificatesv1.PodCertificateRequestList
-	if w.FollowAll(ctx, f, &all, client.InNamespace(pod.Namespace)) != check.Present {
+	if w.ReadAll(ctx, f, &all, client.InNamespace(pod.Namespace)) != check.Present {
 		return
 	}
 	requests := slices.DeleteFunc(slices.Clone(all.Items), func(r certificatesv1.PodCertificateRequest) bool {
@@ -160,7 +160,7 @@ func (w *Walk) certManager(ctx context.Context, listener *listenersv1alpha1.List
 	f := check.Finding{Kind: "Certificate", Namespace: listener.Namespace, Name: label + names.CertificateSuffix}
 	certificate := &unstructured.Unstructured{}
 	certificate.SetGroupVersionKind(names.KindCertificate)
-	if w.Follow(ctx, f, certificate) == check.Forbidden {
+	if w.Read(ctx, f, certificate) == check.Forbidden {
 		return
 	}
 	missing := uncoveredAddresses(listener, certificate)

@@ -31,7 +31,7 @@ func (w *Walk) class(ctx context.Context, listener *listenersv1alpha1.Listener) 
 	if f.Name == "" { // the operator says so
 		return nil
 	}
-	switch w.Follow(ctx, f, class) {
+	switch w.Read(ctx, f, class) {
 	case check.Forbidden:
 		return nil
 	case check.Missing:
@@ -104,7 +104,7 @@ func classFinding(f check.Finding, class *listenersv1alpha1.ListenerClass) check
 func (w *Walk) Classes(ctx context.Context) {
 	var classes listenersv1alpha1.ListenerClassList
 	f := check.Finding{Kind: "ListenerClass"}
-	if w.FollowAll(ctx, f, &classes) == check.Present && len(classes.Items) == 0 {
+	if w.ReadAll(ctx, f, &classes) == check.Present && len(classes.Items) == 0 {
 		w.Add(f.Warning("", "there are none, so nobody can use listener volumes; docs/choosing-a-class.md has "+
 			"examples"))
 	}

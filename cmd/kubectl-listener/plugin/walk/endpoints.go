@@ -27,7 +27,7 @@ func (w *Walk) endpoints(
 ) {
 	var endpoints discoveryv1.EndpointSliceList
 	f := check.Finding{Kind: "Endpoints", Namespace: service.Namespace, Name: service.Name}
-	if w.FollowAll(ctx, f, &endpoints, client.InNamespace(service.Namespace),
+	if w.ReadAll(ctx, f, &endpoints, client.InNamespace(service.Namespace),
 		client.MatchingLabels{discoveryv1.LabelServiceName: service.Name}) == check.Forbidden {
 		return
 	}
@@ -81,7 +81,7 @@ func publishedFinding(f check.Finding, ready, all int, remedy string) check.Find
 // readyPods returns how many endpoints are Pods that are ready, and whether the user may know that.
 func (w *Walk) readyPods(ctx context.Context, namespace string, published sets.Set[string]) (ready int, known bool) {
 	var pods corev1.PodList
-	if w.FollowAll(ctx, check.Finding{Kind: "Pod", Namespace: namespace}, &pods,
+	if w.ReadAll(ctx, check.Finding{Kind: "Pod", Namespace: namespace}, &pods,
 		client.InNamespace(namespace)) == check.Forbidden {
 		return 0, false
 	}

@@ -88,7 +88,7 @@ func (w *Walk) notInjected(ctx context.Context, pod *corev1.Pod) (because string
 		{"ValidatingAdmissionPolicy", names.InjectionPolicy, validating, w.withoutPolicy()},
 		{"ListenerOperator", operatorv1alpha1.ListenerOperatorName, config, notEnabled},
 	} {
-		switch found := w.Follow(ctx, check.Finding{Kind: c.kind, Name: c.name}, c.object); {
+		switch found := w.Read(ctx, check.Finding{Kind: c.kind, Name: c.name}, c.object); {
 		case found == check.Forbidden:
 			because = "you may not read why; ask an administrator to run this command"
 		case found == check.Missing:
@@ -155,7 +155,7 @@ func (w *Walk) injection(ctx context.Context, enabled bool) {
 	for _, want := range objects {
 		f := check.Finding{Kind: want.GetObjectKind().GroupVersionKind().Kind, Name: want.GetName()}
 		installed := reflect.New(reflect.TypeOf(want).Elem()).Interface().(client.Object)
-		switch found := w.Follow(ctx, f, installed); {
+		switch found := w.Read(ctx, f, installed); {
 		case found == check.Missing && enabled:
 			w.Add(f.Failed("", "does not exist, so annotations of Pods are not acted on, or not checked",
 				remedyInjection))

@@ -107,7 +107,7 @@ func (w *Walk) definition(ctx context.Context, f check.Finding, version string) 
 func (w *Walk) deployments(ctx context.Context, i *Installation) {
 	var deployments appsv1.DeploymentList
 	f := check.Finding{Kind: "Deployment", Name: names.Operator}
-	if w.FollowAll(ctx, f, &deployments, client.MatchingFields{"metadata.name": names.Operator}) == check.Forbidden {
+	if w.ReadAll(ctx, f, &deployments, client.MatchingFields{"metadata.name": names.Operator}) == check.Forbidden {
 		return
 	}
 	if len(deployments.Items) == 0 {
@@ -266,7 +266,7 @@ func (w *Walk) component(ctx context.Context, i *Installation, c components.Comp
 	key, observed := c.Key(i.namespace), c.Empty()
 	_, served := Served(w.Client, &exposure.Kind{GroupVersionKind: c.Optional})
 	f := check.Finding{Kind: c.Kind, Namespace: key.Namespace, Name: key.Name}
-	switch found := w.Follow(ctx, f, observed.(client.Object)); {
+	switch found := w.Read(ctx, f, observed.(client.Object)); {
 	case found == check.Present:
 		if daemonSet, ok := observed.(*appsv1.DaemonSet); ok {
 			i.daemonSet = daemonSet
@@ -394,7 +394,7 @@ func (w *Walk) permissions(ctx context.Context, i *Installation, account string,
 func (w *Walk) Authorities(ctx context.Context, i *Installation) {
 	f := check.Finding{Kind: "PodCertificateRequest"}
 	var all certificatesv1.PodCertificateRequestList
-	if w.FollowAll(ctx, f, &all) != check.Present {
+	if w.ReadAll(ctx, f, &all) != check.Present {
 		return
 	}
 	var issued []time.Time
@@ -422,7 +422,7 @@ func (w *Walk) Authorities(ctx context.Context, i *Installation) {
 // SlowRequests follows what the operator says about namespaces whose objects occupy a controller for long.
 func (w *Walk) SlowRequests(ctx context.Context) {
 	var events corev1.EventList // those of objects without a namespace
-	w.FollowAll(ctx, check.Finding{Kind: "Event"}, &events, client.InNamespace(metav1.NamespaceDefault))
+	w.ReadAll(ctx, check.Finding{Kind: "Event"}, &events, client.InNamespace(metav1.NamespaceDefault))
 	last := map[string]*corev1.Event{}
 	for e := range check.Each(events.Items) {
 		namespace := e.InvolvedObject.Name

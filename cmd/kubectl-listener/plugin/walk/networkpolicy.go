@@ -19,7 +19,7 @@ import (
 // policies follows the NetworkPolicies that select a Pod, each of which may deny the clients of a Listener.
 func (w *Walk) policies(ctx context.Context, pod *corev1.Pod, listener string, service *corev1.Service) {
 	var list networkingv1.NetworkPolicyList
-	w.FollowAll(ctx, check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace}, &list,
+	w.ReadAll(ctx, check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace}, &list,
 		client.InNamespace(pod.Namespace))
 	policies := slices.DeleteFunc(slices.Clone(list.Items),
 		func(p networkingv1.NetworkPolicy) bool { return !exposure.SelectsForIngress(&p)(pod) })

@@ -30,7 +30,7 @@ const (
 func (w *Walk) node(ctx context.Context, name string) nodeState {
 	node := &corev1.Node{}
 	f := check.Finding{Kind: "Node", Name: name}
-	switch w.Follow(ctx, f, node) {
+	switch w.Read(ctx, f, node) {
 	case check.Missing:
 		// A volume may be pinned to it.
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonNodesMissing, "does not exist").Symptom())
@@ -63,7 +63,7 @@ func nodeFinding(node *corev1.Node) check.Finding {
 func (w *Walk) agent(ctx context.Context, node string) nodeState {
 	var csiNode storagev1.CSINode
 	f := check.Finding{Kind: "Node", Name: node}
-	switch found := w.Follow(ctx, check.Finding{Kind: "CSINode", Name: node}, &csiNode); {
+	switch found := w.Read(ctx, check.Finding{Kind: "CSINode", Name: node}, &csiNode); {
 	case found == check.Forbidden:
 	case !isRegistered(&csiNode):
 		w.Add(f.FailedBy(reasons.NoNodeAgent, "no node agent is registered with its kubelet, so no Pod with a "+

@@ -180,7 +180,7 @@ func (w *Walk) agentFinding(ctx context.Context, f check.Finding, a *agents, age
 // inUse reports whether one of the Pods with listener volumes on a node has not finished. PodListeners outlast that.
 func (w *Walk) inUse(ctx context.Context, node *corev1.Node, published []*listenersv1alpha1.PodListeners) bool {
 	var pods corev1.PodList
-	w.FollowAll(ctx, check.Finding{Kind: "Pod"}, &pods, client.MatchingFields{"spec.nodeName": node.Name})
+	w.ReadAll(ctx, check.Finding{Kind: "Pod"}, &pods, client.MatchingFields{"spec.nodeName": node.Name})
 	return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
 		of := func(o *listenersv1alpha1.PodListeners) bool {
 			return o.Name == listenersv1alpha1.PodListenersName(pod.UID)

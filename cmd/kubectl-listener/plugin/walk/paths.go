@@ -258,7 +258,7 @@ func (w *Walk) followSelected(ctx context.Context, pvc *corev1.PersistentVolumeC
 	if selector != (claim.Selector{}) {
 		listener := &listenersv1alpha1.Listener{}
 		f := check.Finding{Kind: "Listener", Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
-		switch w.Follow(ctx, f, listener) {
+		switch w.Read(ctx, f, listener) {
 		case check.Missing:
 			w.Add(w.noListener(ctx, f, pvc, pod, selector))
 		case check.Present:

@@ -104,7 +104,7 @@ func (w *Walk) generated(ctx context.Context, listener *listenersv1alpha1.Listen
 	f := check.Finding{Kind: kind.Kind, Namespace: listener.Namespace}
 	served, _ := Served(w.Client, kind)
 	list := lookup.MetadataList(served)
-	if w.FollowAll(ctx, f, list, client.InNamespace(listener.Namespace)) == check.Forbidden {
+	if w.ReadAll(ctx, f, list, client.InNamespace(listener.Namespace)) == check.Forbidden {
 		return
 	}
 	for o := range check.Each(list.Items) {

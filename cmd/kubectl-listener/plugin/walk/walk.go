@@ -51,7 +51,7 @@ func (w *Walk) All(ctx context.Context, lists ...client.ObjectList) bool {
 	for _, list := range lists {
 		kind, _ := w.Client.GroupVersionKindFor(list) // which is of the scheme
 		f := check.Finding{Kind: strings.TrimSuffix(kind.Kind, "List")}
-		read = w.FollowAll(ctx, f, list) == check.Present && read
+		read = w.ReadAll(ctx, f, list) == check.Present && read
 	}
 	return read
 }
