@@ -96,24 +96,19 @@ func (m *migration) observeOther(ctx context.Context) {
 
 func (m *migration) observeWorkload(ctx context.Context, w stackable.Workload) {
 	f := check.Finding{Kind: w.Kind, Namespace: w.Namespace, Name: w.Name}
-	var o client.Object
-	var template *corev1.PodSpec
-	switch w.Kind {
-	case "Deployment":
-		deployment := &appsv1.Deployment{}
-		o, template = deployment, &deployment.Spec.Template.Spec
-	case "DaemonSet":
-		daemonSet := &appsv1.DaemonSet{}
-		o, template = daemonSet, &daemonSet.Spec.Template.Spec
-	default:
+	deployment, daemonSet := &appsv1.Deployment{}, &appsv1.DaemonSet{}
+	o, known := map[string]client.Object{"Deployment": deployment, "DaemonSet": daemonSet}[w.Kind]
+	if !known {
 		m.Add(f.Warning("", "runs Stackable's listener operator"))
 		return
 	}
 	if m.Read(ctx, f, o) == check.Forbidden {
 		return
 	}
+	template := deployment.Spec.Template.Spec
 	if w.Kind == "DaemonSet" {
-		m.agents = *template
+		template = daemonSet.Spec.Template.Spec
+		m.agents = template
 	}
 	for _, c := range template.Containers {
 		for _, v := range c.Env {

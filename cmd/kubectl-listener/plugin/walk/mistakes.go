@@ -43,8 +43,8 @@ func mistakes(pod *corev1.Pod) []string {
 	return problems
 }
 
-// Misplaced returns that a workload has annotations that belong on its Pods, and that its template does not have.
-func Misplaced(kind string, workload client.Object) (problems []string) {
+// misplacedKeys returns that a workload has annotations that belong on its Pods, and that its template does not have.
+func misplacedKeys(kind string, workload client.Object) (problems []string) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(workload)
 	if err != nil {
 		return nil
@@ -61,8 +61,8 @@ func Misplaced(kind string, workload client.Object) (problems []string) {
 	return problems
 }
 
-// misplaced returns what is misplaced on the workloads that control a Pod, and that the user may read.
-func (w *Walk) misplaced(ctx context.Context, pod *corev1.Pod) (problems []string) {
+// misplacedByOwners returns what is misplaced on the workloads that control a Pod, and that the user may read.
+func (w *Walk) misplacedByOwners(ctx context.Context, pod *corev1.Pod) (problems []string) {
 	for owner := metav1.GetControllerOf(pod); owner != nil; {
 		object, err := w.Client.Scheme().New(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind))
 		workload, ok := object.(client.Object)
@@ -70,7 +70,7 @@ func (w *Walk) misplaced(ctx context.Context, pod *corev1.Pod) (problems []strin
 		if err != nil || !ok || w.Get(ctx, key, workload) != check.Present {
 			return problems
 		}
-		problems = append(problems, Misplaced(owner.Kind, workload)...)
+		problems = append(problems, misplacedKeys(owner.Kind, workload)...)
 		owner = metav1.GetControllerOf(workload)
 	}
 	return problems
@@ -86,9 +86,9 @@ func (w *Walk) Ignored(ctx context.Context) {
 	}{
 		{"a Namespace", lookup.MetadataList(corev1.SchemeGroupVersion.WithKind("NamespaceList")), own},
 		{"a Node", &corev1.NodeList{}, own},
-		{"Deployment", &appsv1.DeploymentList{}, Misplaced},
-		{"StatefulSet", &appsv1.StatefulSetList{}, Misplaced},
-		{"DaemonSet", &appsv1.DaemonSetList{}, Misplaced},
+		{"Deployment", &appsv1.DeploymentList{}, misplacedKeys},
+		{"StatefulSet", &appsv1.StatefulSetList{}, misplacedKeys},
+		{"DaemonSet", &appsv1.DaemonSetList{}, misplacedKeys},
 	} {
 		if w.List(ctx, l.list) != check.Present {
 			continue
@@ -117,7 +117,7 @@ func (w *Walk) meant(ctx context.Context, f check.Finding, pod *corev1.Pod, moun
 		w.warn(f, problems)
 	}
 	if len(problems) == 0 && !mounts && !awaits {
-		problems = w.misplaced(ctx, pod)
+		problems = w.misplacedByOwners(ctx, pod)
 	}
 	switch {
 	case awaits:

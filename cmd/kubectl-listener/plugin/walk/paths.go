@@ -42,7 +42,7 @@ func (w *Walk) Examine(ctx context.Context, o client.Object) {
 	case *listenersv1alpha1.Listener:
 		w.fromListener(ctx, o)
 	default:
-		w.warn(w.About(o), Misplaced(w.About(o).Kind, o))
+		w.warn(w.About(o), misplacedKeys(w.About(o).Kind, o))
 		w.fromWorkload(ctx, o)
 	}
 	if w.operator(ctx); namespace.Name != "" {

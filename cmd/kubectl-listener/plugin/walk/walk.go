@@ -3,8 +3,8 @@
 // repeat no rule: what the operator knows is in conditions, events and its own packages, and what reasons mean is in
 // package reasons.
 //
-// paths.go has the walks. A file for each kind of object has the steps that they consist of. nodes.go and
-// installation.go examine what all walks depend on, for doctor.
+// paths.go has the walks: those from an object, and those that follow a path further. A file for each kind of object
+// has the steps that they consist of. nodes.go and installation.go examine what all walks depend on, for doctor.
 package walk
 
 import (
