@@ -189,7 +189,7 @@ func (r *Reconciler) adopt(ctx context.Context, o *observed) error {
 		o.selector.Class == "" {
 		return nil // a Listener that the claim names is not the claim's
 	}
-	desired := claim.Listener(o.claim, nil, cmp.Or(l.Class(), o.selector.Class), l.Spec.Ports, l.Labels)
+	desired := claim.OfClaim(o.claim, nil).Listener(cmp.Or(l.Class(), o.selector.Class), l.Spec.Ports, l.Labels)
 	_, err := r.Applier.Apply(ctx, claim.KeepOf(l).Apply(desired), l)
 	return err
 }

@@ -668,12 +668,12 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
     csi: {driver: listeners.stackable.tech, volumeHandle: `+namespace+`-work, volumeAttributes: {a: b}}}}`)
 	g.Expect(operator.Create(t.Context(), pv)).To(Succeed())
 	ports := []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}
-	_, err := volumes.Apply(t.Context(), claim.Listener(pvc, nil, "web", ports, nil), nil)
+	_, err := volumes.Apply(t.Context(), claim.OfClaim(pvc, nil).Listener("web", ports, nil), nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	listener := &listenersv1alpha1.Listener{}
 	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(pvc), listener)).To(Succeed())
 	bound := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pv.GetName(), UID: pv.GetUID()}}
-	_, err = volumes.Apply(t.Context(), claim.Listener(pvc, bound, "web", append(ports, listenersv1alpha1.ListenerPort{Name: "https", Port: 443}), nil), listener)
+	_, err = volumes.Apply(t.Context(), claim.OfClaim(pvc, bound).Listener("web", append(ports, listenersv1alpha1.ListenerPort{Name: "https", Port: 443}), nil), listener)
 	g.Expect(err).NotTo(HaveOccurred())
 
 	// The annotation with numbers is on the Listeners of users, too.
@@ -682,7 +682,7 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	g.Expect(apply.PatchMetadata(t.Context(), operator, ofUser, names.FieldManagerDefault, map[string]any{"annotations": map[string]any{names.AnnotationNumbers: "{}"}})).To(Succeed())
 
 	// The Listener of an ephemeral claim is kept by what controls its Pod, and deleted if no other Pod comes.
-	kept := claim.Listener(pvc, bound, "web", ports, nil)
+	kept := claim.OfClaim(pvc, bound).Listener("web", ports, nil)
 	kept.SetName("web-0-listener")
 	kept.SetAnnotations(map[string]string{names.AnnotationClaim: kept.GetName()})
 	owners := kept.GetOwnerReferences()
@@ -699,7 +699,7 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	// The Listener of an inline volume belongs to its Pod, and is deleted when the Pod has finished.
 	job := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "job", UID: "job"}}
 	volume := objects.InlineVolume("listener", map[string]string{names.LabelCertificate: "web"})
-	inline := claim.Listener(claim.Inline(job, &volume), nil, "web", ports, nil)
+	inline := claim.OfInline(job, &volume).Listener("web", ports, nil)
 	_, err = volumes.Apply(t.Context(), inline, nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(operator.Delete(t.Context(), inline)).To(Succeed())
@@ -708,7 +708,7 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
   listener-operator.dev/claim: web-1-listener}}, spec: {className: web}}`)
 	g.Expect(admin.Create(t.Context(), restored)).To(Succeed())
 	pvc.Name = restored.GetName()
-	_, err = volumes.Apply(t.Context(), claim.Listener(pvc, bound, "web", ports, nil), restored)
+	_, err = volumes.Apply(t.Context(), claim.OfClaim(pvc, bound).Listener("web", ports, nil), restored)
 	g.Expect(err).NotTo(HaveOccurred())
 
 	service := object(t, `{apiVersion: v1, kind: Service, metadata: {namespace: `+namespace+`, name: restored, labels: {app.kubernetes.io/name: listener,

@@ -265,7 +265,7 @@ func ofClaims(t *testing.T, namespace string) []written {
 	pv.Spec.NodeAffinity = claim.NodeAffinity("node")
 	pv.UID = "pv"
 	ports := []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}
-	listener := claim.Listener(pvc, pv, "public", ports, nil)
+	listener := claim.OfClaim(pvc, pv).Listener("public", ports, nil)
 	podListeners := listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: "default", Name: "web-0"}, "uid", "node")
 	pv.UID = ""
 	pod := &corev1.Pod{

@@ -137,7 +137,7 @@ func (b *boundPod) claim(name, annotation, value string) *corev1.PersistentVolum
 // ownListener returns the Listener of a class-based claim, which either the provisioner or the controller creates.
 func (b *boundPod) ownListener(pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod) *listenersv1alpha1.Listener {
 	b.Helper()
-	desired := claim.Listener(pvc, nil, pvc.Annotations[names.AnnotationListenerClass], claim.PodPorts(pod), pod.Labels)
+	desired := claim.OfClaim(pvc, nil).Listener(pvc.Annotations[names.AnnotationListenerClass], claim.PodPorts(pod), pod.Labels)
 	err := b.client.Apply(b.Context(), client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(names.FieldManagerVolume))
 	listener := &listenersv1alpha1.Listener{}
 	if err := errors.Join(err, b.client.Get(b.Context(), client.ObjectKeyFromObject(pvc), listener)); err != nil {

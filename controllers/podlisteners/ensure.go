@@ -45,7 +45,7 @@ func (r *Reconciler) ensureMounts(ctx context.Context, p *pass, mounts []*mount)
 // ensureVolume labels a volume with its Listener. If the class is pinned, it pins the volume to the node of the Pod
 // before an address is published: no later Pod may run elsewhere. Otherwise it records the node at a new mount.
 func (r *Reconciler) ensureVolume(ctx context.Context, m *mount) error {
-	if m.isInline() || m.pv.UID == "" {
+	if m.request.Inline || m.pv.UID == "" {
 		return nil
 	}
 	own := labels.Set{names.LabelListenerNamespace: m.pod.Namespace,

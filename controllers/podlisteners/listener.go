@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -44,7 +43,7 @@ func (r *Reconciler) ensureListener(ctx context.Context, m *mount) error {
 	case m.listener == nil:
 	case m.listener.DeletionTimestamp != nil:
 		return nil // it is created again when it is deleted
-	case claim.OtherUser(m.listener, m.claim, m.pod) != "":
+	case m.request.OtherUser(m.listener, m.pod) != "":
 		return r.withoutListener(ctx, m)
 	}
 	return r.followListener(ctx, m, like)
@@ -53,12 +52,12 @@ func (r *Reconciler) ensureListener(ctx context.Context, m *mount) error {
 // awaitsRestore reports whether the Pod of an inline volume waits for its Listener, because the Pod, or the StatefulSet
 // that has created it again, comes from a backup.
 func (r *Reconciler) awaitsRestore(ctx context.Context, m *mount) (bool, error) {
-	if m.listener != nil || !m.isInline() {
+	if m.listener != nil || !m.request.Inline {
 		return false, nil
 	}
 	left := requests.Restoring(m.pod, r.Clock.Now())
 	if left == 0 {
-		set, err := r.keepingSet(ctx, m, claim.KeepFor(m.pod, m.claim.Name, nil))
+		set, err := r.keepingSet(ctx, m, claim.KeepFor(m.pod, m.request.Name, nil))
 		if set == nil || err != nil {
 			return false, err
 		}
@@ -78,14 +77,14 @@ func (r *Reconciler) awaitsRestore(ctx context.Context, m *mount) (bool, error) 
 // otherwise if its class or owners have changed.
 func (r *Reconciler) followListener(ctx context.Context, m *mount, like *listenersv1alpha1.Listener) error {
 	class, err := r.classOfListener(ctx, m)
-	keep := claim.KeepFor(m.pod, m.claim.Name, m.listener)
+	keep := claim.KeepFor(m.pod, m.request.Name, m.listener)
 	if err != nil || !m.isNew && class == m.listener.Class() && m.ownsListener(keep) {
 		return err
 	}
 	if keep, err = r.withOwnerAbove(ctx, m, keep); err != nil {
 		return err
 	}
-	return r.applyListener(ctx, keep.Apply(claim.Listener(m.claim, m.pv, class, like.Spec.Ports, like.Labels)), m)
+	return r.applyListener(ctx, keep.Apply(m.request.Listener(class, like.Spec.Ports, like.Labels)), m)
 }
 
 // like returns what has the ports and the labels of the Listener: the Listener that exists or, if the mount is new,
@@ -101,7 +100,7 @@ func (r *Reconciler) like(ctx context.Context, m *mount) (*listenersv1alpha1.Lis
 		return nil, err
 	}
 	class = cmp.Or(class, &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: key.Name}})
-	ports, problem := claim.Ports(m.claim, m.pod)
+	ports, problem := m.request.Ports(m.pod)
 	if refusal := exposure.CheckPorts(class, ports); refusal != nil {
 		m.warn(refusal.Reason, actionMount, "Volume %q: %s", m.volume, refusal.Message)
 		return m.listener, nil
@@ -150,7 +149,7 @@ func (r *Reconciler) withoutListener(ctx context.Context, m *mount) error {
 	m.admitted = m.admitted && label == names.ListenerLabel(m.listener.Name)
 	if err != nil || leaving || m.refuse(listenersv1alpha1.ReasonForeignListener,
 		fmt.Sprintf("Listener %s exists but %s, so it is not changed for %s; "+
-			"rename one of the two", m.listener.Name, claim.OtherUser(m.listener, m.claim, m.pod), m.source())) {
+			"rename one of the two", m.listener.Name, m.request.OtherUser(m.listener, m.pod), m.source())) {
 		m.listener = nil
 	}
 	return err
@@ -160,10 +159,12 @@ func (r *Reconciler) withoutListener(ctx context.Context, m *mount) error {
 // same name had, before its template was changed. The garbage collector deletes it, or removes the claim as its owner.
 func (r *Reconciler) isLeaving(ctx context.Context, m *mount) (bool, error) {
 	ofClaim := func(o metav1.OwnerReference) bool { return o.Kind == "PersistentVolumeClaim" }
-	if !m.isInline() || !claim.OwnsListener(m.listener) || !slices.ContainsFunc(m.listener.OwnerReferences, ofClaim) {
+	if !m.request.Inline || !claim.OwnsListener(m.listener) ||
+		!slices.ContainsFunc(m.listener.OwnerReferences, ofClaim) {
 		return false, nil
 	}
-	pvc, err := lookup.Get(ctx, r.Client, client.ObjectKeyFromObject(m.claim), &corev1.PersistentVolumeClaim{})
+	key := types.NamespacedName{Namespace: m.pod.Namespace, Name: m.request.Name}
+	pvc, err := lookup.Get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{})
 	if err != nil || pvc == nil {
 		return err == nil, err
 	}
@@ -185,13 +186,13 @@ func (r *Reconciler) classOfListener(ctx context.Context, m *mount) (string, err
 		&listenersv1alpha1.ListenerClass{})
 	if class != nil {
 		reason = listenersv1alpha1.ReasonNamespaceNotAllowed
-		problem, err = tenancy.Check(ctx, r.Client, class, m.claim.Namespace)
+		problem, err = tenancy.Check(ctx, r.Client, class, m.pod.Namespace)
 	}
 	if err != nil || problem == "" {
 		return m.selector.Class, err
 	}
 	m.warnClaim(reason, "%s, so Listener %s keeps class %s; name another class in the %s %s",
-		problem, m.listener.Name, kept, claim.Field(m.claim), names.AnnotationListenerClass)
+		problem, m.listener.Name, kept, m.request.Field(), names.AnnotationListenerClass)
 	return kept, nil
 }
 
@@ -199,14 +200,14 @@ func (r *Reconciler) classOfListener(ctx context.Context, m *mount) (string, err
 // earlier version or an earlier claim created it. The garbage collector removes a keeper that is being deleted.
 func (m *mount) ownsListener(keep claim.Keep) bool {
 	annotations := m.listener.Annotations
-	if annotations[names.AnnotationClaim] != m.claim.Name || annotations[names.AnnotationKeptFor] != keep.Pod {
+	if annotations[names.AnnotationClaim] != m.request.Name || annotations[names.AnnotationKeptFor] != keep.Pod {
 		return false
 	}
 	if keep.Pod != "" && len(keep.Owners) == 0 {
 		return len(m.listener.OwnerReferences) == 0
 	}
 	lacks := func(o metav1.OwnerReference) bool { return !claim.HasOwner(m.listener, o.UID) }
-	return claim.HasOwner(m.listener, m.claim.UID) && (m.isInline() || claim.HasOwner(m.listener, m.pv.UID)) &&
+	return !slices.ContainsFunc(m.request.Owners, lacks) &&
 		(m.pod.DeletionTimestamp != nil || !slices.ContainsFunc(keep.Owners, lacks))
 }
 
@@ -222,10 +223,10 @@ func (r *Reconciler) applyListener(ctx context.Context, desired *unstructured.Un
 		const reason = listenersv1alpha1.ReasonClassOfClaim
 		text := fmt.Sprintf("spec.className was %q, and is %q now, as %s says", before.Class(), m.listener.Class(),
 			m.source())
-		if !m.isInline() {
+		if !m.request.Inline {
 			text += fmt.Sprintf("; to use another class, change the claim: kubectl annotate pvc %s --namespace %s "+
 				"%s=CLASS --overwrite",
-				m.claim.Name, m.claim.Namespace, names.AnnotationListenerClass)
+				m.pvc.Name, m.pvc.Namespace, names.AnnotationListenerClass)
 		}
 		r.Events.Eventf(m.listener, m.object(), reasons.EventType(reason), reason, actionMount, "%s",
 			message.Printable(text, message.MaxEvent))

@@ -23,9 +23,10 @@ type mount struct {
 	// node is the Pod's node, or nil if it does not exist.
 	node *corev1.Node
 	// volume is the name of the volume in the Pod.
-	volume string
-	claim  *corev1.PersistentVolumeClaim
-	// pv is empty if the volume is inline.
+	volume  string
+	request claim.Request
+	// pvc and pv are nil if the volume is inline. If the Pod was given a volume that is gone, they have only names.
+	pvc      *corev1.PersistentVolumeClaim
 	pv       *corev1.PersistentVolume
 	selector claim.Selector
 	// listener is nil while it does not exist.
@@ -46,21 +47,22 @@ type mount struct {
 	isNew bool
 }
 
-func (m *mount) isInline() bool { return m.pv.Name == "" }
-
 // awaitsKubelet reports whether the Listener of an inline volume is not created yet. A Pod that waits for a node, or
 // that its kubelet rejects, must not hold a port: a controller may create any number of such Pods.
 func (m *mount) awaitsKubelet() bool {
-	return m.isInline() && m.selector.Class != "" && m.listener == nil && !claim.PodAccepted(m.pod)
+	return m.request.Inline && m.selector.Class != "" && m.listener == nil && !claim.PodAccepted(m.pod)
 }
 
-func (m *mount) listenerName() string { return m.selector.ListenerName(m.claim.Name) }
+func (m *mount) listenerName() string { return m.selector.ListenerName(m.request.Name) }
 
 // pinnedElsewhere reports whether the volume is pinned to other nodes, so that the kubelet does not mount it. It may
 // have mounted it before another Pod with the claim has pinned it.
 func (m *mount) pinnedElsewhere() bool {
+	if m.request.Inline || m.admitted {
+		return false
+	}
 	nodes := claim.PinnedNodes(m.pv)
-	return !m.admitted && len(nodes) > 0 && !slices.Contains(nodes, m.pod.Spec.NodeName)
+	return len(nodes) > 0 && !slices.Contains(nodes, m.pod.Spec.NodeName)
 }
 
 // reservation returns the node affinity of the volume, or nil, and, if it is not pinned, the annotation that records
@@ -76,7 +78,7 @@ func (m *mount) reservation() (*corev1.VolumeNodeAffinity, map[string]string) {
 		return m.pv.Spec.NodeAffinity, nil
 	case pins && len(m.previous.IngressAddresses) == 0 && !leaving:
 		return claim.NodeAffinity(m.pod.Spec.NodeName), nil
-	case claim.EphemeralPod(m.claim) != nil:
+	case claim.EphemeralPod(m.pvc) != nil:
 		return m.pv.Spec.NodeAffinity, nil
 	case m.isNew && !leaving, recorded == "":
 		recorded = m.pod.Spec.NodeName
@@ -87,10 +89,12 @@ func (m *mount) reservation() (*corev1.VolumeNodeAffinity, map[string]string) {
 // entry returns the desired entry: while new addresses are unknown, with the previous ones that the Listener still has.
 func (m *mount) entry() listenersv1alpha1.PodListener {
 	entry := listenersv1alpha1.PodListener{
-		Scope:                cmp.Or(m.previous.Scope, listenersv1alpha1.ListenerScopeCluster),
-		IngressAddresses:     m.held(m.previous.IngressAddresses),
-		PersistentVolumeName: m.pv.Name,
-		ListenerName:         m.listenerName(),
+		Scope:            cmp.Or(m.previous.Scope, listenersv1alpha1.ListenerScopeCluster),
+		IngressAddresses: m.held(m.previous.IngressAddresses),
+		ListenerName:     m.listenerName(),
+	}
+	if !m.request.Inline {
+		entry.PersistentVolumeName = m.pv.Name
 	}
 	if m.addressesUnknown() {
 		return entry

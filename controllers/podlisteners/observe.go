@@ -87,12 +87,12 @@ func (r *Reconciler) mount(ctx context.Context, p *pass, volume *corev1.Volume,
 	if err != nil || m == nil {
 		return nil, err
 	}
-	key := types.NamespacedName{Namespace: m.claim.Namespace, Name: m.listenerName()}
+	key := types.NamespacedName{Namespace: m.pod.Namespace, Name: m.listenerName()}
 	if m.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
 		return nil, err
 	}
 	m.previous = has.Listeners[volume.Name]
-	m.admitted = has.Admitted(volume.Name) || m.isInline() && m.listener != nil && claim.HasOwner(m.listener, p.pod.UID)
+	m.admitted = has.Admitted(volume.Name) || m.request.Inline && m.listener != nil && claim.HasOwner(m.listener, p.pod.UID)
 	if m.isCopy {
 		return m, r.observeClass(ctx, m)
 	}
@@ -115,7 +115,7 @@ func (r *Reconciler) observeVolume(ctx context.Context, p *pass, volume *corev1.
 		return nil, err
 	case m == nil && has.Admitted(volume.Name):
 		return mountOf(p, volume, has.Listeners[volume.Name]), nil
-	case m != nil && m.isInline():
+	case m != nil && m.request.Inline:
 		return m, r.observeOriginal(ctx, m, has)
 	}
 	return m, nil
@@ -176,16 +176,15 @@ func mountOf(p *pass, volume *corev1.Volume, entry listenersv1alpha1.PodListener
 	if entry.ListenerName == "" || entry.PersistentVolumeName == "" {
 		return nil
 	}
-	m := &mount{pass: p, volume: volume.Name, claim: &corev1.PersistentVolumeClaim{}, pv: &corev1.PersistentVolume{}}
-	m.claim.Namespace, m.claim.Name, m.pv.Name = p.pod.Namespace, claim.NameOf(p.pod, volume),
-		entry.PersistentVolumeName
-	m.selector.Listener = entry.ListenerName
-	return m
+	pvc, pv := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
+	pvc.Namespace, pvc.Name, pv.Name = p.pod.Namespace, claim.NameOf(p.pod, volume), entry.PersistentVolumeName
+	return &mount{pass: p, volume: volume.Name, request: claim.OfClaim(pvc, pv), pvc: pvc, pv: pv,
+		selector: claim.Selector{Listener: entry.ListenerName}}
 }
 
 // problem returns why a volume cannot be mounted, with its reason, or "".
 func (r *Reconciler) problem(ctx context.Context, m *mount) (reason, problem string, err error) {
-	if m.isInline() {
+	if m.request.Inline {
 		if problem, err = r.inlineProblem(ctx, m); problem != "" || err != nil {
 			return listenersv1alpha1.ReasonInvalidVolume, problem, err
 		}
@@ -195,7 +194,7 @@ func (r *Reconciler) problem(ctx context.Context, m *mount) (reason, problem str
 
 // inlineProblem returns why an inline volume cannot be mounted, or "".
 func (r *Reconciler) inlineProblem(ctx context.Context, m *mount) (string, error) {
-	if problem := claim.InlineProblem(m.pod, m.claim, m.listener); problem != "" {
+	if problem := m.request.InlineProblem(m.pod, m.listener); problem != "" {
 		return problem, nil
 	}
 	class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: cmp.Or(m.selector.Class, m.listener.Class())},
@@ -208,7 +207,7 @@ func (r *Reconciler) inlineProblem(ctx context.Context, m *mount) (string, error
 
 // classProblem returns why an inline volume cannot be mounted with a class, or "".
 func (m *mount) classProblem(class *listenersv1alpha1.ListenerClass) string {
-	ports, problem := claim.Ports(m.claim, m.pod)
+	ports, problem := m.request.Ports(m.pod)
 	switch pinning := class.Pinning(); {
 	case pinning != nil && pinning.Policy == listenersv1alpha1.PinningPolicyRequired:
 		return fmt.Sprintf("ListenerClass %s pins volumes to nodes, which needs a claim; use one in place of the "+
@@ -232,8 +231,8 @@ func (m *mount) classProblem(class *listenersv1alpha1.ListenerClass) string {
 // are watched. Like the kubelet, it ignores an ephemeral claim that the Pod does not control.
 func (r *Reconciler) volume(ctx context.Context, p *pass, volume *corev1.Volume) (*mount, error) {
 	if claim.IsInline(volume) {
-		m := &mount{pass: p, volume: volume.Name, claim: claim.Inline(p.pod, volume), pv: &corev1.PersistentVolume{}}
-		m.selector, _ = claim.ParseSelector(m.claim.Annotations)
+		m := &mount{pass: p, volume: volume.Name, request: claim.OfInline(p.pod, volume)}
+		m.selector, _ = claim.ParseSelector(m.request.Annotations)
 		return m, nil
 	}
 	key := types.NamespacedName{Namespace: p.pod.Namespace, Name: claim.NameOf(p.pod, volume)}
@@ -250,7 +249,7 @@ func (r *Reconciler) volume(ctx context.Context, p *pass, volume *corev1.Volume)
 	if err != nil {
 		return nil, nil //nolint:nilerr,nilnil // it is not one of the operator
 	}
-	m := &mount{pass: p, volume: volume.Name, claim: pvc, pv: pv}
+	m := &mount{pass: p, volume: volume.Name, request: claim.OfClaim(pvc, pv), pvc: pvc, pv: pv}
 	var ignored bool
 	if m.selector, ignored = selector.Follow(pvc.Annotations); ignored {
 		m.warnSelector()

@@ -26,7 +26,7 @@ func (r *Reconciler) prepare(ctx context.Context, p *pass) error {
 	}
 	var wait time.Duration
 	for _, m := range mounts {
-		if m.isInline() {
+		if m.request.Inline {
 			continue
 		}
 		left, err := r.remindScheduler(ctx, m)

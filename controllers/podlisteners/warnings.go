@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -82,8 +83,8 @@ func (m *mount) warn(reason, action, format string, args ...any) {
 	switch {
 	case m.listener != nil: // not a pointer that is nil
 		related = m.listener
-	case !m.isInline():
-		related = m.claim
+	case !m.request.Inline:
+		related = m.pvc
 	}
 	m.add(warning{cause{m.pod.UID, m.volume, reason}, action, fmt.Sprintf(format, args...), m.pod, related})
 }
@@ -101,23 +102,23 @@ func (m *mount) refuse(reason, problem string) bool {
 
 // warnClaim adds a warning on the claim, or the Pod if the volume is inline.
 func (m *mount) warnClaim(reason, format string, args ...any) {
-	m.add(warning{cause{m.claim.UID, m.volume, reason}, actionMount, fmt.Sprintf(format, args...), m.object(), m.pod})
+	m.add(warning{cause{m.object().GetUID(), m.volume, reason}, actionMount, fmt.Sprintf(format, args...), m.object(), m.pod})
 }
 
 // object returns what requests the Listener: the claim, or the Pod if the volume is inline.
-func (m *mount) object() runtime.Object {
-	if m.isInline() {
+func (m *mount) object() client.Object {
+	if m.request.Inline {
 		return m.pod
 	}
-	return m.claim
+	return m.pvc
 }
 
 // source describes the claim or the inline volume.
 func (m *mount) source() string {
-	if m.isInline() {
+	if m.request.Inline {
 		return fmt.Sprintf("inline volume %s of Pod %s", m.volume, m.pod.Name)
 	}
-	return "claim " + m.claim.Name
+	return "claim " + m.pvc.Name
 }
 
 // warnSelector warns that the claim selects another Listener than its volume was provisioned for.
@@ -169,7 +170,7 @@ func (m *mount) warnQuota(rejection string) {
 		"of the namespace or the claims that they belong to, or ask an administrator to raise the ResourceQuota",
 		m.pod.Namespace, m.listenerName(), m.volume, rejection)
 	m.warn(listenersv1alpha1.ReasonQuotaExceeded, actionMount, "%s", text)
-	if !m.isInline() {
+	if !m.request.Inline {
 		m.warnClaim(listenersv1alpha1.ReasonQuotaExceeded, "%s", text)
 	}
 }
@@ -210,7 +211,7 @@ func (m *mount) warnMissing() bool {
 		m.warn(listenersv1alpha1.ReasonListenerNotFound, actionMount,
 			"Listener %s/%s was deleted, and its Service with it; "+
 				"the files of volume %q keep the last addresses, which do not work any more; create the Listener again",
-			m.claim.Namespace, m.listenerName(), m.volume)
+			m.pod.Namespace, m.listenerName(), m.volume)
 		return true
 	}
 	action, text := m.waitReason()

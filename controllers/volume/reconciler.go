@@ -180,7 +180,7 @@ func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeCla
 
 // resolve returns the key of the Listener of a claim, which exists or can be created, and whose class exists.
 func (r *Reconciler) resolve(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (types.NamespacedName, error) {
-	selector, err := claim.Requested(pvc)
+	selector, err := claim.OfClaim(pvc, nil).Selector()
 	if err != nil {
 		return types.NamespacedName{}, exposure.Refuse(listenersv1alpha1.ReasonInvalidClaim, "%s", err)
 	}
@@ -257,17 +257,17 @@ func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVo
 	if err != nil {
 		return err
 	}
-	key := client.ObjectKeyFromObject(pvc)
+	key, request := client.ObjectKeyFromObject(pvc), claim.OfClaim(pvc, nil)
 	existing, err := lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{})
 	switch {
 	case err != nil:
 		return err
 	case existing == nil:
 		return cmp.Or(r.awaitRestore(pvc), r.checkAllowed(ctx, pvc, class))
-	case claim.OtherUser(existing, pvc, pod) != "":
+	case request.OtherUser(existing, pod) != "":
 		return exposure.Refuse(listenersv1alpha1.ReasonForeignListener,
 			"Listener %s exists but %s, so it is not changed; use the annotation %s, or rename one of the two",
-			key, claim.OtherUser(existing, pvc, pod), names.AnnotationListenerName)
+			key, request.OtherUser(existing, pod), names.AnnotationListenerName)
 	case existing.DeletionTimestamp != nil:
 		return exposure.Refuse(listenersv1alpha1.ReasonListenerTerminating,
 			"Listener %s of an earlier claim is still being deleted", key)
@@ -281,9 +281,8 @@ func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVo
 			return err
 		}
 	}
-	_,
-		err = r.Applier.Apply(ctx, claim.KeepFor(pod, pvc.Name,
-		existing).Apply(claim.Listener(pvc, nil, class.Name, ports, pod.Labels)), existing)
+	desired := claim.KeepFor(pod, pvc.Name, existing).Apply(request.Listener(class.Name, ports, pod.Labels))
+	_, err = r.Applier.Apply(ctx, desired, existing)
 	return err
 }
 
@@ -319,7 +318,7 @@ func (r *Reconciler) firstPod(
 			"waiting for the first Pod that mounts the claim to be created")
 	}
 	pod := &pods[0]
-	ports, problem := claim.Ports(pvc, pod)
+	ports, problem := claim.OfClaim(pvc, nil).Ports(pod)
 	if problem != "" {
 		return nil, nil, exposure.Refuse(listenersv1alpha1.ReasonInvalidClaim, "%s", problem)
 	}

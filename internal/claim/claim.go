@@ -1,13 +1,12 @@
 // Package claim interprets claims: which claims a Pod mounts, which Listener a claim requests, which PersistentVolumes
 // are listener volumes and on which nodes, and which Listener a class-based claim gets. The provisioner and the
-// podlisteners controller both apply such Listeners, and agree on them by this package. An inline volume is read as a
-// claim, too: see Inline. The package is pure: it must never read or write the API.
+// podlisteners controller both apply such Listeners, and agree on them by this package. An inline volume requests a
+// Listener as a claim does: see Request. The package is pure: it must never read or write the API.
 package claim
 
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -19,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/keys"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -50,15 +48,6 @@ func ParseSelector(annotations map[string]string) (Selector, error) {
 		return Selector{}, ErrNoSelector
 	}
 	return Selector{Class: class, Listener: listener}, nil
-}
-
-// Requested returns the selector of a claim, or an error that also says what its author may have meant instead.
-func Requested(claim *corev1.PersistentVolumeClaim) (Selector, error) {
-	selector, err := ParseSelector(claim.Annotations)
-	if errors.Is(err, ErrNoSelector) {
-		err = fmt.Errorf("%w%s", err, DidYouMean(claim))
-	}
-	return selector, err
 }
 
 // Follow returns the selector of a volume that was provisioned with s, and whose claim has these annotations now. Only
@@ -221,39 +210,10 @@ func (k Keep) Apply(desired *unstructured.Unstructured) *unstructured.Unstructur
 	return desired
 }
 
-// OtherUser returns why the Listener of a claim's name is not that of the claim, which a Pod mounts, or "": a user has
-// created it, it is kept for another Pod, or another claim or Pod owns it. An earlier Pod of the same name is no other.
-func OtherUser(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) string {
-	inline := InlinePod(claim) != nil
-	i := slices.IndexFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool {
-		return isPod(o) && (!inline || o.Name != pod.Name) ||
-			inline && o.APIVersion == "v1" && o.Kind == "PersistentVolumeClaim"
-	})
-	switch kept := listener.Annotations[names.AnnotationKeptFor]; {
-	case !OwnsListener(listener):
-		return "was not created for a claim or volume"
-	case kept != "" && kept != pod.Name:
-		return fmt.Sprintf("is kept for volume %s of Pod %s", strings.TrimPrefix(listener.Name, kept+"-"),
-			message.Printable(kept, maxName))
-	case i >= 0:
-		return fmt.Sprintf("belongs to %s %s", listener.OwnerReferences[i].Kind, listener.OwnerReferences[i].Name)
-	}
-	return ""
-}
-
 func isPod(o metav1.OwnerReference) bool { return o.APIVersion == "v1" && o.Kind == "Pod" }
 
 func HasOwner(listener *listenersv1alpha1.Listener, uid types.UID) bool {
 	return slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == uid })
-}
-
-// WillBeDeleted reports whether the garbage collector is going to delete the Listener of an earlier claim of this name:
-// neither this claim nor its volume owns it, and nothing keeps it for the next Pod.
-func WillBeDeleted(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolumeClaim) bool {
-	return len(listener.OwnerReferences) > 0 && !KeepOf(listener).IsKept() &&
-		!slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool {
-			return o.UID == claim.UID || o.Kind == "PersistentVolume" && o.Name == VolumeName(claim)
-		})
 }
 
 // ClassField returns where the class of a Listener is named. The Listener of a claim has the class of the claim.
@@ -262,60 +222,4 @@ func ClassField(listener *listenersv1alpha1.Listener) string {
 		return names.AnnotationListenerClass + " of its claim or volume"
 	}
 	return "spec.className"
-}
-
-// Listener returns the desired Listener of a class-based claim. It has the labels of the claim but never its owners:
-// consumers delete what has both (contract: labels and the owner reference). pv is nil until the volume is provisioned.
-// The name and the index of the Pod come from labels: those of the Pod, or else of the existing Listener.
-func Listener(
-	claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, class string,
-	ports []listenersv1alpha1.ListenerPort, labels map[string]string,
-) *unstructured.Unstructured {
-	owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: claim.Name,
-		UID: claim.UID}}
-	if pod := InlinePod(claim); pod != nil {
-		owners[0].Kind, owners[0].Name = pod.Kind, pod.Name
-	} else if pv != nil {
-		owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolume", Name: pv.Name,
-			UID: pv.UID})
-	}
-	list := []any{}
-	for _, p := range ports {
-		port := map[string]any{"name": p.Name, "port": int64(p.Port)}
-		if p.Protocol != nil {
-			port["protocol"] = string(*p.Protocol)
-		}
-		list = append(list, port)
-	}
-	desired := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": listenersv1alpha1.GroupVersion.String(),
-		"kind":       "Listener",
-		"metadata": map[string]any{
-			"name": claim.Name, "namespace": claim.Namespace,
-			"annotations": map[string]any{names.AnnotationClaim: claim.Name},
-		},
-		"spec": map[string]any{"className": class, "ports": list, "publishNotReadyAddresses": true},
-	}}
-	desired.SetOwnerReferences(owners)
-	all := map[string]string{}
-	for _, key := range []string{appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel} {
-		if value, ok := labels[key]; ok {
-			all[key] = value
-		}
-	}
-	maps.Copy(all, claim.Labels)
-	if len(all) > 0 {
-		desired.SetLabels(all)
-	}
-	return desired
-}
-
-// DidYouMean returns what is wrong with an annotation or label of a claim that names no class and no Listener, or with
-// an attribute of an inline volume, or "". It begins with a separator.
-func DidYouMean(claim *corev1.PersistentVolumeClaim) string {
-	problem := attributeProblem(claim.Annotations)
-	if InlinePod(claim) == nil {
-		problem, _, _ = strings.Cut(strings.Join(keys.Problems("a claim", claim), "\n"), "\n")
-	}
-	return strings.TrimSuffix("; "+problem, "; ")
 }

@@ -189,7 +189,7 @@ func TestListenerOfAClaimHasItsLabelsButNotItsOwners(t *testing.T) {
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "kafka.example/v1", Kind: "KafkaCluster", Name: "k"}},
 	}}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-u1", UID: "u2"}}
-	got := claim.Listener(pvc, pv, "public", []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80, Protocol: ptr.To(corev1.ProtocolTCP)}}, nil)
+	got := claim.OfClaim(pvc, pv).Listener("public", []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80, Protocol: ptr.To(corev1.ProtocolTCP)}}, nil)
 	want := map[string]any{
 		"apiVersion": "listeners.stackable.tech/v1alpha1",
 		"kind":       "Listener",
@@ -224,7 +224,7 @@ func TestListenerOfAClaimHasTheNameAndTheIndexOfItsPod(t *testing.T) {
 		"without any":                   {nil, nil, nil},
 	} {
 		pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-web-0", Namespace: "shop", UID: "u1", Labels: tc.claim}}
-		if diff := cmp.Diff(tc.want, claim.Listener(pvc, nil, "public", nil, tc.labels).GetLabels()); diff != "" {
+		if diff := cmp.Diff(tc.want, claim.OfClaim(pvc, nil).Listener("public", nil, tc.labels).GetLabels()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -271,7 +271,7 @@ func TestAnAnnotationThatNearlyFitsIsNamed(t *testing.T) {
 		"example.com/class":                       "",
 		"":                                        "",
 	} {
-		got := claim.DidYouMean(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a.example/other": "x", key: "some"}}})
+		got := claim.Request{Annotations: map[string]string{"a.example/other": "x", key: "some"}}.DidYouMean()
 		if want == "" && got != "" || want != "" && (!strings.Contains(got, "annotation "+key) || !strings.HasSuffix(got, "did you mean "+want+"?")) {
 			t.Errorf("%s: got %q, want %q", key, got, want)
 		}

@@ -14,11 +14,11 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
-// inlinePod returns Pod web-0 with an inline volume, and the claim that this stands for.
-func inlinePod(attributes map[string]string) (*corev1.Pod, *corev1.PersistentVolumeClaim) {
+// inlinePod returns Pod web-0 with an inline volume, and what this requests.
+func inlinePod(attributes map[string]string) (*corev1.Pod, claim.Request) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0", UID: "pod-uid"}}
 	pod.Spec.Volumes = []corev1.Volume{objects.InlineVolume("listener", attributes)}
-	return pod, claim.Inline(pod, &pod.Spec.Volumes[0])
+	return pod, claim.OfInline(pod, &pod.Spec.Volumes[0])
 }
 
 func TestAttributesOfInlineVolumesAreReadStrictly(t *testing.T) {
@@ -55,9 +55,9 @@ func TestAttributesOfInlineVolumesAreReadStrictly(t *testing.T) {
 		"no label": {attributes: map[string]string{names.AnnotationListenerClass: "public", names.LabelCertificate: "a b"}, want: "name of a certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod, pvc := inlinePod(tc.attributes)
+			pod, request := inlinePod(tc.attributes)
 			pod.OwnerReferences, pod.GenerateName = tc.owners, tc.generated
-			if got := claim.InlineProblem(pod, pvc, nil); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
+			if got := request.InlineProblem(pod, nil); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
@@ -65,8 +65,8 @@ func TestAttributesOfInlineVolumesAreReadStrictly(t *testing.T) {
 }
 
 func TestListenerOfAnInlineVolumeBelongsToItsPod(t *testing.T) {
-	pod, pvc := inlinePod(map[string]string{names.AnnotationListenerClass: "public", names.LabelCertificate: "web"})
-	got := claim.Listener(pvc, nil, "public", nil, nil)
+	pod, request := inlinePod(map[string]string{names.AnnotationListenerClass: "public", names.LabelCertificate: "web"})
+	got := request.Listener("public", nil, nil)
 	if owners := got.GetOwnerReferences(); len(owners) != 1 || owners[0].Kind != "Pod" || owners[0].Name != "web-0" || owners[0].UID != pod.UID || owners[0].Controller != nil {
 		t.Errorf("owners %+v", owners)
 	}
@@ -82,29 +82,29 @@ func TestListenerOfAnInlineVolumeBelongsToItsPod(t *testing.T) {
 
 func TestAListenerOfAnotherClaimOrPodIsNotTakenOver(t *testing.T) {
 	pod, inline := inlinePod(nil)
-	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web-0-listener", UID: "claim-uid"}}
+	ofClaim := claim.OfClaim(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web-0-listener", UID: "claim-uid"}}, nil)
 	owner := func(kind, name string) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: "v1", Kind: kind, Name: name, UID: "other"}
 	}
 	for name, tc := range map[string]struct {
-		claim *corev1.PersistentVolumeClaim
-		owner metav1.OwnerReference
-		kept  string
-		want  string
+		request claim.Request
+		owner   metav1.OwnerReference
+		kept    string
+		want    string
 	}{
 		"an inline volume, of an earlier Pod": {inline, owner("Pod", "web-0"), "", ""},
 		"an inline volume, of another Pod":    {inline, owner("Pod", "web"), "", "belongs to Pod web"},
 		"an inline volume, of a claim":        {inline, owner("PersistentVolumeClaim", "web-0-listener"), "", "belongs to PersistentVolumeClaim web-0-listener"},
-		"a claim, of an earlier claim":        {pvc, owner("PersistentVolumeClaim", "web-0-listener"), "", ""},
-		"a claim, of an inline volume":        {pvc, owner("Pod", "web-0"), "", "belongs to Pod web-0"},
+		"a claim, of an earlier claim":        {ofClaim, owner("PersistentVolumeClaim", "web-0-listener"), "", ""},
+		"a claim, of an inline volume":        {ofClaim, owner("Pod", "web-0"), "", "belongs to Pod web-0"},
 		"an inline volume, kept for the Pod":  {inline, owner("StatefulSet", "web"), "web-0", ""},
 		"an inline volume, kept for another":  {inline, owner("StatefulSet", "web"), "web", "is kept for volume 0-listener of Pod web"},
-		"a claim, kept for another Pod":       {pvc, owner("StatefulSet", "web"), "web", "is kept for volume 0-listener of Pod web"},
+		"a claim, kept for another Pod":       {ofClaim, owner("StatefulSet", "web"), "web", "is kept for volume 0-listener of Pod web"},
 	} {
 		listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "web-0-listener", OwnerReferences: []metav1.OwnerReference{tc.owner}, Annotations: map[string]string{
 			names.AnnotationClaim: "web-0-listener", names.AnnotationKeptFor: tc.kept,
 		}}}
-		if got := claim.OtherUser(listener, tc.claim, pod); got != tc.want {
+		if got := tc.request.OtherUser(listener, pod); got != tc.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

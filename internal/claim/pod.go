@@ -8,17 +8,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/keys"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // maxClaims is how many volumes of a Pod count that have claims. Of inline ones, MaxVolumes count.
 const maxClaims = 64
+
+func IsInline(volume *corev1.Volume) bool {
+	return volume.CSI != nil && volume.CSI.Driver == names.Driver
+}
 
 // Volumes returns the volumes of a Pod with claims, and its inline ones, but no more than count. beyond is the first
 // one that does not, or nil. Authors of Pods choose how many there are: nothing may be stored or done for them.
@@ -131,41 +133,6 @@ func Unschedulable(pod *corev1.Pod) string {
 // registered there, as of Kubernetes 1.37. While the agents are replaced, that passes by itself.
 func AwaitsAgent(verdict string) bool {
 	return strings.Contains(verdict, names.Driver+" CSI driver is not installed on the node")
-}
-
-// Ports returns the ports of the Listener of a class-based claim: those that the annotation names.AnnotationPorts
-// lists, in its order, or else all of the Pod. problem names the listed ports that the Pod does not have, or is empty.
-func Ports(claim *corev1.PersistentVolumeClaim,
-	pod *corev1.Pod) (ports []listenersv1alpha1.ListenerPort, problem string) {
-	all := PodPorts(pod)
-	listed := keys.List(claim.Annotations[names.AnnotationPorts])
-	if len(listed) == 0 {
-		return all, ""
-	}
-	byName := map[string]listenersv1alpha1.ListenerPort{}
-	var existing, missing []string
-	for _, p := range all {
-		byName[p.Name] = p
-		existing = append(existing, p.Name)
-	}
-	seen := sets.New[string]()
-	for _, name := range listed {
-		if seen.Has(name) {
-			continue
-		}
-		seen.Insert(name)
-		if p, ok := byName[name]; ok {
-			ports = append(ports, p)
-		} else {
-			missing = append(missing, fmt.Sprintf("%q", message.Printable(name, maxName)))
-		}
-	}
-	if len(missing) > 0 {
-		problem = fmt.Sprintf("the %s %s lists %s, but the containers of Pod %s have only the ports %s; correct the "+
-			"%[1]s",
-			Field(claim), names.AnnotationPorts, message.List(missing), pod.Name, message.List(existing))
-	}
-	return ports, problem
 }
 
 // PodPorts returns the ports of a Pod, in the order of ContainerPorts; one without a name is named "port-<number>"

@@ -75,11 +75,11 @@ func TestClaimRestrictsPorts(t *testing.T) {
 		"case is not ignored": {ptr.To("HTTP"), nil, `lists "HTTP", but`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pvc := &corev1.PersistentVolumeClaim{}
+			var request claim.Request
 			if tc.annotation != nil {
-				pvc.Annotations = map[string]string{names.AnnotationPorts: *tc.annotation}
+				request.Annotations = map[string]string{names.AnnotationPorts: *tc.annotation}
 			}
-			ports, problem := claim.Ports(pvc, pod)
+			ports, problem := request.Ports(pod)
 			var got []string
 			for _, p := range ports {
 				got = append(got, p.Name)

@@ -1,7 +1,6 @@
 package claim
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,13 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	volumehelpers "k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/keys"
-	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -123,82 +119,11 @@ func NodeAffinity(node string) *corev1.VolumeNodeAffinity {
 	}}}}
 }
 
-func IsInline(volume *corev1.Volume) bool {
-	return volume.CSI != nil && volume.CSI.Driver == names.Driver
-}
-
-// Inline returns the claim that an inline volume stands for, which does not exist: the one that the volume would get if
-// it were ephemeral. Its annotations are the attributes of the volume, and the Pod's uid is its uid.
-func Inline(pod *corev1.Pod, volume *corev1.Volume) *corev1.PersistentVolumeClaim {
-	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-		Namespace: pod.Namespace, Name: NameOf(pod, volume), UID: pod.UID, Annotations: volume.CSI.VolumeAttributes,
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(pod,
-			corev1.SchemeGroupVersion.WithKind("Pod"))},
-	}}
-	if certificate := pvc.Annotations[names.LabelCertificate]; certificate != "" {
-		pvc.Labels = map[string]string{names.LabelCertificate: certificate}
-	}
-	return pvc
-}
-
-// InlinePod returns the owner reference to the Pod whose inline volume a claim stands for, or nil if the claim exists.
-func InlinePod(claim *corev1.PersistentVolumeClaim) *metav1.OwnerReference {
-	if pod := EphemeralPod(claim); pod != nil && pod.UID == claim.UID {
-		return pod
-	}
-	return nil
-}
-
-// Field returns what the keys of a claim's annotations are: annotations, or attributes of an inline volume.
-func Field(claim *corev1.PersistentVolumeClaim) string {
-	if InlinePod(claim) != nil {
-		return "attribute"
-	}
-	return "annotation"
-}
-
-// InlineProblem returns what is wrong with the attributes of an inline volume of a Pod, or "". claim is the one that
-// the volume stands for, and existing its Listener, or nil.
-func InlineProblem(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, existing *listenersv1alpha1.Listener) string {
-	attributes := claim.Annotations
-	selector, err := Requested(claim)
-	if err != nil {
-		return err.Error()
-	}
-	if problem := cmp.Or(attributeProblem(attributes), extraAttribute(attributes, selector)); problem != "" {
-		return problem
-	}
-	switch keep := attributes[names.AttributeKeep]; {
-	case len(validation.IsValidLabelValue(attributes[names.LabelCertificate])) > 0:
-		return fmt.Sprintf("the attribute %s is not the name of a certificate; correct it", names.LabelCertificate)
-	case keep == "", keep == "false", keep == "true" && KeepFor(pod, claim.Name, existing).IsKept():
-		return ""
-	default:
-		return fmt.Sprintf("the attribute %s keeps the Listener for the next Pod of the same name, but no controller "+
-			"creates one: the name of the Pod is random, or it has no controller; remove the attribute, or use a "+
-			"StatefulSet", names.AttributeKeep)
-	}
-}
-
-// attributeProblem returns what is wrong with an attribute of an inline volume, whatever the others are, or "".
-func attributeProblem(attributes map[string]string) string {
-	for _, key := range slices.Sorted(maps.Keys(attributes)) {
-		if problem := keys.Problem(keys.Volume, key, attributes[key]); problem != "" {
-			return problem
-		}
-	}
-	return ""
-}
-
-// extraAttribute returns that an attribute is not for volumes of a named Listener, or "".
-func extraAttribute(attributes map[string]string, selector Selector) string {
-	for _, key := range slices.Sorted(maps.Keys(attributes)) {
-		own := key != names.AnnotationListenerName && keys.Belongs(keys.Volume, key)
-		if own && attributes[key] != "" && selector.Listener != "" {
-			return fmt.Sprintf("the attribute %s is for volumes with a Listener of their own, and this one uses "+
-				"Listener %s; remove the attribute",
-				key, message.Printable(selector.Listener, maxName))
-		}
-	}
-	return ""
+// WillBeDeleted reports whether the garbage collector is going to delete the Listener of an earlier claim of this name:
+// neither this claim nor its volume owns it, and nothing keeps it for the next Pod.
+func WillBeDeleted(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolumeClaim) bool {
+	return len(listener.OwnerReferences) > 0 && !KeepOf(listener).IsKept() &&
+		!slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool {
+			return o.UID == claim.UID || o.Kind == "PersistentVolume" && o.Name == VolumeName(claim)
+		})
 }

@@ -187,11 +187,11 @@ func TestUnloggedPermissionsAreRequired(t *testing.T) {
 				pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace(t), Name: "web-listener", UID: "pvc-uid"}}
 				pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", UID: "pv-uid"}}
 				applier := apply.New(operator, names.FieldManagerVolume)
-				created := claim.Listener(pvc, nil, "a-class", nil, nil)
+				created := claim.OfClaim(pvc, nil).Listener("a-class", nil, nil)
 				if _, err := applier.Apply(t.Context(), created, nil); err != nil {
 					t.Fatal(err)
 				}
-				_, err := applier.Apply(t.Context(), claim.Listener(pvc, pv, "a-class", nil, nil), created)
+				_, err := applier.Apply(t.Context(), claim.OfClaim(pvc, pv).Listener("a-class", nil, nil), created)
 				return err
 			},
 			{Group: listeners, Resource: "listeners/finalizers", Verb: "update"}: func(t *testing.T, operator user) error {

@@ -108,7 +108,7 @@ func works() map[string]growth.Work {
 			for i := range listed {
 				listed[i] = fmt.Sprint("p", 2*i) // every other port, and as many that do not exist
 			}
-			claim.Ports(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{names.AnnotationPorts: strings.Join(listed, ",")}}}, pod(n, "p%d"))
+			claim.Request{Annotations: map[string]string{names.AnnotationPorts: strings.Join(listed, ",")}}.Ports(pod(n, "p%d"))
 		}},
 	}
 	maps.Copy(works, kinds())

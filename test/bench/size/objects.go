@@ -41,7 +41,7 @@ func (s *server) addListener(ctx context.Context, i int, node string) error {
 	if err := s.ensure(ctx, pod); err != nil {
 		return err
 	}
-	listener := claim.Listener(pvc, pv, className, claim.PodPorts(pod), pod.Labels)
+	listener := claim.OfClaim(pvc, pv).Listener(className, claim.PodPorts(pod), pod.Labels)
 	if err := s.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(listener), client.FieldOwner(names.FieldManagerVolume)); err != nil {
 		return fmt.Errorf("creating the Listener: %w", err)
 	}

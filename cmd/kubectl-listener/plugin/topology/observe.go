@@ -146,15 +146,19 @@ func newPod(ctx context.Context, w *walk.Walk, p *corev1.Pod) *subject {
 		node: p.Spec.NodeName}
 	for volume := range check.Each(p.Spec.Volumes) {
 		name := result.volumes[volume.Name].ListenerName
-		if pvc := (&corev1.PersistentVolumeClaim{}); name == "" {
+		if name == "" {
+			request, pvc := claim.Request{}, &corev1.PersistentVolumeClaim{}
 			key := types.NamespacedName{Namespace: p.Namespace, Name: claim.NameOf(p, volume)}
-			if claim.IsInline(volume) {
-				pvc = claim.Inline(p, volume)
-			} else if key.Name == "" || w.Get(ctx, key, pvc) != check.Present || !walk.RequestsListener(pvc) {
+			switch {
+			case claim.IsInline(volume):
+				request = claim.OfInline(p, volume)
+			case key.Name == "" || w.Get(ctx, key, pvc) != check.Present || !walk.RequestsListener(pvc):
 				continue
+			default:
+				request = claim.OfClaim(pvc, nil)
 			}
-			selector, _ := claim.ParseSelector(pvc.Annotations)
-			name = selector.ListenerName(pvc.Name)
+			selector, _ := claim.ParseSelector(request.Annotations)
+			name = selector.ListenerName(request.Name)
 		}
 		if !slices.Contains(result.listeners, name) {
 			result.listeners = append(result.listeners, name)

@@ -98,7 +98,7 @@ func (w *Walk) storageProblem(ctx context.Context, f check.Finding, pvc *corev1.
 
 // selectorProblem returns what is wrong with the annotations of a claim, or with what they name, or an empty finding.
 func (w *Walk) selectorProblem(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim) check.Finding {
-	selector, err := claim.Requested(pvc)
+	selector, err := claim.OfClaim(pvc, nil).Selector()
 	invalidName := claim.ListenerNameProblem(selector.ListenerName(pvc.Name))
 	switch {
 	case err != nil:

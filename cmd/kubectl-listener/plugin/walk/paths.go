@@ -105,11 +105,11 @@ func (w *Walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 }
 
 func (w *Walk) inline(ctx context.Context, f check.Finding, pod *corev1.Pod, volume *corev1.Volume) {
-	pvc := claim.Inline(pod, volume)
-	selector, _ := claim.ParseSelector(pvc.Annotations)
+	name := claim.NameOf(pod, volume)
 	published, _ := w.PodListeners(ctx, pod)
 	if slices.Contains(published.Spec.Copies, volume.Name) {
-		w.followSelected(ctx, pvc, pod, claim.Selector{Listener: published.Spec.Listeners[volume.Name].ListenerName})
+		original := claim.Selector{Listener: published.Spec.Listeners[volume.Name].ListenerName}
+		w.followSelected(ctx, pod, name, pod, original)
 		return
 	}
 	refused := w.LastEvent(ctx, pod, check.HasReason(listenersv1alpha1.ReasonInvalidVolume,
@@ -120,14 +120,15 @@ func (w *Walk) inline(ctx context.Context, f check.Finding, pod *corev1.Pod, vol
 	case pod.Status.Phase == corev1.PodPending && refused != nil:
 		w.Add(f.FailedBy(refused.Reason, refused.Message))
 	default:
-		w.followSelected(ctx, pvc, pod, selector)
+		selector, _ := claim.ParseSelector(volume.CSI.VolumeAttributes)
+		w.followSelected(ctx, pod, name, pod, selector)
 	}
 }
 
 func (w *Walk) fromClaim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) {
 	if !RequestsListener(pvc) {
 		w.Add(w.About(pvc).FailedBy(listenersv1alpha1.ReasonInvalidClaim, "is not for a listener volume"+
-			claim.DidYouMean(pvc)))
+			claim.OfClaim(pvc, nil).DidYouMean()))
 		return
 	}
 	w.followClaim(ctx, pvc, nil)
@@ -248,42 +249,47 @@ func (w *Walk) followClaim(ctx context.Context, pvc *corev1.PersistentVolumeClai
 			"its own, a Pod needs a claim of its own: docs/run-any-product.md",
 			columns.Names(pods))))
 	}
-	w.followSelected(ctx, pvc, pod, selector)
+	w.followSelected(ctx, pvc, pvc.Name, pod, selector)
 }
 
-// followSelected follows the Listener of a claim, which may stand for an inline volume, and the addresses of a Pod, if
-// it is not nil.
-func (w *Walk) followSelected(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod,
+// followSelected follows the Listener of a claim, or of an inline volume of a Pod, which is by, and the addresses of
+// pod, or of none. name is the name of the claim, or the one that the inline volume has in its place.
+func (w *Walk) followSelected(ctx context.Context, by client.Object, name string, pod *corev1.Pod,
 	selector claim.Selector) {
+	pvc, _ := by.(*corev1.PersistentVolumeClaim)
 	if selector != (claim.Selector{}) {
 		listener := &listenersv1alpha1.Listener{}
-		f := check.Finding{Kind: "Listener", Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
+		f := check.Finding{Kind: "Listener", Namespace: by.GetNamespace(), Name: selector.ListenerName(name)}
 		switch w.Read(ctx, f, listener) {
 		case check.Missing:
-			w.Add(w.noListener(ctx, f, pvc, pod, selector))
+			w.Add(w.noListener(ctx, f, by, pod, selector))
 		case check.Present:
-			w.otherClass(ctx, pvc, selector.Class, listener)
+			if pvc != nil { // the class of an inline volume cannot change
+				w.otherClass(ctx, pvc, selector.Class, listener)
+			}
 			w.followListener(ctx, listener, pod)
 		}
 	}
 	if pod != nil {
-		w.podAddresses(ctx, pod, func(claim, _ string) bool { return claim == pvc.Name })
+		w.podAddresses(ctx, pod, func(claim, _ string) bool { return claim == name })
 	}
 }
 
-func (w *Walk) noListener(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod,
+// noListener returns that the Listener of a claim, or of an inline volume of a Pod, which is by, does not exist.
+func (w *Walk) noListener(ctx context.Context, f check.Finding, by client.Object, pod *corev1.Pod,
 	selector claim.Selector) check.Finding {
+	pvc, ofClaim := by.(*corev1.PersistentVolumeClaim)
 	switch {
 	case selector.Class == "":
 		f = f.FailedBy(listenersv1alpha1.ReasonListenerNotFound, "does not exist")
 		return w.mistakenListener(ctx, f, types.NamespacedName{Namespace: f.Namespace, Name: f.Name})
-	case !w.bound(ctx, pvc, pod), claim.InlinePod(pvc) != nil && !claim.PodAccepted(pod):
+	case !w.bound(ctx, pvc, pod), !ofClaim && !claim.PodAccepted(pod):
 		return f.Warning("", "does not exist: the operator creates it when a Pod that mounts it is bound to a node, "+
 			"and accepted there if the volume is inline, and deletes it when the Pod has finished, if the volume is "+
 			"inline or ephemeral")
-	default: // an inline volume's claim has the uid of the Pod, and so its events
+	default:
 		f = f.LeftToOperator(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does")
-		return w.said(ctx, pvc, ofOperator, f)
+		return w.said(ctx, by, ofOperator, f)
 	}
 }
 

@@ -293,10 +293,10 @@ func attributesOf(v *corev1.Volume) map[string]string {
 
 // inlineProblem returns what is wrong with an inline volume of a Pod, whatever its class permits, or "".
 func inlineProblem(pod *corev1.Pod, volume *corev1.Volume) string {
-	pvc := claim.Inline(pod, volume)
-	problem := claim.InlineProblem(pod, pvc, nil)
-	if selector, _ := claim.ParseSelector(pvc.Annotations); problem == "" && selector.Class != "" {
-		_, problem = claim.Ports(pvc, pod)
+	request := claim.OfInline(pod, volume)
+	problem := request.InlineProblem(pod, nil)
+	if selector, _ := claim.ParseSelector(request.Annotations); problem == "" && selector.Class != "" {
+		_, problem = request.Ports(pod)
 	}
 	return problem
 }

@@ -48,10 +48,10 @@ func (w *Walk) volume(ctx context.Context, pvc *corev1.PersistentVolumeClaim) cl
 	return selector
 }
 
-// otherClass follows the class that a claim names, if its Listener has another one. Inline volumes cannot change it.
+// otherClass follows the class that a claim names, if its Listener has another one.
 func (w *Walk) otherClass(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class string,
 	listener *listenersv1alpha1.Listener) {
-	if class == "" || class == listener.Class() || !claim.OwnsListener(listener) || claim.InlinePod(pvc) != nil {
+	if class == "" || class == listener.Class() || !claim.OwnsListener(listener) {
 		return
 	}
 	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
