@@ -81,8 +81,12 @@ func (r *Reconciler) followListener(ctx context.Context, m *mount, like *listene
 	if err != nil || !m.isNew && class == m.listener.Class() && m.ownsListener(keep) {
 		return err
 	}
-	if keep, err = r.withOwnerAbove(ctx, m, keep); err != nil {
+	set, err := r.keepingSet(ctx, m, keep)
+	if err != nil {
 		return err
+	}
+	if set != nil { // what controls it may delete it and create it again
+		keep = keep.With(metav1.GetControllerOf(set))
 	}
 	return r.applyListener(ctx, keep.Apply(m.request.Listener(class, like.Spec.Ports, like.Labels)), m)
 }
@@ -109,16 +113,6 @@ func (r *Reconciler) like(ctx context.Context, m *mount) (*listenersv1alpha1.Lis
 	return &listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{Labels: m.pod.Labels}, Spec: listenersv1alpha1.ListenerSpec{Ports: ports},
 	}, nil
-}
-
-// withOwnerAbove adds what controls the StatefulSet of a Pod to the owners of a kept Listener, because that may delete
-// the StatefulSet and create it again.
-func (r *Reconciler) withOwnerAbove(ctx context.Context, m *mount, keep claim.Keep) (claim.Keep, error) {
-	set, err := r.keepingSet(ctx, m, keep)
-	if set != nil {
-		keep = keep.With(metav1.GetControllerOf(set))
-	}
-	return keep, err
 }
 
 // keepingSet returns the StatefulSet of a Pod whose Listener is kept, or nil. Where the operator may not restart Pods,
@@ -226,9 +220,9 @@ func (r *Reconciler) applyListener(ctx context.Context, desired *unstructured.Un
 		if !m.request.Inline {
 			text += fmt.Sprintf("; to use another class, change the claim: kubectl annotate pvc %s --namespace %s "+
 				"%s=CLASS --overwrite",
-				m.pvc.Name, m.pvc.Namespace, names.AnnotationListenerClass)
+				m.request.Name, m.request.Namespace, names.AnnotationListenerClass)
 		}
-		r.Events.Eventf(m.listener, m.object(), reasons.EventType(reason), reason, actionMount, "%s",
+		r.Events.Eventf(m.listener, m.object, reasons.EventType(reason), reason, actionMount, "%s",
 			message.Printable(text, message.MaxEvent))
 	}
 	return r.observeClass(ctx, m)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -25,8 +26,9 @@ type mount struct {
 	// volume is the name of the volume in the Pod.
 	volume  string
 	request claim.Request
-	// pvc and pv are nil if the volume is inline. If the Pod was given a volume that is gone, they have only names.
-	pvc      *corev1.PersistentVolumeClaim
+	// object is the claim, or the Pod if the volume is inline. Of a claim that is gone, it has only the name.
+	object client.Object
+	// pv is nil if the volume is inline. If the claim or the PersistentVolume is gone, it has only the name.
 	pv       *corev1.PersistentVolume
 	selector claim.Selector
 	// listener is nil while it does not exist.
@@ -45,6 +47,10 @@ type mount struct {
 	admitted bool
 	// isNew states that there was no entry, nor had the Pod the label of the Listener, which it gets last.
 	isNew bool
+}
+
+func newMount(p *pass, volume *corev1.Volume, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) *mount {
+	return &mount{pass: p, volume: volume.Name, request: claim.OfClaim(pvc, pv), object: pvc, pv: pv}
 }
 
 // awaitsKubelet reports whether the Listener of an inline volume is not created yet. A Pod that waits for a node, or
@@ -78,7 +84,7 @@ func (m *mount) reservation() (*corev1.VolumeNodeAffinity, map[string]string) {
 		return m.pv.Spec.NodeAffinity, nil
 	case pins && len(m.previous.IngressAddresses) == 0 && !leaving:
 		return claim.NodeAffinity(m.pod.Spec.NodeName), nil
-	case claim.EphemeralPod(m.pvc) != nil:
+	case claim.EphemeralPod(m.object) != nil:
 		return m.pv.Spec.NodeAffinity, nil
 	case m.isNew && !leaving, recorded == "":
 		recorded = m.pod.Spec.NodeName

@@ -47,8 +47,9 @@ func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName,
 		&corev1.Pod{})
 }
 
-// mounts returns the listener volumes of a Pod, with what decides about their addresses, and warns about claims.
-func (r *Reconciler) mounts(ctx context.Context, p *pass,
+// observe returns the mounts of a Pod's listener volumes, and warns about volumes and claims. has is what the Pod has
+// been given.
+func (r *Reconciler) observe(ctx context.Context, p *pass,
 	has *listenersv1alpha1.PodListenersSpec) (mounts []*mount, _ error) {
 	node, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: p.pod.Spec.NodeName}, &corev1.Node{})
 	if err != nil {
@@ -56,78 +57,87 @@ func (r *Reconciler) mounts(ctx context.Context, p *pass,
 	}
 	volumes, _ := claim.Volumes(p.pod)
 	for _, volume := range volumes {
-		m, err := r.mount(ctx, p, volume, has)
+		m, err := r.observeVolume(ctx, p, volume, has)
 		if err != nil {
 			return nil, err
 		}
-		if m == nil {
-			continue
+		if m != nil {
+			r.observeNode(m, node)
+			mounts = append(mounts, m)
 		}
-		if m.node = node; node != nil {
-			published := ptr.Deref(m.listener, listenersv1alpha1.Listener{}).Status.TargetAddresses()
-			var settles time.Duration
-			m.node, settles = r.Nodes.Settle(node, exposure.AddressSet(published))
-			if m.class == nil { // otherwise, the Listener changes then
-				p.again.Add(settles, "the node reports other addresses")
-			}
-		}
-		_, known := has.Listeners[m.volume]
-		m.isNew = !known && (m.listener == nil ||
-			p.pod.Labels[names.PodMountLabel(m.listener.UID)] != names.ListenerLabel(m.listener.Name))
-		mounts = append(mounts, m)
 	}
 	return mounts, nil
 }
 
-// mount returns the mount of a volume, or nil if it is not a listener volume, not bound, or cannot be mounted: a volume
-// that the operator did not provision may name a Listener that cannot exist. has is what the Pod has been given.
-func (r *Reconciler) mount(ctx context.Context, p *pass, volume *corev1.Volume,
+// observeVolume returns the mount of a volume, or nil if it is not a listener volume, not bound, or cannot be mounted:
+// a volume that the operator did not provision may name a Listener that cannot exist.
+func (r *Reconciler) observeVolume(ctx context.Context, p *pass, volume *corev1.Volume,
 	has *listenersv1alpha1.PodListenersSpec) (*mount, error) {
-	m, err := r.observeVolume(ctx, p, volume, has)
+	m, err := r.requested(ctx, p, volume, has)
 	if err != nil || m == nil {
 		return nil, err
 	}
-	key := types.NamespacedName{Namespace: m.pod.Namespace, Name: m.listenerName()}
-	if m.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
+	if err := r.observeListener(ctx, m, has); err != nil {
 		return nil, err
 	}
-	m.previous = has.Listeners[volume.Name]
-	m.admitted = has.Admitted(volume.Name) || m.request.Inline && m.listener != nil && claim.HasOwner(m.listener, p.pod.UID)
-	if m.isCopy {
-		return m, r.observeClass(ctx, m)
-	}
-	refused, err := r.refused(ctx, m)
-	if err != nil || refused {
-		return nil, err
-	}
-	if err := r.observeCopy(ctx, m); err != nil {
-		return nil, err
+	if !m.isCopy {
+		refused, err := r.refused(ctx, m)
+		if err != nil || refused {
+			return nil, err
+		}
+		if err := r.observeCopy(ctx, m); err != nil {
+			return nil, err
+		}
 	}
 	return m, r.observeClass(ctx, m)
 }
 
-// observeVolume returns what is known of a volume. If the Pod was given it, that is at least what the Pod was given.
-func (r *Reconciler) observeVolume(ctx context.Context, p *pass, volume *corev1.Volume,
+// requested returns a mount with what its volume requests, which is at least what the Pod was given, or nil.
+func (r *Reconciler) requested(ctx context.Context, p *pass, volume *corev1.Volume,
 	has *listenersv1alpha1.PodListenersSpec) (*mount, error) {
-	m, err := r.volume(ctx, p, volume)
-	switch {
-	case err != nil:
-		return nil, err
-	case m == nil && has.Admitted(volume.Name):
-		return mountOf(p, volume, has.Listeners[volume.Name]), nil
-	case m != nil && m.request.Inline:
+	if claim.IsInline(volume) {
+		m := &mount{pass: p, volume: volume.Name, request: claim.OfInline(p.pod, volume), object: p.pod}
+		m.selector, _ = claim.ParseSelector(m.request.Annotations)
 		return m, r.observeOriginal(ctx, m, has)
 	}
+	m, err := r.bound(ctx, p, volume)
+	if err != nil || m != nil || !has.Admitted(volume.Name) {
+		return m, err
+	}
+	entry := has.Listeners[volume.Name]
+	if entry.ListenerName == "" || entry.PersistentVolumeName == "" {
+		return nil, nil //nolint:nilnil // as lookup
+	}
+	pvc, pv := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
+	pvc.Namespace, pvc.Name, pv.Name = p.pod.Namespace, claim.NameOf(p.pod, volume), entry.PersistentVolumeName
+	m = newMount(p, volume, pvc, pv)
+	m.selector.Listener = entry.ListenerName
 	return m, nil
 }
 
-// refused reports whether something is wrong with a volume, so that it cannot be mounted.
-func (r *Reconciler) refused(ctx context.Context, m *mount) (bool, error) {
-	reason, problem, err := r.problem(ctx, m)
-	if err != nil || problem == "" {
-		return false, err
+// bound returns the mount of a claim that is bound to a listener volume, or nil. Changes of others, or of their claims,
+// are watched. Like the kubelet, it ignores an ephemeral claim that the Pod does not control.
+func (r *Reconciler) bound(ctx context.Context, p *pass, volume *corev1.Volume) (*mount, error) {
+	key := types.NamespacedName{Namespace: p.pod.Namespace, Name: claim.NameOf(p.pod, volume)}
+	pvc, err := lookup.Get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{})
+	if err != nil || pvc == nil || pvc.Spec.VolumeName == "" ||
+		volume.Ephemeral != nil && !metav1.IsControlledBy(pvc, p.pod) {
+		return nil, err
 	}
-	return m.refuse(reason, problem), nil
+	pv, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{})
+	if err != nil || pv == nil || !claim.IsBoundTo(pv, pvc) {
+		return nil, err
+	}
+	selector, err := claim.VolumeSelector(pv)
+	if err != nil {
+		return nil, nil //nolint:nilerr,nilnil // it is not one of the operator
+	}
+	m := newMount(p, volume, pvc, pv)
+	var ignored bool
+	if m.selector, ignored = selector.Follow(pvc.Annotations); ignored {
+		m.warnSelector()
+	}
+	return m, nil
 }
 
 // observeOriginal lets the inline volume of a copy use the Listener of the Pod that it is a copy of, as a claim does,
@@ -160,36 +170,35 @@ func (r *Reconciler) observeOriginal(ctx context.Context, m *mount, has *listene
 	return err
 }
 
-func (r *Reconciler) observeCopy(ctx context.Context, m *mount) error {
-	if m.listener == nil {
-		return nil
+// observeListener adds the Listener, and what the Pod has of it.
+func (r *Reconciler) observeListener(ctx context.Context, m *mount,
+	has *listenersv1alpha1.PodListenersSpec) (err error) {
+	key := types.NamespacedName{Namespace: m.pod.Namespace, Name: m.listenerName()}
+	if m.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
+		return err
 	}
-	isCopy, err := reservation.Copies(ctx, r.Client, m.listener)
-	if err == nil {
-		m.isCopy = isCopy(m.pod)
-	}
-	return err
+	var known bool
+	m.previous, known = has.Listeners[m.volume]
+	m.isNew = !known && (m.listener == nil ||
+		m.pod.Labels[names.PodMountLabel(m.listener.UID)] != names.ListenerLabel(m.listener.Name))
+	m.admitted = has.Admitted(m.volume) ||
+		m.request.Inline && m.listener != nil && claim.HasOwner(m.listener, m.pod.UID)
+	return nil
 }
 
-// mountOf returns the mount of an entry whose claim or PersistentVolume is gone, or nil if the entry names no Listener.
-func mountOf(p *pass, volume *corev1.Volume, entry listenersv1alpha1.PodListener) *mount {
-	if entry.ListenerName == "" || entry.PersistentVolumeName == "" {
-		return nil
-	}
-	pvc, pv := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
-	pvc.Namespace, pvc.Name, pv.Name = p.pod.Namespace, claim.NameOf(p.pod, volume), entry.PersistentVolumeName
-	return &mount{pass: p, volume: volume.Name, request: claim.OfClaim(pvc, pv), pvc: pvc, pv: pv,
-		selector: claim.Selector{Listener: entry.ListenerName}}
-}
-
-// problem returns why a volume cannot be mounted, with its reason, or "".
-func (r *Reconciler) problem(ctx context.Context, m *mount) (reason, problem string, err error) {
+// refused reports whether something is wrong with a volume, so that it cannot be mounted.
+func (r *Reconciler) refused(ctx context.Context, m *mount) (bool, error) {
+	reason, problem := listenersv1alpha1.ReasonInvalidName, claim.ListenerNameProblem(m.listenerName())
 	if m.request.Inline {
-		if problem, err = r.inlineProblem(ctx, m); problem != "" || err != nil {
-			return listenersv1alpha1.ReasonInvalidVolume, problem, err
+		ofInline, err := r.inlineProblem(ctx, m)
+		if err != nil {
+			return false, err
+		}
+		if ofInline != "" {
+			reason, problem = listenersv1alpha1.ReasonInvalidVolume, ofInline
 		}
 	}
-	return listenersv1alpha1.ReasonInvalidName, claim.ListenerNameProblem(m.listenerName()), nil
+	return problem != "" && m.refuse(reason, problem), nil
 }
 
 // inlineProblem returns why an inline volume cannot be mounted, or "".
@@ -227,34 +236,15 @@ func (m *mount) classProblem(class *listenersv1alpha1.ListenerClass) string {
 	}
 }
 
-// volume returns the mount of a listener volume that is bound or inline, or nil. Changes of others, or of their claims,
-// are watched. Like the kubelet, it ignores an ephemeral claim that the Pod does not control.
-func (r *Reconciler) volume(ctx context.Context, p *pass, volume *corev1.Volume) (*mount, error) {
-	if claim.IsInline(volume) {
-		m := &mount{pass: p, volume: volume.Name, request: claim.OfInline(p.pod, volume)}
-		m.selector, _ = claim.ParseSelector(m.request.Annotations)
-		return m, nil
+func (r *Reconciler) observeCopy(ctx context.Context, m *mount) error {
+	if m.listener == nil {
+		return nil
 	}
-	key := types.NamespacedName{Namespace: p.pod.Namespace, Name: claim.NameOf(p.pod, volume)}
-	pvc, err := lookup.Get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{})
-	if err != nil || pvc == nil || pvc.Spec.VolumeName == "" ||
-		volume.Ephemeral != nil && !metav1.IsControlledBy(pvc, p.pod) {
-		return nil, err
+	isCopy, err := reservation.Copies(ctx, r.Client, m.listener)
+	if err == nil {
+		m.isCopy = isCopy(m.pod)
 	}
-	pv, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{})
-	if err != nil || pv == nil || !claim.IsBoundTo(pv, pvc) {
-		return nil, err
-	}
-	selector, err := claim.VolumeSelector(pv)
-	if err != nil {
-		return nil, nil //nolint:nilerr,nilnil // it is not one of the operator
-	}
-	m := &mount{pass: p, volume: volume.Name, request: claim.OfClaim(pvc, pv), pvc: pvc, pv: pv}
-	var ignored bool
-	if m.selector, ignored = selector.Follow(pvc.Annotations); ignored {
-		m.warnSelector()
-	}
-	return m, nil
+	return err
 }
 
 func (r *Reconciler) observeClass(ctx context.Context, m *mount) (err error) {
@@ -264,4 +254,17 @@ func (r *Reconciler) observeClass(ctx context.Context, m *mount) (err error) {
 		m.backend = r.Backends.Of(m.class)
 	}
 	return err
+}
+
+// observeNode adds the node of the Pod, which may be nil, with the addresses that the Listener follows by now.
+func (r *Reconciler) observeNode(m *mount, node *corev1.Node) {
+	if node == nil {
+		return
+	}
+	published := ptr.Deref(m.listener, listenersv1alpha1.Listener{}).Status.TargetAddresses()
+	var settles time.Duration
+	m.node, settles = r.Nodes.Settle(node, exposure.AddressSet(published))
+	if m.class == nil { // otherwise, the Listener changes then
+		m.again.Add(settles, "the node reports other addresses")
+	}
 }

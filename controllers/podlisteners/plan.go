@@ -1,7 +1,6 @@
 package podlisteners
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -76,19 +75,14 @@ func newPlan(observed listenersv1alpha1.PodListenersSpec, of *pass, mounts []*mo
 }
 
 // copies returns the volumes with an entry that are of a copy by their mounts, or else by what was recorded before.
-func copies(spec listenersv1alpha1.PodListenersSpec, before []string, mounts []*mount) (now []string) {
-	for _, volume := range slices.Sorted(maps.Keys(spec.Listeners)) {
-		isCopy := slices.Contains(before, volume)
-		for _, m := range mounts {
-			if m.volume == volume {
-				isCopy = m.isCopy
-			}
-		}
-		if isCopy {
-			now = append(now, volume)
+func copies(spec listenersv1alpha1.PodListenersSpec, before []string, mounts []*mount) []string {
+	all := sets.New(before...)
+	for _, m := range mounts {
+		if all.Delete(m.volume); m.isCopy {
+			all.Insert(m.volume)
 		}
 	}
-	return now
+	return sets.List(all.Intersection(sets.KeySet(spec.Listeners)))
 }
 
 // recordStart records the addresses that a Pod starts with, and for which volumes their change restarts it. Those of a
@@ -113,10 +107,7 @@ func recordStart(spec *listenersv1alpha1.PodListenersSpec, mounts []*mount) {
 			restart.Insert(m.volume)
 		}
 	}
-	spec.RestartOnChange = slices.DeleteFunc(sets.List(restart), func(volume string) bool {
-		_, mounted := spec.Listeners[volume]
-		return !mounted
-	})
+	spec.RestartOnChange = sets.List(restart.Intersection(sets.KeySet(spec.Listeners)))
 }
 
 // restartCounts has the restarts of containers when the addresses of a volume changed, by volume and container.

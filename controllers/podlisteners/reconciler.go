@@ -1,10 +1,3 @@
-// Package podlisteners writes the addresses of each Pod with listener volumes. When the Pod is bound to a node, it
-// creates the Listeners of class-based claims, labels the Pod, which the Service of its Listener then selects, and its
-// PersistentVolumes, and creates the PodListeners of the Pod with the addresses that lead to it. Meanwhile, the kubelet
-// sets the Pod up. The node agent only reads the object.
-//
-// It must never keep an object that does not match its Pod. Of one that does, it keeps addresses only while the Pod's
-// Listeners and classes are not known well enough to compute others, and only those that the Listener still has.
 package podlisteners
 
 import (
@@ -13,67 +6,22 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/lookup"
-	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/requests"
-	"github.com/listener-operator/listener-operator/internal/settling"
 )
-
-// Reconciler writes PodListeners. Its requests are names of PodListeners objects, which need not exist.
-type Reconciler struct {
-	// Client reads from the cache, with the indexes of package index, and writes.
-	Client client.Client
-	// APIReader reads Pods that are not in the cache yet.
-	APIReader client.Reader
-	Events    events.EventRecorder
-	Backends  backends.List
-	// Applier writes PersistentVolumes, and the Listeners of class-based claims.
-	Applier *apply.Applier
-	Clock   clock.PassiveClock
-	// Nodes has the settled addresses of Nodes.
-	Nodes *settling.Nodes
-
-	// podNames has the names of the Pods with claims that were in the cache, by uid: requests have no more than that.
-	podNames sync.Map
-	// written has a *written for each Pod, by the name of its PodListeners.
-	written sync.Map
-	// warnings are those of Pods, by the name of their PodListeners.
-	warnings message.Warnings[string, cause]
-}
-
-// written is what was written for a Pod that the cache may not have yet.
-type written struct {
-	// created is when its PodListeners were created.
-	created time.Time
-	// labels are those of mounts that the Pod had, at a version, when some were added last: to add them again changes
-	// nothing.
-	labels   map[string]string
-	version  string
-	repairs  repairs
-	restarts restartCounts
-}
-
-func (r *Reconciler) writtenFor(name string) *written {
-	w, _ := r.written.LoadOrStore(name, &written{restarts: restartCounts{}})
-	return w.(*written)
-}
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -98,6 +46,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	p.again.Add(r.warnings.RepeatAfter(req.Name), "its warnings are repeated")
 	return p.again.Result(ctx), nil
+}
+
+// report emits the warnings that differ from the last ones with their causes. err is the result of the pass.
+func (r *Reconciler) report(name string, p *pass, err error) {
+	if p.pod != nil {
+		p.warnRejection(err)
+	}
+	var causes []cause
+	for _, w := range p.warnings {
+		if causes = append(causes, w.cause); r.warnings.Due(name, w.cause, w.text, r.Clock.Now()) {
+			r.Events.Eventf(w.regarding, w.related, reasons.EventType(w.reason), w.reason, w.action, "%s", w.text)
+		}
+	}
+	if p.complete && err == nil {
+		r.warnings.Keep(name, causes)
+	}
 }
 
 // reconcile compares a PodListeners with its Pod; either is nil if it does not exist. A new object is needed when the
@@ -181,7 +145,7 @@ func (r *Reconciler) write(ctx context.Context, existing *listenersv1alpha1.PodL
 	} else {
 		desired = listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(p.pod), p.pod.UID, p.pod.Spec.NodeName)
 	}
-	mounts, err := r.mounts(ctx, p, &desired.Spec)
+	mounts, err := r.observe(ctx, p, &desired.Spec)
 	if err != nil || existing == nil && len(mounts) == 0 {
 		return err
 	}

@@ -20,7 +20,7 @@ const schedulingTimeout = 10 * time.Second
 
 // prepare warns about the volumes of a Pod while it waits for a node, and reminds the scheduler of the Pod.
 func (r *Reconciler) prepare(ctx context.Context, p *pass) error {
-	mounts, err := r.mounts(ctx, p, &listenersv1alpha1.PodListenersSpec{})
+	mounts, err := r.observe(ctx, p, &listenersv1alpha1.PodListenersSpec{})
 	if err != nil {
 		return err
 	}

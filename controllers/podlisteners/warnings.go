@@ -9,73 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
-
-// actionMount is the action of the events. Different causes of the same reason have different actions, because the
-// recorder only counts an event that differs from an earlier one in nothing but its text.
-const actionMount = "Mount"
-
-// warning is an event that users get once, and again later if its cause lasts.
-type warning struct {
-	cause
-	action, text string
-	// regarding is a Pod or a claim. related may be nil.
-	regarding, related runtime.Object
-}
-
-// cause identifies the warnings on an object with the same reason, about one volume, or about all if volume is "".
-type cause struct {
-	object         types.UID
-	volume, reason string
-}
-
-// pass is one look at a Pod, with the warnings about it.
-type pass struct {
-	pod      *corev1.Pod
-	warnings []warning
-	// overQuota joins the errors about Listeners that a ResourceQuota does not permit.
-	overQuota error
-	again     requests.Deadlines
-	// complete states that the warnings are all that there are: each volume has addresses, or a warning says why not.
-	complete bool
-}
-
-// report emits the warnings that differ from the last ones with their causes. err is the result of the pass.
-func (r *Reconciler) report(name string, p *pass, err error) {
-	if p.pod != nil {
-		p.warnRejection(err)
-	}
-	var causes []cause
-	for _, w := range p.warnings {
-		if causes = append(causes, w.cause); r.warnings.Due(name, w.cause, w.text, r.Clock.Now()) {
-			r.Events.Eventf(w.regarding, w.related, reasons.EventType(w.reason), w.reason, w.action, "%s", w.text)
-		}
-	}
-	if p.complete && err == nil {
-		r.warnings.Keep(name, causes)
-	}
-}
-
-// add adds a warning with what an event can have of its text.
-func (p *pass) add(w warning) {
-	w.text = message.Printable(w.text, message.MaxEvent)
-	p.warnings = append(p.warnings, w)
-}
-
-// warn adds a warning about all volumes of the Pod.
-func (p *pass) warn(reason, action, format string, args ...any) {
-	p.add(warning{cause{p.pod.UID, "", reason}, action, fmt.Sprintf(format, args...), p.pod, nil})
-}
 
 // warn adds a warning on the Pod about the volume.
 func (m *mount) warn(reason, action, format string, args ...any) {
@@ -84,7 +24,7 @@ func (m *mount) warn(reason, action, format string, args ...any) {
 	case m.listener != nil: // not a pointer that is nil
 		related = m.listener
 	case !m.request.Inline:
-		related = m.pvc
+		related = m.object
 	}
 	m.add(warning{cause{m.pod.UID, m.volume, reason}, action, fmt.Sprintf(format, args...), m.pod, related})
 }
@@ -102,15 +42,7 @@ func (m *mount) refuse(reason, problem string) bool {
 
 // warnClaim adds a warning on the claim, or the Pod if the volume is inline.
 func (m *mount) warnClaim(reason, format string, args ...any) {
-	m.add(warning{cause{m.object().GetUID(), m.volume, reason}, actionMount, fmt.Sprintf(format, args...), m.object(), m.pod})
-}
-
-// object returns what requests the Listener: the claim, or the Pod if the volume is inline.
-func (m *mount) object() client.Object {
-	if m.request.Inline {
-		return m.pod
-	}
-	return m.pvc
+	m.add(warning{cause{m.object.GetUID(), m.volume, reason}, actionMount, fmt.Sprintf(format, args...), m.object, m.pod})
 }
 
 // source describes the claim or the inline volume.
@@ -118,7 +50,7 @@ func (m *mount) source() string {
 	if m.request.Inline {
 		return fmt.Sprintf("inline volume %s of Pod %s", m.volume, m.pod.Name)
 	}
-	return "claim " + m.pvc.Name
+	return "claim " + m.request.Name
 }
 
 // warnSelector warns that the claim selects another Listener than its volume was provisioned for.

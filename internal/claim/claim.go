@@ -103,7 +103,7 @@ const maxName = validation.DNS1123SubdomainMaxLength
 
 // EphemeralPod returns the owner reference to the Pod of an ephemeral claim, or nil if the claim is not ephemeral.
 // Kubernetes deletes the claim with this Pod, and no other one mounts it.
-func EphemeralPod(claim *corev1.PersistentVolumeClaim) *metav1.OwnerReference {
+func EphemeralPod(claim metav1.Object) *metav1.OwnerReference {
 	if owner := metav1.GetControllerOf(claim); owner != nil && owner.Kind == "Pod" {
 		return owner
 	}

@@ -38,11 +38,9 @@ type Request struct {
 // OfClaim returns the request of a claim. pv is nil until its volume is provisioned.
 func OfClaim(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) Request {
 	r := Request{Namespace: claim.Namespace, Name: claim.Name, Annotations: claim.Annotations, Labels: claim.Labels,
-		Owners: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: claim.Name,
-			UID: claim.UID}}}
+		Owners: []metav1.OwnerReference{ownerOf("PersistentVolumeClaim", claim)}}
 	if pv != nil {
-		r.Owners = append(r.Owners, metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolume", Name: pv.Name,
-			UID: pv.UID})
+		r.Owners = append(r.Owners, ownerOf("PersistentVolume", pv))
 	}
 	return r
 }
@@ -50,11 +48,15 @@ func OfClaim(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) R
 // OfInline returns the request of an inline volume of a Pod.
 func OfInline(pod *corev1.Pod, volume *corev1.Volume) Request {
 	r := Request{Namespace: pod.Namespace, Name: NameOf(pod, volume), Annotations: volume.CSI.VolumeAttributes,
-		Owners: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}, Inline: true}
+		Owners: []metav1.OwnerReference{ownerOf("Pod", pod)}, Inline: true}
 	if certificate := r.Annotations[names.LabelCertificate]; certificate != "" {
 		r.Labels = map[string]string{names.LabelCertificate: certificate}
 	}
 	return r
+}
+
+func ownerOf(kind string, o metav1.Object) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: "v1", Kind: kind, Name: o.GetName(), UID: o.GetUID()}
 }
 
 // Field returns what the keys of Annotations are for users.
