@@ -66,9 +66,8 @@ func (r *Reconciler) awaitsRestore(ctx context.Context, m *mount) (bool, error) 
 	if left == 0 {
 		return false, nil
 	}
-	m.warn(listenersv1alpha1.ReasonWaitingForRestore, actionMount,
-		"Volume %q: the Pod comes from a backup, and waits up to a minute for Listener %s/%s, "+
-			"which may have the previous ports", m.volume, m.pod.Namespace, m.listenerName())
+	m.warn(listenersv1alpha1.ReasonWaitingForRestore, actionMount, "Volume %q: the Pod comes from a backup, and waits up "+
+		"to a minute for Listener %s, which may have the previous ports", m.volume, m.listenerKey())
 	m.again.Add(left, "the Pod comes from a backup, and its Listener may, too")
 	return true, nil
 }
@@ -98,12 +97,11 @@ func (r *Reconciler) like(ctx context.Context, m *mount) (*listenersv1alpha1.Lis
 	if m.listener != nil && !m.isNew {
 		return m.listener, nil
 	}
-	key := types.NamespacedName{Name: m.selector.Class}
-	class, err := lookup.Get(ctx, r.Client, key, &listenersv1alpha1.ListenerClass{})
+	class, err := r.class(ctx, m.selector.Class)
 	if err != nil {
 		return nil, err
 	}
-	class = cmp.Or(class, &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: key.Name}})
+	class = cmp.Or(class, &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: m.selector.Class}})
 	ports, problem := m.request.Ports(m.pod)
 	if refusal := exposure.CheckPorts(class, ports); refusal != nil {
 		m.warn(refusal.Reason, actionMount, "Volume %q: %s", m.volume, refusal.Message)
@@ -119,10 +117,7 @@ func (r *Reconciler) like(ctx context.Context, m *mount) (*listenersv1alpha1.Lis
 // it cannot read that. It is read once for a mount.
 func (r *Reconciler) keepingSet(ctx context.Context, m *mount, keep claim.Keep) (*metav1.PartialObjectMetadata, error) {
 	owner := metav1.GetControllerOf(m.pod)
-	if keep.Pod == "" || owner == nil || owner.Kind != "StatefulSet" {
-		return nil, nil //nolint:nilnil // as lookup
-	}
-	if m.set != nil {
+	if m.set != nil || keep.Pod == "" || owner == nil || owner.Kind != "StatefulSet" {
 		return m.set, nil
 	}
 	set := lookup.Metadata(appsv1.SchemeGroupVersion.WithKind(owner.Kind))
@@ -141,9 +136,9 @@ func (r *Reconciler) withoutListener(ctx context.Context, m *mount) error {
 	leaving, err := r.isLeaving(ctx, m)
 	label := r.labels(m.pod)[names.PodMountLabel(m.listener.UID)]
 	m.admitted = m.admitted && label == names.ListenerLabel(m.listener.Name)
-	if err != nil || leaving || m.refuse(listenersv1alpha1.ReasonForeignListener,
-		fmt.Sprintf("Listener %s exists but %s, so it is not changed for %s; "+
-			"rename one of the two", m.listener.Name, m.request.OtherUser(m.listener, m.pod), m.source())) {
+	problem := fmt.Sprintf("Listener %s exists but %s, so it is not changed for %s; rename one of the two",
+		m.listener.Name, m.request.OtherUser(m.listener, m.pod), m.source())
+	if err != nil || leaving || m.refuse(listenersv1alpha1.ReasonForeignListener, problem) {
 		m.listener = nil
 	}
 	return err
@@ -176,8 +171,7 @@ func (r *Reconciler) classOfListener(ctx context.Context, m *mount) (string, err
 	reason := listenersv1alpha1.ReasonClassNotFound
 	problem := fmt.Sprintf("ListenerClass %q does not exist",
 		message.Printable(m.selector.Class, validation.DNS1123SubdomainMaxLength))
-	class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: m.selector.Class},
-		&listenersv1alpha1.ListenerClass{})
+	class, err := r.class(ctx, m.selector.Class)
 	if class != nil {
 		reason = listenersv1alpha1.ReasonNamespaceNotAllowed
 		problem, err = tenancy.Check(ctx, r.Client, class, m.pod.Namespace)
@@ -207,9 +201,8 @@ func (m *mount) ownsListener(keep claim.Keep) bool {
 
 // applyListener applies the Listener of a class-based claim, and makes the result, with its uid and generation, that of
 // the mount. An event says to those who change the class that the claim decides.
-func (r *Reconciler) applyListener(ctx context.Context, desired *unstructured.Unstructured, m *mount) error {
+func (r *Reconciler) applyListener(ctx context.Context, desired *unstructured.Unstructured, m *mount) (err error) {
 	before := m.listener
-	var err error
 	if m.listener, err = apply.Typed(ctx, r.Applier, desired, before); err != nil {
 		return err
 	}
@@ -219,8 +212,7 @@ func (r *Reconciler) applyListener(ctx context.Context, desired *unstructured.Un
 			m.source())
 		if !m.request.Inline {
 			text += fmt.Sprintf("; to use another class, change the claim: kubectl annotate pvc %s --namespace %s "+
-				"%s=CLASS --overwrite",
-				m.request.Name, m.request.Namespace, names.AnnotationListenerClass)
+				"%s=CLASS --overwrite", m.request.Name, m.request.Namespace, names.AnnotationListenerClass)
 		}
 		r.Events.Eventf(m.listener, m.object, reasons.EventType(reason), reason, actionMount, "%s",
 			message.Printable(text, message.MaxEvent))

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -49,8 +50,9 @@ type mount struct {
 	isNew bool
 }
 
-func newMount(p *pass, volume *corev1.Volume, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) *mount {
-	return &mount{pass: p, volume: volume.Name, request: claim.OfClaim(pvc, pv), object: pvc, pv: pv}
+func mountOf(p *pass, volume *corev1.Volume, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume,
+	selector claim.Selector) *mount {
+	return &mount{pass: p, volume: volume.Name, request: claim.OfClaim(pvc, pv), object: pvc, pv: pv, selector: selector}
 }
 
 // awaitsKubelet reports whether the Listener of an inline volume is not created yet. A Pod that waits for a node, or
@@ -60,6 +62,10 @@ func (m *mount) awaitsKubelet() bool {
 }
 
 func (m *mount) listenerName() string { return m.selector.ListenerName(m.request.Name) }
+
+func (m *mount) listenerKey() types.NamespacedName {
+	return types.NamespacedName{Namespace: m.pod.Namespace, Name: m.listenerName()}
+}
 
 // pinnedElsewhere reports whether the volume is pinned to other nodes, so that the kubelet does not mount it. It may
 // have mounted it before another Pod with the claim has pinned it.

@@ -80,14 +80,18 @@ func (r *Reconciler) observeVolume(ctx context.Context, p *pass, volume *corev1.
 	if err := r.observeListener(ctx, m, has); err != nil {
 		return nil, err
 	}
-	if !m.isCopy {
-		refused, err := r.refused(ctx, m)
-		if err != nil || refused {
+	if m.isCopy {
+		return m, r.observeClass(ctx, m)
+	}
+	if refused, err := r.refused(ctx, m); err != nil || refused {
+		return nil, err
+	}
+	if m.listener != nil {
+		isCopy, err := reservation.Copies(ctx, r.Client, m.listener)
+		if err != nil {
 			return nil, err
 		}
-		if err := r.observeCopy(ctx, m); err != nil {
-			return nil, err
-		}
+		m.isCopy = isCopy(m.pod)
 	}
 	return m, r.observeClass(ctx, m)
 }
@@ -110,9 +114,7 @@ func (r *Reconciler) requested(ctx context.Context, p *pass, volume *corev1.Volu
 	}
 	pvc, pv := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
 	pvc.Namespace, pvc.Name, pv.Name = p.pod.Namespace, claim.NameOf(p.pod, volume), entry.PersistentVolumeName
-	m = newMount(p, volume, pvc, pv)
-	m.selector.Listener = entry.ListenerName
-	return m, nil
+	return mountOf(p, volume, pvc, pv, claim.Selector{Listener: entry.ListenerName}), nil
 }
 
 // bound returns the mount of a claim that is bound to a listener volume, or nil. Changes of others, or of their claims,
@@ -132,9 +134,9 @@ func (r *Reconciler) bound(ctx context.Context, p *pass, volume *corev1.Volume) 
 	if err != nil {
 		return nil, nil //nolint:nilerr,nilnil // it is not one of the operator
 	}
-	m := newMount(p, volume, pvc, pv)
-	var ignored bool
-	if m.selector, ignored = selector.Follow(pvc.Annotations); ignored {
+	selector, ignored := selector.Follow(pvc.Annotations)
+	m := mountOf(p, volume, pvc, pv, selector)
+	if ignored {
 		m.warnSelector()
 	}
 	return m, nil
@@ -173,8 +175,7 @@ func (r *Reconciler) observeOriginal(ctx context.Context, m *mount, has *listene
 // observeListener adds the Listener, and what the Pod has of it.
 func (r *Reconciler) observeListener(ctx context.Context, m *mount,
 	has *listenersv1alpha1.PodListenersSpec) (err error) {
-	key := types.NamespacedName{Namespace: m.pod.Namespace, Name: m.listenerName()}
-	if m.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
+	if m.listener, err = lookup.Get(ctx, r.Client, m.listenerKey(), &listenersv1alpha1.Listener{}); err != nil {
 		return err
 	}
 	var known bool
@@ -206,8 +207,7 @@ func (r *Reconciler) inlineProblem(ctx context.Context, m *mount) (string, error
 	if problem := m.request.InlineProblem(m.pod, m.listener); problem != "" {
 		return problem, nil
 	}
-	class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: cmp.Or(m.selector.Class, m.listener.Class())},
-		&listenersv1alpha1.ListenerClass{})
+	class, err := r.class(ctx, cmp.Or(m.selector.Class, m.listener.Class()))
 	if err != nil || class == nil {
 		return "", err
 	}
@@ -236,24 +236,17 @@ func (m *mount) classProblem(class *listenersv1alpha1.ListenerClass) string {
 	}
 }
 
-func (r *Reconciler) observeCopy(ctx context.Context, m *mount) error {
-	if m.listener == nil {
-		return nil
-	}
-	isCopy, err := reservation.Copies(ctx, r.Client, m.listener)
-	if err == nil {
-		m.isCopy = isCopy(m.pod)
-	}
-	return err
-}
-
 func (r *Reconciler) observeClass(ctx context.Context, m *mount) (err error) {
-	m.class, err = lookup.Get(ctx, r.Client, types.NamespacedName{Name: m.listener.Class()},
-		&listenersv1alpha1.ListenerClass{})
+	m.class, err = r.class(ctx, m.listener.Class())
 	if m.backend = nil; m.class != nil {
 		m.backend = r.Backends.Of(m.class)
 	}
 	return err
+}
+
+// class returns the class of a name, or nil.
+func (r *Reconciler) class(ctx context.Context, name string) (*listenersv1alpha1.ListenerClass, error) {
+	return lookup.Get(ctx, r.Client, types.NamespacedName{Name: name}, &listenersv1alpha1.ListenerClass{})
 }
 
 // observeNode adds the node of the Pod, which may be nil, with the addresses that the Listener follows by now.

@@ -51,10 +51,7 @@ func newPlan(observed listenersv1alpha1.PodListenersSpec, of *pass, mounts []*mo
 		entry := m.entry()
 		if left, text := m.untilPrevious(since, now); left > 0 {
 			entry.IngressAddresses, p.previousIn = nil, max(p.previousIn, left)
-			m.warn(listenersv1alpha1.ReasonWaitingForAddress, actionMount+"Previous",
-				"Volume %q waits for other addresses than the previous ones of Listener %s/%s, which are about to go "+
-					"away, for at most %s: %s",
-				m.volume, m.pod.Namespace, m.listenerName(), previousExposure, text)
+			m.warnPrevious(text)
 		} else if len(entry.IngressAddresses) == 0 && !m.warnMissing() {
 			of.complete = false
 			if m.listener != nil && !m.statusCurrent() {

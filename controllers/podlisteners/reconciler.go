@@ -118,8 +118,8 @@ func (r *Reconciler) delete(ctx context.Context, existing *listenersv1alpha1.Pod
 	})
 	if len(object.Finalizers) < len(existing.Finalizers) {
 		patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
-		if err := r.Client.Patch(ctx, object, patch,
-			client.FieldOwner(names.FieldManagerDefault)); client.IgnoreNotFound(err) != nil {
+		err := r.Client.Patch(ctx, object, patch, client.FieldOwner(names.FieldManagerDefault))
+		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("removing the finalizers of PodListeners %s: %w", key, err)
 		}
 	}
@@ -182,8 +182,8 @@ func (r *Reconciler) update(ctx context.Context, existing, desired *listenersv1a
 		return nil
 	}
 	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, desired, patch, client.FieldOwner(names.FieldManagerDefault)); client.IgnoreNotFound(
-		err) != nil {
+	err := r.Client.Patch(ctx, desired, patch, client.FieldOwner(names.FieldManagerDefault))
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("updating PodListeners %s: %w", client.ObjectKeyFromObject(existing), err)
 	}
 	return nil

@@ -51,7 +51,5 @@ func (r *Reconciler) remindScheduler(ctx context.Context, m *mount) (left time.D
 	log.FromContext(ctx).Info("The scheduler has not noticed that the claims of a Pod are bound: changing its volume",
 		"Pod", m.pod.Name, "volume", m.pv.Name)
 	return 0, client.IgnoreNotFound(apply.PatchMetadata(ctx, r.Client, m.pv.DeepCopy(), names.FieldManagerDefault,
-		map[string]any{
-			"annotations": map[string]any{names.AnnotationReminded: m.pod.UID},
-		}))
+		map[string]any{"annotations": map[string]any{names.AnnotationReminded: m.pod.UID}}))
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -33,22 +32,17 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	const workers = 16                       // as many Pods as a node commonly starts at once
 	nodeToPodListeners := index.Mapping[listenersv1alpha1.PodListenersList](r.Client, index.Request,
 		index.PodListenersByNode)
+	enqueue, when := handler.EnqueueRequestsFromMapFunc, builder.WithPredicates
 	return requests.Controller(mgr, "podlisteners", workers).
 		For(&listenersv1alpha1.PodListeners{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podToPodListeners),
-			builder.WithPredicates(podToMountChanged())).
-		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.claimToPodListeners),
-			builder.WithPredicates(changes, predicates.StatusIgnored())).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.volumeToPodListeners),
-			builder.WithPredicates(changes, predicates.StatusIgnored())).
-		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToPodListeners),
-			builder.WithPredicates(changes)).
-		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToPodListeners),
-			builder.WithPredicates(changes)).
-		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToPodListeners),
-			builder.WithPredicates(changes, predicate.LabelChangedPredicate{})).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(nodeToPodListeners),
-			builder.WithPredicates(changes, predicates.NodeAddressesChanged())).
+		Watches(&corev1.Pod{}, enqueue(r.podToPodListeners), when(podToMountChanged())).
+		Watches(&corev1.PersistentVolumeClaim{}, enqueue(r.claimToPodListeners), when(changes, predicates.StatusIgnored())).
+		Watches(&corev1.PersistentVolume{}, enqueue(r.volumeToPodListeners), when(changes, predicates.StatusIgnored())).
+		Watches(&listenersv1alpha1.Listener{}, enqueue(r.listenerToPodListeners), when(changes)).
+		Watches(&listenersv1alpha1.ListenerClass{}, enqueue(r.classToPodListeners), when(changes)).
+		WatchesMetadata(tenancy.Namespace(), enqueue(r.namespaceToPodListeners),
+			when(changes, predicate.LabelChangedPredicate{})).
+		Watches(&corev1.Node{}, enqueue(nodeToPodListeners), when(changes, predicates.NodeAddressesChanged())).
 		Complete(requests.Requeue(mgr, "podlisteners", r))
 }
 
@@ -83,9 +77,15 @@ func (r *Reconciler) podToPodListeners(_ context.Context, o client.Object) []rec
 		Name: listenersv1alpha1.PodListenersName(o.GetUID())}}}
 }
 
-func (r *Reconciler) claimToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
+// podsToPodListeners returns the requests for the Pods that have a value in an index.
+func (r *Reconciler) podsToPodListeners(ctx context.Context, field, value string,
+	options ...client.ListOption) []reconcile.Request {
 	return index.Requests[corev1.PodList](ctx, r.Client, r.podToPodListeners,
-		client.InNamespace(o.GetNamespace()), client.MatchingFields{index.PodsByClaim: o.GetName()})
+		append(options, client.MatchingFields{field: value})...)
+}
+
+func (r *Reconciler) claimToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.podsToPodListeners(ctx, index.PodsByClaim, o.GetName(), client.InNamespace(o.GetNamespace()))
 }
 
 func (r *Reconciler) volumeToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
@@ -93,8 +93,7 @@ func (r *Reconciler) volumeToPodListeners(ctx context.Context, o client.Object) 
 	if ref == nil {
 		return nil
 	}
-	return r.claimToPodListeners(ctx,
-		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}})
+	return r.podsToPodListeners(ctx, index.PodsByClaim, ref.Name, client.InNamespace(ref.Namespace))
 }
 
 // listenerToPodListeners maps a Listener also to the Pods with inline volumes: its own, those that name it, and copies.
@@ -104,14 +103,7 @@ func (r *Reconciler) listenerToPodListeners(ctx context.Context, o client.Object
 		r.claimToPodListeners(ctx, o),
 		index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, index.Request,
 			client.InNamespace(o.GetNamespace()), client.MatchingFields{index.PodListenersByListener: o.GetName()}),
-		r.inlineToPodListeners(ctx, o.GetName(), client.InNamespace(o.GetNamespace())))
-}
-
-// inlineToPodListeners returns the requests for the Pods whose inline volumes name a class or a Listener.
-func (r *Reconciler) inlineToPodListeners(ctx context.Context, name string,
-	options ...client.ListOption) []reconcile.Request {
-	return index.Requests[corev1.PodList](ctx, r.Client, r.podToPodListeners,
-		append(options, client.MatchingFields{index.PodsByInline: name})...)
+		r.podsToPodListeners(ctx, index.PodsByInline, o.GetName(), client.InNamespace(o.GetNamespace())))
 }
 
 // classToPodListeners maps a class also to the claims and inline volumes that name it: their Listeners may have kept
@@ -122,7 +114,7 @@ func (r *Reconciler) classToPodListeners(ctx context.Context, o client.Object) [
 			client.MatchingFields{index.ListenersByClass: o.GetName()}),
 		index.Requests[corev1.PersistentVolumeClaimList](ctx, r.Client, r.claimToPodListeners,
 			client.MatchingFields{index.ClaimsByClass: o.GetName()}),
-		r.inlineToPodListeners(ctx, o.GetName()))
+		r.podsToPodListeners(ctx, index.PodsByInline, o.GetName()))
 }
 
 // namespaceToPodListeners maps a namespace, because classes may select namespaces by labels.

@@ -94,8 +94,7 @@ func ListenerNameProblem(name string) string {
 			names.AnnotationListenerName, message.Printable(name, maxName))
 	}
 	return fmt.Sprintf("the annotation %s is %q, which no Listener can have as its name: %s; write the name of the "+
-		"Listener there",
-		names.AnnotationListenerName, message.Printable(name, maxName), problems[0])
+		"Listener there", names.AnnotationListenerName, message.Printable(name, maxName), problems[0])
 }
 
 // maxName is the maximum length of a name in a message: that of names in Kubernetes.

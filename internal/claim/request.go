@@ -125,8 +125,7 @@ func extraAttribute(attributes map[string]string, selector Selector) string {
 		own := key != names.AnnotationListenerName && keys.Belongs(keys.Volume, key)
 		if own && attributes[key] != "" && selector.Listener != "" {
 			return fmt.Sprintf("the attribute %s is for volumes with a Listener of their own, and this one uses "+
-				"Listener %s; remove the attribute",
-				key, message.Printable(selector.Listener, maxName))
+				"Listener %s; remove the attribute", key, message.Printable(selector.Listener, maxName))
 		}
 	}
 	return ""
@@ -140,28 +139,26 @@ func (r Request) Ports(pod *corev1.Pod) (ports []listenersv1alpha1.ListenerPort,
 	if len(listed) == 0 {
 		return all, ""
 	}
-	byName := map[string]listenersv1alpha1.ListenerPort{}
+	byName, seen := map[string]listenersv1alpha1.ListenerPort{}, sets.New[string]()
 	var existing, missing []string
 	for _, p := range all {
 		byName[p.Name] = p
 		existing = append(existing, p.Name)
 	}
-	seen := sets.New[string]()
 	for _, name := range listed {
-		if seen.Has(name) {
-			continue
-		}
-		seen.Insert(name)
-		if p, ok := byName[name]; ok {
+		p, exists := byName[name]
+		switch {
+		case seen.Has(name):
+		case exists:
 			ports = append(ports, p)
-		} else {
+		default:
 			missing = append(missing, fmt.Sprintf("%q", message.Printable(name, maxName)))
 		}
+		seen.Insert(name)
 	}
 	if len(missing) > 0 {
 		problem = fmt.Sprintf("the %s %s lists %s, but the containers of Pod %s have only the ports %s; correct the "+
-			"%[1]s",
-			r.Field(), names.AnnotationPorts, message.List(missing), pod.Name, message.List(existing))
+			"%[1]s", r.Field(), names.AnnotationPorts, message.List(missing), pod.Name, message.List(existing))
 	}
 	return ports, problem
 }
