@@ -1,13 +1,12 @@
 package podlisteners_test
 
 import (
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,17 +25,10 @@ func TestAVolumeInUseIsKeptWhenItsClassIsChangedToPinOrNotToPin(t *testing.T) {
 	for name, pinned := range map[string]bool{"pinned": true, "not pinned": false} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			b := &boundPod{T: t, client: apiserver.Client(t), namespace: apiserver.Namespace(t)}
+			b := newBoundPod(t)
 			apiserver.StartManager(t, nil, "operators", setup)
-			class := &listenersv1alpha1.ListenerClass{
-				ObjectMeta: metav1.ObjectMeta{Name: b.namespace},
-				Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, PinnedNodePorts: pinned},
-			}
-			b.create(class)
-			node := objects.Node(b.namespace)
-			b.create(node)
-			node.Status.Addresses = []corev1.NodeAddress{objects.InternalIP(ip), {Type: corev1.NodeHostName, Address: host}}
-			b.updateStatus(node)
+			class := b.class("own", pinned)
+			b.node(objects.InternalIP(ip), corev1.NodeAddress{Type: corev1.NodeHostName, Address: host})
 			pvc := b.claim("own", names.AnnotationListenerClass, class.Name)
 			pod := b.pod("own")
 			listener := b.ownListener(pvc, pod)
@@ -49,25 +41,20 @@ func TestAVolumeInUseIsKeptWhenItsClassIsChangedToPinOrNotToPin(t *testing.T) {
 				return pv
 			}
 			published := func(g Gomega) string {
-				var object listenersv1alpha1.PodListeners
-				key := types.NamespacedName{Namespace: b.namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
-				g.Expect(b.client.Get(t.Context(), key, &object)).To(Succeed())
-				addresses := object.Spec.Listeners["own"].IngressAddresses
+				addresses := b.entry(pod, "own")(g).IngressAddresses
 				g.Expect(addresses).To(HaveLen(1))
 				return addresses[0].Address
 			}
 			g.Eventually(published).WithTimeout(apiserver.Timeout).Should(Equal(ip))
 			before := volume()
 			g.Expect(len(claim.PinnedNodes(before)) > 0).To(Equal(pinned))
-			g.Expect(claim.VolumeNodes(before)).To(Equal([]string{node.Name}))
+			g.Expect(claim.VolumeNodes(before)).To(Equal([]string{pod.Spec.NodeName}))
 			for _, change := range []struct {
 				pins bool
 				kind listenersv1alpha1.PreferredAddressType
 				want string
 			}{{!pinned, listenersv1alpha1.PreferredAddressTypeHostname, host}, {pinned, listenersv1alpha1.PreferredAddressTypeIP, ip}} {
-				unchanged := class.DeepCopy()
-				class.Spec.PinnedNodePorts, class.Spec.PreferredAddressType = change.pins, change.kind
-				g.Expect(b.client.Patch(t.Context(), class, client.MergeFrom(unchanged))).To(Succeed())
+				b.change(class, func() { class.Spec.PinnedNodePorts, class.Spec.PreferredAddressType = change.pins, change.kind })
 				g.Eventually(published).WithTimeout(apiserver.Timeout).Should(Equal(change.want))
 				g.Expect(volume()).To(Equal(before))
 			}
@@ -79,30 +66,15 @@ func TestAVolumeInUseIsKeptWhenItsClassIsChangedToPinOrNotToPin(t *testing.T) {
 // the Listener.
 func TestTheClassThatAClaimNamesIsFollowedWhileItsPodRuns(t *testing.T) {
 	g := NewWithT(t)
-	b := &boundPod{T: t, client: apiserver.Client(t), namespace: apiserver.Namespace(t)}
+	b := newBoundPod(t)
 	apiserver.StartManager(t, nil, "operators", setup)
-	class := func(name string) *listenersv1alpha1.ListenerClass {
-		return &listenersv1alpha1.ListenerClass{
-			ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-" + name},
-			Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
-		}
-	}
-	first, late, private := class("first"), class("late"), class("private")
-	private.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"test.example/admitted": b.namespace}}}
-	b.create(first)
-	b.create(private)
-	node := objects.Node(b.namespace)
-	b.create(node)
+	first, private, nameOfLate := b.class("first", false), b.class("private", false), b.namespace+"-late"
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"test.example/admitted": b.namespace}}
+	b.change(private, func() { private.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{Selector: selector} })
+	b.node()
 	pvc := b.claim("own", names.AnnotationListenerClass, first.Name)
-	pod := b.pod("own")
-	listener := b.ownListener(pvc, pod)
+	listener := b.ownListener(pvc, b.pod("own"))
 	b.expose(listener, 30081)
-	patch := func(o client.Object, change func()) {
-		t.Helper()
-		unchanged := o.DeepCopyObject().(client.Object)
-		change()
-		g.Expect(b.client.Patch(t.Context(), o, client.MergeFrom(unchanged))).To(Succeed())
-	}
 	awaitClass := func(want *listenersv1alpha1.ListenerClass) {
 		t.Helper()
 		g.Eventually(func(g Gomega) string {
@@ -112,32 +84,25 @@ func TestTheClassThatAClaimNamesIsFollowedWhileItsPodRuns(t *testing.T) {
 	}
 	awaitEvent := func(reason string) {
 		t.Helper()
-		g.Eventually(func(g Gomega) (found []string) {
-			var list eventsv1.EventList
-			g.Expect(b.client.List(t.Context(), &list, client.InNamespace(b.namespace))).To(Succeed())
-			for i := range list.Items {
-				found = append(found, list.Items[i].Reason)
-			}
-			return found
-		}).WithTimeout(apiserver.Timeout).Should(ContainElement(reason))
+		g.Eventually(b.events).WithTimeout(apiserver.Timeout).Should(ContainElement(HavePrefix(reason + ": ")))
 	}
 	uid := listener.UID
-	patch(pvc, func() { pvc.Annotations[names.AnnotationListenerClass] = late.Name })
+	b.change(pvc, func() { pvc.Annotations[names.AnnotationListenerClass] = nameOfLate })
 	awaitEvent(listenersv1alpha1.ReasonClassNotFound)
 	awaitClass(first)
-	b.create(late)
+	late := b.class("late", false)
 	awaitClass(late)
 
-	patch(listener, func() { listener.Spec.ClassName = &first.Name })
+	b.change(listener, func() { listener.Spec.ClassName = &first.Name })
 	awaitClass(late)
 	awaitEvent(listenersv1alpha1.ReasonClassOfClaim)
 
-	patch(pvc, func() { pvc.Annotations[names.AnnotationListenerClass] = private.Name })
+	b.change(pvc, func() { pvc.Annotations[names.AnnotationListenerClass] = private.Name })
 	awaitEvent(listenersv1alpha1.ReasonNamespaceNotAllowed)
 	awaitClass(late)
 	namespace := &corev1.Namespace{}
 	g.Expect(b.client.Get(t.Context(), client.ObjectKey{Name: b.namespace}, namespace)).To(Succeed())
-	patch(namespace, func() { metav1.SetMetaDataLabel(&namespace.ObjectMeta, "test.example/admitted", b.namespace) })
+	b.change(namespace, func() { metav1.SetMetaDataLabel(&namespace.ObjectMeta, "test.example/admitted", b.namespace) })
 	awaitClass(private)
 	g.Expect(listener.UID).To(Equal(uid))
 }
@@ -145,61 +110,29 @@ func TestTheClassThatAClaimNamesIsFollowedWhileItsPodRuns(t *testing.T) {
 // A Pod whose inline volumes were refused waits, and continues as soon as the class or the Listener permits.
 func TestAnInlineVolumeThatWasRefusedIsMountedWhenItsClassOrListenerIsChanged(t *testing.T) {
 	g := NewWithT(t)
-	b := &boundPod{T: t, client: apiserver.Client(t), namespace: apiserver.Namespace(t)}
+	b := newBoundPod(t)
 	apiserver.StartManager(t, nil, "operators", setup)
-	class := func(name string, pinned bool) *listenersv1alpha1.ListenerClass {
-		c := &listenersv1alpha1.ListenerClass{
-			ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-" + name},
-			Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, PinnedNodePorts: pinned},
-		}
-		b.create(c)
-		return c
-	}
-	pinned, other, free := class("pinned", true), class("other", true), class("free", false)
-	node := objects.Node(b.namespace)
-	b.create(node)
+	pinned, other, free := b.class("pinned", true), b.class("other", true), b.class("free", false)
+	b.node()
 	shared := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &other.Name}}
 	b.create(shared)
 	newPod := func(name, attribute, value string) *corev1.Pod {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
-			NodeName:   b.namespace,
-			Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}},
-			Volumes:    []corev1.Volume{objects.InlineVolume("listener", map[string]string{attribute: value})},
-		}}
-		b.create(pod)
+		pod := b.podWith(name, objects.InlineVolume("listener", map[string]string{attribute: value}))
 		created := pod.DeepCopy()
 		pod.Status.StartTime = ptr.To(metav1.Now()) // as the kubelet accepts it
 		g.Expect(b.client.Status().Patch(t.Context(), pod, client.MergeFrom(created))).To(Succeed())
 		return pod
 	}
 	own, named := newPod("own", names.AnnotationListenerClass, pinned.Name), newPod("named", names.AnnotationListenerName, shared.Name)
-	g.Eventually(func(g Gomega) (refused int) {
-		var list eventsv1.EventList
-		g.Expect(b.client.List(t.Context(), &list, client.InNamespace(b.namespace))).To(Succeed())
-		for i := range list.Items {
-			if list.Items[i].Reason == listenersv1alpha1.ReasonInvalidVolume {
-				refused++
-			}
-		}
-		return refused
+	g.Eventually(func(g Gomega) int {
+		return strings.Count(strings.Join(b.events(g), "\n"), listenersv1alpha1.ReasonInvalidVolume+": ")
 	}).WithTimeout(apiserver.Timeout).Should(Equal(2))
 
-	unchanged := shared.DeepCopy()
-	shared.Spec.ClassName = &free.Name
-	g.Expect(b.client.Patch(t.Context(), shared, client.MergeFrom(unchanged))).To(Succeed())
+	b.change(shared, func() { shared.Spec.ClassName = &free.Name })
 	b.expose(shared, 30081)
-	published := func(pod *corev1.Pod) func(g Gomega) string {
-		return func(g Gomega) string {
-			var object listenersv1alpha1.PodListeners
-			key := types.NamespacedName{Namespace: b.namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
-			g.Expect(client.IgnoreNotFound(b.client.Get(t.Context(), key, &object))).To(Succeed())
-			return object.Spec.Listeners["listener"].ListenerName
-		}
-	}
-	g.Eventually(published(named)).WithTimeout(apiserver.Timeout).Should(Equal(shared.Name))
+	ofListener := func(name string) OmegaMatcher { return HaveField("ListenerName", name) }
+	g.Eventually(b.entry(named, "listener")).WithTimeout(apiserver.Timeout).Should(ofListener(shared.Name))
 
-	before := pinned.DeepCopy()
-	pinned.Spec.PinnedNodePorts = false
-	g.Expect(b.client.Patch(t.Context(), pinned, client.MergeFrom(before))).To(Succeed())
-	g.Eventually(published(own)).WithTimeout(apiserver.Timeout).Should(Equal("own-listener"))
+	b.change(pinned, func() { pinned.Spec.PinnedNodePorts = false })
+	g.Eventually(b.entry(own, "listener")).WithTimeout(apiserver.Timeout).Should(ofListener("own-listener"))
 }

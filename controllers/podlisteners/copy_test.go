@@ -8,22 +8,17 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // kubectl debug --copy-to creates a Pod without a controller, with the claims of the original, and with its labels if
 // asked to.
 func TestCopyOfAPodGetsFilesButNoRequests(t *testing.T) {
-	controller := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "sts-uid", Controller: ptr.To(true)}}
+	controller := []metav1.OwnerReference{statefulSet}
 	for name, tc := range map[string]struct {
 		change func(w *objects.World, original *corev1.Pod)
 		copied bool
@@ -48,34 +43,20 @@ func TestCopyOfAPodGetsFilesButNoRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			w.Listener.Name = w.Claim.Name
-			w.Listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: w.Claim.Name, UID: w.Claim.UID}}
-			w.Volume.Spec.CSI.VolumeAttributes = map[string]string{names.AnnotationListenerClass: "public"}
+			w.withOwnListener()
 			original := w.Pod.DeepCopy()
 			original.Name, original.UID = "original", "original-uid"
 			label := names.PodMountLabel(w.Listener.UID)
 			w.Pod.Labels = map[string]string{"app": "web", label: w.Listener.Name}
 			tc.change(w.World, original)
 			if w.Listener.OwnerReferences == nil { // of a user
-				w.Volume.Spec.CSI.VolumeAttributes = map[string]string{names.AnnotationListenerName: w.Listener.Name}
+				w.Volume.Spec.CSI.VolumeAttributes = byName(w.Listener.Name)
 			}
-			c := fakeclient.New(t, interceptor.Funcs{}, w.Objects(original)...)
-			recorder := events.NewFakeRecorder(10)
-			r := newReconciler(c, recorder)
-			r.Receive(t.Context(), w.Pod)
+			c := w.start(t, interceptor.Funcs{}, original)
 			for range 2 {
-				if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey}); err != nil {
-					t.Fatal(err)
-				}
+				c.reconcile()
 			}
-			pod, published, listener, pv := &corev1.Pod{}, &listenersv1alpha1.PodListeners{}, &listenersv1alpha1.Listener{}, &corev1.PersistentVolume{}
-			for key, o := range map[client.ObjectKey]client.Object{
-				client.ObjectKeyFromObject(w.Pod): pod, objectKey: published, client.ObjectKeyFromObject(w.Listener): listener, {Name: w.Volume.Name}: pv,
-			} {
-				if err := c.Get(t.Context(), key, o); err != nil {
-					t.Fatal(err)
-				}
-			}
+			pod, listener, pv := stored(t, c.client, w.Pod), stored(t, c.client, w.Listener), stored(t, c.client, w.Volume)
 			want := map[string]string{"app": "web", label: w.Listener.Name}
 			if tc.copied {
 				delete(want, label)
@@ -86,17 +67,11 @@ func TestCopyOfAPodGetsFilesButNoRequests(t *testing.T) {
 			if tc.copied && (len(listener.Spec.Ports) > 0 || pv.Annotations[names.AnnotationNode] != "") {
 				t.Errorf("the copy has changed ports %v, or the node of the volume: %v", listener.Spec.Ports, pv.Annotations)
 			}
-			if diff := cmp.Diff(nodeAddr, published.Spec.Listeners["listener"].IngressAddresses); diff != "" && tc.copied {
+			if diff := cmp.Diff(nodeAddr, published(t, c.client).Listeners["listener"].IngressAddresses); diff != "" && tc.copied {
 				t.Errorf("addresses (-want +got):\n%s", diff)
 			}
-			close(recorder.Events)
-			got := 0
-			for e := range recorder.Events {
-				if strings.Contains(e, listenersv1alpha1.ReasonPodIsCopy) {
-					got++
-				}
-			}
-			if got != map[bool]int{true: 1}[tc.copied] {
+			all := strings.Join(drain(c.recorded), "\n")
+			if got := strings.Count(all, listenersv1alpha1.ReasonPodIsCopy); got != map[bool]int{true: 1}[tc.copied] {
 				t.Errorf("%d events", got)
 			}
 		})
@@ -105,7 +80,7 @@ func TestCopyOfAPodGetsFilesButNoRequests(t *testing.T) {
 
 // The copy has no claim in common with the original, but what only the original can have been given.
 func TestCopyOfAPodWithAnInlineVolumeHasNoListener(t *testing.T) {
-	controller := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "set", Controller: ptr.To(true)}}
+	controller := []metav1.OwnerReference{statefulSet}
 	token := corev1.Volume{Name: "kube-api-access-x7k2p"}
 	for name, tc := range map[string]struct {
 		change func(w *world, original *corev1.Pod)
@@ -116,7 +91,7 @@ func TestCopyOfAPodWithAnInlineVolumeHasNoListener(t *testing.T) {
 		}, true},
 		"by its host name": {func(w *world, original *corev1.Pod) { w.Pod.Spec.Hostname, original.Spec.Hostname = "web-0", "web-0" }, true},
 		"after the original": {func(w *world, original *corev1.Pod) {
-			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr, ListenerName: "web-0-listener"}})
+			w.publishedBefore(listenersv1alpha1.PodListener{Scope: "Node", IngressAddresses: nodeAddr, ListenerName: "web-0-listener"})
 			w.existing.Spec.Copies, original.Spec.Volumes = []string{"listener"}, nil
 		}, true},
 		"not by anything in common": {func(*world, *corev1.Pod) {}, false},
@@ -125,16 +100,16 @@ func TestCopyOfAPodWithAnInlineVolumeHasNoListener(t *testing.T) {
 		}, false},
 		"not with addresses of its own": {func(w *world, original *corev1.Pod) {
 			w.Pod.Spec.Hostname, original.Spec.Hostname = "web-0", "web-0"
-			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr, ListenerName: "debug-listener"}})
+			w.publishedBefore(listenersv1alpha1.PodListener{Scope: "Node", IngressAddresses: nodeAddr, ListenerName: "debug-listener"})
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			w.inline(map[string]string{names.AnnotationListenerClass: "public", names.AttributeKeep: "true"})
+			w.inline(byClass("public"))
+			w.keep()
 			original := w.Pod.DeepCopy()
 			original.UID, original.OwnerReferences = "original-uid", controller
-			w.Listener.Name = "web-0-listener"
-			w.Listener.Annotations = map[string]string{names.AnnotationClaim: "web-0-listener", names.AnnotationKeptFor: "web-0"}
+			ofInline(w.Listener).Annotations[names.AnnotationKeptFor] = "web-0"
 			w.Pod.Name, w.Pod.Labels = "debug", map[string]string{names.PodMountLabel(w.Listener.UID): "web-0-listener"}
 			tc.change(w, original)
 			if !tc.copied {
@@ -143,31 +118,25 @@ func TestCopyOfAPodWithAnInlineVolumeHasNoListener(t *testing.T) {
 			if w.existing != nil {
 				w.existing.OwnerReferences[0].Name = w.Pod.Name
 			}
-			c := fakeclient.New(t, interceptor.Funcs{}, w.Objects(original, w.existing)...)
-			recorder := events.NewFakeRecorder(10)
-			r := newReconciler(c, recorder)
-			r.Receive(t.Context(), w.Pod)
-			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey}); err != nil {
-				t.Fatal(err)
-			}
+			c := w.start(t, interceptor.Funcs{}, original)
+			c.reconcile()
 			var listeners listenersv1alpha1.ListenerList
-			if err := c.List(t.Context(), &listeners); err != nil || (len(listeners.Items) == 1) != tc.copied {
+			if err := c.client.List(t.Context(), &listeners); err != nil || (len(listeners.Items) == 1) != tc.copied {
 				t.Errorf("Listeners %+v, error %v", listeners.Items, err)
 			}
-			if diff := cmp.Diff(w.Listener.OwnerReferences, listenerOf(t, c).OwnerReferences); diff != "" {
+			if diff := cmp.Diff(w.Listener.OwnerReferences, listenerNamed(t, c.client, "web-0-listener").OwnerReferences); diff != "" {
 				t.Errorf("owners (-want +got):\n%s", diff)
 			}
-			pod := &corev1.Pod{}
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Pod), pod); err != nil || tc.copied && len(pod.Labels) > 0 {
-				t.Errorf("labels %v, error %v", pod.Labels, err)
+			if labels := stored(t, c.client, w.Pod).Labels; tc.copied && len(labels) > 0 {
+				t.Errorf("labels %v", labels)
 			}
-			if got := published(t, c); tc.copied {
+			if got := published(t, c.client); tc.copied {
 				want := listenersv1alpha1.PodListener{Scope: "Node", IngressAddresses: nodeAddr, ListenerName: "web-0-listener"}
 				if diff := cmp.Diff(want, got.Listeners["listener"]) + cmp.Diff([]string{"listener"}, got.Copies); diff != "" {
 					t.Errorf("PodListeners (-want +got):\n%s", diff)
 				}
 			}
-			if all := strings.Join(drain(recorder.Events), "\n"); strings.Contains(all, listenersv1alpha1.ReasonPodIsCopy) != tc.copied {
+			if all := strings.Join(drain(c.recorded), "\n"); strings.Contains(all, listenersv1alpha1.ReasonPodIsCopy) != tc.copied {
 				t.Errorf("events %q", all)
 			}
 		})

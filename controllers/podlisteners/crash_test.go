@@ -1,15 +1,16 @@
 package podlisteners_test
 
 import (
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
-
 	"context"
 	"errors"
 	"os"
 	"testing"
 
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +19,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/podlisteners"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
@@ -33,22 +35,16 @@ func TestAPodGetsItsAddressesWhateverHappensToAWrite(t *testing.T) {
 		Setup: func(_ *testing.T, mgr ctrl.Manager, _ string) error { return setup(mgr) },
 		Begin: func(t *testing.T, c client.Client, namespace string) {
 			b := &boundPod{T: t, client: c, namespace: namespace}
-			b.create(&listenersv1alpha1.ListenerClass{
-				ObjectMeta: metav1.ObjectMeta{Name: namespace},
-				Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, PinnedNodePorts: true},
-			})
-			node := objects.Node(namespace)
-			b.create(node)
-			node.Status.Addresses = []corev1.NodeAddress{objects.InternalIP("192.0.2.1")}
-			b.updateStatus(node)
+			class := b.class("pinned", true)
+			b.node(objects.InternalIP("192.0.2.1"))
 			shared := &listenersv1alpha1.Listener{
 				ObjectMeta: metav1.ObjectMeta{Name: "shared"},
-				Spec:       listenersv1alpha1.ListenerSpec{ClassName: &namespace, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
+				Spec:       listenersv1alpha1.ListenerSpec{ClassName: &class.Name, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
 			}
 			b.create(shared)
 			b.expose(shared, 30080)
 
-			own := b.claim("own", names.AnnotationListenerClass, namespace)
+			own := b.claim("own", names.AnnotationListenerClass, class.Name)
 			b.claim("shared", names.AnnotationListenerName, "shared")
 			pod := b.pod("own", "shared")
 			b.expose(b.ownListener(own, pod), 30081)
@@ -66,11 +62,17 @@ func TestAPodGetsItsAddressesWhateverHappensToAWrite(t *testing.T) {
 }
 
 // setup adds the controller to a manager.
-func setup(mgr ctrl.Manager) error {
-	return (&podlisteners.Reconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(names.EventReporter),
-		Backends: backends.All(), Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume), Clock: clock.RealClock{}, Nodes: settling.NewNodes(clock.RealClock{}),
-	}).SetupWithManager(mgr)
+func setup(mgr ctrl.Manager) error { return setupWith(mgr.GetEventRecorder(names.EventReporter))(mgr) }
+
+// setupWith returns a function that adds the controller to a manager, with a recorder of its events.
+func setupWith(recorder events.EventRecorder) func(mgr ctrl.Manager) error {
+	return func(mgr ctrl.Manager) error {
+		r := &podlisteners.Reconciler{
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Backends: backends.All(),
+			Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume), Clock: clock.RealClock{}, Nodes: settling.NewNodes(clock.RealClock{}),
+		}
+		return r.SetupWithManager(mgr)
+	}
 }
 
 // boundPod creates a Pod that was bound to a node, with what it needs.
@@ -88,6 +90,62 @@ func (b *boundPod) create(o client.Object) {
 	}
 	if err := b.client.Create(b.Context(), o); err != nil {
 		b.Fatal(err)
+	}
+}
+
+// newBoundPod returns a boundPod of a new namespace.
+func newBoundPod(t *testing.T) *boundPod {
+	t.Helper()
+	return &boundPod{T: t, client: apiserver.Client(t), namespace: apiserver.Namespace(t)}
+}
+
+// class creates a class with node ports, whose name begins with that of the namespace.
+func (b *boundPod) class(name string, pinned bool) *listenersv1alpha1.ListenerClass {
+	b.Helper()
+	class := &listenersv1alpha1.ListenerClass{
+		ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-" + name},
+		Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, PinnedNodePorts: pinned},
+	}
+	b.create(class)
+	return class
+}
+
+// node creates the node of the Pods, which has the name of the namespace.
+func (b *boundPod) node(addresses ...corev1.NodeAddress) {
+	b.Helper()
+	node := objects.Node(b.namespace)
+	b.create(node)
+	node.Status.Addresses = addresses
+	b.updateStatus(node)
+}
+
+// change changes an object.
+func (b *boundPod) change(o client.Object, change func()) {
+	b.Helper()
+	before := o.DeepCopyObject().(client.Object)
+	change()
+	if err := b.client.Patch(b.Context(), o, client.MergeFrom(before)); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// events returns the reasons and the notes of the events of the namespace.
+func (b *boundPod) events(g Gomega) (found []string) {
+	var list eventsv1.EventList
+	g.Expect(b.client.List(b.Context(), &list, client.InNamespace(b.namespace))).To(Succeed())
+	for i := range list.Items {
+		found = append(found, list.Items[i].Reason+": "+list.Items[i].Note)
+	}
+	return found
+}
+
+// entry returns a function that returns the entry of a Pod's volume, which is empty while there is none.
+func (b *boundPod) entry(pod *corev1.Pod, volume string) func(g Gomega) listenersv1alpha1.PodListener {
+	return func(g Gomega) listenersv1alpha1.PodListener {
+		var object listenersv1alpha1.PodListeners
+		key := client.ObjectKey{Namespace: b.namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
+		g.Expect(client.IgnoreNotFound(b.client.Get(b.Context(), key, &object))).To(Succeed())
+		return object.Spec.Listeners[volume]
 	}
 }
 
@@ -149,13 +207,19 @@ func (b *boundPod) ownListener(pvc *corev1.PersistentVolumeClaim, pod *corev1.Po
 // pod creates a Pod that mounts claims.
 func (b *boundPod) pod(claims ...string) *corev1.Pod {
 	b.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0"}, Spec: corev1.PodSpec{
-		NodeName:   b.namespace,
+	var volumes []corev1.Volume
+	for _, name := range claims {
+		volumes = append(volumes, objects.ClaimVolume(name, name))
+	}
+	return b.podWith("web-0", volumes...)
+}
+
+func (b *boundPod) podWith(name string, volumes ...corev1.Volume) *corev1.Pod {
+	b.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
+		NodeName: b.namespace, Volumes: volumes,
 		Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}},
 	}}
-	for _, name := range claims {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, objects.ClaimVolume(name, name))
-	}
 	b.create(pod)
 	return pod
 }

@@ -6,10 +6,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -21,13 +17,29 @@ import (
 func TestPodListenersOfAFinishedPodAreDeleted(t *testing.T) {
 	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
 		w := newWorld()
-		w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {IngressAddresses: nodeAddr}})
+		w.publishedBefore(listenersv1alpha1.PodListener{IngressAddresses: nodeAddr})
 		w.Pod.Status.Phase = phase
 		c, _ := w.mustRun(t)
-		if err := c.Get(t.Context(), objectKey, &listenersv1alpha1.PodListeners{}); !apierrors.IsNotFound(err) {
-			t.Errorf("Pod in phase %s: reading its PodListeners: %v", phase, err)
+		if got := published(t, c); got != nil {
+			t.Errorf("Pod in phase %s: its PodListeners is %+v", phase, got)
 		}
 	}
+}
+
+// mountAgain gives the Pod so many volumes of its claim, whose Listener has so many ports. It returns them, and entries
+// of the volumes without addresses.
+func (w *world) mountAgain(volumes, number int) (map[string]int32, map[string]listenersv1alpha1.PodListener) {
+	ports, entries := map[string]int32{}, map[string]listenersv1alpha1.PodListener{}
+	for i := range number {
+		ports[fmt.Sprintf("port-%d", i)] = int32(30000 + i) //nolint:gosec // at most 31023
+	}
+	w.Listener.Status.NodePorts, w.Pod.Spec.Volumes = ports, nil
+	for i := range volumes {
+		volume := fmt.Sprintf("v%d", i)
+		w.Pod.Spec.Volumes = append(w.Pod.Spec.Volumes, objects.ClaimVolume(volume, "listener-web-0"))
+		entries[volume] = listenersv1alpha1.PodListener{PersistentVolumeName: "pvc-claim-uid"}
+	}
+	return ports, entries
 }
 
 // It costs nothing to mount the same claim again and again.
@@ -43,28 +55,17 @@ func TestAPodHasALimitedNumberOfVolumesAndAddresses(t *testing.T) {
 		for _, before := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, written before: %v", name, before), func(t *testing.T) {
 				w := newWorld()
-				ports, entries := map[string]int32{}, map[string]listenersv1alpha1.PodListener{}
-				for i := range tc.ports {
-					ports[fmt.Sprintf("port-%d", i)] = int32(30000 + i) //nolint:gosec // at most 31023
-				}
-				w.Listener.Status.NodePorts, w.Pod.Spec.Volumes = ports, nil
-				for i := range tc.volumes {
-					volume := fmt.Sprintf("v%d", i)
-					w.Pod.Spec.Volumes = append(w.Pod.Spec.Volumes, objects.ClaimVolume(volume, "listener-web-0"))
-					entries[volume] = listenersv1alpha1.PodListener{PersistentVolumeName: "pvc-claim-uid"}
-				}
+				_, entries := w.mountAgain(tc.volumes, tc.ports)
 				if before {
-					w.publishedBefore(entries)
+					w.existing = newObject()
+					w.existing.Spec.Listeners = entries
 				}
 				c, recorded := w.mustRun(t)
 				spec := published(t, c)
 				if len(spec.Listeners) != tc.want || len(spec.StartAddresses) != tc.want || len(spec.Listeners["v0"].IngressAddresses) == 0 {
 					t.Errorf("%d volumes have entries, and %d addresses from the start, want the first %d", len(spec.Listeners), len(spec.StartAddresses), tc.want)
 				}
-				var events []string
-				for len(recorded) > 0 {
-					events = append(events, <-recorded)
-				}
+				events := drain(recorded)
 				if tc.want == tc.volumes && len(events) > 0 || tc.want < tc.volumes && len(events) != 1 {
 					t.Fatalf("events: %q", events)
 				}
@@ -83,21 +84,13 @@ func TestAPodHasALimitedNumberOfVolumesAndAddresses(t *testing.T) {
 
 func TestAVolumeKeepsItsAddressesWhenEarlierOnesGetTooMany(t *testing.T) {
 	w := newWorld()
-	ports, entries := map[string]int32{}, map[string]listenersv1alpha1.PodListener{}
-	for i := range 1024 {
-		ports[fmt.Sprintf("port-%d", i)] = int32(30000 + i) //nolint:gosec // at most 31023
-	}
-	w.Listener.Status.NodePorts, w.Pod.Spec.Volumes = ports, nil
-	for i := range 5 {
-		volume := fmt.Sprintf("v%d", i)
-		w.Pod.Spec.Volumes = append(w.Pod.Spec.Volumes, objects.ClaimVolume(volume, "listener-web-0"))
-		entries[volume] = listenersv1alpha1.PodListener{PersistentVolumeName: "pvc-claim-uid"}
-	}
+	ports, entries := w.mountAgain(5, 1024)
 	const last = "v4"
 	entries[last] = listenersv1alpha1.PodListener{
 		PersistentVolumeName: "pvc-claim-uid", IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", Ports: ports}},
 	}
-	w.publishedBefore(entries)
+	w.existing = newObject()
+	w.existing.Spec.Listeners = entries
 	c, _ := w.mustRun(t)
 	if spec := published(t, c); len(spec.Listeners) >= 5 || len(spec.Listeners[last].IngressAddresses) == 0 {
 		t.Errorf("%d volumes have entries, and the last one has %d addresses", len(spec.Listeners), len(spec.Listeners[last].IngressAddresses))
@@ -108,8 +101,7 @@ func TestAVolumeKeepsItsAddressesWhenEarlierOnesGetTooMany(t *testing.T) {
 func (w *world) many(volumes, ports int) {
 	w.Pod.Spec.Volumes, w.Claim, w.Volume, w.Listener = nil, nil, nil, nil
 	for i := range volumes {
-		volume := objects.InlineVolume(fmt.Sprint("v", i), map[string]string{names.AnnotationListenerClass: "public"})
-		w.Pod.Spec.Volumes = append(w.Pod.Spec.Volumes, volume)
+		w.Pod.Spec.Volumes = append(w.Pod.Spec.Volumes, objects.InlineVolume(fmt.Sprint("v", i), byClass("public")))
 	}
 	container := &w.Pod.Spec.Containers[0]
 	container.Ports = nil
@@ -151,8 +143,8 @@ func TestAPodWithMoreVolumesThanCountHasListenersForThoseThatDo(t *testing.T) {
 				t.Errorf("there are %d events", len(recorded))
 			}
 			seen := map[string]bool{}
-			for len(recorded) > 0 {
-				event, expected := <-recorded, false
+			for _, event := range drain(recorded) {
+				expected := false
 				for _, words := range tc.events {
 					if strings.Contains(event, words) {
 						seen[words], expected = true, true
@@ -173,17 +165,11 @@ func TestAPodWithMoreVolumesThanCountHasListenersForThoseThatDo(t *testing.T) {
 func TestAListenerKeepsItsPortsWhenAPodHasMoreThanTheClassExposes(t *testing.T) {
 	w := newWorld()
 	w.many(1, 65)
-	w.Listener = &listenersv1alpha1.Listener{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0-v0", UID: "kept"},
-		Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")},
-	}
-	w.Listener.Annotations = map[string]string{names.AnnotationClaim: "web-0-v0"}
+	w.Listener = leftListener()
+	w.Listener.Name, w.Listener.Annotations[names.AnnotationClaim] = "web-0-v0", "web-0-v0"
 	w.Listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "before", Port: 80}}
 	c, recorded := w.mustRun(t)
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Listener), w.Listener); err != nil {
-		t.Fatal(err)
-	}
-	if ports := w.Listener.Spec.Ports; len(ports) != 1 || ports[0].Name != "before" {
+	if ports := stored(t, c, w.Listener).Spec.Ports; len(ports) != 1 || ports[0].Name != "before" {
 		t.Errorf("the Listener has the ports %v", ports)
 	}
 	if event := <-recorded; !strings.Contains(event, "Warning InvalidPorts") {
@@ -193,49 +179,41 @@ func TestAListenerKeepsItsPortsWhenAPodHasMoreThanTheClassExposes(t *testing.T) 
 
 // The products of what the author of a Pod chooses are linear in the size of the Pod.
 func TestPodsCostLinearTime(t *testing.T) {
-	reconcile := func(change func(w *world)) {
-		w := newWorld()
-		change(w)
-		w.mustRun(t)
+	work := func(size int, product bool, change func(w *world, n int)) growth.Work {
+		return growth.Work{Size: size, Product: product, Do: func(n int) {
+			w := newWorld()
+			change(w, n)
+			w.mustRun(t)
+		}}
 	}
 	const module = "github.com/listener-operator/listener-operator/internal/"
 	growth.CheckLinear(t, map[string]growth.Work{
-		"Pod: inline volumes and ports": {Size: 8, Product: true, Do: func(n int) {
-			reconcile(func(w *world) { w.many(n, n) })
-		}},
-		"Pod: many inline volumes and ports": {Size: 500, Product: true, Do: func(n int) {
-			reconcile(func(w *world) { w.many(n, 2*n) })
-		}},
-		"Pod: inline volumes that list ports": {Size: 16, Product: true, Do: func(n int) {
-			reconcile(func(w *world) {
-				w.many(n, n)
-				for i := range w.Pod.Spec.Volumes {
-					w.Pod.Spec.Volumes[i].CSI.VolumeAttributes[names.AnnotationPorts] = strings.Repeat("p1,none,", n)
+		"Pod: inline volumes and ports":      work(8, true, func(w *world, n int) { w.many(n, n) }),
+		"Pod: many inline volumes and ports": work(500, true, func(w *world, n int) { w.many(n, 2*n) }),
+		"Pod: inline volumes that list ports": work(16, true, func(w *world, n int) {
+			w.many(n, n)
+			for i := range w.Pod.Spec.Volumes {
+				w.Pod.Spec.Volumes[i].CSI.VolumeAttributes[names.AnnotationPorts] = strings.Repeat("p1,none,", n)
+			}
+		}),
+		"Pod: labels and volumes": work(200, false, func(w *world, n int) {
+			w.many(n, 1)
+			w.Pod.Labels = map[string]string{}
+			for i := range n {
+				w.Pod.Labels[fmt.Sprint(names.PodMountLabelPrefix, i)] = "web"
+			}
+		}),
+		"Pod: containers and mounts": work(30, true, func(w *world, n int) {
+			w.many(n, 1)
+			for i := range n {
+				container := corev1.Container{Name: fmt.Sprint("c", i)}
+				for j := range n {
+					container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: fmt.Sprint("v", j)})
 				}
-			})
-		}},
-		"Pod: labels and volumes": {Size: 200, Do: func(n int) {
-			reconcile(func(w *world) {
-				w.many(n, 1)
-				w.Pod.Labels = map[string]string{}
-				for i := range n {
-					w.Pod.Labels[fmt.Sprint(names.PodMountLabelPrefix, i)] = "web"
-				}
-			})
-		}},
-		"Pod: containers and mounts": {Size: 30, Product: true, Do: func(n int) {
-			reconcile(func(w *world) {
-				w.many(n, 1)
-				for i := range n {
-					container := corev1.Container{Name: fmt.Sprint("c", i)}
-					for j := range n {
-						container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: fmt.Sprint("v", j)})
-					}
-					status := corev1.ContainerStatus{Name: container.Name}
-					w.Pod.Spec.Containers = append(w.Pod.Spec.Containers, container)
-					w.Pod.Status.ContainerStatuses = append(w.Pod.Status.ContainerStatuses, status)
-				}
-			})
-		}},
+				status := corev1.ContainerStatus{Name: container.Name}
+				w.Pod.Spec.Containers = append(w.Pod.Spec.Containers, container)
+				w.Pod.Status.ContainerStatuses = append(w.Pod.Status.ContainerStatuses, status)
+			}
+		}),
 	}, ".", module+"claim", module+"cache", module+"message", module+"index", module+"exposure")
 }

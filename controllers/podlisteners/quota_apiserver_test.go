@@ -11,19 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/controllers/podlisteners"
-	"github.com/listener-operator/listener-operator/internal/apply"
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/metric"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -72,56 +65,25 @@ func (b *boundPod) permit(resourceName corev1.ResourceName, count int) {
 	b.updateStatus(quota)
 }
 
-// failures returns how many errors controllers of this binary have had. Before the first one starts, the metric does
-// not exist.
-func failures(t *testing.T) (sum float64) {
-	t.Helper()
-	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() == "controller_runtime_reconcile_errors_total" {
-			for _, m := range family.GetMetric() {
-				sum += m.GetCounter().GetValue()
-			}
-		}
-	}
-	return sum
-}
-
 // The users of the namespace have to act, so they are told, and the operator has no error.
 func TestAQuotaThatForbidsWhatAPodNeedsIsReportedUntilItIsRaised(t *testing.T) {
+	const errors = "controller_runtime_reconcile_errors_total"
 	for name, tc := range map[string]struct {
 		resource corev1.ResourceName
 		reported []string // the objects that have the event
 		text     string
 	}{
-		"Listeners": {"count/listeners.listeners.stackable.tech", []string{"own", "web-0"}, "does not permit Listener"},
-		"PodListeners": {
-			"count/podlisteners.listeners.stackable.tech", []string{"web-0"}, "does not permit the object with the addresses of the Pod",
-		},
+		"Listeners":    {"count/listeners.listeners.stackable.tech", []string{"own", "web-0"}, "does not permit Listener"},
+		"PodListeners": {"count/podlisteners.listeners.stackable.tech", []string{"web-0"}, "does not permit the object with the addresses of the Pod"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			b := &boundPod{T: t, client: apiserver.Client(t), namespace: apiserver.Namespace(t)}
+			b := newBoundPod(t)
 			recorded := &notes{namespace: b.namespace, all: map[[2]string][]string{}}
-			apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error {
-				return (&podlisteners.Reconciler{
-					Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorded,
-					Backends: backends.All(), Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume), Clock: clock.RealClock{}, Nodes: settling.NewNodes(clock.RealClock{}),
-				}).SetupWithManager(mgr)
-			})
-			before := failures(t)
-			class := &listenersv1alpha1.ListenerClass{
-				ObjectMeta: metav1.ObjectMeta{Name: b.namespace},
-				Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
-			}
-			b.create(class)
-			node := objects.Node(b.namespace)
-			b.create(node)
-			node.Status.Addresses = []corev1.NodeAddress{objects.InternalIP("192.0.2.1")}
-			b.updateStatus(node)
+			apiserver.StartManager(t, nil, "operators", setupWith(recorded))
+			before := metric.Value(t, errors)
+			class := b.class("own", false)
+			b.node(objects.InternalIP("192.0.2.1"))
 			b.permit(tc.resource, 0)
 			pvc := b.claim("own", names.AnnotationListenerClass, class.Name)
 			pod := b.pod("own")
@@ -131,21 +93,15 @@ func TestAQuotaThatForbidsWhatAPodNeedsIsReportedUntilItIsRaised(t *testing.T) {
 					HaveExactElements(And(ContainSubstring(tc.text), ContainSubstring("exceeded quota: addresses"), ContainSubstring("ask an administrator to"))), name)
 			}
 			if strings.HasPrefix(name, "Listeners") { // the node agent waits for what comes
-				key := types.NamespacedName{Namespace: b.namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
-				g.Eventually(func() error { return b.client.Get(t.Context(), key, &listenersv1alpha1.PodListeners{}) }).WithTimeout(apiserver.Timeout).Should(Succeed())
+				g.Eventually(b.entry(pod, "own")).WithTimeout(apiserver.Timeout).ShouldNot(BeZero())
 			}
 
 			b.permit(tc.resource, 1)
 			listener := &listenersv1alpha1.Listener{}
 			g.Eventually(func() error { return b.client.Get(t.Context(), client.ObjectKeyFromObject(pvc), listener) }).WithTimeout(apiserver.Timeout).Should(Succeed())
 			b.expose(listener, 30082)
-			g.Eventually(func(g Gomega) {
-				object := &listenersv1alpha1.PodListeners{}
-				key := types.NamespacedName{Namespace: b.namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
-				g.Expect(b.client.Get(t.Context(), key, object)).To(Succeed())
-				g.Expect(object.Spec.Listeners["own"].IngressAddresses).To(HaveLen(1))
-			}).WithTimeout(apiserver.Timeout).Should(Succeed())
-			g.Expect(failures(t)).To(Equal(before))
+			g.Eventually(b.entry(pod, "own")).WithTimeout(apiserver.Timeout).Should(HaveField("IngressAddresses", HaveLen(1)))
+			g.Expect(metric.Value(t, errors)).To(Equal(before))
 		})
 	}
 }

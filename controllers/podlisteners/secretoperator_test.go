@@ -8,20 +8,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
-	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // namesOfSecretOperator returns what Stackable's secret operator puts into certificates for the volumes of a Pod
@@ -97,25 +88,11 @@ func TestTheSecretOperatorGetsTheAddressesOfEachVolume(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			pvc, pv := w.Claim.DeepCopy(), w.Volume.DeepCopy()
-			pvc.Name, pvc.UID, pvc.Spec.VolumeName = "own", "own-uid", "pvc-own"
-			pv.Name, pv.UID, pv.Spec.ClaimRef = "pvc-own", "pv-own-uid", &corev1.ObjectReference{Namespace: "shop", Name: "own", UID: "own-uid"}
-			pv.Spec.CSI.VolumeAttributes = map[string]string{names.AnnotationListenerName: "own"}
-			w.Pod.Spec.Volumes = append(w.Pod.Spec.Volumes, objects.ClaimVolume("own", "own"))
-			c := fakeclient.New(t, interceptor.Funcs{}, append(w.Objects(w.existing), pvc, pv,
-				&listenersv1alpha1.ListenerClass{
-					ObjectMeta: metav1.ObjectMeta{Name: "lb"}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer},
-				},
-				&listenersv1alpha1.Listener{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own", UID: "cccc-dddd", Generation: 1},
-					Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To("lb")},
-					Status:     &listenersv1alpha1.ListenerStatus{ObservedGeneration: 1, IngressAddresses: tc.own},
-				})...)
-			r := newReconciler(c, events.NewFakeRecorder(10))
-			r.Receive(t.Context(), w.Pod)
-			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey}); err != nil {
-				t.Fatal(err)
-			}
+			class, listener := w.Class.DeepCopy(), w.Listener.DeepCopy()
+			class.Name, class.Spec.ServiceType = "lb", listenersv1alpha1.ServiceTypeLoadBalancer
+			listener.Name, listener.UID, listener.Spec.ClassName = "own", "cccc-dddd", &class.Name
+			listener.Status.NodePorts, listener.Status.IngressAddresses = nil, tc.own
+			c, _ := w.mustRun(t, append(w.addClaim(byName("own")), class, listener)...)
 			stored := &unstructured.Unstructured{}
 			stored.SetGroupVersionKind(listenersv1alpha1.GroupVersion.WithKind("PodListeners"))
 			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "pod-" + string(w.Pod.UID)}, stored); err != nil {

@@ -1,19 +1,15 @@
 package podlisteners_test
 
 import (
-	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
 // unschedulable makes the Pod one that the scheduler could not bind, because of this message.
@@ -33,6 +29,7 @@ func TestSchedulerIsRemindedOfBoundClaims(t *testing.T) {
 	}{
 		"since longer":  {func(*world) {}, string(podUID), false},
 		"after another": {func(w *world) { w.Volume.Annotations = map[string]string{names.AnnotationReminded: "another"} }, "another", false},
+		"reminded":      {func(w *world) { w.Volume.Annotations = map[string]string{names.AnnotationReminded: string(podUID)} }, string(podUID), false},
 		"just bound":    {func(w *world) { w.Volume.CreationTimestamp = metav1.Now() }, "", true},
 		"bound in future, by another clock": {
 			func(w *world) { w.Volume.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Hour)) }, string(podUID), false,
@@ -41,49 +38,28 @@ func TestSchedulerIsRemindedOfBoundClaims(t *testing.T) {
 		"another reason": {func(w *world) { w.unschedulable("0/3 nodes are available: 3 Insufficient cpu.") }, "", false},
 		"not tried yet":  {func(w *world) { w.Pod.Status.Conditions = nil }, "", false},
 		"another driver": {func(w *world) { w.Volume.Spec.CSI.Driver = "another" }, "", false},
-		"being deleted": {func(w *world) {
-			now := metav1.Now()
-			w.Pod.DeletionTimestamp, w.Pod.Finalizers = &now, []string{"test/keep"}
-		}, "", false},
+		"being deleted":  {func(w *world) { deleted(w.Pod) }, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			w.unschedulable(unbound)
 			w.Volume.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Minute))
 			tc.change(w)
-			c := fakeclient.New(t, interceptor.Funcs{}, w.Objects(w.existing)...)
-			r := newReconciler(c, events.NewFakeRecorder(1))
-			r.Receive(t.Context(), w.Pod)
-			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey})
-			if err != nil {
-				t.Fatal(err)
+			var writes []string
+			c := w.start(t, before(func(verb string, o any) error {
+				writes = append(writes, fmt.Sprintf("%s %T", verb, o))
+				return nil
+			}))
+			after := c.reconcile().RequeueAfter
+			if waits := after > 0; waits != tc.waits || after > 10*time.Second {
+				t.Errorf("reconciled again after %s, want a wait: %t", after, tc.waits)
 			}
-			if waits := result.RequeueAfter > 0; waits != tc.waits || result.RequeueAfter > 10*time.Second {
-				t.Errorf("reconciled again after %s, want a wait: %t", result.RequeueAfter, tc.waits)
+			if want := map[bool][]string{true: {"patch *v1.PersistentVolume"}}[tc.reminded != w.Volume.Annotations[names.AnnotationReminded]]; !slices.Equal(writes, want) {
+				t.Errorf("writes %q, want %q", writes, want)
 			}
-			var pv corev1.PersistentVolume
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Volume), &pv); err != nil {
-				t.Fatal(err)
-			}
-			if got := pv.Annotations[names.AnnotationReminded]; got != tc.reminded {
+			if got := stored(t, c.client, w.Volume).Annotations[names.AnnotationReminded]; got != tc.reminded {
 				t.Errorf("reminded of %q, want %q", got, tc.reminded)
 			}
 		})
-	}
-}
-
-func TestSchedulerIsRemindedOnce(t *testing.T) {
-	w := newWorld()
-	w.unschedulable("pod has unbound immediate PersistentVolumeClaims")
-	w.Volume.Annotations = map[string]string{names.AnnotationReminded: string(podUID)}
-	patched := false
-	_, _, err := w.run(t, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
-			patched = true
-			return c.Patch(ctx, o, patch, options...)
-		},
-	})
-	if err != nil || patched {
-		t.Errorf("the volume was changed again: %t (%v)", patched, err)
 	}
 }

@@ -14,12 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
 // The field managers are those of the contract (contract: field managers), so that fields which Stackable's listener
@@ -56,7 +54,7 @@ func TestFieldManagersAreThoseOfTheContract(t *testing.T) {
 	outdated := newWorld()
 	outdated.Volume.Labels, outdated.Volume.Annotations = labelled.Volume.Labels, labelled.Volume.Annotations
 	outdated.Pod.Labels = map[string]string{"listener.stackable.tech/mnt.aaaabbbb": "web"}
-	outdated.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node"}})
+	outdated.publishedBefore(listenersv1alpha1.PodListener{Scope: "Node"})
 	for name, tc := range map[string]struct {
 		world *world
 		want  []string
@@ -132,8 +130,12 @@ func TestWritesThatTheCacheDoesNotHaveYetAreNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		var writes []string
+		recordWrites := before(func(verb string, o any) error {
+			writes = append(writes, fmt.Sprintf("%s %T", verb, o))
+			return nil
+		})
 		var stale *corev1.Pod // what the cache has, if it lags behind
-		c := fakeclient.New(t, interceptor.Funcs{
+		c := w.start(t, interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 				switch o := o.(type) {
 				case *corev1.Pod:
@@ -148,21 +150,10 @@ func TestWritesThatTheCacheDoesNotHaveYetAreNotRepeated(t *testing.T) {
 				}
 				return c.Get(ctx, key, o, options...)
 			},
-			Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
-				writes = append(writes, fmt.Sprintf("create %T", o))
-				return c.Create(ctx, o, options...)
-			},
-			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
-				writes = append(writes, fmt.Sprintf("patch %T", o))
-				return c.Patch(ctx, o, patch, options...)
-			},
-		}, w.Objects(w.existing)...)
-		before := &corev1.Pod{}
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Pod), before); err != nil {
-			t.Fatal(err)
-		}
-		r := newReconciler(c, events.NewFakeRecorder(10))
-		request := r.Receive(t.Context(), w.Pod)
+			Create: recordWrites.Create,
+			Patch:  recordWrites.Patch,
+		})
+		earlier := stored(t, c.client, w.Pod)
 		for _, step := range []struct {
 			name  string
 			cause func()
@@ -170,40 +161,18 @@ func TestWritesThatTheCacheDoesNotHaveYetAreNotRepeated(t *testing.T) {
 			wait  time.Duration
 		}{
 			{"a new Pod", func() {}, []string{"patch *v1.Pod", "create *v1alpha1.PodListeners"}, 0},
-			{"the cache lags behind", func() { stale = before }, nil, time.Second},
+			{"the cache lags behind", func() { stale = earlier }, nil, time.Second},
 			{"the cache lags behind for longer", func() { time.Sleep(time.Second) }, []string{"create *v1alpha1.PodListeners"}, 0},
 			{"the cache has everything", func() { stale = nil }, nil, 0},
 		} {
 			writes = nil
 			step.cause()
-			result, err := r.Reconcile(t.Context(), request)
-			if err != nil || result.RequeueAfter != step.wait {
-				t.Errorf("%s: the result is %+v, error %v", step.name, result, err)
+			if after := c.reconcile().RequeueAfter; after != step.wait {
+				t.Errorf("%s: looks again after %s", step.name, after)
 			}
 			if diff := cmp.Diff(step.want, writes); diff != "" {
 				t.Errorf("%s: writes (-want +got):\n%s", step.name, diff)
 			}
 		}
 	})
-}
-
-// Another client may remove a label that the operator has added.
-func TestALabelThatWasRemovedIsAddedAgain(t *testing.T) {
-	w := newWorld()
-	c := fakeclient.New(t, interceptor.Funcs{}, w.Objects(w.existing)...)
-	r := newReconciler(c, events.NewFakeRecorder(10))
-	request := r.Receive(t.Context(), w.Pod)
-	pod := &corev1.Pod{}
-	for range 2 {
-		if _, err := r.Reconcile(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Pod), pod); err != nil || len(pod.Labels) != 1 {
-			t.Fatalf("the labels are %v, error %v", pod.Labels, err)
-		}
-		pod.Labels = nil
-		if err := c.Update(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
