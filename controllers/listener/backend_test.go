@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -121,7 +120,7 @@ func TestAdditionalBackendNeedsNoChangeOfTheController(t *testing.T) {
 }
 
 func TestAdditionalBackendCanHaveHeadlessServices(t *testing.T) {
-	s := newState(listenersv1alpha1.ServiceTypeClusterIP).change(withTunnelClass).with(&Tunnel{ObjectMeta: ownRoute("http").ObjectMeta})
+	s := newState(clusterIP).change(withTunnelClass).with(&Tunnel{ObjectMeta: ownRoute("http").ObjectMeta})
 	s.backends[0].Headless, s.service = true, nil
 	if o := s.reconcile(t, 1, interceptor.Funcs{}, nil); o.err != nil || o.service == nil || o.service.Spec.ClusterIP != corev1.ClusterIPNone {
 		t.Errorf("error %v, Service %+v", o.err, o.service)
@@ -132,20 +131,13 @@ func TestAdditionalBackendCanHaveHeadlessServices(t *testing.T) {
 func TestPreviousExposureStaysWhenBackendChangesTwice(t *testing.T) {
 	tunnel := &Tunnel{ObjectMeta: ownRoute("http").ObjectMeta}
 	s := newRouteState(ownRoute("http", admittedAs("h.example.com")), tunnel).change(withNodePortService).change(withTunnelClass)
-	s.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeNodePort
-	o := s.transition(t)
+	s.class.Spec.ServiceType = nodePort
+	o := s.operator(t, interceptor.Funcs{})
 	o.wantRequeue(0, 10*time.Second)
-	class := s.class.DeepCopy()
-	if err := o.Client.Get(t.Context(), client.ObjectKeyFromObject(class), class); err != nil {
-		t.Fatal(err)
-	}
-	class.Spec.ServiceAnnotations = nil
-	if err := o.Client.Update(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
+	change(o, s.class.Name, func(class *listenersv1alpha1.ListenerClass) { class.Spec.ServiceAnnotations = nil })
 	o.wantRequeue(9*time.Second, 10*time.Second)
 	o.wantRemoval(10 * time.Second)
-	if got := (&corev1.Service{}); o.Client.Get(t.Context(), key, got) != nil || got.Spec.Type != corev1.ServiceTypeNodePort {
+	if got := get[corev1.Service](o, key.Name); got.Spec.Type != corev1.ServiceTypeNodePort {
 		t.Errorf("got a Service of type %q, want NodePort", got.Spec.Type)
 	}
 }

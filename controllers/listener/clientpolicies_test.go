@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -26,7 +25,7 @@ var policyKey = client.ObjectKey{Namespace: key.Namespace, Name: "web-allowed-cl
 // newRestrictedState returns a Listener whose class restricts the clients of its node ports, before the first
 // reconciliation.
 func newRestrictedState() *state {
-	return newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) {
+	return newState(nodePort).change(func(s *state) {
 		s.service = nil
 		s.class.Spec.ServiceExternalTrafficPolicy = ptr.To(corev1.ServiceExternalTrafficPolicyLocal)
 		s.class.Spec.AllowedClients = []listenersv1alpha1.CIDR{"198.51.100.0/24"}
@@ -60,38 +59,6 @@ func ownPolicy() *networkingv1.NetworkPolicy {
 	return policy
 }
 
-// readPolicy returns the NetworkPolicy of the Listener, or nil.
-func readPolicy(t *testing.T, c client.Client) *networkingv1.NetworkPolicy {
-	t.Helper()
-	policy := &networkingv1.NetworkPolicy{}
-	if err := c.Get(t.Context(), policyKey, policy); apierrors.IsNotFound(err) {
-		return nil
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	return policy
-}
-
-// reconcilePolicies reconciles twice, and returns the writes, the NetworkPolicy, and the condition Accepted. failed is
-// the number of the write that fails, or -1.
-func reconcilePolicies(t *testing.T, s *state, failed int, failure error) (writes []string, policy *networkingv1.NetworkPolicy, accepted metav1.Condition) {
-	t.Helper()
-	fake := s.newClient(t)
-	counting, all := countWrites(failed, failure)
-	r := newReconciler(s.backends, interceptor.NewClient(fake, counting), events.NewFakeRecorder(100))
-	listener := &listenersv1alpha1.Listener{}
-	for range 2 {
-		if err := fake.Get(t.Context(), key, listener); err != nil {
-			t.Fatal(err)
-		}
-		_, _ = r.Reconcile(t.Context(), listener)
-	}
-	if err := fake.Get(t.Context(), key, listener); err != nil {
-		t.Fatal(err)
-	}
-	return *all, readPolicy(t, fake), observe.Condition(listener, listenersv1alpha1.ListenerAccepted)
-}
-
 func TestClientsAreRestrictedBeforeTheyReachPods(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "networkpolicies"}, policyKey.Name, nil)
 	for name, tc := range map[string]struct {
@@ -121,7 +88,7 @@ func TestClientsAreRestrictedBeforeTheyReachPods(t *testing.T) {
 			writes: []string{"apply status"}, reason: listenersv1alpha1.ReasonAllowedClientsNotEnforceable, message: "externalTrafficPolicy Local",
 		},
 		"a load balancer restricts clients": {
-			state:  newRestrictedState().change(func(s *state) { s.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer }),
+			state:  newRestrictedState().change(func(s *state) { s.class.Spec.ServiceType = loadBalancer }),
 			writes: []string{"apply Service", "apply status"}, reason: listenersv1alpha1.ReasonAccepted,
 		},
 		"a policy that is not needed any more is removed after the Service": {
@@ -129,7 +96,7 @@ func TestClientsAreRestrictedBeforeTheyReachPods(t *testing.T) {
 			writes: []string{"apply Service", "delete " + policyKey.Name, "apply status"}, reason: listenersv1alpha1.ReasonAccepted,
 		},
 		"a foreign one is left alone": {
-			state: newState(listenersv1alpha1.ServiceTypeNodePort).with(newPolicy(policyKey.Name)), writes: []string{"apply Service", "apply status"}, reason: listenersv1alpha1.ReasonAccepted,
+			state: newState(nodePort).with(newPolicy(policyKey.Name)), writes: []string{"apply Service", "apply status"}, reason: listenersv1alpha1.ReasonAccepted,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -137,14 +104,19 @@ func TestClientsAreRestrictedBeforeTheyReachPods(t *testing.T) {
 			if tc.failure != nil {
 				failed = 0
 			}
-			writes, policy, accepted := reconcilePolicies(t, tc.state, failed, tc.failure)
-			if diff := cmp.Diff(tc.writes, writes); diff != "" {
+			counting, writes := countWrites(failed, tc.failure)
+			o := tc.state.operator(t, counting)
+			for range 2 {
+				_, _ = o.try(key)
+			}
+			policy, accepted := find[networkingv1.NetworkPolicy](o, policyKey.Name), observe.Condition(o.listener(), listenersv1alpha1.ListenerAccepted)
+			if diff := cmp.Diff(tc.writes, *writes); diff != "" {
 				t.Errorf("writes (-want +got):\n%s", diff)
 			}
 			if accepted.Reason != tc.reason || !strings.Contains(accepted.Message, tc.message) {
 				t.Errorf("condition is %s: %s", accepted.Reason, accepted.Message)
 			}
-			wantsPolicy := strings.Contains(strings.Join(writes, " "), "apply NetworkPolicy")
+			wantsPolicy := strings.Contains(strings.Join(*writes, " "), "apply NetworkPolicy")
 			if got := policy != nil && metav1.GetControllerOf(policy) != nil; got != wantsPolicy {
 				t.Errorf("the policy is %+v", policy)
 			}
@@ -153,11 +125,19 @@ func TestClientsAreRestrictedBeforeTheyReachPods(t *testing.T) {
 }
 
 func TestPolicyFollowsOthersThatSelectThePods(t *testing.T) {
-	s := newRestrictedState().change(withMountingPod(func(*corev1.Pod) {}))
-	_, alone, _ := reconcilePolicies(t, s, -1, nil)
-	_, beside, _ := reconcilePolicies(t, newRestrictedState().change(withMountingPod(func(*corev1.Pod) {})).with(newPolicy("of-a-user")), -1, nil)
-	if alone == nil || len(alone.Spec.Ingress) != 2 || beside == nil || len(beside.Spec.Ingress) != 1 {
-		t.Errorf("alone %+v, beside another %+v", alone, beside)
+	for name, tc := range map[string]struct {
+		others []client.Object
+		rules  int
+	}{
+		"alone":          {nil, 2},
+		"beside another": {[]client.Object{newPolicy("of-a-user")}, 1},
+	} {
+		o := newRestrictedState().change(withMountingPod(func(*corev1.Pod) {})).with(tc.others...).operator(t, interceptor.Funcs{})
+		o.reconcile(key.Name)
+		o.reconcile(key.Name)
+		if policy := get[networkingv1.NetworkPolicy](o, policyKey.Name); len(policy.Spec.Ingress) != tc.rules {
+			t.Errorf("%s: %+v", name, policy)
+		}
 	}
 }
 
@@ -189,7 +169,7 @@ func TestPoliciesConcernListenersWithRestrictedClients(t *testing.T) {
 			l.Spec.AllowedClients = []listenersv1alpha1.CIDR{"198.51.100.0/24"}
 		}),
 	)
-	r := newReconciler(s.backends, s.newClient(t), events.NewFakeRecorder(1))
+	r := s.operator(t, interceptor.Funcs{})
 	for name, tc := range map[string]struct {
 		policy *networkingv1.NetworkPolicy
 		want   []reconcile.Request

@@ -1,16 +1,15 @@
 package listener
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -28,28 +27,13 @@ func newListenerNamed(name string, serviceType listenersv1alpha1.ServiceType) *s
 
 func TestAListenerIsExposedWhateverItsName(t *testing.T) {
 	for _, name := range withoutServiceName {
-		s := newListenerNamed(name, listenersv1alpha1.ServiceTypeClusterIP)
-		fake := s.newClient(t)
-		r := newReconciler(s.backends, fake, events.NewFakeRecorder(10))
-		service, listener := &corev1.Service{}, &listenersv1alpha1.Listener{}
-		reconcileOnce := func() {
-			t.Helper()
-			if err := fake.Get(t.Context(), client.ObjectKeyFromObject(s.listener), listener); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := r.Reconcile(t.Context(), listener); err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(fake.Get(t.Context(), names.ServiceKey(s.listener), service), fake.Get(t.Context(), client.ObjectKeyFromObject(s.listener), listener)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		reconcileOnce()
-		service.Spec.ClusterIP, service.Spec.ClusterIPs = "10.96.0.7", []string{"10.96.0.7"}
-		if err := fake.Update(t.Context(), service); err != nil {
-			t.Fatal(err)
-		}
-		reconcileOnce()
+		s := newListenerNamed(name, clusterIP)
+		o := s.operator(t, interceptor.Funcs{})
+		o.reconcile(name)
+		change(o, names.Service(name), func(service *corev1.Service) {
+			service.Spec.ClusterIP, service.Spec.ClusterIPs = "10.96.0.7", []string{"10.96.0.7"}
+		})
+		listener, service := o.reconcile(name), get[corev1.Service](o, names.Service(name))
 		accepted := observe.Condition(listener, listenersv1alpha1.ListenerAccepted)
 		if ptr.Deref(listener.Status.ServiceName, "") != service.Name || accepted.Status != metav1.ConditionTrue || !strings.Contains(accepted.Message, "Service shop/"+service.Name+" ") {
 			t.Errorf("%s: Service %s, status %+v", name, service.Name, listener.Status)
@@ -67,8 +51,8 @@ func TestAListenerIsExposedWhateverItsName(t *testing.T) {
 // Each of these objects names the Listener by what is derived from its name.
 func TestObjectsLeadToAListenerWhateverItsName(t *testing.T) {
 	for _, name := range withoutServiceName {
-		s := newListenerNamed(name, listenersv1alpha1.ServiceTypeClusterIP)
-		r := newReconciler(s.backends, s.newClient(t), events.NewFakeRecorder(10))
+		s := newListenerNamed(name, clusterIP)
+		r := s.operator(t, interceptor.Funcs{})
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: names.Service(name)}} // of another owner
 		pod := newPod("0", corev1.PodRunning)
 		pod.Labels = map[string]string{names.PodMountLabel("listener-uid"): names.ListenerLabel(name)}
@@ -85,15 +69,9 @@ func TestObjectsLeadToAListenerWhateverItsName(t *testing.T) {
 }
 
 func TestAServiceThatHasTheDerivedNameIsLeftAlone(t *testing.T) {
-	s := newListenerNamed("7days-data", listenersv1alpha1.ServiceTypeClusterIP)
-	fake := s.with(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: names.Service("7days-data")}}).newClient(t)
-	if _, err := newReconciler(s.backends, fake, events.NewFakeRecorder(10)).Reconcile(t.Context(), s.listener); err != nil {
-		t.Fatal(err)
-	}
-	listener := &listenersv1alpha1.Listener{}
-	if err := fake.Get(t.Context(), client.ObjectKeyFromObject(s.listener), listener); err != nil {
-		t.Fatal(err)
-	}
+	const name = "7days-data"
+	theirs := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: names.Service(name)}}
+	listener := newListenerNamed(name, clusterIP).with(theirs).operator(t, interceptor.Funcs{}).reconcile(name)
 	if got := observe.Condition(listener, listenersv1alpha1.ListenerAccepted); got.Reason != listenersv1alpha1.ReasonForeignService || !strings.Contains(got.Message, "shop/l-7days-data-") {
 		t.Errorf("condition Accepted: %s: %s", got.Reason, got.Message)
 	}
@@ -114,20 +92,15 @@ func TestANodePortOfARangeStaysWithAListenerWhateverItsName(t *testing.T) {
 		},
 	} {
 		for _, name := range withoutServiceName {
-			s := newListenerNamed(name, listenersv1alpha1.ServiceTypeNodePort).change(withRange("31500-31500")).change(having)
-			fake, service := s.newClient(t), &corev1.Service{}
-			r := newReconciler(s.backends, fake, events.NewFakeRecorder(10))
-			observePorts(t, r)
+			s := newListenerNamed(name, nodePort).change(withRange("31500-31500")).change(having)
+			o := s.operator(t, interceptor.Funcs{})
+			observePorts(t, o.Reconciler)
 			if s.service != nil { // the watch does not show that yet
-				if err := fake.Delete(t.Context(), s.service); err != nil {
-					t.Fatal(err)
-				}
+				o.delete(s.service)
 			}
-			if _, err := r.Reconcile(t.Context(), s.listener); err != nil {
-				t.Fatal(err)
-			}
-			if err := fake.Get(t.Context(), names.ServiceKey(s.listener), service); err != nil || service.Spec.Ports[0].NodePort != 31500 {
-				t.Errorf("%s of %s had the number: the Service is %+v (%v)", what, name, service.Spec, err)
+			o.reconcile(name)
+			if service := get[corev1.Service](o, names.Service(name)); service.Spec.Ports[0].NodePort != 31500 {
+				t.Errorf("%s of %s had the number: the Service is %+v", what, name, service.Spec)
 			}
 		}
 	}

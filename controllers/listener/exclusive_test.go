@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -20,66 +17,68 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 )
+
+// newGatewayState returns a Listener and a second one, of a class with TCPRoutes, and the Gateway, with listeners at the
+// ports from 9000 on, which allows ListenerSets with ports of a range.
+func newGatewayState(portRange string, listeners ...gatewayv1.SectionName) *state {
+	gateway := newGateway(gatewayv1.TCPProtocolType)
+	gateway.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{From: ptr.To(gatewayv1.NamespacesFromAll)}}
+	for _, name := range listeners {
+		l := gateway.Spec.Listeners[len(gateway.Spec.Listeners)-1]
+		l.Name, l.Port = name, l.Port+1
+		gateway.Spec.Listeners = append(gateway.Spec.Listeners, l)
+	}
+	s := newState(clusterIP).with(gateway)
+	s.class.Spec.Gateway = &listenersv1alpha1.GatewayExposure{
+		Kind: listenersv1alpha1.GatewayRouteKindTCP, ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}}, PortRange: portRange,
+	}
+	return s.with(second(s.listener))
+}
+
+func accepted(l *listenersv1alpha1.Listener) string {
+	return observe.Condition(l, listenersv1alpha1.ListenerAccepted).Reason
+}
 
 // While the API server takes its time to write the route of one Listener, no other Listener gets what the route has,
 // and none waits for the API server. If it is rejected, the others are requested. Without an answer, it may be stored.
 func TestRoutesAreReservedBeforeTheyAreWritten(t *testing.T) {
-	for name, failure := range map[string]error{"written": nil, "rejected": apierrors.NewBadRequest("no"), "not answered": errors.New("no connection")} {
+	const refused = listenersv1alpha1.ReasonNoGatewayListener
+	for name, tc := range map[string]struct {
+		failure error
+		want    string
+	}{
+		"written":      {nil, refused},
+		"rejected":     {apierrors.NewBadRequest("no"), listenersv1alpha1.ReasonAccepted},
+		"not answered": {errors.New("no connection"), refused},
+	} {
 		t.Run(name, func(t *testing.T) {
-			s := newState(listenersv1alpha1.ServiceTypeClusterIP).with(newGateway(gatewayv1.TCPProtocolType))
-			s.class.Spec.Gateway = &listenersv1alpha1.GatewayExposure{
-				Kind: listenersv1alpha1.GatewayRouteKindTCP, ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}},
-			}
-			second := s.listener.DeepCopy()
-			second.Name, second.UID = "second", "second-uid"
-			fake := fakeclient.NewWithBackends(t, s.backends, interceptor.Funcs{}, s.with(second).objects()...)
-			var r *Reconciler
-			reconcile := func(l *listenersv1alpha1.Listener) error {
-				if err := fake.Get(t.Context(), client.ObjectKeyFromObject(l), l); err != nil {
-					return err
-				}
-				_, err := r.Reconcile(t.Context(), l)
-				return err
-			}
 			meanwhile := 0
-			r = newReconciler(s.backends, interceptor.NewClient(fake, interceptor.Funcs{
-				Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-					if route := o.(interface{ GetName() string }); route.GetName() != key.Name+"-http" {
-						return c.Apply(ctx, o, options...)
+			var o *operator
+			o = newGatewayState("").operator(t, interceptor.Funcs{
+				Apply: func(ctx context.Context, c client.WithWatch, applied runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+					if route := applied.(interface{ GetName() string }); route.GetName() != key.Name+"-http" {
+						return c.Apply(ctx, applied, options...)
 					}
 					meanwhile++
-					if err := reconcile(second); err != nil {
-						t.Error(err)
+					if got := accepted(o.reconcile("second")); got != refused {
+						t.Errorf("the second Listener is %s while the route of the first one is being written", got)
 					}
-					if failure != nil {
-						return failure
+					if tc.failure != nil {
+						return tc.failure
 					}
-					return c.Apply(ctx, o, options...)
+					return c.Apply(ctx, applied, options...)
 				},
-			}), events.NewFakeRecorder(100))
-			if err := reconcile(s.listener); (err == nil) != (failure == nil) || meanwhile != 1 {
+			})
+			if _, err := o.try(key); (err == nil) != (tc.failure == nil) || meanwhile != 1 {
 				t.Fatalf("error %v after %d requests", err, meanwhile)
 			}
-			reason := func() string {
-				if err := fake.Get(t.Context(), client.ObjectKeyFromObject(second), second); err != nil {
-					t.Fatal(err)
-				}
-				return meta.FindStatusCondition(second.Status.Conditions, listenersv1alpha1.ListenerAccepted).Reason
-			}
-			if got := reason(); got != listenersv1alpha1.ReasonNoGatewayListener {
-				t.Errorf("the second Listener is %s while the route of the first one is being written", got)
-			}
-			if requested := r.held.Waiting.Freed.Has("GatewayListener/"); requested != (name == "rejected") {
+			if requested := o.held.Waiting.Freed.Has("GatewayListener/"); requested != (tc.want != refused) {
 				t.Errorf("the second Listener is requested: %t", requested)
 			}
-			want := listenersv1alpha1.ReasonNoGatewayListener
-			if name == "rejected" {
-				want = listenersv1alpha1.ReasonAccepted
-			}
-			if err := reconcile(second); err != nil || reason() != want {
-				t.Errorf("error %v; the second Listener is %s, want %s", err, reason(), want)
+			if got := accepted(o.reconcile("second")); got != tc.want {
+				t.Errorf("the second Listener is %s, want %s", got, tc.want)
 			}
 		})
 	}
@@ -88,39 +87,22 @@ func TestRoutesAreReservedBeforeTheyAreWritten(t *testing.T) {
 // Another client deleted its objects while the operator did not run, and a Listener that waits for one of the ports is
 // reconciled first.
 func TestAListenerKeepsThePortsThatItPublishes(t *testing.T) {
-	for _, tc := range []struct{ portRange, refused string }{
-		{"", listenersv1alpha1.ReasonNoGatewayListener},
-		{"9001-9001", listenersv1alpha1.ReasonGatewayPortsExhausted},
+	for _, tc := range []struct {
+		portRange string
+		published int32
+		refused   string
+	}{
+		{"", 9000, listenersv1alpha1.ReasonNoGatewayListener},
+		{"9001-9001", 9001, listenersv1alpha1.ReasonGatewayPortsExhausted},
 	} {
 		t.Run("range "+tc.portRange, func(t *testing.T) {
-			gateway := newGateway(gatewayv1.TCPProtocolType)
-			gateway.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{From: ptr.To(gatewayv1.NamespacesFromAll)}}
-			s := newState(listenersv1alpha1.ServiceTypeClusterIP).with(gateway)
-			s.class.Spec.Gateway = &listenersv1alpha1.GatewayExposure{
-				Kind: listenersv1alpha1.GatewayRouteKindTCP, ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}}, PortRange: tc.portRange,
-			}
-			waiting := s.listener.DeepCopy()
-			waiting.Name, waiting.UID = "waiting", "waiting-uid"
-			port := map[string]int32{"": 9000, "9001-9001": 9001}[tc.portRange]
-			s.listener.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", Ports: map[string]int32{"http": port}}}}
-			c := fakeclient.NewWithBackends(t, s.backends, interceptor.Funcs{}, s.with(waiting).objects()...)
-			r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
-			for _, step := range []struct {
-				listener *listenersv1alpha1.Listener
-				reason   string
-			}{{waiting, tc.refused}, {s.listener, listenersv1alpha1.ReasonAccepted}, {waiting, tc.refused}} {
-				l := step.listener
-				if err := c.Get(t.Context(), client.ObjectKeyFromObject(l), l); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := r.Reconcile(t.Context(), l); err != nil {
-					t.Fatal(err)
-				}
-				if err := c.Get(t.Context(), client.ObjectKeyFromObject(l), l); err != nil {
-					t.Fatal(err)
-				}
-				if got := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerAccepted); got.Reason != step.reason {
-					t.Errorf("Listener %s is %s, want %s: %s", l.Name, got.Reason, step.reason, got.Message)
+			s := newGatewayState(tc.portRange)
+			s.listener.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("192.0.2.1", tc.published)}}
+			o := s.operator(t, interceptor.Funcs{})
+			for i, want := range []string{tc.refused, listenersv1alpha1.ReasonAccepted, tc.refused} {
+				name := []string{"second", key.Name, "second"}[i]
+				if got := accepted(o.reconcile(name)); got != want {
+					t.Errorf("Listener %s is %s, want %s", name, got, want)
 				}
 			}
 		})
@@ -130,88 +112,51 @@ func TestAListenerKeepsThePortsThatItPublishes(t *testing.T) {
 // Neither gets anything by the change, which is reverted, also before addresses are published, and if the operator has
 // written nothing since its start.
 func TestAListenerKeepsWhatAnotherClientGivesToAnOlderOne(t *testing.T) {
-	get := func(t *testing.T, c client.Client, o client.Object, name string) {
-		t.Helper()
-		if err := c.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: name}, o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, tc := range []struct {
-		portRange, suffix string
-		empty             func() client.Object
-		// held returns what an object has, and gives it what the younger one has if give is true.
-		held func(o client.Object, give bool) string
-	}{
-		{"", "-http", func() client.Object { return &gatewayv1.TCPRoute{} }, func(o client.Object, give bool) string {
-			parent := &o.(*gatewayv1.TCPRoute).Spec.ParentRefs[0]
-			if give {
-				parent.SectionName = ptr.To[gatewayv1.SectionName]("second")
-			}
-			return string(*parent.SectionName)
-		}},
-		{"9002-9009", "-tcp", func() client.Object { return &gatewayv1.ListenerSet{} }, func(o client.Object, give bool) string {
-			entry := &o.(*gatewayv1.ListenerSet).Spec.Listeners[0]
-			if give {
-				entry.Port = 9003
-			}
-			return strconv.Itoa(int(entry.Port))
-		}},
-	} {
-		for _, restarted := range []bool{false, true} {
-			t.Run(fmt.Sprintf("range %s, restarted %t", tc.portRange, restarted), func(t *testing.T) {
-				gateway := newGateway(gatewayv1.TCPProtocolType)
-				second := gateway.Spec.Listeners[0]
-				second.Name, second.Port = "second", 9001
-				gateway.Spec.Listeners = append(gateway.Spec.Listeners, second)
-				gateway.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{From: ptr.To(gatewayv1.NamespacesFromAll)}}
-				s := newState(listenersv1alpha1.ServiceTypeClusterIP).with(gateway)
-				s.class.Spec.Gateway = &listenersv1alpha1.GatewayExposure{
-					Kind: listenersv1alpha1.GatewayRouteKindTCP, ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}}, PortRange: tc.portRange,
-				}
-				older := s.listener.DeepCopy()
-				older.Name, older.UID = "older", "older-uid"
-				c := fakeclient.NewWithBackends(t, s.backends, interceptor.Funcs{}, s.with(older).objects()...)
-				var r *Reconciler
-				reconcile := func(listeners ...string) map[string]string {
-					t.Helper()
-					has := map[string]string{}
-					for _, name := range listeners {
-						l, o := &listenersv1alpha1.Listener{}, tc.empty()
-						get(t, c, l, name)
-						if _, err := r.Reconcile(t.Context(), l); err != nil {
-							t.Fatal(err)
-						}
-						get(t, c, o, name+tc.suffix)
-						has[name] = tc.held(o, false)
-					}
-					return has
-				}
-				r = newReconciler(s.backends, c, events.NewFakeRecorder(100))
-				want := reconcile(older.Name, key.Name)
-				for i, name := range []string{older.Name, key.Name} { // the API server of the test does not
-					o := tc.empty()
-					get(t, c, o, name+tc.suffix)
-					o.SetCreationTimestamp(metav1.Unix(int64(i+1), 0))
-					if err := c.Update(t.Context(), o); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if restarted {
-					r = newReconciler(s.backends, c, events.NewFakeRecorder(100))
-				}
-				reconcile(older.Name, key.Name)
-				changed := tc.empty()
-				get(t, c, changed, older.Name+tc.suffix)
-				if tc.held(changed, true) != want[key.Name] {
-					t.Fatalf("the younger Listener has %s", want[key.Name])
-				}
-				if err := c.Update(t.Context(), changed); err != nil {
-					t.Fatal(err)
-				}
-				if diff := cmp.Diff(want, reconcile(key.Name, older.Name)); diff != "" {
-					t.Errorf("what the Listeners have (-want +got):\n%s", diff)
-				}
+	for _, restarted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("a listener of the Gateway, restarted %t", restarted), func(t *testing.T) {
+			keepsWhatAnotherClientGives(t, newGatewayState("", "other"), "-http", restarted, func(route *gatewayv1.TCPRoute) *gatewayv1.SectionName {
+				return route.Spec.ParentRefs[0].SectionName
 			})
+		})
+		t.Run(fmt.Sprintf("a port, restarted %t", restarted), func(t *testing.T) {
+			keepsWhatAnotherClientGives(t, newGatewayState("9002-9009", "other"), "-tcp", restarted, func(set *gatewayv1.ListenerSet) *gatewayv1.PortNumber {
+				return &set.Spec.Listeners[0].Port
+			})
+		})
+	}
+}
+
+// keepsWhatAnotherClientGives gives the object of the older Listener what that of the younger one has. held returns
+// what an object has.
+func keepsWhatAnotherClientGives[T any, O interface {
+	*T
+	client.Object
+}, H any](t *testing.T, s *state, suffix string, restarted bool, held func(O) *H) {
+	t.Helper()
+	const older, younger = "second", "web"
+	o := s.operator(t, interceptor.Funcs{})
+	reconcile := func(listeners ...string) map[string]H {
+		t.Helper()
+		has := map[string]H{}
+		for _, name := range listeners {
+			o.reconcile(name)
+			has[name] = *held(get[T, O](o, name+suffix))
 		}
+		return has
+	}
+	want := reconcile(older, younger)
+	for i, name := range []string{older, younger} { // the API server of the test does not
+		change(o, name+suffix, func(object O) { object.SetCreationTimestamp(metav1.Unix(int64(i+1), 0)) })
+	}
+	if restarted {
+		o.restart()
+	}
+	reconcile(older, younger)
+	change(o, older+suffix, func(object O) { *held(object) = want[younger] })
+	if diff := cmp.Diff(want, reconcile(younger, older)); diff != "" {
+		t.Errorf("what the Listeners have (-want +got):\n%s", diff)
+	}
+	if cmp.Equal(want[older], want[younger]) {
+		t.Errorf("both have %v", want[older])
 	}
 }

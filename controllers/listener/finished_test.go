@@ -5,9 +5,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -40,19 +39,16 @@ func TestListenerOfAFinishedPodIsDeleted(t *testing.T) {
 		"of an earlier claim": {func(_ *state, _ *corev1.Pod, pvc *corev1.PersistentVolumeClaim) { pvc.UID = "another" }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, pvc := newState(listenersv1alpha1.ServiceTypeNodePort), newClaim(key.Name, "job")
+			s, pvc := newState(nodePort), newClaim(key.Name, "job")
 			s.listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: pvc.Name, UID: pvc.UID}}
 			pod := newLabelledPod("job", "node-1", key.Name, corev1.PodSucceeded)
 			tc.change(s, pod, pvc)
-			fake := s.with(pod, pvc).newClient(t)
-			r := newReconciler(s.backends, fake, events.NewFakeRecorder(10))
-			if _, err := r.Reconcile(t.Context(), s.listener); err != nil {
-				t.Fatal(err)
+			o := s.with(pod, pvc).operator(t, interceptor.Funcs{})
+			o.reconcileAfter(0)
+			if kept := find[listenersv1alpha1.Listener](o, key.Name) != nil; kept != tc.kept {
+				t.Errorf("the Listener exists: %v", kept)
 			}
-			if err := fake.Get(t.Context(), key, &listenersv1alpha1.Listener{}); apierrors.IsNotFound(err) == tc.kept {
-				t.Errorf("got %v", err)
-			}
-			if err := fake.Get(t.Context(), key, &corev1.Service{}); s.service == nil && err == nil {
+			if s.service == nil && find[corev1.Service](o, key.Name) != nil {
 				t.Error("a Service was created")
 			}
 		})

@@ -41,7 +41,7 @@ func FuzzReconcile(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, listener, class, labels []byte) {
-		s := newState(listenersv1alpha1.ServiceTypeNodePort)
+		s := newState(nodePort)
 		s.listener.Spec, s.class.Spec, s.service = listenersv1alpha1.ListenerSpec{}, listenersv1alpha1.ListenerClassSpec{}, nil
 		for raw, into := range map[*[]byte]any{&listener: &s.listener.Spec, &class: &s.class.Spec, &labels: &s.listener.Labels} {
 			if err := kjson.UnmarshalCaseSensitivePreserveInts(*raw, into); err != nil {

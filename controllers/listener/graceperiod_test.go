@@ -1,73 +1,19 @@
 package listener
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/events"
-	clocktesting "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/settle"
-	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
-// idleLater is a period after which it is reported that no Pod mounts the Listener. Tests of other periods ignore it.
-const idleLater = 24 * time.Hour
-
-// transition is a Listener whose backend changes, with a fake clock and with the grace period of production.
-type transition struct {
-	*Reconciler
-	t      *testing.T
-	now    *clocktesting.FakePassiveClock
-	writes *[]string
-}
-
-func (s *state) transition(t *testing.T) *transition {
-	t.Helper()
-	intercept, writes := countWrites(-1, nil)
-	c := fakeclient.NewWithBackends(t, s.backends, intercept, s.objects()...)
-	r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
-	o := &transition{Reconciler: r, t: t, now: clocktesting.NewFakePassiveClock(time.Now()), writes: writes}
-	o.settler.Idle = idleLater
-	setClock(o.Reconciler, o.now)
-	return o
-}
-
-// reconcileAfter advances the clock, reconciles, and returns the requested requeue and the writes.
-func (o *transition) reconcileAfter(d time.Duration) (requeueAfter time.Duration, writes []string) {
-	o.t.Helper()
-	o.now.SetTime(o.now.Now().Add(d))
-	listener := &listenersv1alpha1.Listener{}
-	if err := o.Client.Get(o.t.Context(), key, listener); err != nil {
-		o.t.Fatal(err)
-	}
-	before := len(*o.writes)
-	result, err := o.Reconcile(o.t.Context(), listener)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	if result.RequeueAfter > idleLater/2 {
-		result.RequeueAfter = 0
-	}
-	return result.RequeueAfter, (*o.writes)[before:]
-}
-
-// wantRequeue checks the requeue that a reconciliation after d requests.
-func (o *transition) wantRequeue(d, requeueAfter time.Duration) {
-	o.t.Helper()
-	if got, _ := o.reconcileAfter(d); got != requeueAfter {
-		o.t.Errorf("got a requeue after %s, want %s", got, requeueAfter)
-	}
-}
-
 // wantRemoval checks that a reconciliation after d removes the previous exposure, and that nothing is left to do.
-func (o *transition) wantRemoval(d time.Duration) {
+func (o *operator) wantRemoval(d time.Duration) {
 	o.t.Helper()
 	if requeueAfter, writes := o.reconcileAfter(d); requeueAfter != 0 || len(writes) == 0 {
 		o.t.Errorf("at the end of the grace period: requeue after %s, writes %q", requeueAfter, writes)
@@ -87,14 +33,14 @@ func nodePortsToRoutes() *state {
 func routesToNodePorts() *state {
 	return newRouteState(ownRoute("http", admittedAs("h.example.com"))).change(func(s *state) {
 		withNodePortService(s)
-		s.class.Spec.ServiceType, s.class.Spec.Route = listenersv1alpha1.ServiceTypeNodePort, nil
+		s.class.Spec.ServiceType, s.class.Spec.Route = nodePort, nil
 	})
 }
 
 // loadBalancerToNodePorts returns a Listener with node ports, whose Service still has the load balancer of its previous
 // exposure.
 func loadBalancerToNodePorts() *state {
-	return newState(listenersv1alpha1.ServiceTypeNodePort).with(newNode("a", "10.0.0.1"), newVolume("pv", lastMountedOn("a"))).change(func(s *state) {
+	return newState(nodePort).with(newNode("a", "10.0.0.1"), newVolume("pv", lastMountedOn("a"))).change(func(s *state) {
 		s.service.Spec.Type = corev1.ServiceTypeLoadBalancer
 		s.service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.1"}}
 	})
@@ -106,7 +52,7 @@ func TestPreviousExposureStaysForTheGracePeriod(t *testing.T) {
 		"node ports": nodePortsToRoutes, "Routes": routesToNodePorts, "load balancer": loadBalancerToNodePorts,
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := given().transition(t)
+			o := given().operator(t, interceptor.Funcs{})
 			o.wantRequeue(0, 10*time.Second)
 			o.wantRequeue(9*time.Second, time.Second)
 			o.wantRemoval(time.Second)
@@ -127,25 +73,21 @@ func TestALoadBalancerStaysWhileTheAddressesOfNodesArePublished(t *testing.T) {
 		}, corev1.ServiceTypeNodePort},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := loadBalancerToNodePorts().change(tc.change).transition(t)
+			o := loadBalancerToNodePorts().change(tc.change).operator(t, interceptor.Funcs{})
 			o.reconcileAfter(0)
-			var listener listenersv1alpha1.Listener
-			var service corev1.Service
-			if err := errors.Join(o.Client.Get(t.Context(), key, &listener), o.Client.Get(t.Context(), key, &service)); err != nil {
-				t.Fatal(err)
-			}
+			service, published := get[corev1.Service](o, key.Name), o.listener().Status.IngressAddresses
 			if service.Spec.Type != tc.want {
 				t.Errorf("the Service has type %s, want %s", service.Spec.Type, tc.want)
 			}
-			if tc.want == corev1.ServiceTypeLoadBalancer && !cmp.Equal(listener.Status.IngressAddresses, []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}) {
-				t.Errorf("published %v", listener.Status.IngressAddresses)
+			if tc.want == corev1.ServiceTypeLoadBalancer && !cmp.Equal(published, []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}) {
+				t.Errorf("published %v", published)
 			}
 		})
 	}
 }
 
 func TestGracePeriodStartsAgainAfterARestart(t *testing.T) {
-	o := nodePortsToRoutes().transition(t)
+	o := nodePortsToRoutes().operator(t, interceptor.Funcs{})
 	o.wantRequeue(0, 10*time.Second)
 	o.settler.Delete(settle.Completed("listener-uid"))
 	o.wantRequeue(9*time.Second, 10*time.Second)
@@ -153,28 +95,17 @@ func TestGracePeriodStartsAgainAfterARestart(t *testing.T) {
 }
 
 func TestDesiredServiceTypeHasNoGracePeriod(t *testing.T) {
-	o := nodePortsToRoutes().change(func(s *state) { s.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeNodePort }).transition(t)
+	o := nodePortsToRoutes().change(func(s *state) { s.class.Spec.ServiceType = nodePort }).operator(t, interceptor.Funcs{})
 	o.wantRequeue(0, 0)
 }
 
 // Addresses can fail before all clients know them.
 func TestGracePeriodStartsAgainWhenAddressesBecomeIncomplete(t *testing.T) {
-	o := nodePortsToRoutes().transition(t)
+	o := nodePortsToRoutes().operator(t, interceptor.Funcs{})
 	o.wantRequeue(0, 10*time.Second)
-	setIngress := func(ingress routev1.RouteIngress) {
-		t.Helper()
-		route := &routev1.Route{}
-		if err := o.Client.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: "web-http"}, route); err != nil {
-			t.Fatal(err)
-		}
-		route.Status.Ingress = []routev1.RouteIngress{ingress}
-		if err := o.Client.Update(t.Context(), route); err != nil {
-			t.Fatal(err)
-		}
-	}
-	setIngress(rejectedAs("HostAlreadyClaimed", "taken"))
+	admitted("http", "")(o)
 	o.wantRequeue(9*time.Second, 0) // until the Route changes
-	setIngress(admittedAs("h.example.com"))
+	admitted("http", "h.example.com")(o)
 	o.wantRequeue(9*time.Second, 10*time.Second)
 	o.wantRemoval(10 * time.Second)
 }

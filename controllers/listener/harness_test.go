@@ -6,18 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"testing"
 
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -28,9 +24,14 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
+)
+
+const (
+	nodePort     = listenersv1alpha1.ServiceTypeNodePort
+	loadBalancer = listenersv1alpha1.ServiceTypeLoadBalancer
+	clusterIP    = listenersv1alpha1.ServiceTypeClusterIP
 )
 
 var routeKind = routev1.GroupVersion.WithKind("Route")
@@ -76,7 +77,7 @@ func newState(serviceType listenersv1alpha1.ServiceType) *state {
 			},
 		},
 	}
-	if serviceType == listenersv1alpha1.ServiceTypeNodePort {
+	if serviceType == nodePort {
 		s.service.Spec.Ports[0].NodePort = 30080
 	}
 	return s
@@ -228,24 +229,6 @@ func (unresponsiveKind) List(context.Context, client.ObjectList, ...client.ListO
 	return errors.New("the API did not respond")
 }
 
-// newReconciler returns a Reconciler for a cluster that serves all kinds of the backends.
-func newReconciler(list backends.List, c client.WithWatch, recorder events.EventRecorder) *Reconciler {
-	r := &Reconciler{Client: fakeclient.Cached(c, "operators"), Events: recorder, Backends: list}
-	r.initialize(clock.RealClock{})
-	for _, backend := range list {
-		for _, kind := range backend.Kinds() {
-			r.reader.Kinds.Readers[kind.GroupVersionKind] = servedKind{c, kind.Version}
-		}
-	}
-	return r
-}
-
-// setClock makes the Reconciler measure periods with a clock.
-func setClock(r *Reconciler, c clock.PassiveClock) {
-	r.settler.Nodes, r.settler.Started = settling.NewNodes(c), sync.OnceValue(c.Now)
-	r.settler.Clock = c
-}
-
 // observePorts makes the allocated ports of the existing objects known to the Reconciler, as its watches do.
 func observePorts(t *testing.T, r *Reconciler) {
 	t.Helper()
@@ -265,7 +248,7 @@ func ipAddress(address string, port int32) listenersv1alpha1.IngressAddress {
 // newRouteState returns a Listener with two ports, its class with spec.route, the Service of an earlier reconciliation,
 // and the Routes.
 func newRouteState(routes ...client.Object) *state {
-	return newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) {
+	return newState(clusterIP).change(func(s *state) {
 		s.class.Spec.Route = &listenersv1alpha1.RouteExposure{}
 		s.listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "admin", Port: 81}, {Name: "http", Port: 80}}
 		s.service.Spec.Ports = []corev1.ServicePort{{Name: "admin", Protocol: corev1.ProtocolTCP, Port: 81}, {Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}}
@@ -370,39 +353,25 @@ func (s *state) newClient(t *testing.T) client.WithWatch {
 // reconcile reconciles n times without a grace period. change, which may be nil, modifies the Reconciler before.
 func (s *state) reconcile(t *testing.T, n int, intercept interceptor.Funcs, change func(*Reconciler)) observation {
 	t.Helper()
-	fake := s.newClient(t)
-	c := interceptor.NewClient(fake, intercept)
-	recorder := events.NewFakeRecorder(100)
-	r := newReconciler(s.backends, c, recorder)
-	r.writer.GracePeriod = 0
+	o := s.operator(t, intercept)
+	o.writer.GracePeriod = 0
 	if change != nil {
-		change(r)
+		change(o.Reconciler)
 	}
-	o := observation{listener: &listenersv1alpha1.Listener{}, service: &corev1.Service{}, routes: map[string]*routev1.Route{}}
+	var err error
 	for range n {
-		listener := &listenersv1alpha1.Listener{}
-		if err := fake.Get(t.Context(), key, listener); err != nil {
-			t.Fatal(err)
-		}
-		_, o.err = r.Reconcile(t.Context(), listener)
+		_, err = o.try(key)
 	}
+	observed := observation{listener: o.listener(), service: find[corev1.Service](o, key.Name), routes: map[string]*routev1.Route{}, err: err}
 	var routes routev1.RouteList
-	if err := errors.Join(fake.Get(t.Context(), key, o.listener), fake.List(t.Context(), &routes)); err != nil {
+	if err := o.api.List(t.Context(), &routes); err != nil {
 		t.Fatal(err)
 	}
 	for i := range routes.Items {
-		o.routes[routes.Items[i].Name] = &routes.Items[i]
+		observed.routes[routes.Items[i].Name] = &routes.Items[i]
 	}
-	if err := fake.Get(t.Context(), key, o.service); apierrors.IsNotFound(err) {
-		o.service = nil
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	close(recorder.Events)
-	for e := range recorder.Events {
-		o.events = append(o.events, e)
-	}
-	return o
+	observed.events = o.events()
+	return observed
 }
 
 // countWrites records all writes, and makes the n-th one, counted from 0, fail with err.

@@ -36,7 +36,7 @@ var toGateway = []gatewayv1.ParentReference{{
 func TestARouteOfAnotherNamespaceCannotHide(t *testing.T) {
 	meta := metav1.ObjectMeta{
 		Namespace: "theirs", Name: "theirs", UID: "theirs", Finalizers: []string{"example.com/stay"},
-		OwnerReferences: newState(listenersv1alpha1.ServiceTypeClusterIP).service.OwnerReferences,
+		OwnerReferences: newState(clusterIP).service.OwnerReferences,
 	}
 	tcp, udp := &gatewayv1.TCPRoute{ObjectMeta: meta}, &gatewayv1.UDPRoute{ObjectMeta: meta}
 	tcp.Spec.ParentRefs, udp.Spec.ParentRefs = toGateway, toGateway
@@ -44,7 +44,7 @@ func TestARouteOfAnotherNamespaceCannotHide(t *testing.T) {
 		listenersv1alpha1.GatewayRouteKindTCP: tcp, listenersv1alpha1.GatewayRouteKindUDP: udp,
 	} {
 		protocol := strings.TrimSuffix(string(kind), "Route")
-		s := newState(listenersv1alpha1.ServiceTypeClusterIP).with(theirs, newGateway(gatewayv1.ProtocolType(protocol)))
+		s := newState(clusterIP).with(theirs, newGateway(gatewayv1.ProtocolType(protocol)))
 		s.listener.Spec.Ports[0].Protocol = ptr.To(corev1.Protocol(protocol))
 		s.class.Spec.Gateway = &listenersv1alpha1.GatewayExposure{Kind: kind, ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}}}
 		o := s.reconcile(t, 1, interceptor.Funcs{}, nil)
@@ -56,7 +56,7 @@ func TestARouteOfAnotherNamespaceCannotHide(t *testing.T) {
 
 // It names the Listener as its controller, and a Gateway serves it, while the Listener has no address by its class.
 func TestARouteOfATenantPublishesNoHost(t *testing.T) {
-	meta := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-http", OwnerReferences: newState(listenersv1alpha1.ServiceTypeClusterIP).service.OwnerReferences}
+	meta := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-http", OwnerReferences: newState(clusterIP).service.OwnerReferences}
 	hosts := []gatewayv1.Hostname{"db.theirs.svc.cluster.local"}
 	status := gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{{
 		ParentRef: toGateway[0], Conditions: []metav1.Condition{{Type: string(gatewayv1.RouteConditionAccepted), Status: metav1.ConditionTrue}},
@@ -65,7 +65,7 @@ func TestARouteOfATenantPublishesNoHost(t *testing.T) {
 	tls.Spec.ParentRefs, tls.Spec.Hostnames, tls.Status.RouteStatus = toGateway, hosts, status
 	http.Spec.ParentRefs, http.Spec.Hostnames, http.Status.RouteStatus = toGateway, hosts, status
 	for protocol, theirs := range map[gatewayv1.ProtocolType]client.Object{gatewayv1.TLSProtocolType: tls, gatewayv1.HTTPProtocolType: http} {
-		o := newState(listenersv1alpha1.ServiceTypeLoadBalancer).with(theirs, newGateway(protocol)).reconcile(t, 1, interceptor.Funcs{}, nil)
+		o := newState(loadBalancer).with(theirs, newGateway(protocol)).reconcile(t, 1, interceptor.Funcs{}, nil)
 		if o.err != nil || len(o.addresses()) != 0 {
 			t.Errorf("%T: error %v, addresses %v", theirs, o.err, o.addresses())
 		}

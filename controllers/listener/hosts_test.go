@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -44,7 +43,7 @@ func newIngressClass(name string, template listenersv1alpha1.HostTemplate) *list
 	return &listenersv1alpha1.ListenerClass{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: listenersv1alpha1.ListenerClassSpec{
-			ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Ingress: &listenersv1alpha1.IngressExposure{ClassName: "nginx", HostTemplate: template},
+			ServiceType: clusterIP, Ingress: &listenersv1alpha1.IngressExposure{ClassName: "nginx", HostTemplate: template},
 		},
 	}
 }
@@ -75,24 +74,13 @@ func TestTheFirstListenerKeepsItsHostAfterARestart(t *testing.T) {
 			own.Status, other.Status = tc.ownStatus, tc.otherStatus
 			s := &state{backends: backends.All(), listener: own}
 			s.with(other, ownIngress, otherIngress, newIngressClass("mirrored", "{namespace}.{listener}.example.com"), newIngressClass("plain", tc.otherTemplate))
-			service := newState(listenersv1alpha1.ServiceTypeClusterIP).service.DeepCopy()
+			service := newState(clusterIP).service.DeepCopy()
 			service.Namespace, service.Name = "web", "shop"
 			service.OwnerReferences = otherIngress.OwnerReferences
 			s.with(service)
-			c := s.newClient(t)
-			r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
-			l := &listenersv1alpha1.Listener{}
-			for range 2 { // the second finds the Service
-				if err := c.Get(t.Context(), client.ObjectKeyFromObject(own), l); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := r.Reconcile(t.Context(), l); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(own), l); err != nil {
-				t.Fatal(err)
-			}
+			o := s.operator(t, interceptor.Funcs{})
+			o.reconcile(key.Name)
+			l := o.reconcile(key.Name) // finds the Service
 			accepted := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerAccepted)
 			if refused := accepted.Reason == listenersv1alpha1.ReasonInvalidHost && strings.Contains(accepted.Message, "which Listener web/shop has already"); refused != tc.refused {
 				t.Errorf("refused is %v, want %v: %s: %s", refused, tc.refused, accepted.Reason, accepted.Message)
@@ -114,26 +102,20 @@ func TestAListenerThatIsDeletedDuringItsPassHasNothing(t *testing.T) {
 	own, _ := newIngressListener("shop", "web", "mirrored", 0)
 	s := &state{backends: backends.All(), listener: own}
 	s.with(newIngressClass("mirrored", "{namespace}.{listener}.example.com"))
-	fake := s.newClient(t)
 	deleted := false
-	r := newReconciler(s.backends, interceptor.NewClient(fake, interceptor.Funcs{
-		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	var o *operator
+	o = s.operator(t, interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, applied runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 			if !deleted {
 				deleted = true
-				if err := fake.Delete(ctx, own.DeepCopy()); err != nil {
-					t.Error(err)
-				}
+				o.delete(own.DeepCopy())
 			}
-			return c.Apply(ctx, o, options...)
+			return c.Apply(ctx, applied, options...)
 		},
-	}), events.NewFakeRecorder(10))
-	l := &listenersv1alpha1.Listener{}
-	if err := fake.Get(t.Context(), client.ObjectKeyFromObject(own), l); err != nil {
-		t.Fatal(err)
-	}
-	_, err := r.Reconcile(t.Context(), l)
+	})
+	_, err := o.try(key)
 	host := registry.Key{Kind: listenersv1alpha1.WaitingKindHost, Value: contendedHost}
-	if holder, taken := r.held.Registry.Begin(types.NamespacedName{Namespace: "web", Name: "shop"}).HolderOf(host); taken || !deleted {
+	if holder, taken := o.held.Registry.Begin(types.NamespacedName{Namespace: "web", Name: "shop"}).HolderOf(host); taken || !deleted {
 		t.Errorf("deleted %t (%v); %s still has the host", deleted, err, holder)
 	}
 }

@@ -1,7 +1,6 @@
 package listener
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,14 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	testingclock "k8s.io/utils/clock/testing"
-
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 	"github.com/listener-operator/listener-operator/controllers/listener/settle"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -77,15 +74,15 @@ func TestReadyListenerSaysWhyNothingListens(t *testing.T) {
 			s.with(mountedBy("web-0", nil, corev1.ContainerPort{ContainerPort: 80, Protocol: corev1.ProtocolUDP})...)
 		}, "PortNotDeclared", "80 (http)"},
 		"a node port that its program reads from its volume": {func(s *state) {
-			*s = *newState(listenersv1alpha1.ServiceTypeNodePort).change(withSameTarget).with(newNode("node-1", "10.0.0.1"), newVolume("pv", lastMountedOn("node-1")))
+			*s = *newState(nodePort).change(withSameTarget).with(newNode("node-1", "10.0.0.1"), newVolume("pv", lastMountedOn("node-1")))
 			s.with(mountedBy("web-0", nil)...)
 		}, "AddressesAssigned", "reachable at 10.0.0.1"},
 		"the only node is not ready": {func(s *state) {
-			*s = *newState(listenersv1alpha1.ServiceTypeNodePort).with(notReadyNode("node-1", "10.0.0.1"), newVolume("pv", lastMountedOn("node-1")))
+			*s = *newState(nodePort).with(notReadyNode("node-1", "10.0.0.1"), newVolume("pv", lastMountedOn("node-1")))
 			s.with(mountedBy("web-0", nil, http)...)
 		}, "NodesNotReady", "no node of its addresses is ready, so they may not respond: node-1; its addresses are kept: 10.0.0.1"},
 		"one of two nodes is not ready": {func(s *state) {
-			*s = *newState(listenersv1alpha1.ServiceTypeNodePort).with(newNode("node-1", "10.0.0.1"), notReadyNode("node-2", "10.0.0.2"),
+			*s = *newState(nodePort).with(newNode("node-1", "10.0.0.1"), notReadyNode("node-2", "10.0.0.2"),
 				newVolume("pv", lastMountedOn("node-1")), newVolume("pv-2", lastMountedOn("node-2")))
 			s.with(mountedBy("web-0", nil, http)...)
 		}, "AddressesAssigned", "reachable at 10.0.0.1 and 1 more; those of nodes that are not ready may not respond: node-2"},
@@ -113,7 +110,7 @@ func TestReadyListenerSaysWhyNothingListens(t *testing.T) {
 		}, "Reserved", "no Pod mounts it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newState(listenersv1alpha1.ServiceTypeClusterIP)
+			s := newState(clusterIP)
 			tc.change(s)
 			o := s.reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.settler.Idle = 0 })
 			if o.err != nil {
@@ -137,163 +134,106 @@ func TestReadyListenerSaysWhyNothingListens(t *testing.T) {
 // A Pod that is replaced within a minute costs no write, and a Listener that has been idle says so at once after the
 // operator restarts.
 func TestNothingListensIsReportedAfterAMinute(t *testing.T) {
-	s := newState(listenersv1alpha1.ServiceTypeClusterIP)
-	c := s.newClient(t)
-	recorder := events.NewFakeRecorder(100)
-	clock := testingclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	newOperator := func() *Reconciler {
-		r := newReconciler(s.backends, c, recorder)
-		setClock(r, clock)
-		return r
-	}
-	r := newOperator()
-	reconcileOnce := func() (reason string, after time.Duration) {
-		t.Helper()
-		listener := &listenersv1alpha1.Listener{}
-		if err := c.Get(t.Context(), key, listener); err != nil {
-			t.Fatal(err)
+	o := newState(clusterIP).operator(t, interceptor.Funcs{})
+	o.settler.Idle = settle.IdlePeriod
+	mounted := func() []client.Object { return mountedBy("web-0", nil, corev1.ContainerPort{ContainerPort: 80}) }
+	start, stop := func() { o.create(mounted()...) }, func() { o.delete(mounted()...) }
+	for _, step := range []struct {
+		when   string
+		do     func()
+		after  time.Duration
+		reason string
+		again  time.Duration
+	}{
+		{"at first", nil, 0, "AddressesAssigned", time.Minute},
+		{"after 40 seconds", nil, 40 * time.Second, "AddressesAssigned", 20 * time.Second},
+		{"after a minute", nil, 20 * time.Second, "Reserved", 0},
+		{"later", nil, 0, "Reserved", 0},
+		{"after a restart", o.restart, 0, "Reserved", 0},
+		{"with a Pod", start, 0, "AddressesAssigned", 0},
+		{"while the Pod is replaced", stop, 0, "AddressesAssigned", time.Minute},
+		{"with the next Pod", start, 40 * time.Second, "AddressesAssigned", 0},
+		{"while that is replaced", stop, 0, "AddressesAssigned", time.Minute},
+	} {
+		if step.do != nil {
+			step.do()
 		}
-		result, err := r.Reconcile(t.Context(), listener)
-		if err != nil {
-			t.Fatal(err)
+		again, _ := o.reconcileAfter(step.after)
+		if reason := observe.Condition(o.listener(), listenersv1alpha1.ListenerReady).Reason; reason != step.reason || again != step.again {
+			t.Errorf("%s: reason %s, again after %s; want %s and %s", step.when, reason, again, step.reason, step.again)
 		}
-		if err := c.Get(t.Context(), key, listener); err != nil {
-			t.Fatal(err)
-		}
-		return observation{listener: listener}.condition(listenersv1alpha1.ListenerReady).Reason, result.RequeueAfter
-	}
-	expect := func(when, wantReason string, wantAfter time.Duration) {
-		t.Helper()
-		if reason, after := reconcileOnce(); reason != wantReason || after != wantAfter {
-			t.Errorf("%s: reason %s, again after %s; want %s and %s", when, reason, after, wantReason, wantAfter)
-		}
-	}
-	expect("at first", "AddressesAssigned", time.Minute)
-	clock.SetTime(clock.Now().Add(40 * time.Second))
-	expect("after 40 seconds", "AddressesAssigned", 20*time.Second)
-	clock.SetTime(clock.Now().Add(20 * time.Second))
-	expect("after a minute", "Reserved", 0)
-	expect("later", "Reserved", 0)
-	if _, ok := r.settler.Get(settle.Unresponsive(s.listener.UID)); ok {
-		t.Error("what was reported is remembered")
-	}
-	r = newOperator()
-	expect("after a restart", "Reserved", 0)
-	mounted := mountedBy("web-0", nil, corev1.ContainerPort{ContainerPort: 80})
-	for _, o := range mounted {
-		if err := c.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
+		if _, remembered := o.settler.Get(settle.Unresponsive("listener-uid")); remembered && step.reason == "Reserved" {
+			t.Errorf("%s: what was reported is remembered", step.when)
 		}
 	}
-	expect("with a Pod", "AddressesAssigned", 0)
-	remove := func() {
-		for _, o := range mounted {
-			if err := c.Delete(t.Context(), o); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	remove()
-	expect("while the Pod is replaced", "AddressesAssigned", time.Minute)
-	clock.SetTime(clock.Now().Add(40 * time.Second))
-	mounted = mountedBy("web-0", nil, corev1.ContainerPort{ContainerPort: 80})
-	for _, o := range mounted {
-		if err := c.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	expect("with the next Pod", "AddressesAssigned", 0)
-	remove()
-	expect("while that is replaced", "AddressesAssigned", time.Minute)
 }
 
 // That is written with the reason alone, and so costs no write when a Pod mounts the Listener, or is replaced.
 func TestListenerSaysSinceWhenNoPodMountsIt(t *testing.T) {
-	clock := testingclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	start := clock.Now()
-	for name, s := range map[string]*state{
-		"with addresses": newState(listenersv1alpha1.ServiceTypeClusterIP), "without addresses": newState(listenersv1alpha1.ServiceTypeNodePort),
+	const used, month = time.Duration(-1), 30 * 24 * time.Hour
+	mounted := append(mountedBy("web-0", nil, corev1.ContainerPort{ContainerPort: 80}), newNode("node-1", "10.0.0.1"), newVolume("pv", lastMountedOn("node-1")))
+	type step struct {
+		when   string
+		do     func(*operator)
+		after  time.Duration
+		since  time.Duration // after the start, or used
+		writes []string
+	}
+	first, status := []string{"apply Service", "apply status"}, []string{"apply status"}
+	start := func(o *operator) { o.create(mounted...) }
+	later := []step{
+		{"after the Pod", func(o *operator) { o.delete(mounted[:2]...) }, 0, used, nil},
+		{"a minute later", nil, time.Minute, time.Minute, status},
+		{"a month later", nil, month, time.Minute, nil},
+		{"after a restart", (*operator).restart, 0, time.Minute, []string{"apply Service"}},
+	}
+	for serviceType, steps := range map[listenersv1alpha1.ServiceType][]step{
+		clusterIP: {{"with an address", nil, 0, used, first}, {"with a Pod", start, 0, used, nil}},
+		nodePort:  {{"without an address", nil, 0, 0, first}, {"with a Pod", start, 0, used, status}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			clock.SetTime(start)
-			fake := s.newClient(t)
-			intercept, writes := countWrites(-1, nil)
-			c := interceptor.NewClient(fake, intercept)
-			var r *Reconciler
-			restart := func() {
-				r = newReconciler(s.backends, c, events.NewFakeRecorder(100))
-				setClock(r, clock)
+		t.Run(string(serviceType), func(t *testing.T) {
+			for _, created := range mounted {
+				created.SetResourceVersion("")
 			}
-			restart()
-			expect := func(when string, want *metav1.Time, wantWrites ...string) {
-				t.Helper()
-				*writes = nil
-				listener := &listenersv1alpha1.Listener{}
-				for range 2 {
-					if err := fake.Get(t.Context(), key, listener); err != nil {
-						t.Fatal(err)
-					}
-					if _, err := r.Reconcile(t.Context(), listener); err != nil {
-						t.Fatal(err)
-					}
+			o, begin := newState(serviceType).operator(t, interceptor.Funcs{}), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			o.settler.Idle = settle.IdlePeriod
+			o.now.SetTime(begin)
+			for _, step := range append(steps, later...) {
+				if step.do != nil {
+					step.do(o)
 				}
-				if err := fake.Get(t.Context(), key, listener); err != nil {
-					t.Fatal(err)
+				_, writes := o.reconcileAfter(step.after)
+				_, again := o.reconcileAfter(0)
+				var want *metav1.Time
+				if step.since != used {
+					want = ptr.To(metav1.NewTime(begin.Add(step.since)))
 				}
-				if got := listener.Status.UnusedSince; !want.Equal(got) {
-					t.Errorf("%s: unused since %v, want %v", when, got, want)
+				if got := o.listener().Status.UnusedSince; !want.Equal(got) {
+					t.Errorf("%s: unused since %v, want %v", step.when, got, want)
 				}
-				if !slices.Equal(*writes, wantWrites) {
-					t.Errorf("%s: writes %q, want %q", when, *writes, wantWrites)
+				if writes = append(writes, again...); !slices.Equal(writes, step.writes) {
+					t.Errorf("%s: writes %q, want %q", step.when, writes, step.writes)
 				}
 			}
-			mounted := append(mountedBy("web-0", nil, corev1.ContainerPort{ContainerPort: 80}), newNode("node-1", "10.0.0.1"),
-				newVolume("pv", lastMountedOn("node-1")))
-			var since *metav1.Time
-			if name == "without addresses" {
-				since = ptr.To(metav1.NewTime(start))
-			}
-			expect("a new Listener", since, "apply Service", "apply status")
-			for _, o := range mounted {
-				if err := fake.Create(t.Context(), o); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if name == "without addresses" {
-				expect("with a Pod", nil, "apply status")
-			} else {
-				expect("with a Pod", nil)
-			}
-			if err := errors.Join(fake.Delete(t.Context(), mounted[0]), fake.Delete(t.Context(), mounted[1])); err != nil {
-				t.Fatal(err)
-			}
-			expect("after the Pod", nil)
-			clock.SetTime(clock.Now().Add(time.Minute))
-			since = ptr.To(metav1.NewTime(clock.Now()))
-			expect("a minute later", since, "apply status")
-			clock.SetTime(clock.Now().Add(30 * 24 * time.Hour))
-			expect("a month later", since)
-			restart()
-			expect("after a restart", since, "apply Service")
 		})
 	}
 }
 
-func TestWarningOfNothingListening(t *testing.T) {
-	s := newState(listenersv1alpha1.ServiceTypeClusterIP).with(mountedBy("web-0", nil)...)
-	o := s.reconcile(t, 2, interceptor.Funcs{}, func(r *Reconciler) { r.settler.Idle = 0 })
-	if len(o.events) != 1 || !strings.HasPrefix(o.events[0], "Warning PortNotDeclared no container of its Pods declares") {
-		t.Errorf("events %q", o.events)
-	}
-	o = newState(listenersv1alpha1.ServiceTypeClusterIP).reconcile(t, 2, interceptor.Funcs{}, func(r *Reconciler) { r.settler.Idle = 0 })
-	if len(o.events) != 1 || !strings.HasPrefix(o.events[0], "Normal Reserved reserved; no Pod mounts it") {
-		t.Errorf("events %q", o.events)
+func TestEventOfNothingListening(t *testing.T) {
+	for want, s := range map[string]*state{
+		"Warning PortNotDeclared no container of its Pods declares": newState(clusterIP).with(mountedBy("web-0", nil)...),
+		"Normal Reserved reserved; no Pod mounts it":                newState(clusterIP),
+	} {
+		o := s.reconcile(t, 2, interceptor.Funcs{}, func(r *Reconciler) { r.settler.Idle = 0 })
+		if len(o.events) != 1 || !strings.HasPrefix(o.events[0], want) {
+			t.Errorf("events %q, want %q", o.events, want)
+		}
 	}
 }
 
 // An override without namespace applies to no object.
 func TestOverrideWithoutNamespaceIsReported(t *testing.T) {
-	s := newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) {
+	s := newState(clusterIP).change(func(s *state) {
 		s.listener.Spec.ObjectOverrides = append(s.listener.Spec.ObjectOverrides, runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","labels":{"a":"b"}}}`)},
 			runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web"}}`)})
 	})
@@ -315,7 +255,7 @@ func TestOverrideWithoutNamespaceIsReported(t *testing.T) {
 func TestNothingIsWrittenInANamespaceThatIsBeingDeleted(t *testing.T) {
 	namespace := terminating(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace}})
 	intercept, writes := countWrites(-1, nil)
-	o := newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) { s.service = nil }).with(namespace).reconcile(t, 2, intercept, nil)
+	o := newState(nodePort).change(func(s *state) { s.service = nil }).with(namespace).reconcile(t, 2, intercept, nil)
 	if o.err != nil || len(*writes) > 0 {
 		t.Errorf("error %v, writes %q", o.err, *writes)
 	}

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/decide"
@@ -20,7 +19,7 @@ import (
 func keptState(serviceType listenersv1alpha1.ServiceType) *state {
 	return newState(serviceType).change(func(s *state) {
 		s.listener.Annotations = map[string]string{names.AnnotationClaim: key.Name, names.AnnotationKeptFor: "web-0"}
-		if serviceType == listenersv1alpha1.ServiceTypeLoadBalancer {
+		if serviceType == loadBalancer {
 			s.service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
 		}
 	})
@@ -31,7 +30,6 @@ func keptState(serviceType listenersv1alpha1.ServiceType) *state {
 // differs.
 func TestAListenerThatIsKeptForAPodIsDeletedIfThatDoesNotCome(t *testing.T) {
 	set := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "set"}}
-	const nodePort, loadBalancer = listenersv1alpha1.ServiceTypeNodePort, listenersv1alpha1.ServiceTypeLoadBalancer
 	for name, tc := range map[string]struct {
 		serviceType listenersv1alpha1.ServiceType
 		change      func(*state)
@@ -80,16 +78,12 @@ func TestAListenerThatIsKeptForAPodIsDeletedIfThatDoesNotCome(t *testing.T) {
 			}
 			r.reconcileAfter(decide.OrphanedPeriod - 2*settle.IdlePeriod)
 			again, _ := r.reconcileAfter(0)
-			r.listener()
 			if !tc.kept && (again <= 0 || again > 2*settle.IdlePeriod) {
 				t.Errorf("looks again after %s", again)
 			}
-			r.now.SetTime(r.now.Now().Add(2 * settle.IdlePeriod))
-			if _, err := r.Reconcile(t.Context(), r.listener()); err != nil {
-				t.Fatal(err)
-			}
-			if err := r.Client.Get(t.Context(), key, &listenersv1alpha1.Listener{}); (err == nil) != tc.kept {
-				t.Errorf("after ten minutes, the Listener is kept: %v", err == nil)
+			r.reconcileAfter(2 * settle.IdlePeriod)
+			if kept := find[listenersv1alpha1.Listener](r, key.Name) != nil; kept != tc.kept {
+				t.Errorf("after ten minutes, the Listener is kept: %v", kept)
 			}
 		})
 	}
@@ -97,15 +91,11 @@ func TestAListenerThatIsKeptForAPodIsDeletedIfThatDoesNotCome(t *testing.T) {
 
 // The next claim may just have become an owner of the Listener, which the cache does not have yet.
 func TestAListenerThatHasChangedIsNotDeleted(t *testing.T) {
-	r := keptState(listenersv1alpha1.ServiceTypeNodePort).replicas(t)
+	r := keptState(nodePort).replicas(t)
 	r.reconcileAfter(0)
 	r.reconcileAfter(0)
 	stale := r.listener()
-	changed := stale.DeepCopy()
-	changed.Labels = map[string]string{"changed": "true"}
-	if err := r.Client.Patch(t.Context(), changed, client.MergeFrom(stale)); err != nil {
-		t.Fatal(err)
-	}
+	change(r, key.Name, func(l *listenersv1alpha1.Listener) { l.Labels = map[string]string{"changed": "true"} })
 	r.now.SetTime(r.now.Now().Add(time.Hour))
 	if _, err := r.Reconcile(t.Context(), stale); err == nil {
 		t.Error("the Listener was deleted")
@@ -116,28 +106,20 @@ func TestAListenerThatHasChangedIsNotDeleted(t *testing.T) {
 // The StatefulSet may have no replicas for days. It is deleted without its Pods, to be created again, and the operator
 // may restart then.
 func TestAListenerThatWasKeptForDaysStaysForTenMinutesWhenItsStatefulSetIsCreatedAgain(t *testing.T) {
-	s := keptState(listenersv1alpha1.ServiceTypeNodePort)
+	s := keptState(nodePort)
 	s.listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "set"}}
 	r := s.replicas(t)
 	r.reconcileAfter(0)
 	r.reconcileAfter(48 * time.Hour)
-	orphaned := r.listener()
-	orphaned.OwnerReferences = nil
-	if err := r.Client.Update(t.Context(), orphaned); err != nil {
-		t.Fatal(err)
-	}
+	change(r, key.Name, func(l *listenersv1alpha1.Listener) { l.OwnerReferences = nil })
 	r.reconcileAfter(0)
 	r.restart()
 	if again, _ := r.reconcileAfter(0); again <= 0 || again > decide.OrphanedPeriod {
 		t.Errorf("looks again after %s", again)
 	}
 	r.reconcileAfter(decide.OrphanedPeriod - time.Second)
-	again, listener := time.Second, r.listener()
-	r.now.SetTime(r.now.Now().Add(again))
-	if _, err := r.Reconcile(t.Context(), listener); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Client.Get(t.Context(), key, listener); err == nil {
+	r.reconcileAfter(time.Second)
+	if find[listenersv1alpha1.Listener](r, key.Name) != nil {
 		t.Error("the Listener is kept after ten minutes")
 	}
 }

@@ -10,8 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -19,7 +17,6 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 	"github.com/listener-operator/listener-operator/controllers/listener/write"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
 // withAddress gives the Listener a node with an address.
@@ -29,15 +26,14 @@ func (s *state) withAddress() *state {
 
 // The write costs nothing while Pods start, and is not repeated.
 func TestNumbersAreRememberedWhenAListenerHasExistedForAMoment(t *testing.T) {
-	s := newState(listenersv1alpha1.ServiceTypeNodePort).withAddress()
+	s := newState(nodePort).withAddress()
 	created := time.Unix(1_800_000_000, 0)
 	s.listener.CreationTimestamp = metav1.NewTime(created)
 	patches := 0
-	fake := fakeclient.New(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+	o := s.operator(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
 		patches++
 		return c.Patch(ctx, o, p, options...)
-	}}, s.objects()...)
-	r := newReconciler(s.backends, fake, events.NewFakeRecorder(10))
+	}})
 	for _, step := range []struct {
 		age, next time.Duration
 		node      int32
@@ -49,29 +45,14 @@ func TestNumbersAreRememberedWhenAListenerHasExistedForAMoment(t *testing.T) {
 		{age: time.Hour, want: `{"nodePorts":{"http":30080}}`, patches: 1},
 		{age: time.Hour, node: 30081, want: `{"nodePorts":{"http":30081}}`, patches: 2},
 	} {
-		setClock(r, clocktesting.NewFakePassiveClock(created.Add(step.age)))
+		o.now.SetTime(created.Add(step.age))
 		if step.node != 0 {
-			service := &corev1.Service{}
-			if err := fake.Get(t.Context(), key, service); err != nil {
-				t.Fatal(err)
-			}
-			service.Spec.Ports[0].NodePort = step.node
-			if err := fake.Update(t.Context(), service); err != nil {
-				t.Fatal(err)
-			}
+			change(o, key.Name, func(service *corev1.Service) { service.Spec.Ports[0].NodePort = step.node })
 		}
-		listener := &listenersv1alpha1.Listener{}
-		if err := fake.Get(t.Context(), key, listener); err != nil {
-			t.Fatal(err)
+		if next, _ := o.reconcileAfter(0); step.next != 0 && next != step.next {
+			t.Fatalf("after %s, again after %s, want %s", step.age, next, step.next)
 		}
-		result, err := r.Reconcile(t.Context(), listener)
-		if err != nil || step.next != 0 && result.RequeueAfter != step.next {
-			t.Fatalf("after %s, the result is %+v, error %v", step.age, result, err)
-		}
-		if err := fake.Get(t.Context(), key, listener); err != nil {
-			t.Fatal(err)
-		}
-		if got := listener.Annotations[names.AnnotationNumbers]; got != step.want || patches != step.patches {
+		if got := o.listener().Annotations[names.AnnotationNumbers]; got != step.want || patches != step.patches {
 			t.Errorf("after %s, the annotation is %q after %d patches, want %q after %d", step.age, got, patches, step.want, step.patches)
 		}
 	}
@@ -86,12 +67,12 @@ func TestRememberedNumbersAreRequestedIfTheyAreAllowedAndFree(t *testing.T) {
 		s.with(o)
 	}
 	sharing := func(s *state) {
-		s.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer
+		s.class.Spec.ServiceType = loadBalancer
 		s.class.Spec.LoadBalancer = &listenersv1alpha1.LoadBalancer{Sharing: listenersv1alpha1.LoadBalancerSharing{PortRange: "20000-20000"}}
 	}
 	wide := func(s *state) { s.class.Spec.LoadBalancer.Sharing.PortRange = "20000-20099" }
 	routed := func(s *state) {
-		s.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeClusterIP
+		s.class.Spec.ServiceType = clusterIP
 		s.class.Spec.ClusterIPs = &listenersv1alpha1.ClusterIPs{CIDRs: []listenersv1alpha1.CIDR{"10.97.0.8/30"}}
 	}
 	const restored = "Normal Restored"
@@ -120,7 +101,7 @@ func TestRememberedNumbersAreRequestedIfTheyAreAllowedAndFree(t *testing.T) {
 		"a cluster IP that is no address": {`{"clusterIPs":["everything"]}`, []func(*state){routed}, "", []string{restored, "instead of everything"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newState(listenersv1alpha1.ServiceTypeNodePort).withAddress()
+			s := newState(nodePort).withAddress()
 			s.service, s.listener.Annotations = nil, map[string]string{names.AnnotationNumbers: tc.text}
 			for _, change := range tc.change {
 				change(s)

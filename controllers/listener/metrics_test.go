@@ -30,7 +30,7 @@ func TestChangesOfAddressesAreCounted(t *testing.T) {
 		"first":  {nil, 0},
 		"others": {[]listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 80}}}, 1},
 	} {
-		s := newState(listenersv1alpha1.ServiceTypeClusterIP)
+		s := newState(clusterIP)
 		s.listener.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: tc.before}
 		before := metric.Value(t, "listener_operator_address_changes_total")
 		if o := s.reconcile(t, 2, interceptor.Funcs{}, nil); o.err != nil || len(o.listener.Status.IngressAddresses) != 1 {
@@ -75,7 +75,7 @@ func TestRangesAreMeasuredInTheLeaderAlone(t *testing.T) {
 
 func newNodePortClass(name, numbers string) *listenersv1alpha1.ListenerClass {
 	class := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeNodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: numbers},
+		ServiceType: nodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: numbers},
 	}}
 	class.Name = name
 	return class

@@ -7,8 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
@@ -20,7 +18,7 @@ func withRange(numbers string) func(*state) {
 
 // newListenerState returns a new Listener with a port.
 func newListenerState(numbers string) *state {
-	return newState(listenersv1alpha1.ServiceTypeNodePort).change(withRange(numbers)).change(func(s *state) { s.service = nil })
+	return newState(nodePort).change(withRange(numbers)).change(func(s *state) { s.service = nil })
 }
 
 // limitNodePorts limits the node ports of a namespace.
@@ -94,34 +92,27 @@ func TestNodePortsOfARange(t *testing.T) {
 			requests: []map[string]int64{{"http": 30080, "admin": 30081}, {"http": 31500, "admin": 30081}}, ports: map[string]int32{"http": 31500, "admin": 30081}, reason: "Accepted",
 		},
 		"a port that is added": {
-			state: newState(listenersv1alpha1.ServiceTypeNodePort).change(withRange("31500-31500")).change(func(s *state) {
+			state: newState(nodePort).change(withRange("31500-31500")).change(func(s *state) {
 				s.listener.Spec.Ports = append(s.listener.Spec.Ports, listenersv1alpha1.ListenerPort{Name: "new", Port: 81})
 			}),
 			requests: []map[string]int64{{"new": 31500}}, reason: "Accepted",
 		},
 		"not needed by a Service that has node ports": {
-			state:    newState(listenersv1alpha1.ServiceTypeNodePort).change(withRange("31500-31500")).with(otherService(31500)),
+			state:    newState(nodePort).change(withRange("31500-31500")).with(otherService(31500)),
 			requests: []map[string]int64{{}}, ports: map[string]int32{"http": 30080}, reason: "Accepted",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := tc.state.newClient(t)
-			r := newReconciler(tc.state.backends, interceptor.NewClient(c, tc.allocator.funcs()), events.NewFakeRecorder(10))
-			observePorts(t, r)
-			listener := &listenersv1alpha1.Listener{}
-			if err := c.Get(t.Context(), key, listener); err != nil {
+			o := tc.state.operator(t, tc.allocator.funcs())
+			observePorts(t, o.Reconciler)
+			if _, err := o.try(key); (err != nil) != (tc.reason == "ServiceRejected") {
 				t.Fatal(err)
 			}
-			if _, err := r.Reconcile(t.Context(), listener); (err != nil) != (tc.reason == "ServiceRejected") {
-				t.Fatal(err)
-			}
-			if err := c.Get(t.Context(), key, listener); err != nil {
-				t.Fatal(err)
-			}
+			listener := o.listener()
 			if diff := cmp.Diff(tc.requests, tc.allocator.requests); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
-			if pending := r.held.Registry.Begin(key).Reserved(listenersv1alpha1.WaitingKindNodePort); tc.reason == "ServiceRejected" && len(pending) > 0 {
+			if pending := o.held.Registry.Begin(key).Reserved(listenersv1alpha1.WaitingKindNodePort); tc.reason == "ServiceRejected" && len(pending) > 0 {
 				t.Errorf("no other Listener can get the rejected %v", pending)
 			}
 			if diff := cmp.Diff(tc.ports, listener.Status.NodePorts); diff != "" && tc.ports != nil {

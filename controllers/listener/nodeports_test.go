@@ -17,8 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/tools/events"
-	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -30,7 +28,7 @@ import (
 
 // newDeletedServiceState returns a NodePort Listener with two ports whose Service was deleted.
 func newDeletedServiceState() *state {
-	return newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) {
+	return newState(nodePort).change(func(s *state) {
 		s.service = nil
 		s.listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}, {Name: "admin", Port: 81}}
 		s.listener.Status = &listenersv1alpha1.ListenerStatus{
@@ -150,7 +148,7 @@ func TestFirstStatusHasTheNodeOfAPodThatWasLabelledMeanwhile(t *testing.T) {
 		labelled.Labels, labelled.ResourceVersion = labels, ""
 		return errors.Join(apply(ctx, c, o, options...), c.Update(ctx, labelled))
 	}
-	o := newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) { s.service = nil }).
+	o := newState(nodePort).change(func(s *state) { s.service = nil }).
 		with(newNode("a", "10.0.0.1"), newClaim("pvc-1", ""), newVolume("pv-1", boundTo("pvc-1", func(*corev1.PersistentVolume) {})), pod).
 		reconcile(t, 1, funcs, nil)
 	if o.err != nil {
@@ -240,12 +238,12 @@ func TestNodePortsOfADeletedService(t *testing.T) {
 			want: observation{Requests: []map[string]int64{{"http": 30090, "admin": 30081}}, Ports: map[string]int32{"http": 30090, "admin": 30081}},
 		},
 		"are those of a load balancer, too": {
-			state: newDeletedServiceState().change(func(s *state) { s.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer }),
+			state: newDeletedServiceState().change(func(s *state) { s.class.Spec.ServiceType = loadBalancer }),
 			want:  observation{Requests: []map[string]int64{{"http": 30080, "admin": 30081}}},
 		},
 		"are not needed for a load balancer without node ports": {
 			state: newDeletedServiceState().change(func(s *state) {
-				s.class.Spec.ServiceType, s.class.Spec.LoadBalancerAllocateNodePorts = listenersv1alpha1.ServiceTypeLoadBalancer, ptr.To(false)
+				s.class.Spec.ServiceType, s.class.Spec.LoadBalancerAllocateNodePorts = loadBalancer, ptr.To(false)
 			}),
 			want: observation{Requests: []map[string]int64{{}}},
 		},
@@ -278,56 +276,28 @@ func TestNodePortsOfADeletedService(t *testing.T) {
 func TestServiceWaitsUntilItsNodePortsAreDeallocated(t *testing.T) {
 	for name, freeAfter := range map[string]time.Duration{"deallocated": 700 * time.Millisecond, "not deallocated": time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			s, a := newDeletedServiceState(), &allocator{reject: inUse(30080)}
-			status := s.listener.Status
-			c := s.newClient(t)
-			recorder, now := events.NewFakeRecorder(10), clocktesting.NewFakePassiveClock(time.Now())
-			r := newReconciler(s.backends, interceptor.NewClient(c, a.funcs()), recorder)
-			r.settler.Idle = idleLater
-			setClock(r, now)
-			var waited time.Duration
-			reconcile := func() time.Duration {
-				listener := &listenersv1alpha1.Listener{}
-				if err := c.Get(t.Context(), key, listener); err != nil {
-					t.Fatal(err)
-				}
-				result, err := r.Reconcile(t.Context(), listener)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return result.RequeueAfter
-			}
-			var intervals []time.Duration
-			for {
-				interval := reconcile()
-				if interval == 0 || interval > idleLater/2 {
-					break
-				}
-				intervals = append(intervals, interval)
-				listener := &listenersv1alpha1.Listener{}
-				if err := c.Get(t.Context(), key, listener); err != nil {
-					t.Fatal(err)
-				}
-				if diff := cmp.Diff(status, listener.Status); diff != "" || len(recorder.Events) > 0 {
-					t.Fatalf("while waiting: %d events, status (-before +after):\n%s", len(recorder.Events), diff)
-				}
-				now.SetTime(now.Now().Add(interval))
-				if waited += interval; waited >= freeAfter {
-					a.reject = nil
-				}
-			}
+			a := &allocator{reject: inUse(30080)}
+			o := newDeletedServiceState().operator(t, a.funcs())
+			before := o.listener().Status
 			want, total := int32(30080), 800*time.Millisecond
 			if freeAfter > write.ReleaseTimeout {
 				want, total = 31080, write.ReleaseTimeout
 			}
-			listener := &listenersv1alpha1.Listener{}
-			if err := c.Get(t.Context(), key, listener); err != nil {
-				t.Fatal(err)
+			var waited time.Duration
+			interval, _ := o.reconcileAfter(0)
+			for interval > 0 {
+				if diff := cmp.Diff(before, o.listener().Status); diff != "" || len(o.recorder.Events) > 0 {
+					t.Fatalf("while waiting: %d events, status (-before +after):\n%s", len(o.recorder.Events), diff)
+				}
+				if waited += interval; waited >= freeAfter {
+					a.reject = nil
+				}
+				interval, _ = o.reconcileAfter(interval)
 			}
-			if waited != total || listener.Status.NodePorts["http"] != want || listener.Status.NodePorts["admin"] != 30081 {
-				t.Errorf("waited %s in intervals of %s, want %s; the node ports are %v, want %d", waited, intervals, total, listener.Status.NodePorts, want)
+			if got := o.listener().Status.NodePorts; waited != total || got["http"] != want || got["admin"] != 30081 {
+				t.Errorf("waited %s, want %s; the node ports are %v, want %d", waited, total, got, want)
 			}
-			if _, waits := r.settler.Get(settle.Deallocation(listener.UID)); waits {
+			if _, waits := o.settler.Get(settle.Deallocation(o.listener().UID)); waits {
 				t.Error("the controller still waits")
 			}
 		})
@@ -380,12 +350,12 @@ func TestStatusRemembersTheNodePortsOfAMissingService(t *testing.T) {
 		"foreign Service":             {change: func(s *state) { s.service = otherService(); s.service.Namespace = key.Namespace }, last: before, addresses: none},
 		"terminating Service": {
 			change: func(s *state) {
-				s.service = terminating(newState(listenersv1alpha1.ServiceTypeNodePort).service)
+				s.service = terminating(newState(nodePort).service)
 			},
 			ports: before, addresses: none,
 		},
 		"load balancer": {
-			change: func(s *state) { s.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer }, last: before, addresses: none,
+			change: func(s *state) { s.class.Spec.ServiceType = loadBalancer }, last: before, addresses: none,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -417,7 +387,7 @@ func TestChangedNodePortsAreReportedByTheNextProcess(t *testing.T) {
 		"allocated":      {want: 1},
 		"set by a class": {overrides: `{"spec":{"ports":[{"port":80,"nodePort":30080}]}}`},
 	} {
-		s := newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) {
+		s := newState(nodePort).change(func(s *state) {
 			if tc.overrides != "" {
 				s.class.Spec.ServiceOverrides.Raw = []byte(tc.overrides)
 			}

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -42,7 +41,7 @@ func TestTargetPortsFollowNodePorts(t *testing.T) {
 		want      observation
 	}{
 		"that Kubernetes allocates": {
-			state: newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) { s.service = nil }),
+			state: newState(nodePort).change(func(s *state) { s.service = nil }),
 			want:  observation{Requests: []map[string]int64{{}, {}}, Targets: []map[string]any{{}, {"http": int64(31080)}}, Ports: map[string]int32{"http": 31080}},
 		},
 		"of a range, with the first write": {
@@ -63,11 +62,11 @@ func TestTargetPortsFollowNodePorts(t *testing.T) {
 			},
 		},
 		"of a Service that has them": {
-			state: newState(listenersv1alpha1.ServiceTypeNodePort),
+			state: newState(nodePort),
 			want:  observation{Requests: []map[string]int64{{}}, Targets: []map[string]any{{"http": int64(30080)}}, Ports: map[string]int32{"http": 30080}},
 		},
 		"unless overrides set them": {
-			state: newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) {
+			state: newState(nodePort).change(func(s *state) {
 				s.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"port":80,"targetPort":"web"}]}}`)
 			}),
 			want: observation{Requests: []map[string]int64{{}}, Targets: []map[string]any{{"http": "web"}}, Ports: map[string]int32{"http": 30080}},
@@ -98,7 +97,7 @@ func TestNoAddressIsPublishedBeforeTheTargetPorts(t *testing.T) {
 		"rejection":    apierrors.NewForbidden(corev1.Resource("services"), key.Name, nil),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newState(listenersv1alpha1.ServiceTypeNodePort).change(withSameTarget).change(withNode).change(func(s *state) { s.service = nil })
+			s := newState(nodePort).change(withSameTarget).change(withNode).change(func(s *state) { s.service = nil })
 			a := &allocator{}
 			failing := func() bool { return len(a.requests) > 1 && len(a.requests) < 4 }
 			a.fail = func(map[string]int64) error {
@@ -107,21 +106,12 @@ func TestNoAddressIsPublishedBeforeTheTargetPorts(t *testing.T) {
 				}
 				return nil
 			}
-			c := s.newClient(t)
-			r := newReconciler(s.backends, interceptor.NewClient(c, a.funcs()), events.NewFakeRecorder(10))
+			o := s.operator(t, a.funcs())
 			reconcile := func() *listenersv1alpha1.Listener {
-				l := &listenersv1alpha1.Listener{}
-				if err := c.Get(t.Context(), key, l); err != nil {
-					t.Fatal(err)
-				}
-				_, failed := r.Reconcile(t.Context(), l)
-				if failing() != (failed != nil) {
+				if _, failed := o.try(key); failing() != (failed != nil) {
 					t.Errorf("request %d: error %v", len(a.requests), failed)
 				}
-				if err := c.Get(t.Context(), key, l); err != nil {
-					t.Fatal(err)
-				}
-				return l
+				return o.listener()
 			}
 			for range 2 {
 				if l := reconcile(); len(l.Status.IngressAddresses) > 0 || len(l.Status.NodePorts) > 0 {
@@ -141,7 +131,7 @@ func TestNoAddressIsPublishedBeforeTheTargetPorts(t *testing.T) {
 
 // A class may change while Pods run. Their addresses stay if the Service cannot follow it.
 func TestPublishedAddressesStayWhenTheTargetPortsCannotChange(t *testing.T) {
-	s := newState(listenersv1alpha1.ServiceTypeNodePort).change(withNode).change(func(s *state) {
+	s := newState(nodePort).change(withNode).change(func(s *state) {
 		s.service.Spec.Ports[0].TargetPort = intstr.FromInt32(80)
 		s.class.Spec.NodePorts = &listenersv1alpha1.NodePorts{Target: listenersv1alpha1.NodePortTargetSame}
 		s.listener.Status = &listenersv1alpha1.ListenerStatus{

@@ -19,31 +19,31 @@ import (
 func TestPlan(t *testing.T) {
 	const template = "{port}.{listener}.{namespace}.example.com"
 	for name, s := range map[string]*state{
-		"node-ports":    newState(listenersv1alpha1.ServiceTypeNodePort),
-		"load-balancer": newState(listenersv1alpha1.ServiceTypeLoadBalancer),
-		"cluster-ip":    newState(listenersv1alpha1.ServiceTypeClusterIP),
-		"headless": newState(listenersv1alpha1.ServiceTypeClusterIP).change(withPods).change(func(s *state) {
+		"node-ports":    newState(nodePort),
+		"load-balancer": newState(loadBalancer),
+		"cluster-ip":    newState(clusterIP),
+		"headless": newState(clusterIP).change(withPods).change(func(s *state) {
 			s.service.Spec.ClusterIP, s.service.Spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
 		}),
-		"headless-instead-of-cluster-ip": newState(listenersv1alpha1.ServiceTypeClusterIP).change(withPods),
-		"cluster-ip-instead-of-headless": newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) {
+		"headless-instead-of-cluster-ip": newState(clusterIP).change(withPods),
+		"cluster-ip-instead-of-headless": newState(clusterIP).change(func(s *state) {
 			s.service.Spec.ClusterIP, s.service.Spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
 		}),
-		"same-port": newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) {
+		"same-port": newState(nodePort).change(func(s *state) {
 			s.class.Spec.NodePorts = &listenersv1alpha1.NodePorts{Target: listenersv1alpha1.NodePortTargetSame}
 		}),
-		"name": newState(listenersv1alpha1.ServiceTypeLoadBalancer).change(func(s *state) {
+		"name": newState(loadBalancer).change(func(s *state) {
 			s.class.Spec.Hostname = &listenersv1alpha1.Hostname{Template: "{listener}.{namespace}.example.com"}
 		}),
-		"overrides": newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) {
+		"overrides": newState(clusterIP).change(func(s *state) {
 			s.class.Spec.ServiceOverrides = runtime.RawExtension{Raw: []byte(`{"metadata":{"labels":{"team":"a"}},"spec":{"sessionAffinity":"ClientIP"}}`)}
 		}),
 		"routes":                       newRouteState(),
 		"routes-instead-of-node-ports": newRouteState().change(withNodePortService),
-		"ingress": newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) {
+		"ingress": newState(clusterIP).change(func(s *state) {
 			s.class.Spec.Ingress = &listenersv1alpha1.IngressExposure{ClassName: "nginx", HostTemplate: template}
 		}),
-		"tls-route": newState(listenersv1alpha1.ServiceTypeClusterIP).with(newGateway(gatewayv1.TLSProtocolType)).change(func(s *state) {
+		"tls-route": newState(clusterIP).with(newGateway(gatewayv1.TLSProtocolType)).change(func(s *state) {
 			s.class.Spec.Gateway = &listenersv1alpha1.GatewayExposure{
 				Kind: listenersv1alpha1.GatewayRouteKindTLS, HostTemplate: template, ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}},
 			}
@@ -53,7 +53,7 @@ func TestPlan(t *testing.T) {
 				s.listener.Spec.Ports[i].Protocol = ptr.To(corev1.ProtocolUDP)
 			}
 		}),
-		"no-class": newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) { s.class = nil }),
+		"no-class": newState(clusterIP).change(func(s *state) { s.class = nil }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReconciler(s.backends, s.newClient(t), events.NewFakeRecorder(1))

@@ -24,7 +24,7 @@ import (
 
 // The event about them is on the class, which many Listeners may share.
 func TestIgnoredSettingsOfTheClassAreInTheCondition(t *testing.T) {
-	o := newState(listenersv1alpha1.ServiceTypeLoadBalancer).change(func(s *state) { s.class.Spec.PinnedNodePorts = true }).reconcile(t, 1, interceptor.Funcs{}, nil)
+	o := newState(loadBalancer).change(func(s *state) { s.class.Spec.PinnedNodePorts = true }).reconcile(t, 1, interceptor.Funcs{}, nil)
 	accepted := o.condition(listenersv1alpha1.ListenerAccepted)
 	if o.err != nil || accepted.Status != metav1.ConditionTrue || !strings.Contains(accepted.Message, "; pinnedNodePorts of ListenerClass some-class has no effect: ") {
 		t.Errorf("error %v, condition %+v", o.err, accepted)
@@ -37,7 +37,7 @@ func TestIgnoredSettingsOfTheClassAreInTheCondition(t *testing.T) {
 }
 
 func TestNodePortsStayInStatusWhenTheClassIsDeleted(t *testing.T) {
-	s := newState(listenersv1alpha1.ServiceTypeNodePort)
+	s := newState(nodePort)
 	s.class = nil
 	s.listener.Status = &listenersv1alpha1.ListenerStatus{NodePorts: map[string]int32{"http": 30080}, IngressAddresses: []listenersv1alpha1.IngressAddress{}}
 	o := s.reconcile(t, 1, interceptor.Funcs{}, nil)
@@ -48,9 +48,9 @@ func TestNodePortsStayInStatusWhenTheClassIsDeleted(t *testing.T) {
 
 func TestNodePortsAreReportedForNodePortClassesOnly(t *testing.T) {
 	for serviceType, want := range map[listenersv1alpha1.ServiceType]map[string]int32{
-		listenersv1alpha1.ServiceTypeNodePort:     {"http": 30080},
-		listenersv1alpha1.ServiceTypeLoadBalancer: nil,
-		listenersv1alpha1.ServiceTypeClusterIP:    nil,
+		nodePort:     {"http": 30080},
+		loadBalancer: nil,
+		clusterIP:    nil,
 	} {
 		s := newState(serviceType)
 		s.service.Spec.Ports[0].NodePort = 30080 // Services of type LoadBalancer have node ports, too
@@ -75,7 +75,7 @@ func TestServiceIsNotApplied(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newState(listenersv1alpha1.ServiceTypeClusterIP).change(change)
+			s := newState(clusterIP).change(change)
 			o := s.reconcile(t, 1, interceptor.Funcs{Apply: func(_ context.Context, _ client.WithWatch, o runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
 				t.Errorf("%v was applied", o)
 				return nil
@@ -103,7 +103,7 @@ func TestAListenerThatIsDeletedHasNoAddressesWithoutItsService(t *testing.T) {
 		"Kubernetes deletes both together": {finalizer: metav1.FinalizerDeleteDependents, want: listenersv1alpha1.ReasonAddressesAssigned},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) {
+			s := newState(clusterIP).change(func(s *state) {
 				s.listener.DeletionTimestamp, s.listener.Finalizers = ptr.To(metav1.Now()), []string{tc.finalizer}
 				s.listener.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: published, Conditions: []metav1.Condition{{
 					Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonAddressesAssigned, LastTransitionTime: metav1.Now(),
@@ -126,7 +126,7 @@ func TestAListenerThatIsDeletedHasNoAddressesWithoutItsService(t *testing.T) {
 
 // The controller must not apply its Service over a foreign one that is missing in a stale cache.
 func TestForeignServiceMissingInTheCacheIsNotModified(t *testing.T) {
-	s := newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) { s.service = nil })
+	s := newState(clusterIP).change(func(s *state) { s.service = nil })
 	exists := apierrors.NewConflict(corev1.Resource("services"), key.Name, errors.New("a Service of this name exists"))
 	intercept, _ := countWrites(0, exists)
 	create := intercept.Apply
@@ -143,16 +143,16 @@ func TestForeignServiceMissingInTheCacheIsNotModified(t *testing.T) {
 
 // kubectl get prints the summary.
 func TestSummaryHasAddressRootReasonAndNodes(t *testing.T) {
-	missing := newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) { s.class = nil })
-	kept := newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) {
+	missing := newState(clusterIP).change(func(s *state) { s.class = nil })
+	kept := newState(nodePort).change(func(s *state) {
 		s.class = nil
 		s.listener.Status = &listenersv1alpha1.ListenerStatus{
 			NodePorts: map[string]int32{"http": 30080}, IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)},
 			Summary: listenersv1alpha1.ListenerSummary{Nodes: "node-1"},
 		}
 	})
-	waiting := newState(listenersv1alpha1.ServiceTypeLoadBalancer)
-	nodes := newState(listenersv1alpha1.ServiceTypeNodePort).with(
+	waiting := newState(loadBalancer)
+	nodes := newState(nodePort).with(
 		newNode("node-1", "10.0.0.1"), newNode("node-2", "10.0.0.2"),
 		newVolume("pv-1", pinnedTo("node-1")), newVolume("pv-2", pinnedTo("node-2")),
 	)
@@ -197,7 +197,7 @@ func TestEndpointsListTheFirstAddressesOfEachPort(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	pinned := newState(listenersv1alpha1.ServiceTypeNodePort).with(newNode("node-1", "10.0.0.1"), newVolume("pv-1", pinnedTo("node-1")))
+	pinned := newState(nodePort).with(newNode("node-1", "10.0.0.1"), newVolume("pv-1", pinnedTo("node-1")))
 	o := pinned.reconcile(t, 1, interceptor.Funcs{}, nil)
 	if got := o.listener.Status.Endpoints["http"]; got != "10.0.0.1:30080" {
 		t.Errorf("the status has %q", got)
@@ -219,7 +219,7 @@ func TestListenerDoesNotChangeWhileNoServiceCanBeCreated(t *testing.T) {
 				IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.9", 30080)},
 				Conditions:       []metav1.Condition{{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: "Some", LastTransitionTime: metav1.Now().Rfc3339Copy()}},
 			}
-			s := newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) { s.service, s.listener.Status = nil, status })
+			s := newState(nodePort).change(func(s *state) { s.service, s.listener.Status = nil, status })
 			intercept, writes := countWrites(0, rejection)
 			o := s.reconcile(t, 1, intercept, nil)
 			if !errors.Is(o.err, rejection) {
@@ -239,7 +239,7 @@ func TestRejectedServiceIsReportedAndRetried(t *testing.T) {
 	rejection := apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), key.Name, nil)
 	rejection.ErrStatus.Message = "provided port is already allocated"
 	intercept, _ := countWrites(0, rejection)
-	o := newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) { s.service = nil }).reconcile(t, 1, intercept, nil)
+	o := newState(clusterIP).change(func(s *state) { s.service = nil }).reconcile(t, 1, intercept, nil)
 	if !apierrors.IsInvalid(o.err) {
 		t.Errorf("got error %v, want the rejection, so that the reconciliation is retried", o.err)
 	}
@@ -254,7 +254,7 @@ func TestRejectedServiceIsReportedAndRetried(t *testing.T) {
 
 func TestConditionsDoNotChangeWhileTheAPIServerIsUnavailable(t *testing.T) {
 	intercept, _ := countWrites(0, apierrors.NewServiceUnavailable("busy"))
-	s := newState(listenersv1alpha1.ServiceTypeClusterIP)
+	s := newState(clusterIP)
 	before := []metav1.Condition{{
 		Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue, Reason: "Accepted", LastTransitionTime: metav1.Now().Rfc3339Copy(),
 	}}
@@ -280,7 +280,7 @@ func TestClusterDomainIsThatOfTheConfigurationOrOfTheResolver(t *testing.T) {
 		"configured":                     {"one.example", "k8s.example.com", "one.example"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newState(listenersv1alpha1.ServiceTypeClusterIP)
+			s := newState(clusterIP)
 			if tc.configured != "" {
 				s.configuration = &operatorv1alpha1.ListenerOperator{
 					ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}, Spec: operatorv1alpha1.ListenerOperatorSpec{ClusterDomain: tc.configured},
@@ -296,9 +296,9 @@ func TestClusterDomainIsThatOfTheConfigurationOrOfTheResolver(t *testing.T) {
 
 func TestSecondReconciliationWritesNothing(t *testing.T) {
 	for name, s := range map[string]*state{
-		"NodePort":  newState(listenersv1alpha1.ServiceTypeNodePort),
-		"ClusterIP": newState(listenersv1alpha1.ServiceTypeClusterIP),
-		"NodePort without node ports": newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) {
+		"NodePort":  newState(nodePort),
+		"ClusterIP": newState(clusterIP),
+		"NodePort without node ports": newState(nodePort).change(func(s *state) {
 			s.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"type":"ClusterIP"}}`)
 			s.service.Spec.Ports[0].NodePort = 0
 		}),

@@ -8,15 +8,11 @@ import (
 	"time"
 
 	routev1 "github.com/openshift/api/route/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/controllers/listener/write"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -36,51 +32,27 @@ func TestRejectedRouteIsTouchedUntilItIsAdmitted(t *testing.T) {
 	s := newRouteState(routeRejectedForCertificate("admin", start), ownRoute("http", admittedAs("http.example.com"))).change(func(s *state) {
 		s.class.Spec.Route.Termination, s.class.Spec.Route.CertificateSecretName = listenersv1alpha1.RouteTerminationEdge, "cert"
 	})
-	c, now := s.newClient(t), clocktesting.NewFakePassiveClock(start)
-	r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
-	r.settler.Idle = idleLater
-	setClock(r, now)
-	route := func(name string) *routev1.Route {
-		got := &routev1.Route{}
-		if err := c.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: name}, got); err != nil {
-			t.Fatal(err)
-		}
-		return got
-	}
-	reconcile := func() time.Duration {
-		listener := &listenersv1alpha1.Listener{}
-		if err := c.Get(t.Context(), key, listener); err != nil {
-			t.Fatal(err)
-		}
-		result, err := r.Reconcile(t.Context(), listener)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return result.RequeueAfter
-	}
+	o := s.operator(t, interceptor.Funcs{})
+	o.now.SetTime(start)
+	touch := func(route string) string { return get[routev1.Route](o, route).Annotations[names.AnnotationTouched] }
+	var wait time.Duration
 	for _, want := range []time.Duration{10 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 5 * time.Minute, 5 * time.Minute} {
-		wait := reconcile()
-		if wait > write.LastTouch { // it touched the Route, which is an event
-			wait = reconcile()
+		if wait, _ = o.reconcileAfter(wait); wait == 0 { // it touched the Route, which is an event
+			wait, _ = o.reconcileAfter(0)
 		}
 		if wait != want {
-			t.Fatalf("waits %s at %s, want %s", wait, now.Now().Sub(start), want)
+			t.Fatalf("waits %s at %s, want %s", wait, o.now.Now().Sub(start), want)
 		}
-		touched := route("web-admin").Annotations[names.AnnotationTouched]
-		if now.Now().Equal(start) != (touched == "") || touched != "" && touched != now.Now().UTC().Format(time.RFC3339) {
-			t.Errorf("touched %q at %s", touched, now.Now())
+		touched := touch("web-admin")
+		if o.now.Now().Equal(start) != (touched == "") || touched != "" && touched != o.now.Now().UTC().Format(time.RFC3339) {
+			t.Errorf("touched %q at %s", touched, o.now.Now())
 		}
-		now.SetTime(now.Now().Add(wait))
 	}
-	if touched := route("web-http").Annotations[names.AnnotationTouched]; touched != "" {
+	if touched := touch("web-http"); touched != "" {
 		t.Errorf("an admitted Route was touched at %s", touched)
 	}
-	admitted := route("web-admin")
-	admitted.Status.Ingress[0].Conditions[0].Status = corev1.ConditionTrue
-	if err := c.Update(t.Context(), admitted); err != nil {
-		t.Fatal(err)
-	}
-	if wait := reconcile(); wait <= write.LastTouch {
+	admitted("admin", "admin.example.com")(o)
+	if wait, _ := o.reconcileAfter(wait); wait != 0 {
 		t.Errorf("waits %s although no Route is rejected", wait)
 	}
 }
@@ -89,14 +61,13 @@ func TestRejectedRouteIsTouchedUntilItIsAdmitted(t *testing.T) {
 func TestOnlyTheRejectedObjectIsTouched(t *testing.T) {
 	s := newRouteState(ownRoute("http", admittedAs("http.example.com")))
 	var sent []string
-	c := interceptor.NewClient(s.newClient(t), interceptor.Funcs{
+	r := s.operator(t, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
 			data, err := patch.Data(o)
 			sent = append(sent, string(data))
 			return errors.Join(err, c.Patch(ctx, o, patch, options...))
 		},
 	})
-	r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
 	gone := ownRoute("gone", admittedAs("gone.example.com"))
 	gone.UID = "uid-of-gone"
 	if _, err := r.writer.TouchRejected(t.Context(), []exposure.Rejected{{Object: gone}}, metav1.Now()); err != nil {

@@ -18,7 +18,6 @@ import (
 
 // A Listener has reservations on the nodes of its volumes and of the Pods that mount them.
 func TestReservedNodes(t *testing.T) {
-	const nodePort = listenersv1alpha1.ServiceTypeNodePort
 	for name, tc := range map[string]struct {
 		state *state
 		want  []string

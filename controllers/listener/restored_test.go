@@ -5,8 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/observe"
@@ -34,21 +34,11 @@ func TestAServiceFromABackupIsAdopted(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newState(listenersv1alpha1.ServiceTypeNodePort).with(newNode("node-1", "10.0.0.1"), newVolume("pv-1", lastMountedOn("node-1")))
+			s := newState(nodePort).with(newNode("node-1", "10.0.0.1"), newVolume("pv-1", lastMountedOn("node-1")))
 			s.service.OwnerReferences, s.service.Labels = nil, labels()
 			tc.change(s.service)
-			fake := s.newClient(t)
-			r := newReconciler(s.backends, fake, events.NewFakeRecorder(10))
-			if _, err := r.Reconcile(t.Context(), s.listener); err != nil {
-				t.Fatal(err)
-			}
-			service, listener := &corev1.Service{}, &listenersv1alpha1.Listener{}
-			if err := fake.Get(t.Context(), key, service); err != nil {
-				t.Fatal(err)
-			}
-			if err := fake.Get(t.Context(), key, listener); err != nil {
-				t.Fatal(err)
-			}
+			o := s.operator(t, interceptor.Funcs{})
+			listener, service := o.reconcile(key.Name), get[corev1.Service](o, key.Name)
 			if got := observe.Controls(listener, service); got != tc.want || service.UID != "service-uid" || service.Spec.Ports[0].NodePort != 30080 {
 				t.Errorf("controlled by the Listener: %v, want %v; the Service is %+v", got, tc.want, service)
 			}

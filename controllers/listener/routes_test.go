@@ -93,7 +93,7 @@ func TestExposureWhileTheBackendChanges(t *testing.T) {
 		},
 		"Routes while there is no load balancer address": {
 			state: newRouteState(both...).change(func(s *state) {
-				s.class.Spec.ServiceType, s.class.Spec.Route = listenersv1alpha1.ServiceTypeLoadBalancer, nil
+				s.class.Spec.ServiceType, s.class.Spec.Route = loadBalancer, nil
 				published(s)
 			}),
 			addresses: hosts, serviceType: corev1.ServiceTypeLoadBalancer, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonPreviousExposure,
@@ -101,7 +101,7 @@ func TestExposureWhileTheBackendChanges(t *testing.T) {
 		},
 		"Routes are deleted when there is a load balancer address": {
 			state: newRouteState(both...).change(func(s *state) {
-				s.class.Spec.ServiceType, s.class.Spec.Route = listenersv1alpha1.ServiceTypeLoadBalancer, nil
+				s.class.Spec.ServiceType, s.class.Spec.Route = loadBalancer, nil
 				s.service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}}
 			}),
 			addresses: []string{"lb.example.commap[admin:81 http:80]"}, serviceType: corev1.ServiceTypeLoadBalancer,
@@ -189,8 +189,8 @@ func TestHostsThatOthersWroteAreNotPublished(t *testing.T) {
 	refused := func(s *state) {
 		s.class.Spec.Route = &listenersv1alpha1.RouteExposure{HostTemplate: "{podName}.{namespace}"}
 	}
-	balanced := newState(listenersv1alpha1.ServiceTypeLoadBalancer)
-	clusterIP := func() *state { return newState(listenersv1alpha1.ServiceTypeClusterIP) }
+	balanced := newState(loadBalancer)
+	clusterIP := func() *state { return newState(clusterIP) }
 	for name, tc := range map[string]struct {
 		state *state
 		want  []string
@@ -198,14 +198,14 @@ func TestHostsThatOthersWroteAreNotPublished(t *testing.T) {
 	}{
 		"of an object that the class has no use for": {balanced.with(theirs), nil, listenersv1alpha1.ReasonWaitingForLoadBalancer},
 		"of a previous exposure": {
-			newState(listenersv1alpha1.ServiceTypeLoadBalancer).with(theirs).change(published), nil, listenersv1alpha1.ReasonWaitingForLoadBalancer,
+			newState(loadBalancer).with(theirs).change(published), nil, listenersv1alpha1.ReasonWaitingForLoadBalancer,
 		},
 		"of an object that is being deleted": {
 			clusterIP().change(withRoutes).with(terminating(theirs.DeepCopy())), nil, listenersv1alpha1.ReasonObjectTerminating,
 		},
 		"while the class is refused": {clusterIP().change(refused).with(theirs), nil, listenersv1alpha1.ReasonNotAccepted},
 		"but the published one of a previous exposure is": {
-			newState(listenersv1alpha1.ServiceTypeLoadBalancer).with(ours).change(published), []string{"web.example.commap[http:443]"}, listenersv1alpha1.ReasonPreviousExposure,
+			newState(loadBalancer).with(ours).change(published), []string{"web.example.commap[http:443]"}, listenersv1alpha1.ReasonPreviousExposure,
 		},
 		"but the published one of an object that is being deleted is": {
 			clusterIP().change(withRoutes).with(terminating(ours.DeepCopy())).change(published), []string{"web.example.commap[http:443]"}, listenersv1alpha1.ReasonAddressesAssigned,
@@ -249,7 +249,7 @@ func TestNothingChangesWhileTheRouteAPIDoesNotRespond(t *testing.T) {
 }
 
 func TestListenerWithoutRoutesDoesNotNeedTheRouteAPI(t *testing.T) {
-	o := newState(listenersv1alpha1.ServiceTypeClusterIP).reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.reader.Kinds.Readers[routeKind] = unresponsiveKind{} })
+	o := newState(clusterIP).reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.reader.Kinds.Readers[routeKind] = unresponsiveKind{} })
 	if o.err != nil || o.condition(listenersv1alpha1.ListenerReady).Status != metav1.ConditionTrue {
 		t.Errorf("got error %v and status %v", o.err, o.listener.Status)
 	}
@@ -278,7 +278,7 @@ func TestEveryFailedWriteIsRepeatedByTheNextReconciliation(t *testing.T) {
 	}{
 		"new ClusterIP Listener": {
 			given: func() *state {
-				return newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) { s.service = nil })
+				return newState(clusterIP).change(func(s *state) { s.service = nil })
 			},
 			writes: []string{"apply Service", "apply status"},
 		},
@@ -309,7 +309,7 @@ func TestEveryFailedWriteIsRepeatedByTheNextReconciliation(t *testing.T) {
 			given: func() *state {
 				return newRouteState(ownRoute("http", admittedAs("h.example.com"))).change(func(s *state) {
 					withNodePortService(s)
-					s.class.Spec.ServiceType, s.class.Spec.Route = listenersv1alpha1.ServiceTypeNodePort, nil
+					s.class.Spec.ServiceType, s.class.Spec.Route = nodePort, nil
 				})
 			},
 			writes: []string{"apply Service", "apply status", "delete web-http"},

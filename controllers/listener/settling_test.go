@@ -2,6 +2,7 @@ package listener
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,8 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -21,46 +21,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/settling"
 )
 
-// changeObject changes an object, and lets the watches of Nodes and classes see it.
-func changeObject[T client.Object](r *replicas, o T, name string, change func(T)) {
-	r.t.Helper()
-	namespaced := client.ObjectKey{Name: name}
-	switch any(o).(type) {
-	case *corev1.Service, *routev1.Route, *listenersv1alpha1.Listener:
-		namespaced.Namespace = key.Namespace
-	}
-	if err := r.Client.Get(r.t.Context(), namespaced, o); err != nil {
-		r.t.Fatal(err)
-	}
-	r.observe(o)
-	change(o)
-	changed := o.DeepCopyObject().(client.Object) // the response to the first update has the previous status
-	if err := r.Client.Update(r.t.Context(), o); err != nil {
-		r.t.Fatal(err)
-	}
-	changed.SetResourceVersion(o.GetResourceVersion())
-	switch any(o).(type) {
-	case *corev1.Service, *corev1.Node:
-		if err := r.Client.Status().Update(r.t.Context(), changed); err != nil {
-			r.t.Fatal(err)
-		}
-	}
-	r.observe(changed)
-}
-
-func (r *replicas) observe(o client.Object) {
-	switch o := o.(type) {
-	case *corev1.Node:
-		r.nodeToListeners(r.t.Context(), o)
-	case *listenersv1alpha1.ListenerClass:
-		r.classToListeners(r.t.Context(), o)
-	}
-}
-
 // balancedAt makes the load balancer report these addresses.
-func balancedAt(addresses ...string) func(*replicas) {
-	return func(r *replicas) {
-		changeObject(r, &corev1.Service{}, "web", func(s *corev1.Service) {
+func balancedAt(addresses ...string) func(*operator) {
+	return func(r *operator) {
+		change(r, "web", func(s *corev1.Service) {
 			s.Status.LoadBalancer.Ingress = nil
 			for _, a := range addresses {
 				s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: a})
@@ -70,16 +34,16 @@ func balancedAt(addresses ...string) func(*replicas) {
 }
 
 // nodeAt makes node-1 report these addresses.
-func nodeAt(addresses ...corev1.NodeAddress) func(*replicas) {
-	return func(r *replicas) {
-		changeObject(r, &corev1.Node{}, "node-1", func(n *corev1.Node) { n.Status.Addresses = addresses })
+func nodeAt(addresses ...corev1.NodeAddress) func(*operator) {
+	return func(r *operator) {
+		change(r, "node-1", func(n *corev1.Node) { n.Status.Addresses = addresses })
 	}
 }
 
 // admitted makes the router admit the Route of a port for a host, or reject it if the host is empty.
-func admitted(port, host string) func(*replicas) {
-	return func(r *replicas) {
-		changeObject(r, &routev1.Route{}, "web-"+port, func(route *routev1.Route) {
+func admitted(port, host string) func(*operator) {
+	return func(r *operator) {
+		change(r, "web-"+port, func(route *routev1.Route) {
 			route.Status.Ingress = []routev1.RouteIngress{rejectedAs("HostAlreadyClaimed", "taken")}
 			if host != "" {
 				route.Status.Ingress = []routev1.RouteIngress{admittedAs(host)}
@@ -88,7 +52,7 @@ func admitted(port, host string) func(*replicas) {
 	}
 }
 
-func (r *replicas) hosts() string {
+func (r *operator) hosts() string {
 	r.t.Helper()
 	var hosts []string
 	for _, a := range r.listener().Status.IngressAddresses {
@@ -106,19 +70,19 @@ func TestWhatIsTemporarySettles(t *testing.T) {
 	const restart = -1 // of the operator
 	type step struct {
 		after  time.Duration
-		change func(*replicas)
+		change func(*operator)
 		want   string
 		writes bool
 	}
-	balanced := func() *state { return newState(listenersv1alpha1.ServiceTypeLoadBalancer) }
+	balanced := func() *state { return newState(loadBalancer) }
 	onNodes := func() *state {
-		return newState(listenersv1alpha1.ServiceTypeNodePort).with(newNode("node-1", "10.0.0.1"), newNode("node-2", "10.0.0.2"), newVolume("pv-1", lastMountedOn("node-1")))
+		return newState(nodePort).with(newNode("node-1", "10.0.0.1"), newNode("node-2", "10.0.0.2"), newVolume("pv-1", lastMountedOn("node-1")))
 	}
 	routed := func() *state {
 		return newRouteState(ownRoute("admin", admittedAs("a.example.com")), ownRoute("http", admittedAs("h.example.com")))
 	}
-	move := func(r *replicas) {
-		changeObject(r, &corev1.PersistentVolume{}, "pv-1", lastMountedOn("node-2"))
+	move := func(r *operator) {
+		change(r, "pv-1", lastMountedOn("node-2"))
 	}
 	for name, tc := range map[string]struct {
 		given *state
@@ -151,8 +115,8 @@ func TestWhatIsTemporarySettles(t *testing.T) {
 		}},
 		"the address of a load balancer changes because the class was changed": {balanced(), []step{
 			{change: balancedAt("192.0.2.1"), want: "192.0.2.1", writes: true},
-			{change: func(r *replicas) {
-				changeObject(r, &listenersv1alpha1.ListenerClass{}, "some-class", func(c *listenersv1alpha1.ListenerClass) {
+			{change: func(r *operator) {
+				change(r, "some-class", func(c *listenersv1alpha1.ListenerClass) {
 					c.Spec.ServiceAnnotations = map[string]string{"example.com/pool": "b"}
 				})
 			}, want: "192.0.2.1"},
@@ -161,8 +125,8 @@ func TestWhatIsTemporarySettles(t *testing.T) {
 		}},
 		"the address of a load balancer changes because the Listener was changed": {balanced(), []step{
 			{change: balancedAt("192.0.2.1"), want: "192.0.2.1", writes: true},
-			{change: func(r *replicas) {
-				changeObject(r, &listenersv1alpha1.Listener{}, "web", func(l *listenersv1alpha1.Listener) { l.Generation++ })
+			{change: func(r *operator) {
+				change(r, "web", func(l *listenersv1alpha1.Listener) { l.Generation++ })
 			}, want: "192.0.2.1", writes: true},
 			{after: 5 * time.Second, change: balancedAt("192.0.2.2"), want: "192.0.2.2", writes: true},
 		}},
@@ -192,8 +156,8 @@ func TestWhatIsTemporarySettles(t *testing.T) {
 		}},
 		"an administrator gives a node another address": {onNodes(), []step{
 			{want: "10.0.0.1"},
-			{after: time.Minute, change: func(r *replicas) {
-				changeObject(r, &corev1.Node{}, "node-1", func(n *corev1.Node) {
+			{after: time.Minute, change: func(r *operator) {
+				change(r, "node-1", func(n *corev1.Node) {
 					n.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "192.0.2.7"}
 				})
 			}, want: "192.0.2.7", writes: true},
@@ -209,7 +173,10 @@ func TestWhatIsTemporarySettles(t *testing.T) {
 		}},
 		"a node is lost": {onNodes().with(newVolume("pv-2", lastMountedOn("node-2"))), []step{
 			{want: "10.0.0.1 10.0.0.2"},
-			{change: func(r *replicas) { r.delete(newNode("node-1", "")); r.observe(newNode("node-1", "")) }, want: "10.0.0.2", writes: true},
+			{change: func(r *operator) {
+				r.delete(newNode("node-1", ""))
+				r.observe(newNode("node-1", ""))
+			}, want: "10.0.0.2", writes: true},
 		}},
 		"a router rejects a Route for seconds": {routed(), []step{
 			{want: "a.example.com h.example.com"},
@@ -221,7 +188,7 @@ func TestWhatIsTemporarySettles(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := tc.given.replicas(t)
+			r := tc.given.operator(t, interceptor.Funcs{})
 			r.reconcileAfter(0)
 			for i, s := range tc.steps {
 				if s.after == restart {
@@ -233,13 +200,7 @@ func TestWhatIsTemporarySettles(t *testing.T) {
 					s.change(r)
 				}
 				_, writes := r.reconcileAfter(0)
-				statuses := 0
-				for _, w := range writes {
-					if w == "apply status" {
-						statuses++
-					}
-				}
-				if got := r.hosts(); got != s.want || (statuses > 0) != s.writes {
+				if got := r.hosts(); got != s.want || slices.Contains(writes, "apply status") != s.writes {
 					t.Fatalf("step %d: %q is published, want %q, after the writes %q", i, got, s.want, writes)
 				}
 				if ready := observe.Condition(r.listener(), listenersv1alpha1.ListenerReady); (ready.Status == metav1.ConditionTrue) != (s.want != "") {
@@ -254,17 +215,17 @@ func TestWhatIsTemporarySettles(t *testing.T) {
 func TestAChangeThatLastsIsFollowedWithoutAnotherEvent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		given  *state
-		first  func(*replicas)
-		second func(*replicas)
+		first  func(*operator)
+		second func(*operator)
 	}{
-		"load balancer": {newState(listenersv1alpha1.ServiceTypeLoadBalancer), balancedAt("192.0.2.1"), balancedAt("192.0.2.2")},
+		"load balancer": {newState(loadBalancer), balancedAt("192.0.2.1"), balancedAt("192.0.2.2")},
 		"node": {
-			newState(listenersv1alpha1.ServiceTypeNodePort).with(newNode("node-1", "10.0.0.1"), newVolume("pv-1", lastMountedOn("node-1"))),
+			newState(nodePort).with(newNode("node-1", "10.0.0.1"), newVolume("pv-1", lastMountedOn("node-1"))),
 			nodeAt(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}), nodeAt(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.2"}),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := tc.given.replicas(t)
+			r := tc.given.operator(t, interceptor.Funcs{})
 			r.reconcileAfter(0)
 			tc.first(r)
 			r.wantRequeue(0, 0)
@@ -278,9 +239,9 @@ func TestAChangeThatLastsIsFollowedWithoutAnotherEvent(t *testing.T) {
 
 // A class that advertises other addresses in place of those of nodes has nothing to refuse while these are away.
 func TestAdvertisedAddressesSettle(t *testing.T) {
-	r := newState(listenersv1alpha1.ServiceTypeNodePort).with(newNode("node-1", "10.0.0.1"), newVolume("pv-1", lastMountedOn("node-1"))).change(func(s *state) {
+	r := newState(nodePort).with(newNode("node-1", "10.0.0.1"), newVolume("pv-1", lastMountedOn("node-1"))).change(func(s *state) {
 		s.class.Spec.Advertise = &listenersv1alpha1.Advertise{AddressTemplate: "{nodeName}.example.com"}
-	}).replicas(t)
+	}).operator(t, interceptor.Funcs{})
 	r.reconcileAfter(0)
 	for _, restarts := range []bool{false, true} {
 		nodeAt(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.9"})(r)
@@ -299,14 +260,14 @@ func TestAdvertisedAddressesSettle(t *testing.T) {
 
 // Gateways report other addresses for seconds, as load balancers do.
 func TestOnlyTheSpecOfAGatewayChangesTheClass(t *testing.T) {
-	s := newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) {
+	s := newState(clusterIP).change(func(s *state) {
 		s.class.Spec.Gateway = &listenersv1alpha1.GatewayExposure{
 			Kind: listenersv1alpha1.GatewayRouteKindTLS, HostTemplate: "{listener}.example.com", ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}},
 		}
 	})
 	gateway := newGateway(gatewayv1.TLSProtocolType)
 	gateway.UID, gateway.Generation = "gateway-uid", 1
-	r := newReconciler(s.backends, s.with(gateway).newClient(t), events.NewFakeRecorder(100))
+	r := s.with(gateway).operator(t, interceptor.Funcs{})
 	toListeners := r.referenceToListeners(schema.GroupVersion(gatewayv1.GroupVersion).WithKind("Gateway"))
 	mapped := func(change func()) (isChanged bool) {
 		t.Helper()

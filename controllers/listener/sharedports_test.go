@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -24,7 +23,7 @@ import (
 
 // newSharingState returns a new Listener of a class that shares an address, with two ports.
 func newSharingState(numbers string) *state {
-	return newState(listenersv1alpha1.ServiceTypeLoadBalancer).change(func(s *state) {
+	return newState(loadBalancer).change(func(s *state) {
 		s.class.Spec.LoadBalancer = &listenersv1alpha1.LoadBalancer{Sharing: listenersv1alpha1.LoadBalancerSharing{PortRange: numbers}}
 		s.service = nil
 		s.listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}
@@ -200,53 +199,42 @@ func numbersSurvive(t *testing.T, listener string, writes int) {
 	t.Helper()
 	s := newSharingState("9000-9000")
 	s.listener.Name = listener
-	second := s.listener.DeepCopy()
-	second.Name, second.UID = "second", "second-uid"
-	fake := s.with(second).newClient(t)
-	intercept, _ := countWrites(-1, nil)
-	left := writes
-	dies := func() error {
-		if left--; left < 0 {
+	left, dies := writes, false
+	died := func() error {
+		if left--; dies && left < 0 {
 			return errors.New("the process has ended")
 		}
 		return nil
 	}
-	apply, applyStatus := intercept.Apply, intercept.SubResourceApply
-	intercept.Apply = func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-		return cmp.Or(dies(), apply(ctx, c, o, options...))
-	}
-	intercept.SubResourceApply = func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
-		return cmp.Or(dies(), applyStatus(ctx, c, sub, o, options...))
-	}
-	run := func(r *Reconciler, name string) (err error) {
-		l := &listenersv1alpha1.Listener{}
-		if err := fake.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: name}, l); err != nil {
-			t.Fatal(err)
-		}
-		_, err = r.Reconcile(t.Context(), l)
-		return err
-	}
-	first := newReconciler(s.backends, interceptor.NewClient(fake, intercept), events.NewFakeRecorder(10))
-	if err := run(first, listener); (err == nil) != (writes == 2) {
+	o := s.with(second(s.listener)).operator(t, interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			return cmp.Or(died(), c.Apply(ctx, o, options...))
+		},
+		SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+			return cmp.Or(died(), c.SubResource(sub).Apply(ctx, o, options...))
+		},
+	})
+	dies = true
+	if _, err := o.try(client.ObjectKeyFromObject(s.listener)); (err == nil) != (writes == 2) {
 		t.Errorf("%d writes: %v", writes, err)
 	}
-	next := newReconciler(s.backends, fake, events.NewFakeRecorder(10))
-	observePorts(t, next)
-	if err := errors.Join(run(next, second.Name), run(next, listener)); err != nil {
-		t.Errorf("%d writes: %v", writes, err)
-	}
-	own, other := &listenersv1alpha1.Listener{}, &listenersv1alpha1.Listener{}
-	if err := errors.Join(fake.Get(t.Context(), client.ObjectKeyFromObject(s.listener), own),
-		fake.Get(t.Context(), client.ObjectKeyFromObject(second), other)); err != nil {
-		t.Fatal(err)
-	}
-	has := own
+	dies = false
+	o.restart()
+	observePorts(t, o.Reconciler)
+	other, has := o.reconcile("second"), o.reconcile(listener)
 	if writes == 0 { // the process ended after it wrote the Service
-		has, other = other, own // it is reconciled first
+		has, other = other, has // it is reconciled first
 	}
 	if has.Status.SharedPorts["http"] != 9000 || len(other.Status.SharedPorts) > 0 {
 		t.Errorf("%s, %d writes: the status has %v, the other's status %v", listener, writes, has.Status.SharedPorts, other.Status.SharedPorts)
 	}
+}
+
+// second returns another new Listener like this one.
+func second(l *listenersv1alpha1.Listener) *listenersv1alpha1.Listener {
+	l = l.DeepCopy()
+	l.Name, l.UID, l.Status = "second", "second-uid", nil
+	return l
 }
 
 // A number that the API server rejects is free, also while the Listener is retried, and whatever it had before.
@@ -258,43 +246,28 @@ func TestNumbersOfRejectedServicesAreFree(t *testing.T) {
 		"one that was rejected before": newSharingState("9000-9000").change(having(map[string]int32{"http": 9000})),
 	} {
 		t.Run(name, func(t *testing.T) {
-			second := s.listener.DeepCopy()
-			second.Name, second.UID, second.Status = "second", "second-uid", nil
-			fake, exceeded := s.with(second).newClient(t), true
-			r := newReconciler(s.backends, interceptor.NewClient(fake, interceptor.Funcs{
+			exceeded, had := true, s.listener.Status != nil
+			o := s.with(second(s.listener)).operator(t, interceptor.Funcs{
 				Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 					if exceeded {
 						return quota
 					}
 					return c.Apply(ctx, o, options...)
 				},
-			}), events.NewFakeRecorder(10))
-			observePorts(t, r)
+			})
+			observePorts(t, o.Reconciler)
 			for range 2 {
-				l, before := &listenersv1alpha1.Listener{}, &listenersv1alpha1.Listener{}
-				if err := fake.Get(t.Context(), key, before); err != nil {
+				if _, err := o.try(key); !apierrors.IsForbidden(err) {
 					t.Fatal(err)
 				}
-				if _, err := r.Reconcile(t.Context(), before.DeepCopy()); !apierrors.IsForbidden(err) {
-					t.Fatal(err)
+				if status := o.listener().Status; had && status.SharedPorts["http"] != 9000 {
+					t.Errorf("the Listener has forgotten its number: %+v", status)
 				}
-				if err := fake.Get(t.Context(), key, l); err != nil {
-					t.Fatal(err)
-				}
-				if numbers := s.listener.Status; numbers != nil && l.Status.SharedPorts["http"] != 9000 {
-					t.Errorf("the Listener has forgotten its number: %+v", l.Status)
-				}
-			}
-			if err := fake.Get(t.Context(), client.ObjectKeyFromObject(second), second); err != nil {
-				t.Fatal(err)
 			}
 			exceeded = false
-			if _, err := r.Reconcile(t.Context(), second); err != nil {
-				t.Fatal(err)
-			}
-			service := &corev1.Service{}
-			if err := fake.Get(t.Context(), client.ObjectKeyFromObject(second), service); err != nil || service.Spec.Ports[0].Port != 9000 {
-				t.Errorf("the other Listener has Service %+v (%v)", service.Spec.Ports, err)
+			o.reconcile("second")
+			if service := get[corev1.Service](o, "second"); service.Spec.Ports[0].Port != 9000 {
+				t.Errorf("the other Listener has Service %+v", service.Spec.Ports)
 			}
 		})
 	}
@@ -303,22 +276,14 @@ func TestNumbersOfRejectedServicesAreFree(t *testing.T) {
 // Finalizers of others keep it, for however long.
 func TestADeletedListenerWithoutAServiceHasNoNumbers(t *testing.T) {
 	s := newSharingState("9000-9000").change(having(map[string]int32{"http": 9000})).change(withServiceName)
-	second := s.listener.DeepCopy()
-	second.Name, second.UID, second.Status = "second", "second-uid", nil
+	s.with(second(s.listener))
 	s.listener.Finalizers, s.listener.DeletionTimestamp = []string{"example.com/cleanup"}, ptr.To(metav1.Now())
-	c := s.with(second).newClient(t)
-	r := newReconciler(s.backends, c, events.NewFakeRecorder(10))
-	for i, l := range []*listenersv1alpha1.Listener{second, s.listener, second} {
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(l), l); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.Reconcile(t.Context(), l); err != nil {
-			t.Fatal(err)
-		}
-		service := &corev1.Service{}
-		err := c.Get(t.Context(), client.ObjectKeyFromObject(second), service)
-		if exists := err == nil; exists != (i == 2) || exists && service.Spec.Ports[0].Port != 9000 {
-			t.Errorf("pass %d: the other Listener has Service %+v (%v)", i, service.Spec.Ports, err)
+	o := s.operator(t, interceptor.Funcs{})
+	for i, name := range []string{"second", key.Name, "second"} {
+		o.reconcile(name)
+		service := find[corev1.Service](o, "second")
+		if (service != nil) != (i == 2) || service != nil && service.Spec.Ports[0].Port != 9000 {
+			t.Errorf("pass %d: the other Listener has Service %+v", i, service)
 		}
 	}
 }
@@ -327,22 +292,14 @@ func withServiceName(s *state) { s.listener.Status.ServiceName = &s.listener.Nam
 
 // The cache may show a Listener as it was before its numbers were written.
 func TestListenerKeepsItsNumbersWhileTheCacheLags(t *testing.T) {
-	s := newSharingState("9000-9099")
-	c := s.newClient(t)
-	r := newReconciler(s.backends, c, events.NewFakeRecorder(10))
-	before, after := &listenersv1alpha1.Listener{}, &listenersv1alpha1.Listener{}
-	if err := c.Get(t.Context(), key, before); err != nil {
-		t.Fatal(err)
-	}
+	o := newSharingState("9000-9099").operator(t, interceptor.Funcs{})
+	before := o.listener()
 	var numbers []int32
 	for range 3 {
-		if _, err := r.Reconcile(t.Context(), before.DeepCopy()); err != nil {
+		if _, err := o.Reconcile(t.Context(), before.DeepCopy()); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Get(t.Context(), key, after); err != nil {
-			t.Fatal(err)
-		}
-		numbers = append(numbers, after.Status.SharedPorts["http"])
+		numbers = append(numbers, o.listener().Status.SharedPorts["http"])
 	}
 	if numbers[0] == 0 || numbers[1] != numbers[0] || numbers[2] != numbers[0] {
 		t.Errorf("the numbers are %v", numbers)

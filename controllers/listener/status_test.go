@@ -20,11 +20,6 @@ import (
 
 // TestStatus compares the whole status, and the events, with golden files.
 func TestStatus(t *testing.T) {
-	const (
-		nodePort     = listenersv1alpha1.ServiceTypeNodePort
-		loadBalancer = listenersv1alpha1.ServiceTypeLoadBalancer
-		clusterIP    = listenersv1alpha1.ServiceTypeClusterIP
-	)
 	previous := &listenersv1alpha1.ListenerStatus{
 		ServiceName: ptr.To("web"), NodePorts: map[string]int32{"http": 30080}, ObservedGeneration: 2,
 		IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.9", 30080)},
@@ -138,8 +133,8 @@ func TestTheFirstStatusHasTheNodeOfThePod(t *testing.T) {
 		node        string
 		want        []string
 	}{
-		"of a class with node ports":    {listenersv1alpha1.ServiceTypeNodePort, "node-1", []string{"10.0.0.1map[http:30080]"}},
-		"of a class that needs no node": {listenersv1alpha1.ServiceTypeClusterIP, "", []string{"web.shop.svc.cluster.localmap[http:80]"}},
+		"of a class with node ports":    {nodePort, "node-1", []string{"10.0.0.1map[http:30080]"}},
+		"of a class that needs no node": {clusterIP, "", []string{"web.shop.svc.cluster.localmap[http:80]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := newLabelledPod("0", tc.node, key.Name, corev1.PodPending) // the claim that the inline volume stands for

@@ -9,9 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/observe"
@@ -20,7 +20,7 @@ import (
 // newSharedState returns a Listener whose node ports do not forward, with a claim's volume on each of three nodes. One
 // of the volumes is pinned.
 func newSharedState() *state {
-	return newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) {
+	return newState(nodePort).change(func(s *state) {
 		s.class.Spec.ServiceExternalTrafficPolicy = ptr.To(corev1.ServiceExternalTrafficPolicyLocal)
 	}).with(
 		newNode("node-1", "10.0.0.1"), newNode("node-2", "10.0.0.2"), newNode("node-3", "10.0.0.3"),
@@ -28,17 +28,12 @@ func newSharedState() *state {
 	)
 }
 
-// replicas is a Listener whose Pods start and stop, each on the node of its number.
-type replicas struct {
-	*transition
-	state *state
-}
-
-func (s *state) replicas(t *testing.T, started ...int) *replicas {
+// replicas returns a Listener whose Pods start and stop, each on the node of its number.
+func (s *state) replicas(t *testing.T, started ...int) *operator {
 	t.Helper()
-	r := &replicas{s.transition(t), s}
-	r.start(started...)
-	return r
+	o := s.operator(t, interceptor.Funcs{})
+	o.start(started...)
+	return o
 }
 
 func podOn(n int) []client.Object {
@@ -47,57 +42,22 @@ func podOn(n int) []client.Object {
 	return []client.Object{pod, newMount(number, "node-"+number, "pv-"+number)}
 }
 
-func (r *replicas) start(numbers ...int) {
+func (r *operator) start(numbers ...int) {
 	r.t.Helper()
 	for _, n := range numbers {
 		r.create(podOn(n)...)
 	}
 }
 
-func (r *replicas) stop(numbers ...int) {
+func (r *operator) stop(numbers ...int) {
 	r.t.Helper()
 	for _, n := range numbers {
 		r.delete(podOn(n)...)
 	}
 }
 
-func (r *replicas) create(objects ...client.Object) {
-	r.t.Helper()
-	for _, o := range objects {
-		if err := r.Client.Create(r.t.Context(), o); err != nil {
-			r.t.Fatal(err)
-		}
-	}
-}
-
-func (r *replicas) delete(objects ...client.Object) {
-	r.t.Helper()
-	for _, o := range objects {
-		if err := r.Client.Delete(r.t.Context(), o); err != nil {
-			r.t.Fatal(err)
-		}
-	}
-}
-
-// restart replaces the operator's process.
-func (r *replicas) restart() {
-	process := newReconciler(r.state.backends, r.Client.(client.WithWatch), events.NewFakeRecorder(100))
-	process.settler.Idle = idleLater
-	setClock(process, r.now)
-	r.Reconciler = process
-}
-
-func (r *replicas) listener() *listenersv1alpha1.Listener {
-	r.t.Helper()
-	l := &listenersv1alpha1.Listener{}
-	if err := r.Client.Get(r.t.Context(), key, l); err != nil {
-		r.t.Fatal(err)
-	}
-	return l
-}
-
 // published returns the numbers of the nodes whose addresses are published, with spaces in between.
-func (r *replicas) published() string {
+func (r *operator) published() string {
 	r.t.Helper()
 	var numbers []string
 	_, empty, _ := strings.Cut(observe.Condition(r.listener(), listenersv1alpha1.ListenerReady).Message, "do not forward to others: ")
@@ -117,7 +77,7 @@ func TestUnusedNodesAreLeftOut(t *testing.T) {
 	type step struct {
 		start, stop []int
 		restart     bool // of the operator
-		change      func(*replicas)
+		change      func(*operator)
 		after       time.Duration
 		want        string        // the numbers of the published nodes
 		again       time.Duration // when to reconcile again
@@ -181,17 +141,14 @@ func TestUnusedNodesAreLeftOut(t *testing.T) {
 			{start: all, want: "1 2 3"},
 			{stop: []int{2, 3}, want: "1 2 3", again: time.Minute},
 			{after: 30 * time.Minute, want: "1"},
-			{change: func(r *replicas) { r.delete(newNode("node-1", "")) }, want: "2 3"},
+			{change: func(r *operator) { r.delete(newNode("node-1", "")) }, want: "2 3"},
 		},
 		"the class is deleted and created again": {
 			{start: all, want: "1 2 3"},
 			{stop: []int{2, 3}, want: "1 2 3", again: time.Minute},
 			{after: 30 * time.Minute, want: "1"},
-			{change: func(r *replicas) { r.delete(r.state.class) }, want: "1"},
-			{change: func(r *replicas) {
-				r.state.class.ResourceVersion = ""
-				r.create(r.state.class)
-			}, want: "1"},
+			{change: func(r *operator) { r.delete(newSharedState().class) }, want: "1"},
+			{change: func(r *operator) { r.create(newSharedState().class) }, want: "1"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
