@@ -4,10 +4,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -17,7 +15,7 @@ import (
 // advertisingClass returns the spec of a class with node ports that advertises an address and a port.
 func advertisingClass(address listenersv1alpha1.AdvertisedAddress, port listenersv1alpha1.AdvertisedPort) listenersv1alpha1.ListenerClassSpec {
 	return listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeNodePort, Advertise: &listenersv1alpha1.Advertise{AddressTemplate: address, PortTemplate: port},
+		ServiceType: nodePort, Advertise: &listenersv1alpha1.Advertise{AddressTemplate: address, PortTemplate: port},
 	}
 }
 
@@ -57,64 +55,39 @@ func TestAdvertisedAddressesArePublishedInPlaceOfThoseOfNodes(t *testing.T) {
 }
 
 // The later one is refused with both names, also by a class of its own and after a restart, and gets the address when
-// the first one does not have it any more.
+// the first one does not have it any more. Tests of package holdings have the ways in which that happens.
 func TestNoTwoListenersAreAdvertisedAtOneAddress(t *testing.T) {
-	for name, free := range map[string]func(f *fixture, first client.Object){
-		"until it is deleted": func(f *fixture, first client.Object) { f.Expect(f.Delete(f.Context(), first)).To(Succeed()) },
-		"until its class has other ones": func(f *fixture, _ client.Object) {
-			f.change(f.class, func() { f.class.Spec.Advertise.PortTemplate = "444" })
-		},
-		"until its class has none": func(f *fixture, _ client.Object) { f.change(f.class, func() { f.class.Spec.Advertise = nil }) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			address := listenersv1alpha1.AdvertisedAddress(apiserver.Namespace(t) + ".example.com") // of no other test
-			f := newFixture(t, advertisingClass(address, "443"))
-			other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: advertisingClass(address, "{servicePort}+363")}
-			f.Expect(f.Create(t.Context(), other)).To(Succeed())
-			first, second := f.key, client.ObjectKey{Namespace: apiserver.Namespace(t), Name: "later"}
-			node := f.createNode("192.0.2.1")
-			f.createVolume(node.Name)
-			f.createListener(nil)
-			f.eventuallyAddresses(string(address))
-
-			f.key = second
-			f.createVolume(node.Name)
-			f.createListener(func(l *listenersv1alpha1.Listener) { l.Spec.ClassName = &other.Name })
-			isRefused := func() {
-				t.Helper()
-				refused := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAddressTaken)
-				f.Expect(accepted(refused).Message).To(ContainSubstring("a port of Listener %s is at %s:443, which Listener %s has already", second, address, first))
-				f.Expect(refused.Status.IngressAddresses).To(BeEmpty())
-				f.Expect(refused.Status.NodePorts).NotTo(BeEmpty())
-			}
-			isRefused()
-
-			class := f.class
-			stopProcess(t)
-			f = newFixture(t, advertisingClass("unused.example.com", "")) // another process
-			f.key, f.class = second, class
-			l := f.listener()
-			f.change(l, func() { l.Spec.Ports[0].Name = "https" })
-			isRefused()
-
-			free(f, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: first.Namespace, Name: first.Name}})
-			f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
-			f.eventuallyAddresses(string(address))
-		})
-	}
-}
-
-// A load balancer forwards them separately.
-func TestPortsOfOtherProtocolsAreNoConflict(t *testing.T) {
-	address := listenersv1alpha1.AdvertisedAddress(apiserver.Namespace(t) + ".example.com")
+	address := listenersv1alpha1.AdvertisedAddress(apiserver.Namespace(t) + ".example.com") // of no other test
 	f := newFixture(t, advertisingClass(address, "443"))
+	other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: advertisingClass(address, "{servicePort}+363")}
+	f.Expect(f.Create(t.Context(), other)).To(Succeed())
+	first, second := f.key, client.ObjectKey{Namespace: apiserver.Namespace(t), Name: "later"}
 	node := f.createNode("192.0.2.1")
 	f.createVolume(node.Name)
 	f.createListener(nil)
 	f.eventuallyAddresses(string(address))
-	f.key.Name = "quic"
+
+	f.key = second
 	f.createVolume(node.Name)
-	f.createListener(func(l *listenersv1alpha1.Listener) { l.Spec.Ports[0].Protocol = ptr.To(corev1.ProtocolUDP) })
+	l := f.createListener(func(l *listenersv1alpha1.Listener) { l.Spec.ClassName = &other.Name })
+	isRefused := func() {
+		t.Helper()
+		refused := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAddressTaken)
+		f.Expect(accepted(refused).Message).To(ContainSubstring("a port of Listener %s is at %s:443, which Listener %s has already", second, address, first))
+		f.Expect(refused.Status.IngressAddresses).To(BeEmpty())
+		f.Expect(refused.Status.NodePorts).NotTo(BeEmpty())
+	}
+	isRefused()
+
+	class := f.class
+	stopProcess(t)
+	f = newFixture(t, advertisingClass("unused.example.com", "")) // another process
+	f.key = second
+	f.change(l, func() { l.Spec.Ports[0].Name = "https" })
+	isRefused()
+
+	f.change(class, func() { class.Spec.Advertise.PortTemplate = "444" })
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 	f.eventuallyAddresses(string(address))
 }
 

@@ -18,7 +18,7 @@ import (
 // cleaned up as those of the operator's own backends are.
 func TestAdditionalBackendIsDiscoveredWatchedAndCleanedUp(t *testing.T) {
 	f := newFixtureWith(t, settings{backends: listener.BackendsWithTunnel()}, listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeClusterIP, ServiceAnnotations: map[string]string{listener.TunnelAnnotation: "true"},
+		ServiceType: clusterIP, ServiceAnnotations: map[string]string{listener.TunnelAnnotation: "true"},
 	})
 	f.createListener(nil)
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNotServed)

@@ -84,7 +84,7 @@ func TestPolicyFollowsAllowedClients(t *testing.T) {
 
 	// A load balancer restricts clients by itself, and then all may.
 	f.change(f.class, func() {
-		f.class.Spec.ServiceType, f.class.Spec.NodePorts = listenersv1alpha1.ServiceTypeLoadBalancer, nil
+		f.class.Spec.ServiceType, f.class.Spec.NodePorts = loadBalancer, nil
 	})
 	f.Eventually(func() []string { return f.service().Spec.LoadBalancerSourceRanges }).Should(Equal([]string{"198.51.100.0/24"}))
 	f.Eventually(f.policy).Should(BeNil())
@@ -94,7 +94,7 @@ func TestPolicyFollowsAllowedClients(t *testing.T) {
 
 func TestForeignPolicyIsReportedUntilItIsDeleted(t *testing.T) {
 	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeClusterIP, HostPort: &listenersv1alpha1.HostPortExposure{}, AllowedClients: []listenersv1alpha1.CIDR{"198.51.100.0/24"},
+		ServiceType: clusterIP, HostPort: &listenersv1alpha1.HostPortExposure{}, AllowedClients: []listenersv1alpha1.CIDR{"198.51.100.0/24"},
 	})
 	foreign := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "web-allowed-clients"}}
 	f.Expect(f.Create(t.Context(), foreign)).To(Succeed())

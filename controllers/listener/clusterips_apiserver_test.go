@@ -27,7 +27,7 @@ import (
 
 func routedClass(cidrs ...listenersv1alpha1.CIDR) listenersv1alpha1.ListenerClassSpec {
 	return listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeClusterIP, PreferredAddressType: listenersv1alpha1.PreferredAddressTypeIP,
+		ServiceType: clusterIP, PreferredAddressType: listenersv1alpha1.PreferredAddressTypeIP,
 		ClusterIPs: &listenersv1alpha1.ClusterIPs{CIDRs: cidrs},
 	}
 }

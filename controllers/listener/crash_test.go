@@ -27,7 +27,7 @@ func TestAListenerIsExposedWhateverHappensToAWrite(t *testing.T) {
 			f := &fixture{World: &apiserver.World{T: t, Gomega: NewWithT(t), Client: c, Namespace: namespace}, key: client.ObjectKey{Namespace: namespace, Name: "web"}}
 			f.class = &listenersv1alpha1.ListenerClass{
 				ObjectMeta: metav1.ObjectMeta{Name: namespace},
-				Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
+				Spec:       ofType(nodePort),
 			}
 			f.Expect(c.Create(t.Context(), f.class)).To(Succeed())
 			f.createVolume(f.createNodeAs(metav1.ObjectMeta{Name: namespace}, "10.3.0.1").Name) // the status has its name

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
@@ -14,27 +15,37 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 )
 
-// newGatewayState returns a Listener and a second one, of a class with TCPRoutes, and the Gateway, with listeners at the
-// ports from 9000 on, which allows ListenerSets with ports of a range.
-func newGatewayState(portRange string, listeners ...gatewayv1.SectionName) *state {
-	gateway := newGateway(gatewayv1.TCPProtocolType)
+// newRoutedState returns a Listener of a class with routes, and the Gateway, which allows ListenerSets and has two
+// listeners, at the port and the next one.
+func newRoutedState(kind listenersv1alpha1.GatewayRouteKind, protocol gatewayv1.ProtocolType, port gatewayv1.PortNumber) *state {
+	gateway := newGateway(protocol)
+	other := gateway.Spec.Listeners[0]
+	gateway.Spec.Listeners[0].Port, other.Port, other.Name = port, port+1, "other"
+	gateway.Spec.Listeners = append(gateway.Spec.Listeners, other)
 	gateway.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{From: ptr.To(gatewayv1.NamespacesFromAll)}}
-	for _, name := range listeners {
-		l := gateway.Spec.Listeners[len(gateway.Spec.Listeners)-1]
-		l.Name, l.Port = name, l.Port+1
-		gateway.Spec.Listeners = append(gateway.Spec.Listeners, l)
-	}
-	s := newState(clusterIP).with(gateway)
-	s.class.Spec.Gateway = &listenersv1alpha1.GatewayExposure{
-		Kind: listenersv1alpha1.GatewayRouteKindTCP, ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}}, PortRange: portRange,
-	}
+	return newState(clusterIP).with(gateway).change(func(s *state) {
+		s.class.Spec.Gateway = &listenersv1alpha1.GatewayExposure{Kind: kind, ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}}}
+		if kind == listenersv1alpha1.GatewayRouteKindTLS || kind == listenersv1alpha1.GatewayRouteKindHTTP {
+			s.class.Spec.Gateway.HostTemplate = "{listener}.{namespace}.example.com"
+		}
+	})
+}
+
+// newTCPState returns two Listeners of a class with TCPRoutes, and a Gateway with listeners at the ports 9000 and 9001.
+func newTCPState(portRange string) *state {
+	s := newRoutedState(listenersv1alpha1.GatewayRouteKindTCP, gatewayv1.TCPProtocolType, 9000)
+	s.class.Spec.Gateway.PortRange = portRange
 	return s.with(second(s.listener))
+}
+
+// withOneListener removes the second listener of the Gateway.
+func withOneListener(s *state) {
+	gateway := s.others[0].(*gatewayv1.Gateway)
+	gateway.Spec.Listeners = gateway.Spec.Listeners[:1]
 }
 
 func accepted(l *listenersv1alpha1.Listener) string {
@@ -56,7 +67,7 @@ func TestRoutesAreReservedBeforeTheyAreWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			meanwhile := 0
 			var o *operator
-			o = newGatewayState("").operator(t, interceptor.Funcs{
+			o = newTCPState("").change(withOneListener).operator(t, interceptor.Funcs{
 				Apply: func(ctx context.Context, c client.WithWatch, applied runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 					if route := applied.(interface{ GetName() string }); route.GetName() != key.Name+"-http" {
 						return c.Apply(ctx, applied, options...)
@@ -96,7 +107,7 @@ func TestAListenerKeepsThePortsThatItPublishes(t *testing.T) {
 		{"9001-9001", 9001, listenersv1alpha1.ReasonGatewayPortsExhausted},
 	} {
 		t.Run("range "+tc.portRange, func(t *testing.T) {
-			s := newGatewayState(tc.portRange)
+			s := newTCPState(tc.portRange).change(withOneListener)
 			s.listener.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("192.0.2.1", tc.published)}}
 			o := s.operator(t, interceptor.Funcs{})
 			for i, want := range []string{tc.refused, listenersv1alpha1.ReasonAccepted, tc.refused} {
@@ -114,12 +125,12 @@ func TestAListenerKeepsThePortsThatItPublishes(t *testing.T) {
 func TestAListenerKeepsWhatAnotherClientGivesToAnOlderOne(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("a listener of the Gateway, restarted %t", restarted), func(t *testing.T) {
-			keepsWhatAnotherClientGives(t, newGatewayState("", "other"), "-http", restarted, func(route *gatewayv1.TCPRoute) *gatewayv1.SectionName {
+			keepsWhatAnotherClientGives(t, newTCPState(""), "-http", restarted, func(route *gatewayv1.TCPRoute) *gatewayv1.SectionName {
 				return route.Spec.ParentRefs[0].SectionName
 			})
 		})
 		t.Run(fmt.Sprintf("a port, restarted %t", restarted), func(t *testing.T) {
-			keepsWhatAnotherClientGives(t, newGatewayState("9002-9009", "other"), "-tcp", restarted, func(set *gatewayv1.ListenerSet) *gatewayv1.PortNumber {
+			keepsWhatAnotherClientGives(t, newTCPState("9002-9009"), "-tcp", restarted, func(set *gatewayv1.ListenerSet) *gatewayv1.PortNumber {
 				return &set.Spec.Listeners[0].Port
 			})
 		})

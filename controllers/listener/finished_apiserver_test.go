@@ -18,7 +18,7 @@ import (
 func TestAJobHasMorePodsThanItsClassHasNodePorts(t *testing.T) {
 	const first, size, pods = 30000, 8, 20 // Kubernetes allocates such low numbers last
 	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeNodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: fmt.Sprintf("%d-%d", first, first+size-1)},
+		ServiceType: nodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: fmt.Sprintf("%d-%d", first, first+size-1)},
 	})
 	running := map[client.ObjectKey]*corev1.Pod{}
 	for i := range pods {

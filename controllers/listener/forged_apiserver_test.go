@@ -89,7 +89,7 @@ func scarceThings() map[string]scarce {
 		}
 	}
 	nodePorts := listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeNodePort,
+		ServiceType: nodePort,
 		NodePorts:   &listenersv1alpha1.NodePorts{Range: "30026-30039"}, // Kubernetes allocates such low numbers last
 	}
 	ingress := ingressClass("some")

@@ -39,7 +39,7 @@ func gatewayClass(kind listenersv1alpha1.GatewayRouteKind, edge string) listener
 	if kind == listenersv1alpha1.GatewayRouteKindTLS || kind == listenersv1alpha1.GatewayRouteKindHTTP {
 		gateway.HostTemplate = "{listener}.{namespace}.example.com"
 	}
-	return listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Gateway: gateway}
+	return listenersv1alpha1.ListenerClassSpec{ServiceType: clusterIP, Gateway: gateway}
 }
 
 // newGateways returns a fixture with a class with routes of a kind. Whether the API server serves them is unchanged.

@@ -187,6 +187,11 @@ func withHostPorts(s *state) { s.class.Spec.HostPort = &listenersv1alpha1.HostPo
 // withPods makes the class one with addresses of Pods.
 func withPods(s *state) { s.class.Spec.Pod = &listenersv1alpha1.PodExposure{} }
 
+// withHeadlessService gives the Listener the Service of a class with addresses of Pods.
+func withHeadlessService(s *state) {
+	s.service.Spec.ClusterIP, s.service.Spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
+}
+
 func newMount(pod, node, volume string) *listenersv1alpha1.PodListeners {
 	return &listenersv1alpha1.PodListeners{
 		ObjectMeta: metav1.ObjectMeta{

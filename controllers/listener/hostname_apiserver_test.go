@@ -19,7 +19,7 @@ import (
 // an address. It stays while the Pod is replaced, and the author of a Listener cannot choose it.
 func TestAListenerIsPublishedByName(t *testing.T) {
 	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer, PreferredAddressType: listenersv1alpha1.PreferredAddressTypeIP,
+		ServiceType: loadBalancer, PreferredAddressType: listenersv1alpha1.PreferredAddressTypeIP,
 		Hostname:                   &listenersv1alpha1.Hostname{Template: "{podName}.{namespace}.example.com"},
 		ServiceAnnotations:         map[string]string{"example.com/ttl": "60"},
 		ServiceAnnotationTemplates: map[string]listenersv1alpha1.AnnotationTemplate{"example.com/replica": "{podIndex} of {listener}"},

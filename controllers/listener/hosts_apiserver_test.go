@@ -5,84 +5,38 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
-	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 )
 
 // namedClass returns the spec of a class that publishes names.
 func namedClass(template listenersv1alpha1.HostTemplate) listenersv1alpha1.ListenerClassSpec {
 	return listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer, Hostname: &listenersv1alpha1.Hostname{Template: template},
+		ServiceType: loadBalancer, Hostname: &listenersv1alpha1.Hostname{Template: template},
 	}
 }
 
-// The later Listener is refused with the name of the first, whatever the kinds of their objects, and gets the host when
-// the first one does not have it any more.
-func TestTwoClassesGiveNoHostTwice(t *testing.T) {
-	const plain, mirrored = "{listener}.{namespace}.example.com", "{namespace}.{listener}.example.com"
-	withIngress := func(template listenersv1alpha1.HostTemplate) listenersv1alpha1.ListenerClassSpec {
-		spec := ingressClass("some")
-		spec.Ingress.HostTemplate = template
-		return spec
-	}
-	withRoute := func(template listenersv1alpha1.HostTemplate) listenersv1alpha1.ListenerClassSpec {
-		return listenersv1alpha1.ListenerClassSpec{
-			ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Route: &listenersv1alpha1.RouteExposure{HostTemplate: template},
-		}
-	}
-	withGateway := func(kind listenersv1alpha1.GatewayRouteKind) func(listenersv1alpha1.HostTemplate) listenersv1alpha1.ListenerClassSpec {
-		return func(template listenersv1alpha1.HostTemplate) listenersv1alpha1.ListenerClassSpec {
-			spec := gatewayClass(kind, "edge")
-			spec.Gateway.HostTemplate = template
-			return spec
-		}
-	}
-	serveRoutes(t)
-	crds.Install(t, apiserver.Client(t), gatewayKinds()...)
-	for name, tc := range map[string]struct {
-		first, second func(listenersv1alpha1.HostTemplate) listenersv1alpha1.ListenerClassSpec
-	}{
-		"Ingresses":              {withIngress, withIngress},
-		"names":                  {namedClass, namedClass},
-		"a name and an Ingress":  {namedClass, withIngress},
-		"a Route and a name":     {withRoute, namedClass},
-		"a TLSRoute and a Route": {withGateway(listenersv1alpha1.GatewayRouteKindTLS), withRoute},
-		"an HTTPRoute and a TLSRoute": {
-			withGateway(listenersv1alpha1.GatewayRouteKindHTTP), withGateway(listenersv1alpha1.GatewayRouteKindTLS),
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, tc.first(plain))
-			other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: tc.second(mirrored)}
-			f.Expect(f.Create(t.Context(), other)).To(Succeed())
-			first := client.ObjectKey{Namespace: f.key.Namespace, Name: apiserver.Namespace(t)}
-			second := client.ObjectKey{Namespace: first.Name, Name: first.Namespace}
+// The later Listener gets the host when the first one does not have it any more.
+func TestAHostIsFreeWhenItsListenerIsDeleted(t *testing.T) {
+	f := newFixture(t, namedClass("{listener}.{namespace}.example.com"))
+	spec := ingressClass("some")
+	spec.Ingress.HostTemplate = "{namespace}.{listener}.example.com"
+	other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: spec}
+	f.Expect(f.Create(t.Context(), other)).To(Succeed())
+	first := client.ObjectKey{Namespace: f.key.Namespace, Name: apiserver.Namespace(t)}
+	f.key = first
+	l := f.createListener(nil)
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 
-			f.key = first
-			l := f.createListener(func(l *listenersv1alpha1.Listener) { l.Name = first.Name })
-			f.Eventually(f.reason(listenersv1alpha1.ListenerAccepted)).Should(Equal(listenersv1alpha1.ReasonAccepted))
-
-			f.key = second
-			f.createListener(func(l *listenersv1alpha1.Listener) { l.Name, l.Spec.ClassName = second.Name, &other.Name })
-			refused := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonInvalidHost)
-			message := meta.FindStatusCondition(refused.Status.Conditions, listenersv1alpha1.ListenerAccepted).Message
-			f.Expect(message).To(ContainSubstring("the host is %s.%s.example.com, which Listener %s has already", first.Name, first.Namespace, first))
-			f.Expect(refused.Status.IngressAddresses).To(BeEmpty())
-			waiting := refused.Status.WaitingFor
-			f.Expect(waiting).To(HaveField("Kind", listenersv1alpha1.WaitingKindHost))
-			f.Expect(waiting.Value).To(Equal(first.Name + "." + first.Namespace + ".example.com"))
-			f.Expect(waiting.Holder).To(Equal(first.String()))
-
-			f.Expect(f.Delete(t.Context(), l)).To(Succeed())
-			f.Eventually(f.reason(listenersv1alpha1.ListenerAccepted)).Should(Equal(listenersv1alpha1.ReasonAccepted))
-			f.Expect(f.listener().Status.WaitingFor).To(BeNil())
-		})
-	}
+	f.key = client.ObjectKey{Namespace: first.Name, Name: first.Namespace}
+	f.createListener(func(l *listenersv1alpha1.Listener) { l.Spec.ClassName = &other.Name })
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonInvalidHost)
+	f.Expect(f.Delete(t.Context(), l)).To(Succeed())
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
+	f.Expect(f.listener().Status.WaitingFor).To(BeNil())
 }
 
 // A Listener that waits for a host gets it when the class of the first one changes, but not while that publishes it.
@@ -112,7 +66,7 @@ func TestAHostThatAClassNoLongerGivesIsFree(t *testing.T) {
 			f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonInvalidHost)
 			f.change(f.class, func() {
 				if f.class.Spec.Ingress.HostTemplate = "{listener}.{namespace}.example.org"; !tc.otherHost {
-					f.class.Spec.Ingress, f.class.Spec.ServiceType = nil, listenersv1alpha1.ServiceTypeNodePort
+					f.class.Spec.Ingress, f.class.Spec.ServiceType = nil, nodePort
 				}
 			})
 			if tc.published && !tc.otherHost {

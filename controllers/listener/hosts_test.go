@@ -14,8 +14,10 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/registry"
 )
@@ -92,6 +94,73 @@ func TestTheFirstListenerKeepsItsHostAfterARestart(t *testing.T) {
 			}
 			if summary := "Host " + contendedHost; tc.refused != (l.Status.Summary.WaitingFor == summary) {
 				t.Errorf("summary %q", l.Status.Summary.WaitingFor)
+			}
+		})
+	}
+}
+
+// The later Listener is refused with the name of the first, whatever the kinds of their objects, and gets the host when
+// the first one does not have it any more.
+func TestTwoClassesGiveNoHostTwice(t *testing.T) {
+	const mirrored, plain = "{namespace}.{listener}.example.com", "{listener}.{namespace}.example.com"
+	type spec = listenersv1alpha1.ListenerClassSpec
+	type give = func(listenersv1alpha1.HostTemplate) spec
+	name := func(template listenersv1alpha1.HostTemplate) spec {
+		return spec{ServiceType: loadBalancer, Hostname: &listenersv1alpha1.Hostname{Template: template}}
+	}
+	ingress := func(template listenersv1alpha1.HostTemplate) spec { return newIngressClass("", template).Spec }
+	route := func(template listenersv1alpha1.HostTemplate) spec {
+		return spec{ServiceType: clusterIP, Route: &listenersv1alpha1.RouteExposure{HostTemplate: template}}
+	}
+	gateway := func(kind listenersv1alpha1.GatewayRouteKind) give {
+		return func(template listenersv1alpha1.HostTemplate) spec {
+			parent := []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}}
+			return spec{ServiceType: clusterIP, Gateway: &listenersv1alpha1.GatewayExposure{Kind: kind, HostTemplate: template, ParentRefs: parent}}
+		}
+	}
+	tlsRoute, httpRoute := gateway(listenersv1alpha1.GatewayRouteKindTLS), gateway(listenersv1alpha1.GatewayRouteKindHTTP)
+	for kinds, tc := range map[string]struct{ first, second give }{
+		"Ingresses":                   {ingress, ingress},
+		"names":                       {name, name},
+		"a name and an Ingress":       {name, ingress},
+		"a Route and a name":          {route, name},
+		"a TLSRoute and a Route":      {tlsRoute, route},
+		"an HTTPRoute and a TLSRoute": {httpRoute, tlsRoute},
+	} {
+		t.Run(kinds, func(t *testing.T) {
+			first, _ := newIngressListener("shop", "web", "mirrored", 0)
+			second, _ := newIngressListener("web", "shop", "plain", 0)
+			s := &state{backends: backends.All(), listener: first}
+			s.with(second, &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "mirrored"}, Spec: tc.first(mirrored)},
+				&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "plain"}, Spec: tc.second(plain)})
+			o := s.operator(t, interceptor.Funcs{})
+			if got := accepted(o.reconcile(key.Name)); got != listenersv1alpha1.ReasonAccepted {
+				t.Errorf("the first Listener is %s", got)
+			}
+			reconcileSecond := func() (*listenersv1alpha1.ListenerStatus, metav1.Condition) {
+				if _, err := o.try(client.ObjectKeyFromObject(second)); err != nil {
+					t.Fatal(err)
+				}
+				if err := o.api.Get(t.Context(), client.ObjectKeyFromObject(second), second); err != nil {
+					t.Fatal(err)
+				}
+				return second.Status, observe.Condition(second, listenersv1alpha1.ListenerAccepted)
+			}
+			status, refused := reconcileSecond()
+			if refused.Reason != listenersv1alpha1.ReasonInvalidHost || !strings.Contains(refused.Message, "the host is "+contendedHost+", which Listener shop/web has already") {
+				t.Errorf("condition %+v", refused)
+			}
+			waits := listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindHost, Value: contendedHost, Holder: "shop/web", Since: status.WaitingFor.Since}
+			if *status.WaitingFor != waits || len(status.IngressAddresses) > 0 {
+				t.Errorf("status %+v", status)
+			}
+			o.delete(first)
+			o.listenerToListeners().Delete(t.Context(), event.DeleteEvent{Object: first}, nil)
+			if !o.held.Waiting.Freed.Has("Host/" + contendedHost) {
+				t.Errorf("Listeners are reconciled that wait for %v", o.held.Waiting.Freed)
+			}
+			if status, now := reconcileSecond(); now.Reason != listenersv1alpha1.ReasonAccepted || status.WaitingFor != nil {
+				t.Errorf("then, it waits for %+v, condition %+v", status.WaitingFor, now)
 			}
 		})
 	}

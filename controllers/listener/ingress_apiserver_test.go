@@ -16,7 +16,7 @@ import (
 
 // ingressClass returns the spec of a class with Ingresses of an IngressClass.
 func ingressClass(className string) listenersv1alpha1.ListenerClassSpec {
-	return listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Ingress: &listenersv1alpha1.IngressExposure{
+	return listenersv1alpha1.ListenerClassSpec{ServiceType: clusterIP, Ingress: &listenersv1alpha1.IngressExposure{
 		ClassName: className, HostTemplate: "{listener}.{namespace}.example.com",
 	}}
 }
@@ -72,7 +72,7 @@ func TestHostOfAnIngressIsReportedWhileAControllerServesIt(t *testing.T) {
 	f.take(f.ingress("web-http", ""), "192.0.2.2")
 	f.eventuallyAddresses(host)
 	f.createVolume(f.createNode("10.4.0.1").Name)
-	f.change(f.class, func() { f.class.Spec.Ingress, f.class.Spec.ServiceType = nil, listenersv1alpha1.ServiceTypeNodePort })
+	f.change(f.class, func() { f.class.Spec.Ingress, f.class.Spec.ServiceType = nil, nodePort })
 	f.eventuallyAddresses("10.4.0.1")
 	f.Eventually(func() bool {
 		return apierrors.IsNotFound(f.Get(f.Context(), client.ObjectKeyFromObject(second), &networkingv1.Ingress{}))
@@ -97,7 +97,7 @@ func TestForeignIngressIsNeverModified(t *testing.T) {
 // An Ingress that names the Listener as its controller, and that an Ingress controller serves, has a host of the
 // tenant's choice. The operator deletes it when the Listener has an address.
 func TestATenantCannotPublishAHostByAnIngressOfItsOwn(t *testing.T) {
-	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer})
+	f := newFixture(t, ofType(loadBalancer))
 	l := f.createListener(nil)
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForLoadBalancer)
 	theirs := &networkingv1.Ingress{

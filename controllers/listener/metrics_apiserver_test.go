@@ -40,7 +40,7 @@ func TestThePortsThatAreLeftAreThoseThatListenersCanGet(t *testing.T) {
 	const first, size, overlap = 30010, 10, 5 // numbers of no other test: nothing is garbage-collected
 	nodePorts := func(first int) listenersv1alpha1.ListenerClassSpec {
 		return listenersv1alpha1.ListenerClassSpec{
-			ServiceType: listenersv1alpha1.ServiceTypeNodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: fmt.Sprintf("%d-%d", first, first+size-1)},
+			ServiceType: nodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: fmt.Sprintf("%d-%d", first, first+size-1)},
 		}
 	}
 	f := newFixture(t, nodePorts(first))

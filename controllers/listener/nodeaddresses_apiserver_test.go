@@ -15,7 +15,7 @@ import (
 )
 
 func TestAdvertisedAddressOfANodeIsWatched(t *testing.T) {
-	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, ofType(nodePort))
 	f.createListener(nil)
 	node := f.createNode("10.3.0.1")
 	f.createVolume(node.Name)
@@ -36,7 +36,7 @@ func TestAdvertisedAddressOfANodeIsWatched(t *testing.T) {
 
 // The address of a dead node stays published, because nobody knows whether the node returns.
 func TestListenerSaysThatItsNodeIsNotReady(t *testing.T) {
-	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, ofType(nodePort))
 	f.createListener(nil)
 	node := f.createNode("10.3.4.1")
 	f.createVolume(node.Name)
@@ -56,7 +56,7 @@ func TestListenerSaysThatItsNodeIsNotReady(t *testing.T) {
 }
 
 func TestAddressesFollowTheTypesAndRangesOfTheClass(t *testing.T) {
-	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, ofType(nodePort))
 	f.createListener(nil)
 	node := f.createNode("10.3.1.1")
 	node.Status.Addresses = append(node.Status.Addresses,
@@ -78,7 +78,7 @@ func TestAddressesFollowTheTypesAndRangesOfTheClass(t *testing.T) {
 // A Service that prefers two families has the one of a cluster with one, and one that requires two is rejected.
 func TestFamiliesOfAClusterWithASingleOne(t *testing.T) {
 	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeNodePort, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyPreferDualStack),
+		ServiceType: nodePort, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyPreferDualStack),
 	})
 	f.createListener(nil)
 	node := f.createNode("10.3.3.1")
@@ -104,7 +104,7 @@ func TestDualStackListenerHasAnAddressOfEachFamily(t *testing.T) {
 	}
 	f.class.GenerateName = "dual-stack-"
 	f.class.Spec = listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeNodePort, IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol},
+		ServiceType: nodePort, IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol},
 		IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack),
 	}
 	f.SetDefaultEventuallyTimeout(apiserver.Timeout)

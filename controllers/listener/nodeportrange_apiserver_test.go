@@ -13,7 +13,7 @@ import (
 func TestListenersShareARangeOfNodePorts(t *testing.T) {
 	const first, size = 30040, 6 // Kubernetes allocates such low numbers last
 	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeNodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: fmt.Sprintf("%d-%d", first, first+size-1)},
+		ServiceType: nodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: fmt.Sprintf("%d-%d", first, first+size-1)},
 	})
 	foreign := f.occupy(first + 2)
 	keys, numbers := []client.ObjectKey{}, map[int32]bool{first + 2: true}
@@ -61,7 +61,7 @@ func TestListenersShareARangeOfNodePorts(t *testing.T) {
 // The API server rejects numbers that are not in the range of the cluster.
 func TestRangeOutsideThatOfTheClusterIsReported(t *testing.T) {
 	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeNodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: "20000-29999"},
+		ServiceType: nodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: "20000-29999"},
 	})
 	f.createListener(nil)
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonServiceRejected)

@@ -1,24 +1,18 @@
 package listener_test
 
 import (
-	"errors"
 	"fmt"
-	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
 // eventuallyNodePorts waits until the status has as many node ports, which are those of the Service, and returns them.
@@ -69,17 +63,7 @@ func (f *fixture) eventuallyNodePortsUnowned() {
 
 // nodePortEvents returns the notes of the events about changed node ports.
 func (f *fixture) nodePortEvents() []string {
-	f.Helper()
-	var list eventsv1.EventList
-	f.Expect(f.List(f.Context(), &list, client.InNamespace(f.key.Namespace))).To(Succeed())
-	var notes []string
-	for i := range list.Items {
-		if e := &list.Items[i]; e.Reason == listenersv1alpha1.ReasonNodePortsChanged {
-			f.Expect(e.Type).To(Equal(corev1.EventTypeWarning))
-			notes = append(notes, e.Note)
-		}
-	}
-	return notes
+	return f.warnings(listenersv1alpha1.ReasonNodePortsChanged)
 }
 
 // occupy creates another Service with this node port.
@@ -101,7 +85,7 @@ func severalPorts(l *listenersv1alpha1.Listener) {
 }
 
 func TestDeletedServiceGetsItsNodePortsAgain(t *testing.T) {
-	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, ofType(nodePort))
 	f.createListener(severalPorts)
 	before := f.eventuallyNodePorts(3)
 	node := f.createNode("10.3.0.1")
@@ -120,7 +104,7 @@ func TestDeletedServiceGetsItsNodePortsAgain(t *testing.T) {
 }
 
 func TestTerminatingServiceGetsItsNodePortsAgain(t *testing.T) {
-	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, ofType(nodePort))
 	f.createListener(nil)
 	before := f.eventuallyNodePorts(1)
 	first := f.service()
@@ -136,13 +120,13 @@ func TestTerminatingServiceGetsItsNodePortsAgain(t *testing.T) {
 }
 
 func TestServiceGetsItsNodePortsAgainAfterOtherServiceTypes(t *testing.T) {
-	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, ofType(nodePort))
 	f.createListener(severalPorts)
 	before := f.eventuallyNodePorts(3)
 	for _, change := range []func(){
-		func() { f.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeClusterIP },
+		func() { f.class.Spec.ServiceType = clusterIP },
 		func() {
-			f.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer
+			f.class.Spec.ServiceType = loadBalancer
 			f.class.Spec.LoadBalancerAllocateNodePorts = ptr.To(false)
 		},
 		func() { f.class.Spec.LoadBalancerAllocateNodePorts = nil }, // Kubernetes allocates some, which have to be the same
@@ -150,12 +134,12 @@ func TestServiceGetsItsNodePortsAgainAfterOtherServiceTypes(t *testing.T) {
 		f.change(f.class, change)
 		f.Eventually(func() map[string]int32 { return f.listener().Status.LastNodePorts }).Should(Equal(before))
 		f.Expect(f.listener().Status.NodePorts).To(BeNil())
-		if f.class.Spec.ServiceType == listenersv1alpha1.ServiceTypeClusterIP {
+		if f.class.Spec.ServiceType == clusterIP {
 			f.deleteService() // also this Service does not end what the Listener remembers
 		}
 	}
 	f.change(f.class, func() {
-		f.class.Spec.ServiceType, f.class.Spec.LoadBalancerAllocateNodePorts = listenersv1alpha1.ServiceTypeNodePort, nil
+		f.class.Spec.ServiceType, f.class.Spec.LoadBalancerAllocateNodePorts = nodePort, nil
 	})
 	f.Expect(f.eventuallyNodePorts(3)).To(Equal(before))
 	f.eventuallyNodePortsUnowned()
@@ -164,7 +148,7 @@ func TestServiceGetsItsNodePortsAgainAfterOtherServiceTypes(t *testing.T) {
 
 func TestADeletedLoadBalancerGetsItsNodePortsAgain(t *testing.T) {
 	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer, ServiceExternalTrafficPolicy: ptr.To(corev1.ServiceExternalTrafficPolicyLocal),
+		ServiceType: loadBalancer, ServiceExternalTrafficPolicy: ptr.To(corev1.ServiceExternalTrafficPolicyLocal),
 	})
 	f.createListener(nil)
 	numbers := func() []int32 {
@@ -182,26 +166,26 @@ func TestADeletedLoadBalancerGetsItsNodePortsAgain(t *testing.T) {
 
 	// The port of the health check has become that of another Service.
 	f.change(f.class, func() {
-		f.class.Spec.ServiceType, f.class.Spec.ServiceExternalTrafficPolicy = listenersv1alpha1.ServiceTypeClusterIP, nil
+		f.class.Spec.ServiceType, f.class.Spec.ServiceExternalTrafficPolicy = clusterIP, nil
 	})
 	f.Eventually(func() corev1.ServiceType { return f.service().Spec.Type }).Should(Equal(corev1.ServiceTypeClusterIP))
 	f.occupy(before[1])
 	f.change(f.class, func() {
-		f.class.Spec.ServiceType, f.class.Spec.ServiceExternalTrafficPolicy = listenersv1alpha1.ServiceTypeLoadBalancer, ptr.To(corev1.ServiceExternalTrafficPolicyLocal)
+		f.class.Spec.ServiceType, f.class.Spec.ServiceExternalTrafficPolicy = loadBalancer, ptr.To(corev1.ServiceExternalTrafficPolicyLocal)
 	})
 	f.Eventually(numbers).Should(HaveExactElements(before[0], And(Not(BeZero()), Not(Equal(before[1])))))
 }
 
 func TestNodePortsOfOtherServicesAreNotTaken(t *testing.T) {
-	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, ofType(nodePort))
 	f.createListener(func(l *listenersv1alpha1.Listener) {
 		l.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "admin", Port: 81}, {Name: "http", Port: 80}}
 	})
 	before := f.eventuallyNodePorts(2)
-	f.change(f.class, func() { f.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeClusterIP })
+	f.change(f.class, func() { f.class.Spec.ServiceType = clusterIP })
 	f.Eventually(func() map[string]int32 { return f.listener().Status.LastNodePorts }).Should(Equal(before))
 	other := f.occupy(before["http"])
-	f.change(f.class, func() { f.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeNodePort })
+	f.change(f.class, func() { f.class.Spec.ServiceType = nodePort })
 	after := f.eventuallyNodePorts(2)
 	f.Expect(after["admin"]).To(Equal(before["admin"]))
 	f.Expect(after["http"]).NotTo(Equal(before["http"]))
@@ -220,10 +204,10 @@ func TestNodePortsOfOtherServicesAreNotTaken(t *testing.T) {
 // The API server deallocates the node ports of a Service only after it has deleted the Service. Here a number stays
 // allocated because it is the port of another Service's health check.
 func TestNodePortsAreAwaitedWhileNoServicePortHasThem(t *testing.T) {
-	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, ofType(nodePort))
 	f.createListener(nil)
 	before := f.eventuallyNodePorts(1)
-	f.change(f.class, func() { f.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeClusterIP })
+	f.change(f.class, func() { f.class.Spec.ServiceType = clusterIP })
 	f.Eventually(func() map[string]int32 { return f.listener().Status.LastNodePorts }).Should(Equal(before))
 	other := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "other"},
@@ -234,7 +218,7 @@ func TestNodePortsAreAwaitedWhileNoServicePortHasThem(t *testing.T) {
 	}
 	f.Expect(f.Create(t.Context(), other)).To(Succeed())
 	version, reconciled := f.listener().ResourceVersion, reconciliations(t)
-	f.change(f.class, func() { f.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeNodePort })
+	f.change(f.class, func() { f.class.Spec.ServiceType = nodePort })
 	f.Eventually(func() float64 { return reconciliations(t) }).Should(BeNumerically(">=", reconciled+2))
 	f.Expect(f.listener().ResourceVersion).To(Equal(version))
 	f.Expect(f.service().Spec.Type).To(Equal(corev1.ServiceTypeClusterIP))
@@ -246,7 +230,7 @@ func TestNodePortsAreAwaitedWhileNoServicePortHasThem(t *testing.T) {
 
 func TestNodePortsOutsideTheRangeAreReplaced(t *testing.T) {
 	stopProcess(t)
-	f := newClass(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newClass(t, ofType(nodePort))
 	l := f.createListener(nil)
 	l.Status = &listenersv1alpha1.ListenerStatus{NodePorts: map[string]int32{"http": 20000}, IngressAddresses: []listenersv1alpha1.IngressAddress{}}
 	f.Expect(f.Status().Update(t.Context(), l)).To(Succeed())
@@ -258,7 +242,7 @@ func TestNodePortsOutsideTheRangeAreReplaced(t *testing.T) {
 
 func TestNodePortsOfOverridesTakePrecedence(t *testing.T) {
 	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
-		ServiceType:       listenersv1alpha1.ServiceTypeNodePort,
+		ServiceType:       nodePort,
 		ListenerOverrides: &listenersv1alpha1.ListenerOverrides{Allowed: []listenersv1alpha1.ServiceField{"spec.ports.nodePort"}},
 	})
 	l := f.createListener(nil)
@@ -267,8 +251,7 @@ func TestNodePortsOfOverridesTakePrecedence(t *testing.T) {
 	number := reserved.Spec.Ports[0].NodePort
 	f.Expect(f.Delete(t.Context(), reserved)).To(Succeed())
 	f.change(l, func() {
-		l.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: fmt.Appendf(nil,
-			`{"apiVersion":"v1","kind":"Service","metadata":{"name":%q,"namespace":%q},"spec":{"ports":[{"port":80,"nodePort":%d}]}}`, l.Name, l.Namespace, number)}}
+		override(l, `{}`, fmt.Sprintf(`{"ports":[{"port":80,"nodePort":%d}]}`, number))
 	})
 	f.Eventually(func() int32 { return f.eventuallyNodePorts(1)["http"] }).Should(Equal(number))
 	f.deleteService()
@@ -285,7 +268,7 @@ func TestNodePortsOfOverridesTakePrecedence(t *testing.T) {
 
 // While the operator does not run, its status is all that remembers the node ports.
 func TestServiceDeletedWithoutAnOperatorGetsItsNodePortsAgain(t *testing.T) {
-	spec := listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort}
+	spec := ofType(nodePort)
 	first := newFixture(t, spec)
 	first.createListener(nil)
 	before := first.eventuallyNodePorts(1)
@@ -296,106 +279,4 @@ func TestServiceDeletedWithoutAnOperatorGetsItsNodePortsAgain(t *testing.T) {
 	second := newFixture(t, spec)
 	second.key = first.key
 	second.Expect(second.eventuallyNodePorts(1)).To(Equal(before))
-}
-
-// ending lets a process end at its n-th write in a namespace, counted from 0: no later write is sent. That write is
-// either not sent, or its response is lost. Events are always sent, because a manager does not stop while it retries.
-type ending struct {
-	next      http.RoundTripper
-	namespace string
-	n         int
-	sent      bool
-	mu        sync.Mutex
-	writes    int
-	finished  bool
-}
-
-var errEnded = errors.New("the process has ended")
-
-func (e *ending) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.Method == http.MethodGet || strings.Contains(request.URL.Path, "/events") {
-		return e.next.RoundTrip(request)
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.finished {
-		return nil, errEnded
-	}
-	if strings.Contains(request.URL.Path, "/"+e.namespace+"/") {
-		e.finished = e.writes == e.n
-		e.writes++
-	}
-	if e.finished && !e.sent {
-		return nil, errEnded
-	}
-	response, err := e.next.RoundTrip(request)
-	if e.finished && err == nil {
-		return nil, errors.Join(errEnded, response.Body.Close())
-	}
-	return response, err
-}
-
-func (e *ending) hasEnded() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.finished
-}
-
-// The operator may end between any two of its writes.
-func TestNodePortsOutliveTheProcess(t *testing.T) {
-	spec := listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort}
-	first := newFixture(t, spec)
-	first.createListener(severalPorts)
-	class, key, before := first.class, first.key, first.eventuallyNodePorts(3)
-	stopProcess(t)
-	setType := func(serviceType listenersv1alpha1.ServiceType) func(*testing.T) {
-		return func(t *testing.T) {
-			f := &fixture{World: apiserver.NewWorld(t)}
-			f.change(class, func() { class.Spec.ServiceType = serviceType })
-		}
-	}
-	deleteService := func(t *testing.T) {
-		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-		if err := apiserver.Client(t).Delete(t.Context(), service); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for n := range 2 {
-		for _, sent := range []bool{false, true} {
-			for _, step := range []struct {
-				name   string
-				change func(*testing.T)
-				last   bool // the node ports are remembered, but not allocated
-			}{
-				{name: "Service deleted", change: deleteService},
-				{name: "class becomes ClusterIP", change: setType(listenersv1alpha1.ServiceTypeClusterIP), last: true},
-				{name: "class becomes NodePort", change: setType(listenersv1alpha1.ServiceTypeNodePort)},
-			} {
-				t.Run(fmt.Sprintf("%s, write %d, sent %t", step.name, n, sent), func(t *testing.T) {
-					step.change(t)
-					t.Run("process that ends", func(t *testing.T) {
-						cfg, e := apiserver.Config(t), &ending{namespace: key.Namespace, n: n, sent: sent}
-						cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { e.next = next; return e })
-						f := newFixtureWith(t, settings{config: cfg}, spec)
-						f.Eventually(e.hasEnded).Should(BeTrue())
-					})
-					t.Run("next process", func(t *testing.T) {
-						f := newFixture(t, spec)
-						defer stopProcess(t)
-						f.key = key
-						if !step.last {
-							f.Expect(f.eventuallyNodePorts(3)).To(Equal(before))
-							return
-						}
-						f.Eventually(func(g Gomega) {
-							g.Expect(f.service().Spec.Type).To(Equal(corev1.ServiceTypeClusterIP))
-							status := f.listener().Status
-							g.Expect(status.NodePorts).To(BeEmpty())
-							g.Expect(status.LastNodePorts).To(Equal(before))
-						}).Should(Succeed())
-					})
-				})
-			}
-		}
-	}
 }

@@ -111,26 +111,28 @@ func convert(o runtime.ApplyConfiguration, to *unstructured.Unstructured) error 
 	return err
 }
 
-// allocate gives the ports of a NodePort Service that have no node port the one from before, or else 31000 and above,
-// and returns the Service.
+// allocate gives the ports of a NodePort Service that have no node port the one from before, or else 31000 and above. It
+// deallocates those of ClusterIP Services, and returns the Service.
 func (a *allocator) allocate(ctx context.Context, c client.Client, before *corev1.Service) (map[string]any, error) {
 	service := &corev1.Service{}
 	if err := c.Get(ctx, key, service); err != nil {
 		return nil, err
 	}
-	if service.Spec.Type == corev1.ServiceTypeNodePort {
-		for i := range service.Spec.Ports {
-			p := &service.Spec.Ports[i]
-			if same := slices.IndexFunc(before.Spec.Ports, func(b corev1.ServicePort) bool { return b.Name == p.Name }); p.NodePort == 0 && same >= 0 {
-				p.NodePort = before.Spec.Ports[same].NodePort
-			}
-			if p.NodePort == 0 {
-				p.NodePort = 31000 + p.Port
-			}
+	for i := range service.Spec.Ports {
+		p := &service.Spec.Ports[i]
+		same := slices.IndexFunc(before.Spec.Ports, func(b corev1.ServicePort) bool { return b.Name == p.Name })
+		switch {
+		case service.Spec.Type == corev1.ServiceTypeClusterIP:
+			p.NodePort = 0
+		case service.Spec.Type != corev1.ServiceTypeNodePort || p.NodePort != 0:
+		case same >= 0 && same >= 0 && before.Spec.Ports[same].NodePort != 0:
+			p.NodePort = before.Spec.Ports[same].NodePort
+		default:
+			p.NodePort = 31000 + p.Port
 		}
-		if err := c.Update(ctx, service); err != nil {
-			return nil, err
-		}
+	}
+	if err := c.Update(ctx, service); err != nil {
+		return nil, err
 	}
 	service.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Service"))
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(service)
@@ -398,6 +400,91 @@ func TestChangedNodePortsAreReportedByTheNextProcess(t *testing.T) {
 		got := slices.DeleteFunc(o.events, func(e string) bool { return e != want })
 		if len(got) != tc.want || o.err != nil {
 			t.Errorf("%s: error %v, %d events %q", name, o.err, len(got), want)
+		}
+	}
+}
+
+// mortal lets a process end at its n-th write, counted from 0: no later one is sent. That write is either not sent, or
+// its response is lost.
+type mortal struct {
+	n      int // a negative number if the process does not end
+	sent   bool
+	writes int
+}
+
+var errEnded = errors.New("the process has ended")
+
+func (m *mortal) write(send func() error) error {
+	m.writes++
+	if m.n < 0 || m.writes <= m.n || m.writes == m.n+1 && m.sent {
+		if err := send(); err != nil || m.n < 0 || m.writes <= m.n {
+			return err
+		}
+	}
+	return errEnded
+}
+
+// The process may end between any two of its writes.
+func TestNodePortsOutliveTheProcess(t *testing.T) {
+	before := map[string]int32{"http": 30080, "admin": 30081}
+	become := func(serviceType listenersv1alpha1.ServiceType) func(*operator) {
+		return func(o *operator) {
+			change(o, "some-class", func(class *listenersv1alpha1.ListenerClass) { class.Spec.ServiceType = serviceType })
+		}
+	}
+	deleteService := func(o *operator) { o.delete(get[corev1.Service](o, key.Name)) }
+	for _, step := range []struct {
+		name            string
+		from            listenersv1alpha1.ServiceType
+		do              func(*operator)
+		allocated, last map[string]int32 // in the status after the step
+	}{
+		{"Service deleted", nodePort, deleteService, before, nil},
+		{"class becomes ClusterIP", nodePort, become(clusterIP), nil, before},
+		{"class becomes NodePort", clusterIP, become(nodePort), before, nil},
+	} {
+		for i := range 4 {
+			n, sent := i/2, i%2 > 0
+			t.Run(fmt.Sprintf("%s, write %d, sent %t", step.name, n, sent), func(t *testing.T) {
+				process, allocate := &mortal{n: -1}, (&allocator{}).funcs().Apply
+				o := newDeletedServiceState().operator(t, interceptor.Funcs{
+					Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+						return process.write(func() error { return allocate(ctx, c, o, options...) })
+					},
+					SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+						return process.write(func() error { return c.SubResource(sub).Apply(ctx, o, options...) })
+					},
+				})
+				start := func(p mortal) {
+					*process = p
+					o.restart()
+					o.writer.GracePeriod = 0
+				}
+				start(mortal{n: -1})
+				o.reconcile(key.Name)
+				become(step.from)(o)
+				o.reconcile(key.Name)
+				start(mortal{n: n, sent: sent})
+				step.do(o)
+				for attempts := 0; process.writes <= n && attempts < 3; attempts++ {
+					_, _ = o.try(key)
+				}
+				if process.writes <= n {
+					t.Fatalf("the process has written %d times", process.writes)
+				}
+				start(mortal{n: -1})
+				o.reconcile(key.Name)
+				status, allocated := o.reconcile(key.Name).Status, map[string]int32{}
+				for _, p := range get[corev1.Service](o, key.Name).Spec.Ports {
+					if p.NodePort != 0 {
+						allocated[p.Name] = p.NodePort
+					}
+				}
+				got := []map[string]int32{allocated, status.NodePorts, status.LastNodePorts}
+				if diff := cmp.Diff([]map[string]int32{step.allocated, step.allocated, step.last}, got, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("of the Service, in the status, and remembered (-want +got):\n%s", diff)
+				}
+			})
 		}
 	}
 }

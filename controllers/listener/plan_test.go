@@ -19,16 +19,12 @@ import (
 func TestPlan(t *testing.T) {
 	const template = "{port}.{listener}.{namespace}.example.com"
 	for name, s := range map[string]*state{
-		"node-ports":    newState(nodePort),
-		"load-balancer": newState(loadBalancer),
-		"cluster-ip":    newState(clusterIP),
-		"headless": newState(clusterIP).change(withPods).change(func(s *state) {
-			s.service.Spec.ClusterIP, s.service.Spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
-		}),
+		"node-ports":                     newState(nodePort),
+		"load-balancer":                  newState(loadBalancer),
+		"cluster-ip":                     newState(clusterIP),
+		"headless":                       newState(clusterIP).change(withPods).change(withHeadlessService),
 		"headless-instead-of-cluster-ip": newState(clusterIP).change(withPods),
-		"cluster-ip-instead-of-headless": newState(clusterIP).change(func(s *state) {
-			s.service.Spec.ClusterIP, s.service.Spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
-		}),
+		"cluster-ip-instead-of-headless": newState(clusterIP).change(withHeadlessService),
 		"same-port": newState(nodePort).change(func(s *state) {
 			s.class.Spec.NodePorts = &listenersv1alpha1.NodePorts{Target: listenersv1alpha1.NodePortTargetSame}
 		}),

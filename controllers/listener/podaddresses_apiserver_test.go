@@ -12,7 +12,7 @@ import (
 )
 
 func podClass() listenersv1alpha1.ListenerClassSpec {
-	return listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Pod: &listenersv1alpha1.PodExposure{}}
+	return listenersv1alpha1.ListenerClassSpec{ServiceType: clusterIP, Pod: &listenersv1alpha1.PodExposure{}}
 }
 
 // A NetworkPolicy restricts its clients, and the class may give it another name.
@@ -38,30 +38,20 @@ func TestPodsAreReachedByTheNameOfAHeadlessService(t *testing.T) {
 }
 
 // The Listener says so, and has addresses, until the Service is deleted, which is up to users: others may have its
-// cluster IP.
+// cluster IP. TestStatus has other types of Services.
 func TestAServiceNeitherBecomesHeadlessNorStopsBeingSo(t *testing.T) {
-	plain := listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP}
-	withIPs := plain
-	withIPs.PreferredAddressType = listenersv1alpha1.PreferredAddressTypeIP
-	nodePorts := listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort}
-	balanced := listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer}
 	for name, tc := range map[string]struct {
 		before, after listenersv1alpha1.ListenerClassSpec
 	}{
-		"cluster IP, then Pods":    {plain, podClass()},
-		"node ports, then Pods":    {nodePorts, podClass()},
-		"load balancer, then Pods": {balanced, podClass()},
-		"Pods, then cluster IP":    {podClass(), plain},
-		"Pods, then IP addresses":  {podClass(), withIPs},
-		"Pods, then node ports":    {podClass(), nodePorts},
-		"Pods, then load balancer": {podClass(), balanced},
+		"load balancer, then Pods": {ofType(loadBalancer), podClass()},
+		"Pods, then cluster IP":    {podClass(), ofType(clusterIP)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, tc.before)
 			node := f.createNode("192.0.2.1")
 			f.createVolume(node.Name)
 			f.createListener(nil)
-			if tc.before.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer {
+			if tc.before.ServiceType == loadBalancer {
 				f.assign(corev1.LoadBalancerIngress{IP: "198.51.100.7"})
 			}
 			f.Eventually(func() bool {

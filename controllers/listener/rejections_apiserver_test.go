@@ -18,10 +18,9 @@ import (
 
 // The API server says the reasons, in its own words.
 func TestTheRemedyOfARejectedServiceFollowsFromWhoRejectsIt(t *testing.T) {
-	nodePort := listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort}
 	override := func(spec string) listenersv1alpha1.ListenerClassSpec {
 		return listenersv1alpha1.ListenerClassSpec{
-			ServiceType: listenersv1alpha1.ServiceTypeNodePort, ServiceOverrides: runtime.RawExtension{Raw: []byte(`{"spec":` + spec + `}`)},
+			ServiceType: nodePort, ServiceOverrides: runtime.RawExtension{Raw: []byte(`{"spec":` + spec + `}`)},
 		}
 	}
 	for name, tc := range map[string]struct {
@@ -29,10 +28,10 @@ func TestTheRemedyOfARejectedServiceFollowsFromWhoRejectsIt(t *testing.T) {
 		prepare        func(*fixture)
 		reason, remedy string
 	}{
-		"a quota on node ports": {nodePort, func(f *fixture) { f.createQuota("services.nodeports") }, "QuotaExceeded", "raise the ResourceQuota"},
-		"a quota on Services":   {nodePort, func(f *fixture) { f.createQuota("count/services") }, "QuotaExceeded", "raise the ResourceQuota"},
+		"a quota on node ports": {ofType(nodePort), func(f *fixture) { f.createQuota("services.nodeports") }, "QuotaExceeded", "raise the ResourceQuota"},
+		"a quota on Services":   {ofType(nodePort), func(f *fixture) { f.createQuota("count/services") }, "QuotaExceeded", "raise the ResourceQuota"},
 		"a range outside that of the cluster": {
-			listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: "20000-20009"}},
+			listenersv1alpha1.ListenerClassSpec{ServiceType: nodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: "20000-20009"}},
 			nil, "ServiceRejected", "spec.nodePorts.range of ListenerClass",
 		},
 		"a fixed node port outside the range of the cluster": {
@@ -46,7 +45,7 @@ func TestTheRemedyOfARejectedServiceFollowsFromWhoRejectsIt(t *testing.T) {
 			}, "ServiceRejected", "set another number in the overrides",
 		},
 		"an invalid override": {override(`{"sessionAffinity":"Sometimes"}`), nil, "ServiceRejected", "correct it in the overrides of the Listener or of its class"},
-		"an admission policy": {nodePort, func(f *fixture) { f.createPolicy() }, "ServiceRejected", "the administrator of this admission policy"},
+		"an admission policy": {ofType(nodePort), func(f *fixture) { f.createPolicy() }, "ServiceRejected", "the administrator of this admission policy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, tc.class)

@@ -1,15 +1,27 @@
 package listener
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/observe"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // A backup keeps labels and, if told so, node ports of a Service, but no owners, and no status of the Listener.
@@ -48,6 +60,156 @@ func TestAServiceFromABackupIsAdopted(t *testing.T) {
 			}
 			if tc.want && ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).NodePorts["http"] != 30080 {
 				t.Errorf("the status is %+v", listener.Status)
+			}
+		})
+	}
+}
+
+// restoredStates returns, by the kind of object that is generated, a Listener of a class. The Gateway that some need
+// has listeners at the port and the next one.
+func restoredStates(port gatewayv1.PortNumber) map[string]*state {
+	ofClass := func(change func(*listenersv1alpha1.ListenerClassSpec)) *state {
+		return newState(clusterIP).change(func(s *state) { change(&s.class.Spec) })
+	}
+	return map[string]*state{
+		"Route": ofClass(func(c *listenersv1alpha1.ListenerClassSpec) { c.Route = &listenersv1alpha1.RouteExposure{} }),
+		"Ingress": ofClass(func(c *listenersv1alpha1.ListenerClassSpec) {
+			c.Ingress = &listenersv1alpha1.IngressExposure{ClassName: "nginx", HostTemplate: "{listener}.{namespace}.example.com"}
+		}),
+		"TLSRoute":  newRoutedState(listenersv1alpha1.GatewayRouteKindTLS, gatewayv1.TLSProtocolType, port),
+		"HTTPRoute": newRoutedState(listenersv1alpha1.GatewayRouteKindHTTP, gatewayv1.HTTPProtocolType, port),
+		"TCPRoute":  newRoutedState(listenersv1alpha1.GatewayRouteKindTCP, gatewayv1.TCPProtocolType, port),
+		"UDPRoute": newRoutedState(listenersv1alpha1.GatewayRouteKindUDP, gatewayv1.UDPProtocolType, port).change(func(s *state) {
+			s.listener.Spec.Ports[0].Protocol = ptr.To(corev1.ProtocolUDP)
+		}),
+		"ListenerSet": newRoutedState(listenersv1alpha1.GatewayRouteKindTCP, gatewayv1.TCPProtocolType, port).change(func(s *state) {
+			s.class.Spec.Gateway.PortRange = "9000-9009"
+		}),
+		"NetworkPolicy": newRestrictedState(),
+	}
+}
+
+// TestObjectsFromABackupAreAdopted that backups restore without owners, before the Listener or after it, but nothing
+// that people have written, which stays as it is until it is deleted.
+func TestObjectsFromABackupAreAdopted(t *testing.T) {
+	kinds := map[string]*exposure.Kind{}
+	for _, backend := range backends.All() {
+		for _, kind := range backend.Generates {
+			kinds[kind.Kind] = kind
+		}
+	}
+	kinds["NetworkPolicy"] = &exposure.Kind{
+		GroupVersionKind: networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), ForeignReason: listenersv1alpha1.ReasonForeignNetworkPolicy,
+	}
+	for name, kind := range kinds {
+		one := func(o *operator) *unstructured.Unstructured {
+			list := &unstructured.UnstructuredList{}
+			list.SetGroupVersionKind(kind.GroupVersionKind)
+			if err := o.api.List(t.Context(), list, client.InNamespace(key.Namespace)); err != nil || len(list.Items) != 1 {
+				t.Fatalf("%v, objects of kind %s: %v", err, name, list.Items)
+			}
+			return &list.Items[0]
+		}
+		if restoredStates(9000)[name] == nil {
+			t.Fatalf("no class has objects of kind %s", name)
+		}
+		before := restoredStates(9000)[name].operator(t, interceptor.Funcs{})
+		before.reconcile(key.Name)
+		backup := one(before)
+		for order, tc := range map[string]struct{ listenerFirst, written bool }{"objects first": {}, "Listener first": {listenerFirst: true}, "written by people": {written: true}} {
+			t.Run(name+", "+order, func(t *testing.T) {
+				restored := &unstructured.Unstructured{Object: map[string]any{"spec": backup.Object["spec"]}}
+				restored.SetGroupVersionKind(kind.GroupVersionKind)
+				restored.SetNamespace(key.Namespace)
+				restored.SetName(backup.GetName())
+				restored.SetUID("restored")
+				restored.SetAnnotations(backup.GetAnnotations())
+				labels := map[string]string{"velero.io/restore-name": "monday"}
+				if !tc.written {
+					maps.Copy(labels, backup.GetLabels())
+				}
+				restored.SetLabels(labels)
+
+				s := restoredStates(30000)[name] // of which a new object would get another port
+				class := s.class
+				if tc.listenerFirst {
+					s.class = nil
+				}
+				o := s.operator(t, interceptor.Funcs{})
+				if tc.listenerFirst {
+					o.reconcile(key.Name)
+				}
+				o.create(restored)
+				if tc.listenerFirst {
+					o.create(class)
+				}
+				version := one(o).GetResourceVersion()
+				l := o.reconcile(key.Name)
+				if tc.written {
+					if now := one(o); accepted(l) != kind.ForeignReason || now.GetResourceVersion() != version || len(l.Status.IngressAddresses) > 0 && name != "NetworkPolicy" {
+						t.Errorf("Accepted is %s, addresses %v, and the object is %v", accepted(l), l.Status.IngressAddresses, now)
+					}
+					o.delete(restored)
+					l = o.reconcile(key.Name)
+				}
+				now := one(o)
+				if owner := metav1.GetControllerOf(now); owner == nil || owner.UID != l.UID || accepted(l) != listenersv1alpha1.ReasonAccepted {
+					t.Errorf("Accepted is %s, and the controller is %v", accepted(l), owner)
+				}
+				if tc.written != (now.GetUID() != "restored") {
+					t.Errorf("it was replaced: %s", now.GetUID())
+				}
+				if diff := cmp.Diff(backup.Object["spec"], now.Object["spec"]); diff != "" && !tc.written {
+					t.Errorf("spec (-backup +now):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// TestAListenerFromABackupKeepsItsPortOfAGateway although the backup lacks the objects of the Gateway.
+func TestAListenerFromABackupKeepsItsPortOfAGateway(t *testing.T) {
+	for name, tc := range map[string]struct {
+		portRange string
+		had, want int32
+	}{
+		"a listener of the Gateway":        {"", 9001, 9001},
+		"one that does not exist any more": {"", 9005, 9000},
+		"a ListenerSet":                    {"9000-9009", 9007, 9007},
+		"outside of the range":             {"9000-9009", 9010, 9002},
+	} {
+		t.Run(name, func(t *testing.T) {
+			remembered := func(port int32) string {
+				return fmt.Sprintf(`{"addresses":[{"address":"192.0.2.1","addressType":"IP","ports":{"http":%d}}]}`, port)
+			}
+			o := newTCPState(tc.portRange).change(func(s *state) {
+				s.listener.Annotations = map[string]string{names.AnnotationNumbers: remembered(tc.had)}
+			}).operator(t, interceptor.Funcs{})
+			o.reconcile(key.Name)
+			met := func(conditions ...string) (all []metav1.Condition) {
+				for _, c := range conditions {
+					all = append(all, metav1.Condition{Type: c, Status: metav1.ConditionTrue})
+				}
+				return all
+			}
+			change(o, "web-http", func(route *gatewayv1.TCPRoute) {
+				route.Status.Parents = []gatewayv1.RouteParentStatus{{ParentRef: route.Spec.ParentRefs[0], Conditions: met("Accepted")}}
+			})
+			if tc.portRange != "" {
+				change(o, "web-tcp", func(set *gatewayv1.ListenerSet) { set.Status.Conditions = met("Accepted", "Programmed") })
+			}
+			l := o.reconcile(key.Name)
+			if diff := cmp.Diff(map[string]string{"http": fmt.Sprint("192.0.2.1:", tc.want)}, l.Status.Endpoints); diff != "" {
+				t.Errorf("endpoints (-want +got):\n%s", diff)
+			}
+			if got := l.Annotations[names.AnnotationNumbers]; got != remembered(tc.want) {
+				t.Errorf("remembers %s", got)
+			}
+			changed := slices.ContainsFunc(o.events(), func(e string) bool {
+				return strings.HasPrefix(e, "Warning NumbersChanged ") && strings.Contains(e, "port http: ")
+			})
+			if changed != (tc.had != tc.want) {
+				t.Errorf("an event about another port: %t", changed)
 			}
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,13 +15,12 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
-	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 	"github.com/listener-operator/listener-operator/internal/testutil/openshift"
 )
 
 // routeClass returns the spec of a class with Routes.
 func routeClass(route listenersv1alpha1.RouteExposure) listenersv1alpha1.ListenerClassSpec {
-	return listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Route: &route}
+	return listenersv1alpha1.ListenerClassSpec{ServiceType: clusterIP, Route: &route}
 }
 
 // newRouteFixture returns a fixture on a cluster that serves Routes, with a class for them.
@@ -84,42 +82,10 @@ func (f *fixture) reject(name, reason, message string) {
 	f.setIngress(name, "default", "taken.example.com", corev1.ConditionFalse, reason, message)
 }
 
-func TestHostsAreReportedWhenAllRoutesAreAdmitted(t *testing.T) {
-	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{HostTemplate: "{port}.{listener}.{namespace}.apps.example.com"})
-	f.createListener(func(l *listenersv1alpha1.Listener) {
-		l.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "metrics", Port: 9090}, {Name: "kafka", Port: 9093}}
-	})
-	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForRouter)
-	suffix := ".web." + f.key.Namespace + ".apps.example.com"
-	f.Expect(f.route("web-kafka").Spec.Host).To(Equal("kafka" + suffix))
-
-	f.admit("web-metrics", "metrics"+suffix)
-	f.reject("web-kafka", "HostAlreadyClaimed", "route other already exposes it and is older")
-	l := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonRouteNotAdmitted)
-	f.Expect(l.Status.Conditions[1].Message).To(ContainSubstring(`Route %s/web-kafka is rejected by router "default": HostAlreadyClaimed: route other already exposes it and is older`,
-		f.key.Namespace))
-	f.Expect(l.Status.IngressAddresses).To(BeEmpty())
-
-	f.admit("web-kafka", "kafka"+suffix)
-	l = f.eventuallyAddresses("metrics"+suffix, "kafka"+suffix) // in the order of the Listener
-	f.Expect(l.Status.IngressAddresses[0].Ports).To(Equal(map[string]int32{"metrics": 443}))
-	f.Expect(l.Status.IngressAddresses[1].Ports).To(Equal(map[string]int32{"kafka": 443}))
-	f.Expect(l.Status.NodePorts).To(BeNil())
-	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
-
-	// The router rejects one of them, and then reports a host for the other one that this did not ask for.
-	f.reject("web-metrics", "HostAlreadyClaimed", "again")
-	f.eventuallyAddresses("kafka" + suffix)
-	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonRouteNotAdmitted) // although it has an address
-	f.admit("web-kafka", "other.example.com")
-	f.Eventually(func() []listenersv1alpha1.IngressAddress { return f.listener().Status.IngressAddresses }).Should(BeEmpty())
-	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonRouteNotAdmitted)
-}
-
 func TestPreviousExposureStaysUntilTheNewAddressesAreComplete(t *testing.T) {
 	serveRoutes(t)
 	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeNodePort, ServiceExternalTrafficPolicy: new(corev1.ServiceExternalTrafficPolicyLocal),
+		ServiceType: nodePort, ServiceExternalTrafficPolicy: new(corev1.ServiceExternalTrafficPolicyLocal),
 	})
 	f.createListener(nil)
 	f.createVolume(f.createNode("10.3.0.1").Name)
@@ -127,7 +93,7 @@ func TestPreviousExposureStaysUntilTheNewAddressesAreComplete(t *testing.T) {
 	service := f.service()
 
 	f.change(f.class, func() {
-		f.class.Spec.ServiceType, f.class.Spec.ServiceExternalTrafficPolicy = listenersv1alpha1.ServiceTypeClusterIP, nil
+		f.class.Spec.ServiceType, f.class.Spec.ServiceExternalTrafficPolicy = clusterIP, nil
 		f.class.Spec.Route = &listenersv1alpha1.RouteExposure{}
 	})
 	f.route("web-http")
@@ -145,7 +111,7 @@ func TestPreviousExposureStaysUntilTheNewAddressesAreComplete(t *testing.T) {
 	f.Expect(f.service().UID).To(Equal(service.UID))
 
 	f.change(f.class, func() {
-		f.class.Spec.ServiceType, f.class.Spec.Route = listenersv1alpha1.ServiceTypeLoadBalancer, nil
+		f.class.Spec.ServiceType, f.class.Spec.Route = loadBalancer, nil
 	})
 	f.Eventually(func() corev1.ServiceType { return f.service().Spec.Type }).Should(Equal(corev1.ServiceTypeLoadBalancer))
 	f.Eventually(f.idle).Should(BeTrue())
@@ -206,99 +172,6 @@ func TestRouteFollowsItsClassAndIsRecreatedIfNecessary(t *testing.T) {
 	})
 	fourth := f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.WildcardPolicy == routev1.WildcardPolicySubdomain })
 	f.Expect(fourth.UID).NotTo(Equal(third.UID))
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
-}
-
-func TestRoutesFollowThePortsOfTheListener(t *testing.T) {
-	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{})
-	l := f.createListener(nil)
-	f.admit("web-http", f.generated("web-http"))
-	f.eventuallyAddresses(f.generated("web-http"))
-	f.change(l, func() {
-		l.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "admin", Port: 81}, {Name: "http", Port: 80}}
-	})
-	f.route("web-admin")
-	f.eventuallyAddresses(f.generated("web-http")) // the existing address stays
-	f.admit("web-admin", f.generated("web-admin"))
-	f.eventuallyAddresses(f.generated("web-admin"), f.generated("web-http"))
-	f.change(l, func() { l.Spec.Ports = l.Spec.Ports[:1] })
-	f.eventuallyAddresses(f.generated("web-admin"))
-	f.eventuallyGone("web-http")
-}
-
-func (f *fixture) eventuallyGone(route string) {
-	f.Helper()
-	f.Eventually(func() bool {
-		return apierrors.IsNotFound(f.Get(f.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: route}, &routev1.Route{}))
-	}).Should(BeTrue())
-}
-
-func TestForeignRouteIsNotModifiedAndItsDeletionNoticed(t *testing.T) {
-	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{HostTemplate: "{listener}.{namespace}.example.com"})
-	foreign := &routev1.Route{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "web-http"},
-		Spec:       routev1.RouteSpec{Host: "theirs.example.com", To: routev1.RouteTargetReference{Kind: "Service", Name: "theirs"}},
-	}
-	f.Expect(f.Create(t.Context(), foreign)).To(Succeed())
-	f.createListener(nil)
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonForeignRoute)
-	f.admit("web-http", "theirs.example.com")
-	f.Eventually(f.idle).Should(BeTrue())
-	f.Expect(f.listener().Status.IngressAddresses).To(BeEmpty())
-	f.Expect(f.route("web-http").Spec).To(Equal(foreign.Spec))
-
-	f.Expect(f.Delete(t.Context(), foreign)).To(Succeed())
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
-	f.Expect(f.route("web-http").Spec.Host).To(Equal("web." + f.key.Namespace + ".example.com"))
-}
-
-func TestDeletedRouteIsCreatedAgain(t *testing.T) {
-	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{})
-	f.createListener(nil)
-	f.admit("web-http", f.generated("web-http"))
-	f.eventuallyAddresses(f.generated("web-http"))
-	first := f.route("web-http")
-	f.Expect(f.Delete(t.Context(), first)).To(Succeed())
-	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForRouter)
-	f.Expect(f.route("web-http").UID).NotTo(Equal(first.UID))
-	f.Expect(f.listener().Status.IngressAddresses).To(BeEmpty())
-}
-
-func TestRoutesStayWhenTheirClassIsDeleted(t *testing.T) {
-	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{})
-	f.createListener(nil)
-	f.admit("web-http", f.generated("web-http"))
-	f.eventuallyAddresses(f.generated("web-http"))
-	f.Expect(f.Delete(t.Context(), f.class)).To(Succeed())
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonClassNotFound)
-	f.eventuallyAddresses(f.generated("web-http"))
-	f.Expect(f.route("web-http").DeletionTimestamp).To(BeNil())
-}
-
-func TestHostsOfAStatefulSetContainTheOrdinal(t *testing.T) {
-	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{HostTemplate: "broker-{podIndex}.{listener}.{namespace}.example.com"})
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "kafka-2"},
-		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "kafka", Image: "kafka"}},
-			Volumes:    []corev1.Volume{objects.ClaimVolume("listener", f.key.Name)},
-		},
-	}
-	f.createListener(func(l *listenersv1alpha1.Listener) {
-		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: l.Name, UID: "claim-uid"}}
-	})
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNoSinglePod)
-	f.Expect(f.Create(t.Context(), pod)).To(Succeed())
-	host := "broker-2.web." + f.key.Namespace + ".example.com"
-	f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.Host == host })
-	f.admit("web-http", host)
-	f.eventuallyAddresses(host)
-
-	// The host does not change while the Pod is replaced.
-	f.Expect(f.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
-	f.change(f.class, func() { f.class.Spec.Route.Annotations = map[string]string{"seen": "true"} })
-	f.Eventually(func() map[string]string { return f.route("web-http").Annotations }).Should(HaveKeyWithValue("seen", "true"))
-	f.Expect(f.route("web-http").Spec.Host).To(Equal(host))
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 }
 

@@ -21,7 +21,7 @@ import (
 // sharing returns a class that shares an address, with a range of so many ports.
 func sharing(first, size int32) listenersv1alpha1.ListenerClassSpec {
 	return listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer,
+		ServiceType: loadBalancer,
 		LoadBalancer: &listenersv1alpha1.LoadBalancer{
 			Sharing: listenersv1alpha1.LoadBalancerSharing{PortRange: fmt.Sprintf("%d-%d", first, first+size-1)},
 		},
@@ -120,26 +120,6 @@ func TestListenersOfAllNamespacesShareAnAddress(t *testing.T) {
 	f.Expect(f.eventuallySharedPorts()).To(Equal(before[keys[0]]))
 }
 
-// No two Listeners of different classes get the same number.
-func TestClassesMayHaveTheSameAddress(t *testing.T) {
-	f := newFixture(t, sharing(9100, 2))
-	other := &listenersv1alpha1.ListenerClass{Spec: sharing(9100, 2)}
-	other.GenerateName = "class-"
-	f.Expect(f.Create(t.Context(), other)).To(Succeed())
-	f.createListener(nil)
-	one := f.eventuallySharedPorts()["http"]
-	f.key.Name = "other"
-	f.createListener(func(l *listenersv1alpha1.Listener) { l.Spec.ClassName = &other.Name })
-	f.Expect(f.eventuallySharedPorts()["http"]).To(Equal(9100 + 9101 - one))
-
-	// A Listener that changes to the other class keeps its number.
-	f.key.Name = "web"
-	l := f.listener()
-	f.change(l, func() { l.Spec.ClassName = &other.Name })
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
-	f.Expect(f.eventuallySharedPorts()["http"]).To(Equal(one))
-}
-
 // The Service stays, and its numbers follow. Those that are not used any more are available.
 func TestAClassBeginsAndCeasesToShareAnAddress(t *testing.T) {
 	spec := sharing(9200, 1)
@@ -229,7 +209,7 @@ func TestANamespaceHasAsManyNumbersAsItMay(t *testing.T) {
 	shared := sharing(9400, 10)
 	shared.LoadBalancer.Sharing.MaxPortsPerNamespace = ptr.To[int32](2)
 	nodePorts := listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeNodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: "30060-30069", MaxPortsPerNamespace: ptr.To[int32](2)},
+		ServiceType: nodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: "30060-30069", MaxPortsPerNamespace: ptr.To[int32](2)},
 	}
 	for name, spec := range map[string]listenersv1alpha1.ListenerClassSpec{"shared address": shared, "node ports": nodePorts} {
 		t.Run(name, func(t *testing.T) {

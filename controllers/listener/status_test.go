@@ -83,6 +83,16 @@ func TestStatus(t *testing.T) {
 		"Pods of a class that changed to node ports": newState(nodePort).change(func(s *state) {
 			s.service.Spec.Type, s.service.Spec.ClusterIP, s.service.Spec.Ports[0].NodePort = corev1.ServiceTypeClusterIP, corev1.ClusterIPNone, 0
 		}),
+		"load balancer of a class that changed to Pods": newState(loadBalancer).change(withPods).change(func(s *state) {
+			s.class.Spec.ServiceType, s.service.Status.LoadBalancer.Ingress = clusterIP, []corev1.LoadBalancerIngress{{IP: "203.0.113.1"}}
+		}),
+		"Pods of a class that changed to cluster IP": newState(clusterIP).change(withHeadlessService),
+		"Pods of a class that changed to IP addresses": newState(clusterIP).change(withHeadlessService).change(func(s *state) {
+			s.class.Spec.PreferredAddressType = listenersv1alpha1.PreferredAddressTypeIP
+		}),
+		"Pods of a class that changed to load balancer": newState(clusterIP).change(withHeadlessService).change(func(s *state) {
+			s.class.Spec.ServiceType = loadBalancer
+		}),
 		"no cluster IP": newState(clusterIP).change(func(s *state) {
 			s.class.Spec.PreferredAddressType, s.service.Spec.ClusterIPs = listenersv1alpha1.PreferredAddressTypeIP, nil
 		}),

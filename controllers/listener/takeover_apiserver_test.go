@@ -65,7 +65,7 @@ func TestAddressesStayUntilPodListenersAreWrittenAgain(t *testing.T) {
 	node.Status.Addresses = []corev1.NodeAddress{objects.InternalIP("10.77.0.1")}
 	g.Expect(c.Status().Update(t.Context(), node)).To(Succeed())
 	class := &listenersv1alpha1.ListenerClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "unpinned-" + namespace}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
+		ObjectMeta: metav1.ObjectMeta{Name: "unpinned-" + namespace}, Spec: ofType(nodePort),
 	}
 	l := &listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
@@ -107,7 +107,7 @@ func TestAddressesStayUntilPodListenersAreWrittenAgain(t *testing.T) {
 
 	cfg, recorded := apiserver.Config(t), &statuses{}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { recorded.next = next; return recorded })
-	f := newFixtureWith(t, settings{config: cfg}, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	f := newFixtureWith(t, settings{config: cfg}, ofType(clusterIP))
 	f.key = client.ObjectKeyFromObject(l)
 	f.eventuallyAddresses("10.77.0.1")
 	applied := recorded.of(namespace)

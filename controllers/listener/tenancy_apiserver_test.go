@@ -3,12 +3,11 @@ package listener_test
 import (
 	"testing"
 
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	. "github.com/onsi/gomega"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
@@ -34,7 +33,7 @@ func (f *fixture) accepted() (metav1.ConditionStatus, string) {
 
 func TestListenerInANamespaceThatTheClassDoesNotAllowGetsNoService(t *testing.T) {
 	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeNodePort,
+		ServiceType: nodePort,
 		AllowedNamespaces: &listenersv1alpha1.AllowedNamespaces{
 			Names: []string{"other"}, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"exposure": "public"}},
 		},
@@ -56,7 +55,7 @@ func TestListenerInANamespaceThatTheClassDoesNotAllowGetsNoService(t *testing.T)
 }
 
 func TestListenersKeepAClassThatNoLongerAllowsTheirNamespace(t *testing.T) {
-	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, ofType(clusterIP))
 	l := f.createListener(nil)
 	addresses := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned).Status.IngressAddresses
 	f.change(f.class, func() {
@@ -80,7 +79,7 @@ func TestListenersKeepAClassThatNoLongerAllowsTheirNamespace(t *testing.T) {
 	// Another class is another matter, also one with the same restriction.
 	other := f.class.DeepCopy()
 	other.ObjectMeta = metav1.ObjectMeta{GenerateName: "class-"}
-	other.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer
+	other.Spec.ServiceType = loadBalancer
 	f.Expect(f.Create(t.Context(), other)).To(Succeed())
 	before := f.listener().Status.IngressAddresses
 	f.change(l, func() { l.Spec.ClassName = &other.Name })
@@ -97,7 +96,7 @@ func TestListenersKeepAClassThatNoLongerAllowsTheirNamespace(t *testing.T) {
 }
 
 func TestListenerWithTooManyPortsIsNotAccepted(t *testing.T) {
-	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, MaxPorts: new(int32(2))})
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: clusterIP, MaxPorts: new(int32(2))})
 	ports := []listenersv1alpha1.ListenerPort{{Name: "a", Port: 1}, {Name: "b", Port: 2}, {Name: "c", Port: 3}}
 	l := f.createListener(func(l *listenersv1alpha1.Listener) { l.Spec.Ports = ports })
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonInvalidPorts)

@@ -12,14 +12,12 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // After a StatefulSet was scaled down, its claims still exist, and one of them is pinned.
 func TestAddressesOfClaimsThatNoPodMountsAreLeftOut(t *testing.T) {
 	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
-		ServiceType:                  listenersv1alpha1.ServiceTypeNodePort,
+		ServiceType:                  nodePort,
 		ServiceExternalTrafficPolicy: ptr.To(corev1.ServiceExternalTrafficPolicyLocal),
 	})
 	l := f.createListener(nil)
@@ -31,25 +29,7 @@ func TestAddressesOfClaimsThatNoPodMountsAreLeftOut(t *testing.T) {
 	}
 	pinned := volumes[2]
 	f.change(pinned, func() { pinned.Spec.NodeAffinity = claim.NodeAffinity(nodes[2].Name) })
-	start := func(i int) *corev1.Pod {
-		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: f.key.Namespace, Name: fmt.Sprintf("web-%d", i), Labels: map[string]string{names.PodMountLabel(l.UID): l.Name},
-			},
-			Spec: corev1.PodSpec{
-				NodeName: nodes[i].Name, Containers: []corev1.Container{{Name: "web", Image: "web"}},
-				Volumes: []corev1.Volume{objects.ClaimVolume("listener", fmt.Sprintf("listener-web-%d", i))},
-			},
-		}
-		f.Expect(f.Create(t.Context(), pod)).To(Succeed())
-		f.Expect(f.Create(t.Context(), &listenersv1alpha1.PodListeners{
-			ObjectMeta: newMountMeta(pod),
-			Spec: listenersv1alpha1.PodListenersSpec{NodeName: nodes[i].Name, Listeners: map[string]listenersv1alpha1.PodListener{
-				"listener": {Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: f.key.Name, PersistentVolumeName: volumes[i].Name},
-			}},
-		})).To(Succeed())
-		return pod
-	}
+	start := func(i int) *corev1.Pod { return f.createPod(fmt.Sprintf("web-%d", i), nodes[i], volumes[i]) }
 	start(0)
 	others := []*corev1.Pod{start(1), start(2)}
 	f.eventuallyAddresses("10.4.0.0", "10.4.0.1", "10.4.0.2")
