@@ -7,12 +7,14 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
 // eventuallyNodePorts waits until the status has as many node ports, which are those of the Service, and returns them.
@@ -182,6 +184,9 @@ func TestNodePortsOfOtherServicesAreNotTaken(t *testing.T) {
 		l.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "admin", Port: 81}, {Name: "http", Port: 80}}
 	})
 	before := f.eventuallyNodePorts(2)
+	forged := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace(t), Name: "web"}}
+	forged.Spec.Type, forged.Spec.Ports = corev1.ServiceTypeNodePort, f.service().Spec.Ports[:1]
+	f.Expect(f.Create(t.Context(), forged)).To(Satisfy(apierrors.IsInvalid), "Kubernetes allocates no number twice")
 	f.change(f.class, func() { f.class.Spec.ServiceType = clusterIP })
 	f.Eventually(func() map[string]int32 { return f.listener().Status.LastNodePorts }).Should(Equal(before))
 	other := f.occupy(before["http"])

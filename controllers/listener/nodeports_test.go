@@ -125,7 +125,7 @@ func (a *allocator) allocate(ctx context.Context, c client.Client, before *corev
 		case service.Spec.Type == corev1.ServiceTypeClusterIP:
 			p.NodePort = 0
 		case service.Spec.Type != corev1.ServiceTypeNodePort || p.NodePort != 0:
-		case same >= 0 && same >= 0 && before.Spec.Ports[same].NodePort != 0:
+		case same >= 0 && before.Spec.Ports[same].NodePort != 0:
 			p.NodePort = before.Spec.Ports[same].NodePort
 		default:
 			p.NodePort = 31000 + p.Port

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -159,7 +160,7 @@ func change[T any, O interface {
 	}
 	changed.SetResourceVersion(object.GetResourceVersion())
 	switch any(object).(type) {
-	case *corev1.Service, *corev1.Node:
+	case *corev1.Service, *corev1.Node, *networkingv1.Ingress:
 		if err := o.api.Status().Update(o.t.Context(), changed); err != nil {
 			o.t.Fatal(err)
 		}
