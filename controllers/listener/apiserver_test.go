@@ -478,43 +478,6 @@ func TestAddressesOfANodePortListenerFollowItsNodesAndPods(t *testing.T) {
 	f.Expect(f.service().Spec.Ports[0].NodePort).To(Equal(number))
 }
 
-// The API server sets the field of a Listener that does not have it, and the class decides without a change of the
-// Listener. The Listener of a claim has its Pod for itself.
-func TestServicesFollowTheClassForPodsThatAreNotReady(t *testing.T) {
-	f := newFixture(t, ofType(clusterIP))
-	shared, claimed := f.key, client.ObjectKey{Namespace: f.key.Namespace, Name: "listener-web-0"}
-	for key, owners := range map[client.ObjectKey][]metav1.OwnerReference{
-		shared: nil, claimed: {{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: claimed.Name, UID: "claim"}},
-	} {
-		l := &listenersv1alpha1.Listener{
-			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: owners},
-			Spec:       listenersv1alpha1.ListenerSpec{ClassName: &f.class.Name, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
-		}
-		f.Expect(f.Create(t.Context(), l)).To(Succeed())
-		f.Expect(l.Spec.PublishNotReadyAddresses).To(HaveValue(BeTrue()))
-	}
-	publishes := func(key client.ObjectKey) func() (bool, error) {
-		return func() (bool, error) {
-			service := &corev1.Service{}
-			err := f.Get(t.Context(), key, service)
-			return service.Spec.PublishNotReadyAddresses, err
-		}
-	}
-	for _, tc := range []struct {
-		policy          listenersv1alpha1.NotReadyAddressPolicy
-		shared, claimed bool
-	}{
-		{"", true, true},
-		{listenersv1alpha1.NotReadyAddressPolicyPerPodOnly, false, true},
-		{listenersv1alpha1.NotReadyAddressPolicyAsRequested, true, true},
-	} {
-		f.change(f.class, func() { f.class.Spec.NotReadyAddressPolicy = tc.policy })
-		f.Eventually(publishes(shared)).Should(Equal(tc.shared), "shared, %s", tc.policy)
-		f.Eventually(publishes(claimed)).Should(Equal(tc.claimed), "claimed, %s", tc.policy)
-		f.Expect(f.listener().Generation).To(BeEquivalentTo(1))
-	}
-}
-
 func TestServiceIsKeptWhenTheServiceTypeChanges(t *testing.T) {
 	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
 		ServiceType:                  nodePort,

@@ -3,10 +3,8 @@ package listener_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -52,105 +50,13 @@ func (f *fixture) clusterIP() string {
 	return service.Spec.ClusterIP
 }
 
-// collect deletes the Services of deleted Listeners as the garbage collector does: also those that the operator has
-// applied again, because it did not know of the deletion yet.
-func (f *fixture) collect(deleted ...string) {
-	for _, name := range deleted {
-		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: name}}
-		f.Expect(client.IgnoreNotFound(f.Delete(f.Context(), service))).To(Succeed())
-	}
-}
-
-func TestListenersHaveClusterIPsOfARange(t *testing.T) {
-	f := newFixture(t, routedClass("10.97.0.16/29"))
-	f.createListener(func(l *listenersv1alpha1.Listener) { l.Name = "web-0" })
-	f.key.Name = "web-0"
-	l := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonServiceRejected)
-	f.Expect(l.Status.Conditions[0].Message).To(ContainSubstring("ask an administrator to create a ServiceCIDR (networking.k8s.io/v1) whose spec.cidrs contain 10.97.0.16/29, or to correct spec.clusterIPs.cidrs of ListenerClass " + f.class.Name))
-	f.createServiceCIDR("10.97.0.0/20")
-
-	const size = 6 // without the first and the last address
-	addresses := map[string]string{}
-	for i := 1; i < size; i++ { // at the same time
-		f.createListener(func(l *listenersv1alpha1.Listener) { l.Name = fmt.Sprint("web-", i) })
-	}
-	for i := range size {
-		f.key.Name = fmt.Sprint("web-", i)
-		f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
-		address := f.clusterIP()
-		f.Expect(netip.MustParsePrefix("10.97.0.16/29").Contains(netip.MustParseAddr(address))).To(BeTrue(), address)
-		f.Expect(addresses).NotTo(HaveKey(address))
-		addresses[address] = f.key.Name
-		f.eventuallyAddresses(address)
-	}
-
-	f.key.Name = "last"
-	f.createListener(nil)
-	l = f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonClusterIPsExhausted)
-	f.Expect(l.Status.Conditions[0].Message).To(ContainSubstring("other Services and Listeners have all of 10.97.0.16/29; add a range to spec.clusterIPs.cidrs of ListenerClass " + f.class.Name))
-
-	// An address survives its Service, although another Listener waits for one.
-	for address, name := range addresses {
-		f.key.Name = name
-		f.deleteService()
-		f.Eventually(f.clusterIP).Should(Equal(address))
-		f.eventuallyAddresses(address)
-	}
-
-	// A range that is added serves another one, and the others keep theirs.
-	f.change(f.class, func() { f.class.Spec.ClusterIPs.CIDRs = []listenersv1alpha1.CIDR{"10.97.0.24/31", "10.97.0.16/29"} })
-	f.key.Name = "last"
-	f.Eventually(f.clusterIP).Should(HavePrefix("10.97.0.2"))
-	f.Expect(addresses).NotTo(HaveKey(f.clusterIP()))
-	for address, name := range addresses {
-		f.key.Name = name
-		f.Expect(f.clusterIP()).To(Equal(address))
-	}
-
-	// When a Service is deleted with its Listener, one that waits gets the address.
-	f.createListener(func(l *listenersv1alpha1.Listener) { l.Name = "more-0" })
-	f.key.Name = "more-0"
-	f.Eventually(f.clusterIP).Should(HavePrefix("10.97.0.2"))
-	f.createListener(func(l *listenersv1alpha1.Listener) { l.Name = "more-1" })
-	f.key.Name = "more-1"
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonClusterIPsExhausted)
-	for address, name := range addresses {
-		gone := metav1.ObjectMeta{Namespace: f.key.Namespace, Name: name}
-		f.Expect(f.Delete(t.Context(), &listenersv1alpha1.Listener{ObjectMeta: gone})).To(Succeed())
-		f.Eventually(func() string { f.collect(name); return f.clusterIP() }).Should(Equal(address))
-		delete(addresses, address)
-		break
-	}
-
-	// If several are deleted at once, as many that wait get an address, one after the other.
-	for i := range 4 {
-		f.createListener(func(l *listenersv1alpha1.Listener) { l.Name = fmt.Sprint("later-", i) })
-		f.key.Name = fmt.Sprint("later-", i)
-		f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonClusterIPsExhausted)
-	}
-	freed := slices.Sorted(maps.Values(addresses))[:3]
-	for _, name := range freed {
-		gone := metav1.ObjectMeta{Namespace: f.key.Namespace, Name: name}
-		f.Expect(f.Delete(t.Context(), &listenersv1alpha1.Listener{ObjectMeta: gone})).To(Succeed())
-	}
-	served := func() (served int) {
-		f.collect(freed...)
-		for i := range 4 {
-			f.key.Name = fmt.Sprint("later-", i)
-			if f.clusterIP() != "" {
-				served++
-			}
-		}
-		return served
-	}
-	f.Eventually(served).Should(Equal(3))
-}
-
 // The Listener keeps its address while the Service is being deleted.
 func TestAClusterIPOutlivesAServiceWithAFinalizer(t *testing.T) {
 	f := newFixture(t, routedClass("10.97.64.16/30"))
-	f.createServiceCIDR("10.97.64.0/20")
 	f.createListener(nil)
+	l := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonServiceRejected)
+	f.Expect(accepted(l).Message).To(ContainSubstring("ask an administrator to create a ServiceCIDR (networking.k8s.io/v1) whose spec.cidrs contain 10.97.64.16/30, or to correct spec.clusterIPs.cidrs of ListenerClass " + f.class.Name))
+	f.createServiceCIDR("10.97.64.0/20")
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 	service, address := f.service(), f.clusterIP()
 	f.eventuallyAddresses(address)

@@ -1,7 +1,6 @@
 package listener_test
 
 import (
-	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -194,82 +193,20 @@ func TestHostOfATLSRouteIsReportedWhileAGatewayServesIt(t *testing.T) {
 	g.Eventually(g.sections).Should(Equal(map[string]string{"web-http": "tcp"}))
 }
 
-func TestEachListenerHasAPortOfTheGatewayForItself(t *testing.T) {
-	g := newGateways(t, listenersv1alpha1.GatewayRouteKindTCP)
-	g.serve(t)
-	var listeners []gatewayv1.Listener
-	for i := range 8 {
-		listeners = append(listeners, gatewayListener(fmt.Sprintf("tcp-%d", i), gatewayv1.TCPProtocolType, gatewayv1.PortNumber(9000+i)))
-	}
-	gateway := g.createGateway(listeners...)
-	foreign := &gatewayv1.TCPRoute{
-		ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: "foreign"},
-		Spec: gatewayv1.TCPRouteSpec{
-			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{
-				Namespace: ptr.To[gatewayv1.Namespace](metav1.NamespaceDefault), Name: gatewayv1.ObjectName(g.edge), SectionName: ptr.To[gatewayv1.SectionName]("tcp-3"),
-			}}},
-			Rules: []gatewayv1.TCPRouteRule{{BackendRefs: []gatewayv1.BackendRef{{BackendObjectReference: gatewayv1.BackendObjectReference{
-				Name: "other", Port: ptr.To[gatewayv1.PortNumber](80),
-			}}}}},
-		},
-	}
-	g.Eventually(func() error { return g.api.Create(t.Context(), foreign) }).Should(Succeed())
-
-	// At the same time, by several workers.
-	for i := range 8 {
-		g.createListener(func(l *listenersv1alpha1.Listener) { l.Name = fmt.Sprintf("broker-%d", i) })
-	}
-	g.Eventually(func() int { return len(g.sections()) }).Should(Equal(8))
-	taken := map[string]bool{}
-	for _, section := range g.sections() {
-		taken[section] = true
-	}
-	g.Expect(taken).To(HaveLen(8), "every route has a listener of the Gateway for itself")
-	g.key.Name = ""
-	for i := range 8 {
-		if g.sections()[fmt.Sprintf("broker-%d-http", i)] == "" {
-			g.key.Name = fmt.Sprintf("broker-%d", i)
-		}
-	}
-	l := g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNoGatewayListener)
-	refused := l.Name
-	g.Expect(l.Status.Conditions[0].Message).To(ContainSubstring("tcp-3: TCPRoute %s/foreign has it", g.key.Namespace))
-
-	// Another port of the Gateway is for the Listener that has none, and the others stay where they are.
-	before := g.sections()
-	g.Expect(g.api.Get(t.Context(), client.ObjectKeyFromObject(gateway), gateway)).To(Succeed())
-	gateway.Spec.Listeners = append(gateway.Spec.Listeners, gatewayListener("tcp-8", gatewayv1.TCPProtocolType, 9008))
-	g.Expect(g.api.Update(t.Context(), gateway)).To(Succeed())
-	g.Eventually(g.sections).Should(HaveKeyWithValue(refused+"-http", "tcp-8"))
-	before[refused+"-http"] = "tcp-8"
-	g.Expect(g.sections()).To(Equal(before))
-	g.acceptTCP(refused + "-http")
-	g.Expect(g.eventuallyAddresses("192.0.2.1").Status.IngressAddresses[0].Ports).To(Equal(map[string]int32{"http": 9008}))
-
-	// A Listener that waits gets the port of a route that goes, whoever had it.
-	g.createListener(func(l *listenersv1alpha1.Listener) { l.Name = "late" })
-	g.key.Name = "late"
-	g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNoGatewayListener)
-	g.Expect(g.api.Delete(t.Context(), foreign)).To(Succeed())
-	g.Eventually(g.sections).Should(HaveKeyWithValue("late-http", "tcp-3"))
-
-	// A route that is deleted comes back with the same port, even if others wait for one.
-	g.createListener(func(l *listenersv1alpha1.Listener) { l.Name = "later" })
-	g.key.Name = "later"
-	g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNoGatewayListener)
-	deleted := &gatewayv1.TCPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: refused + "-http"}}
-	g.Expect(g.api.Delete(t.Context(), deleted)).To(Succeed())
-	g.Eventually(g.sections).Should(HaveKeyWithValue(refused+"-http", "tcp-8"))
-	g.Expect(g.sections()).NotTo(HaveKey("later-http"))
-
-	// But not if its Listener was deleted with it.
-	gone := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: refused}}
-	g.Expect(g.Delete(t.Context(), gone)).To(Succeed())
-	g.Expect(g.api.Delete(t.Context(), deleted)).To(Succeed()) // as the garbage collector does
-	g.Eventually(g.sections).Should(HaveKeyWithValue("later-http", "tcp-8"))
+// createForeignRoute creates a TCPRoute that has a listener of the Gateway.
+func (g *gateways) createForeignRoute(namespace, section string) *gatewayv1.TCPRoute {
+	g.Helper()
+	route := &gatewayv1.TCPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-foreign"}}
+	route.Spec.ParentRefs = []gatewayv1.ParentReference{{
+		Namespace: ptr.To[gatewayv1.Namespace](metav1.NamespaceDefault), Name: gatewayv1.ObjectName(g.edge), SectionName: ptr.To(gatewayv1.SectionName(section)),
+	}}
+	route.Spec.Rules = []gatewayv1.TCPRouteRule{{BackendRefs: []gatewayv1.BackendRef{{
+		BackendObjectReference: gatewayv1.BackendObjectReference{Name: "other", Port: ptr.To[gatewayv1.PortNumber](80)},
+	}}}}
+	g.Eventually(func() error { return g.api.Create(g.Context(), route) }).Should(Succeed())
+	return route
 }
 
-// A release of the Gateway API makes a kind stable, and a later one stops serving its former version.
 // Anybody may write a TCPRoute in a namespace of their own. The namespace that a listener allows may change, and with
 // it who has the port.
 func TestARouteThatTheGatewayDoesNotAllowTakesNoPort(t *testing.T) {
@@ -288,18 +225,7 @@ func TestARouteThatTheGatewayDoesNotAllowTakesNoPort(t *testing.T) {
 		g.Expect(admin.Update(t.Context(), namespace)).To(Succeed())
 	}
 	other := apiserver.Namespace(t)
-	foreign := &gatewayv1.TCPRoute{
-		ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "foreign"},
-		Spec: gatewayv1.TCPRouteSpec{
-			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{
-				Namespace: ptr.To[gatewayv1.Namespace](metav1.NamespaceDefault), Name: gatewayv1.ObjectName(g.edge), SectionName: ptr.To[gatewayv1.SectionName]("tcp-0"),
-			}}},
-			Rules: []gatewayv1.TCPRouteRule{{BackendRefs: []gatewayv1.BackendRef{{BackendObjectReference: gatewayv1.BackendObjectReference{
-				Name: "other", Port: ptr.To[gatewayv1.PortNumber](80),
-			}}}}},
-		},
-	}
-	g.Eventually(func() error { return g.api.Create(t.Context(), foreign) }).Should(Succeed())
+	g.createForeignRoute(other, "tcp-0")
 	label(g.key.Namespace, g.edge)
 	label(other, g.edge)
 	l := g.createListener(nil)
@@ -310,6 +236,7 @@ func TestARouteThatTheGatewayDoesNotAllowTakesNoPort(t *testing.T) {
 	g.Eventually(g.sections).Should(HaveKeyWithValue(l.Name+"-http", "tcp-0"))
 }
 
+// A release of the Gateway API makes a kind stable, and a later one stops serving its former version.
 func TestRoutesFollowTheVersionsThatAreServed(t *testing.T) {
 	g := newGateways(t, listenersv1alpha1.GatewayRouteKindTCP)
 	g.serve(t)

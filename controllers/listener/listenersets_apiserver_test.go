@@ -1,12 +1,10 @@
 package listener_test
 
 import (
-	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -114,91 +112,6 @@ func TestAListenerSetIsWrittenWhenTheGatewayAllowsIt(t *testing.T) {
 	g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 }
 
-func TestEachListenerHasPortsOfTheRangeForItself(t *testing.T) {
-	g := newListenerSets(t, listenersv1alpha1.GatewayRouteKindTCP, "20000-20008")
-	crds.Install(t, g.Client, crds.ListenerSets)
-	g.openGateway()
-	foreign := &gatewayv1.ListenerSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: "foreign"},
-		Spec: gatewayv1.ListenerSetSpec{
-			ParentRef: gatewayv1.ParentGatewayReference{Namespace: ptr.To[gatewayv1.Namespace](metav1.NamespaceDefault), Name: gatewayv1.ObjectName(g.edge)},
-			Listeners: []gatewayv1.ListenerEntry{{Name: "x", Port: 20003, Protocol: gatewayv1.UDPProtocolType}},
-		},
-	}
-	g.Eventually(func() error { return g.api.Create(t.Context(), foreign) }).Should(Succeed())
-
-	// At the same time, by several workers.
-	for i := range 8 {
-		g.createListener(func(l *listenersv1alpha1.Listener) { l.Name = fmt.Sprintf("broker-%d", i) })
-	}
-	g.Eventually(func() int { return len(g.ports()) }).Should(Equal(8), "seven Listeners and the foreign ListenerSet have a port")
-	taken := map[int32]bool{}
-	for _, port := range g.ports() {
-		taken[port] = true
-	}
-	g.Expect(taken).To(HaveLen(8), "each has a port for itself")
-	g.Expect(taken).NotTo(HaveKey(int32(20000)))
-	refused := ""
-	for i := range 8 {
-		if name := fmt.Sprintf("broker-%d", i); g.ports()[name+"-tcp/http"] == 0 {
-			refused = name
-		}
-	}
-	g.key.Name = refused
-	l := g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonGatewayPortsExhausted)
-	g.Expect(l.Status.Conditions[0].Message).To(ContainSubstring("no port of Gateway default/%s is left for port http: its other listeners have all of 20000-20008", g.edge))
-
-	// A ListenerSet that is deleted comes back with its ports, although another Listener waits for one.
-	name := "broker-0"
-	if refused == name {
-		name = "broker-1"
-	}
-	key := name + "-tcp/http"
-	before := g.ports()
-	g.Expect(g.api.Delete(t.Context(), &gatewayv1.ListenerSet{ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: name + "-tcp"}})).To(Succeed())
-	g.Eventually(g.ports).Should(HaveKeyWithValue(key, before[key]))
-	g.Expect(g.ports()).To(Equal(before))
-
-	// So does one whose published ports another client changes.
-	g.key.Name = name
-	g.acceptTCP(name + "-http")
-	g.program(name + "-tcp")
-	g.eventuallyAddresses("192.0.2.1")
-	set := g.listenerSet(name + "-tcp")
-	set.Spec.Listeners[0].Port = 9999
-	g.Expect(g.api.Update(t.Context(), set)).To(Succeed())
-	g.Eventually(g.ports).Should(HaveKeyWithValue(key, before[key]))
-
-	// The Listener that waits gets a port when one is free, whoever had it.
-	g.Expect(g.api.Delete(t.Context(), foreign)).To(Succeed())
-	g.Eventually(g.ports).Should(HaveKeyWithValue(refused+"-tcp/http", int32(20003)))
-
-	// Or when the range is longer. The others stay where they are.
-	g.createListener(func(l *listenersv1alpha1.Listener) { l.Name = "late" })
-	g.key.Name = "late"
-	g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonGatewayPortsExhausted)
-	before = g.ports()
-	g.change(g.class, func() { g.class.Spec.Gateway.PortRange = "20000-20009" })
-	g.Eventually(g.ports).Should(HaveKeyWithValue("late-tcp/http", int32(20009)))
-	delete(before, "foreign/x")
-	before["late-tcp/http"] = 20009
-	g.Expect(g.ports()).To(Equal(before))
-
-	// An administrator adds a listener with the port of a Listener to the Gateway, which takes precedence.
-	gateway := &gatewayv1.Gateway{}
-	g.Expect(g.api.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: g.edge}, gateway)).To(Succeed())
-	gateway.Spec.Listeners = []gatewayv1.Listener{gatewayListener("own", gatewayv1.TCPProtocolType, 20009)}
-	g.Expect(g.api.Update(t.Context(), gateway)).To(Succeed())
-	g.Eventually(g.ports).Should(HaveKeyWithValue("late-tcp/http", int32(20000)))
-
-	// A Listener that is deleted gives its port back.
-	gone := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: "late"}}
-	g.Expect(g.Delete(t.Context(), gone)).To(Succeed())
-	g.Expect(g.api.Delete(t.Context(), g.listenerSet("late-tcp"))).To(Succeed()) // as the garbage collector does
-	g.createListener(func(l *listenersv1alpha1.Listener) { l.Name = "last" })
-	g.Eventually(g.ports).Should(HaveKeyWithValue("last-tcp/http", int32(20000)))
-}
-
 // Not every Gateway serves TCP and UDP at one port.
 func TestAListenerThatChangesItsProtocolGetsAnotherPort(t *testing.T) {
 	g := newListenerSets(t, listenersv1alpha1.GatewayRouteKindTCP, "20000-20999")
@@ -211,11 +124,12 @@ func TestAListenerThatChangesItsProtocolGetsAnotherPort(t *testing.T) {
 	g.Eventually(g.ports).Should(Equal(map[string]int32{"web-tcp/http": 20001, "web-udp/echo": 20002}))
 }
 
-// Either of them is enough. A port outside of the range stays, too, as long as the ListenerSet has it.
+// Either of them is enough. A port outside of the range stays, too, as long as the ListenerSet has it, unless the
+// Gateway itself has it.
 func TestPortsOfAGatewayStayWhenAStatusOrAListenerSetIsLost(t *testing.T) {
 	g := newListenerSets(t, listenersv1alpha1.GatewayRouteKindTCP, "20005-20005")
 	crds.Install(t, g.Client, crds.ListenerSets)
-	g.openGateway()
+	gateway := g.openGateway()
 	g.createListener(nil)
 	want := map[string]int32{"web-tcp/http": 20005}
 	g.Eventually(g.ports).Should(Equal(want))
@@ -235,26 +149,15 @@ func TestPortsOfAGatewayStayWhenAStatusOrAListenerSetIsLost(t *testing.T) {
 	g.Expect(g.api.Delete(t.Context(), before)).To(Succeed())
 	g.Eventually(func() bool { return g.listenerSet("web-tcp").UID != before.UID }).Should(BeTrue())
 	g.Expect(g.ports()).To(Equal(want))
-}
 
-func TestForeignListenerSetIsNeverModified(t *testing.T) {
-	g := newListenerSets(t, listenersv1alpha1.GatewayRouteKindTCP, "20000-20999")
-	crds.Install(t, g.Client, crds.ListenerSets)
-	g.openGateway()
-	foreign := &gatewayv1.ListenerSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: "web-tcp"},
-		Spec: gatewayv1.ListenerSetSpec{
-			ParentRef: gatewayv1.ParentGatewayReference{Name: "any"},
-			Listeners: []gatewayv1.ListenerEntry{{Name: "http", Port: 8080, Protocol: gatewayv1.TCPProtocolType}},
-		},
-	}
-	g.Eventually(func() error { return g.api.Create(t.Context(), foreign) }).Should(Succeed())
-	g.createListener(nil)
-	l := g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonForeignListenerSet)
-	g.Expect(l.Status.Conditions[0].Message).To(ContainSubstring("ListenerSet %s/web-tcp already exists and has no controller", g.key.Namespace))
-	g.Expect(g.listenerSet("web-tcp").ResourceVersion).To(Equal(foreign.ResourceVersion))
-	g.Expect(apierrors.IsNotFound(g.api.Get(t.Context(), client.ObjectKey{Namespace: g.key.Namespace, Name: "web-http"}, &gatewayv1.TCPRoute{}))).
-		To(BeTrue(), "no route leads to the ListenerSet of others")
-	g.Expect(g.api.Delete(t.Context(), foreign)).To(Succeed())
+	// Another client changes the published port, and then an administrator needs it for the Gateway.
+	g.program("web-tcp")
+	g.eventuallyAddresses("192.0.2.1")
+	set := g.listenerSet("web-tcp")
+	g.change(set, func() { set.Spec.Listeners[0].Port = 9999 })
+	g.Eventually(g.ports).Should(Equal(want))
+	g.Expect(g.api.Get(t.Context(), client.ObjectKeyFromObject(gateway), gateway)).To(Succeed())
+	gateway.Spec.Listeners = []gatewayv1.Listener{gatewayListener("own", gatewayv1.TCPProtocolType, 20005)}
+	g.Expect(g.api.Update(t.Context(), gateway)).To(Succeed())
 	g.Eventually(g.ports).Should(Equal(map[string]int32{"web-tcp/http": 20001}))
 }

@@ -8,11 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
 // left returns what the metrics say about the ports that are left in a range of a class, or -1 if they say nothing.
@@ -75,28 +73,4 @@ func TestThePortsThatAreLeftAreThoseThatListenersCanGet(t *testing.T) {
 	f.change(f.class, func() { f.class.Spec.NodePorts.Range = fmt.Sprintf("%d-%d", first, first+size+1) })
 	f.eventuallyNodePorts(1)
 	f.Expect(f.left(f.class.Name, "NodePort")).To(Equal(1))
-}
-
-// The numbers of a shared address are those of Listeners in all namespaces, whatever their class.
-func TestTheSharedPortsThatAreLeftAreThoseThatListenersCanGet(t *testing.T) {
-	const first, size = 9700, 4
-	f := newFixture(t, sharing(first, size))
-	f.Eventually(func() int { return f.left(f.class.Name, "SharedPort") }).Should(Equal(size))
-	namespaces := []string{f.key.Namespace, apiserver.Namespace(t)}
-	var keys []client.ObjectKey
-	for i := range size {
-		f.key = client.ObjectKey{Namespace: namespaces[i%2], Name: fmt.Sprint("web-", i)}
-		f.createListener(nil)
-		f.eventuallySharedPorts()
-		f.Expect(f.left(f.class.Name, "SharedPort")).To(Equal(size - 1 - i))
-		keys = append(keys, f.key)
-	}
-	f.key.Name = "last"
-	f.createListener(nil)
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonSharedPortsExhausted)
-	for _, key := range keys[:2] {
-		f.Expect(f.Delete(t.Context(), &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})).To(Succeed())
-	}
-	f.eventuallySharedPorts()
-	f.Eventually(func() int { return f.left(f.class.Name, "SharedPort") }).Should(Equal(1))
 }

@@ -55,26 +55,6 @@ func TestListenerSaysThatItsNodeIsNotReady(t *testing.T) {
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 }
 
-func TestAddressesFollowTheTypesAndRangesOfTheClass(t *testing.T) {
-	f := newFixture(t, ofType(nodePort))
-	f.createListener(nil)
-	node := f.createNode("10.3.1.1")
-	node.Status.Addresses = append(node.Status.Addresses,
-		corev1.NodeAddress{Type: corev1.NodeExternalDNS, Address: "node.example.com"}, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.1"})
-	f.Expect(f.Status().Update(t.Context(), node)).To(Succeed())
-	f.createVolume(node.Name)
-	f.eventuallyAddresses("10.3.1.1")
-
-	f.change(f.class, func() {
-		f.class.Spec.NodeAddresses = &listenersv1alpha1.NodeAddresses{Types: []listenersv1alpha1.NodeAddressType{"ExternalDNS"}}
-	})
-	f.eventuallyAddresses("node.example.com")
-	f.change(f.class, func() {
-		f.class.Spec.NodeAddresses = &listenersv1alpha1.NodeAddresses{CIDRs: []listenersv1alpha1.CIDR{"192.0.2.0/24"}}
-	})
-	f.eventuallyAddresses("192.0.2.1")
-}
-
 // A Service that prefers two families has the one of a cluster with one, and one that requires two is rejected.
 func TestFamiliesOfAClusterWithASingleOne(t *testing.T) {
 	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{

@@ -1,7 +1,6 @@
 package listener_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -111,27 +110,4 @@ func TestTargetPortsFollowTheClass(t *testing.T) {
 	}
 	f.Expect(f.service().UID).To(Equal(uid))
 	f.Expect(f.nodePortEvents()).To(BeEmpty())
-}
-
-func TestTargetPortsFollowNodePortsThatListenersOverride(t *testing.T) {
-	spec := sameTarget()
-	spec.ListenerOverrides = &listenersv1alpha1.ListenerOverrides{Allowed: []listenersv1alpha1.ServiceField{"spec.ports.nodePort"}}
-	f := newFixture(t, spec)
-	reserved := f.occupy(0)
-	number := reserved.Spec.Ports[0].NodePort
-	f.Expect(f.Delete(t.Context(), reserved)).To(Succeed())
-	ports := func(field string) func(l *listenersv1alpha1.Listener) {
-		return func(l *listenersv1alpha1.Listener) { override(l, `{}`, `{"ports":[{"port":80,`+field+`}]}`) }
-	}
-	l := f.createListener(ports(fmt.Sprintf(`"nodePort":%d`, number)))
-	f.Expect(f.eventuallyNodePorts(1)).To(Equal(map[string]int32{"http": number}))
-	f.Expect(f.targets()).To(Equal(numbers(map[string]int32{"http": number})))
-
-	f.change(l, func() { ports(`"targetPort":22`)(l) })
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonInvalidOverrides)
-	f.Expect(f.targets()).To(Equal(numbers(map[string]int32{"http": number})))
-	f.change(f.class, func() {
-		f.class.Spec.ListenerOverrides.Allowed = []listenersv1alpha1.ServiceField{"spec.ports.nodePort", "spec.ports.targetPort"}
-	})
-	f.Eventually(f.targets).Should(Equal(numbers(map[string]int32{"http": 22})))
 }

@@ -149,6 +149,9 @@ func TestObjectsFromABackupAreAdopted(t *testing.T) {
 					if now := one(o); accepted(l) != kind.ForeignReason || now.GetResourceVersion() != version || len(l.Status.IngressAddresses) > 0 && name != "NetworkPolicy" {
 						t.Errorf("Accepted is %s, addresses %v, and the object is %v", accepted(l), l.Status.IngressAddresses, now)
 					}
+					if name == "ListenerSet" && find[gatewayv1.TCPRoute](o, "web-http") != nil {
+						t.Error("a route leads to the ListenerSet of others")
+					}
 					o.delete(restored)
 					l = o.reconcile(key.Name)
 				}

@@ -215,21 +215,3 @@ func TestGeneratedHostsNeedNoPermissionForCustomHosts(t *testing.T) {
 	f.Eventually(f.reason(listenersv1alpha1.ListenerAccepted), apiserver.Timeout).Should(Equal(listenersv1alpha1.ReasonAccepted))
 	f.Expect(f.route("web-http").Spec.Host).To(Equal("web." + f.key.Namespace + ".example.com"))
 }
-
-func TestListenersFollowTheAvailabilityOfRoutes(t *testing.T) {
-	c := apiserver.Client(t)
-	crds.Remove(t, c, crds.Routes)
-	f := newFixture(t, routeClass(listenersv1alpha1.RouteExposure{}))
-	f.createListener(nil)
-	for range 2 {
-		l := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNotServed)
-		f.Expect(l.Status.IngressAddresses).To(And(Not(BeNil()), BeEmpty()))
-		f.Expect(f.service().DeletionTimestamp).To(BeNil())
-		crds.Install(t, c, crds.Routes)
-		f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForRouter)
-		f.admit("web-http", f.generated("web-http"))
-		f.eventuallyAddresses(f.generated("web-http"))
-		crds.Remove(t, c, crds.Routes)
-	}
-	serveRoutes(t)
-}

@@ -48,78 +48,6 @@ func (f *fixture) eventuallySharedPorts() map[string]int32 {
 	return numbers
 }
 
-// As many Listeners as the range has numbers, created at the same time in two namespaces, each get one. It stays when
-// the Service is deleted and when the operator restarts, although another Listener waits for a number, which gets the
-// first one that is free.
-func TestListenersOfAllNamespacesShareAnAddress(t *testing.T) {
-	const first, size = 9000, 20
-	var keys []client.ObjectKey
-	before := map[client.ObjectKey]map[string]int32{}
-	f := newFixture(t, sharing(first, size))
-	class := f.class
-	namespaces := []string{f.key.Namespace, apiserver.Namespace(t)}
-	for i := range size {
-		f.key = client.ObjectKey{Namespace: namespaces[i%2], Name: fmt.Sprint("web-", i/2)}
-		f.createListener(nil)
-		keys = append(keys, f.key)
-	}
-	listeners := map[int32]client.ObjectKey{}
-	for _, f.key = range keys {
-		before[f.key] = f.eventuallySharedPorts()
-		number := before[f.key]["http"]
-		f.Expect(number).To(And(BeNumerically(">=", first), BeNumerically("<", first+size)))
-		f.Expect(listeners).NotTo(HaveKey(number))
-		listeners[number] = f.key
-	}
-	f.assign(corev1.LoadBalancerIngress{IP: "192.0.2.1"})
-	l := f.eventuallyAddresses("192.0.2.1")
-	f.Expect(l.Status.IngressAddresses[0].Ports).To(Equal(before[f.key]))
-	f.Expect(l.Status.NodePorts).To(BeNil())
-	port := f.service().Spec.Ports[0]
-	f.Expect(port.TargetPort).To(Equal(intstr.FromInt32(80)))
-	f.Expect(f.service().Annotations).To(HaveKeyWithValue("metallb.io/allow-shared-ip", "all"))
-
-	f.key.Name = "last"
-	last := f.key
-	f.createListener(nil)
-	l = f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonSharedPortsExhausted)
-	f.Expect(l.Status.SharedPorts).To(BeNil())
-	f.Expect(f.Get(t.Context(), f.key, &corev1.Service{})).NotTo(Succeed())
-
-	for _, f.key = range keys[:4] {
-		f.deleteService()
-		f.Expect(f.eventuallySharedPorts()).To(Equal(before[f.key]))
-	}
-	stopProcess(t)
-
-	f = newFixture(t, sharing(first, size)) // another process, and another class
-	for _, f.key = range keys[4:8] {
-		f.deleteService() // also where the operator has not seen the Service since it started
-	}
-	for _, f.key = range keys {
-		f.Expect(f.eventuallySharedPorts()).To(Equal(before[f.key]))
-	}
-	f.Eventually(f.idle).Should(BeTrue())
-	f.key = last
-	f.Expect(f.listener().Status.SharedPorts).To(BeNil())
-
-	f.class = class // to which the Listeners belong
-	f.key = keys[3]
-	f.Expect(f.Delete(t.Context(), f.listener())).To(Succeed())
-	f.key = last
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
-	f.Expect(f.eventuallySharedPorts()).To(Equal(before[keys[3]]))
-
-	// A larger range serves another one, and the others keep theirs.
-	f.key.Name = "more"
-	f.createListener(nil)
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonSharedPortsExhausted)
-	f.change(f.class, func() { f.class.Spec.LoadBalancer = sharing(first, size+1).LoadBalancer })
-	f.Expect(f.eventuallySharedPorts()).To(Equal(map[string]int32{"http": first + size}))
-	f.key = keys[0]
-	f.Expect(f.eventuallySharedPorts()).To(Equal(before[keys[0]]))
-}
-
 // The Service stays, and its numbers follow. Those that are not used any more are available.
 func TestAClassBeginsAndCeasesToShareAnAddress(t *testing.T) {
 	spec := sharing(9200, 1)
@@ -136,6 +64,9 @@ func TestAClassBeginsAndCeasesToShareAnAddress(t *testing.T) {
 
 	f.change(f.class, func() { f.class.Spec.LoadBalancer = shared })
 	f.Expect(f.eventuallySharedPorts()).To(Equal(map[string]int32{"http": 9200}))
+	f.Expect(f.service().Spec.Ports[0].TargetPort).To(Equal(intstr.FromInt32(80)))
+	f.Expect(f.service().Annotations).To(HaveKeyWithValue("metallb.io/allow-shared-ip", "all"))
+	f.Expect(f.listener().Status.NodePorts).To(BeNil())
 	f.Eventually(ports).Should(Equal(map[string]int32{"http": 9200}))
 	f.key.Name = "waiting"
 	f.createListener(nil)
