@@ -4,19 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/observe"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/registry"
 )
 
 // newRoutedState returns a Listener of a class with routes, and the Gateway, which allows ListenerSets and has two
@@ -169,5 +177,172 @@ func keepsWhatAnotherClientGives[T any, O interface {
 	}
 	if cmp.Equal(want[older], want[younger]) {
 		t.Errorf("both have %v", want[older])
+	}
+}
+
+// contendedHost is the host of Listener shop/web by the class mirrored, and of web/shop by the class plain.
+const contendedHost = "shop.web.example.com"
+
+// newIngressListener returns a Listener of an age, of a class with Ingresses, and its Ingress.
+func newIngressListener(namespace, name, class string, age time.Duration) (*listenersv1alpha1.Listener, *networkingv1.Ingress) {
+	uid := types.UID("uid-of-" + namespace)
+	l := &listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age))},
+		Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To(class), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
+	}
+	return l, &networkingv1.Ingress{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name + "-http", UID: "ingress-" + uid,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(l, listenersv1alpha1.GroupVersion.WithKind("Listener"))},
+		},
+		Spec: networkingv1.IngressSpec{IngressClassName: ptr.To("nginx"), Rules: []networkingv1.IngressRule{{Host: contendedHost}}},
+	}
+}
+
+func newIngressClass(name string, template listenersv1alpha1.HostTemplate) *listenersv1alpha1.ListenerClass {
+	return &listenersv1alpha1.ListenerClass{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: listenersv1alpha1.ListenerClassSpec{
+			ServiceType: clusterIP, Ingress: &listenersv1alpha1.IngressExposure{ClassName: "nginx", HostTemplate: template},
+		},
+	}
+}
+
+// A new operator knows which Listener has a host, whichever it reconciles first. An object that a tenant wrote does not
+// give a Listener a host that its class does not.
+func TestTheFirstListenerKeepsItsHostAfterARestart(t *testing.T) {
+	const plain = listenersv1alpha1.HostTemplate("{listener}.{namespace}.example.com")
+	accepted := &listenersv1alpha1.ListenerStatus{Conditions: []metav1.Condition{{Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue}}}
+	publishing := &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: contendedHost, AddressType: listenersv1alpha1.AddressTypeHostname}}}
+	for name, tc := range map[string]struct {
+		otherTemplate          listenersv1alpha1.HostTemplate
+		ownAge, otherAge       time.Duration
+		ownStatus, otherStatus *listenersv1alpha1.ListenerStatus
+		refused                bool
+	}{
+		"the other is older":                             {otherTemplate: plain, otherAge: time.Hour, refused: true},
+		"the other is younger":                           {otherTemplate: plain, ownAge: time.Hour},
+		"the other is younger, and was accepted":         {otherTemplate: plain, ownAge: time.Hour, otherStatus: accepted, refused: true},
+		"the other is older, and was refused":            {otherTemplate: plain, otherAge: time.Hour, ownStatus: accepted},
+		"the other is younger, and publishes it":         {otherTemplate: plain, ownAge: time.Hour, ownStatus: accepted, otherStatus: publishing, refused: true},
+		"the other publishes it, but its class does not": {otherTemplate: "{listener}.{namespace}.example.org", otherStatus: publishing, refused: true},
+		"a tenant wrote it for a Listener of its own":    {otherTemplate: "{listener}.{namespace}.example.org", otherAge: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own, ownIngress := newIngressListener("shop", "web", "mirrored", tc.ownAge)
+			other, otherIngress := newIngressListener("web", "shop", "plain", tc.otherAge)
+			own.Status, other.Status = tc.ownStatus, tc.otherStatus
+			s := &state{backends: backends.All(), listener: own}
+			s.with(other, ownIngress, otherIngress, newIngressClass("mirrored", "{namespace}.{listener}.example.com"), newIngressClass("plain", tc.otherTemplate))
+			service := newState(clusterIP).service.DeepCopy()
+			service.Namespace, service.Name = "web", "shop"
+			service.OwnerReferences = otherIngress.OwnerReferences
+			s.with(service)
+			o := s.operator(t, interceptor.Funcs{})
+			o.reconcile(key.Name)
+			l := o.reconcile(key.Name) // finds the Service
+			accepted := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerAccepted)
+			if refused := accepted.Reason == listenersv1alpha1.ReasonInvalidHost && strings.Contains(accepted.Message, "which Listener web/shop has already"); refused != tc.refused {
+				t.Errorf("refused is %v, want %v: %s: %s", refused, tc.refused, accepted.Reason, accepted.Message)
+			}
+			want := listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindHost, Value: contendedHost, Holder: "web/shop"}
+			got := ptr.Deref(l.Status.WaitingFor, listenersv1alpha1.WaitingFor{})
+			if want.Since = got.Since; tc.refused != (got == want) || tc.refused == got.Since.IsZero() {
+				t.Errorf("waits for %+v", got)
+			}
+			if summary := "Host " + contendedHost; tc.refused != (l.Status.Summary.WaitingFor == summary) {
+				t.Errorf("summary %q", l.Status.Summary.WaitingFor)
+			}
+		})
+	}
+}
+
+// The later Listener is refused with the name of the first, whatever the kinds of their objects, and gets the host when
+// the first one does not have it any more.
+func TestTwoClassesGiveNoHostTwice(t *testing.T) {
+	const mirrored, plain = "{namespace}.{listener}.example.com", "{listener}.{namespace}.example.com"
+	type spec = listenersv1alpha1.ListenerClassSpec
+	type give = func(listenersv1alpha1.HostTemplate) spec
+	name := func(template listenersv1alpha1.HostTemplate) spec {
+		return spec{ServiceType: loadBalancer, Hostname: &listenersv1alpha1.Hostname{Template: template}}
+	}
+	ingress := func(template listenersv1alpha1.HostTemplate) spec { return newIngressClass("", template).Spec }
+	route := func(template listenersv1alpha1.HostTemplate) spec {
+		return spec{ServiceType: clusterIP, Route: &listenersv1alpha1.RouteExposure{HostTemplate: template}}
+	}
+	gateway := func(kind listenersv1alpha1.GatewayRouteKind) give {
+		return func(template listenersv1alpha1.HostTemplate) spec {
+			parent := []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}}
+			return spec{ServiceType: clusterIP, Gateway: &listenersv1alpha1.GatewayExposure{Kind: kind, HostTemplate: template, ParentRefs: parent}}
+		}
+	}
+	tlsRoute, httpRoute := gateway(listenersv1alpha1.GatewayRouteKindTLS), gateway(listenersv1alpha1.GatewayRouteKindHTTP)
+	for kinds, tc := range map[string]struct{ first, second give }{
+		"Ingresses":                   {ingress, ingress},
+		"names":                       {name, name},
+		"a name and an Ingress":       {name, ingress},
+		"a Route and a name":          {route, name},
+		"a TLSRoute and a Route":      {tlsRoute, route},
+		"an HTTPRoute and a TLSRoute": {httpRoute, tlsRoute},
+	} {
+		t.Run(kinds, func(t *testing.T) {
+			first, _ := newIngressListener("shop", "web", "mirrored", 0)
+			second, _ := newIngressListener("web", "shop", "plain", 0)
+			s := &state{backends: backends.All(), listener: first}
+			s.with(second, &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "mirrored"}, Spec: tc.first(mirrored)},
+				&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "plain"}, Spec: tc.second(plain)})
+			o := s.operator(t, interceptor.Funcs{})
+			if got := accepted(o.reconcile(key.Name)); got != listenersv1alpha1.ReasonAccepted {
+				t.Errorf("the first Listener is %s", got)
+			}
+			reconcileSecond := func() (*listenersv1alpha1.ListenerStatus, metav1.Condition) {
+				if _, err := o.try(client.ObjectKeyFromObject(second)); err != nil {
+					t.Fatal(err)
+				}
+				if err := o.api.Get(t.Context(), client.ObjectKeyFromObject(second), second); err != nil {
+					t.Fatal(err)
+				}
+				return second.Status, observe.Condition(second, listenersv1alpha1.ListenerAccepted)
+			}
+			status, refused := reconcileSecond()
+			if refused.Reason != listenersv1alpha1.ReasonInvalidHost || !strings.Contains(refused.Message, "the host is "+contendedHost+", which Listener shop/web has already") {
+				t.Errorf("condition %+v", refused)
+			}
+			waits := listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindHost, Value: contendedHost, Holder: "shop/web", Since: status.WaitingFor.Since}
+			if *status.WaitingFor != waits || len(status.IngressAddresses) > 0 {
+				t.Errorf("status %+v", status)
+			}
+			o.delete(first)
+			o.listenerToListeners().Delete(t.Context(), event.DeleteEvent{Object: first}, nil)
+			if !o.held.Waiting.Freed.Has("Host/" + contendedHost) {
+				t.Errorf("Listeners are reconciled that wait for %v", o.held.Waiting.Freed)
+			}
+			if status, now := reconcileSecond(); now.Reason != listenersv1alpha1.ReasonAccepted || status.WaitingFor != nil {
+				t.Errorf("then, it waits for %+v, condition %+v", status.WaitingFor, now)
+			}
+		})
+	}
+}
+
+// Its watch has seen the deletion before the pass has reserved anything.
+func TestAListenerThatIsDeletedDuringItsPassHasNothing(t *testing.T) {
+	own, _ := newIngressListener("shop", "web", "mirrored", 0)
+	s := &state{backends: backends.All(), listener: own}
+	s.with(newIngressClass("mirrored", "{namespace}.{listener}.example.com"))
+	deleted := false
+	var o *operator
+	o = s.operator(t, interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, applied runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			if !deleted {
+				deleted = true
+				o.delete(own.DeepCopy())
+			}
+			return c.Apply(ctx, applied, options...)
+		},
+	})
+	_, err := o.try(key)
+	host := registry.Key{Kind: listenersv1alpha1.WaitingKindHost, Value: contendedHost}
+	if holder, taken := o.held.Registry.Begin(types.NamespacedName{Namespace: "web", Name: "shop"}).HolderOf(host); taken || !deleted {
+		t.Errorf("deleted %t (%v); %s still has the host", deleted, err, holder)
 	}
 }

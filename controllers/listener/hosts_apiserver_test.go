@@ -1,15 +1,19 @@
 package listener_test
 
 import (
+	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // namedClass returns the spec of a class that publishes names.
@@ -83,4 +87,62 @@ func TestAHostThatAClassNoLongerGivesIsFree(t *testing.T) {
 			f.Eventually(f.reason(listenersv1alpha1.ListenerAccepted)).Should(Equal(listenersv1alpha1.ReasonAccepted))
 		})
 	}
+}
+
+// The name of a replica is its first address, and in the annotations of external-dns, as soon as the load balancer has
+// an address. It stays while the Pod is replaced, and the author of a Listener cannot choose it.
+func TestAListenerIsPublishedByName(t *testing.T) {
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
+		ServiceType: loadBalancer, PreferredAddressType: listenersv1alpha1.PreferredAddressTypeIP,
+		Hostname:                   &listenersv1alpha1.Hostname{Template: "{podName}.{namespace}.example.com"},
+		ServiceAnnotations:         map[string]string{"example.com/ttl": "60"},
+		ServiceAnnotationTemplates: map[string]listenersv1alpha1.AnnotationTemplate{"example.com/replica": "{podIndex} of {listener}"},
+	})
+	host := "kafka-2." + f.key.Namespace + ".example.com"
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "kafka-2"},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "kafka", Image: "kafka"}},
+			Volumes:    []corev1.Volume{objects.ClaimVolume("listener", f.key.Name)},
+		},
+	}
+	f.createListener(func(l *listenersv1alpha1.Listener) {
+		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: l.Name, UID: "claim-uid"}}
+		l.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: fmt.Appendf(nil,
+			`{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": %q, "annotations": {%q: "another.example.com", %q: "another.example.com", "example.com/ttl": "10"}}}`,
+			f.key.Namespace, names.AnnotationHostname, names.AnnotationHostname022)}}
+	})
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNoSinglePod)
+	f.Expect(f.Get(t.Context(), f.key, &corev1.Service{})).NotTo(Succeed())
+
+	f.Expect(f.Create(t.Context(), pod)).To(Succeed())
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForLoadBalancer)
+	f.Expect(f.service().Annotations).To(Equal(map[string]string{
+		names.AnnotationHostname: host, names.AnnotationHostname022: host, names.AnnotationPod: "kafka-2", "example.com/ttl": "10", "example.com/replica": "2 of web",
+	}))
+	f.assign(corev1.LoadBalancerIngress{IP: "192.0.2.1"})
+	l := f.eventuallyAddresses(host, "192.0.2.1")
+	f.Expect(l.Status.IngressAddresses[0]).To(Equal(listenersv1alpha1.IngressAddress{
+		Address: host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80},
+	}))
+
+	// The name does not change while the Pod is replaced.
+	f.Expect(f.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
+	f.change(f.class, func() { f.class.Spec.ServiceAnnotations["example.com/seen"] = "true" })
+	f.Eventually(func() map[string]string { return f.service().Annotations }).Should(HaveKeyWithValue("example.com/seen", "true"))
+	f.Expect(f.service().Annotations).To(HaveKeyWithValue(names.AnnotationHostname, host))
+	f.eventuallyAddresses(host, "192.0.2.1")
+
+	// Another author of the Service cannot change it.
+	for _, annotation := range []string{names.AnnotationHostname, names.AnnotationHostname022} {
+		service := f.service()
+		f.change(service, func() { service.Annotations[annotation] = "stolen.example.com" })
+		f.Eventually(func() string { return f.service().Annotations[annotation] }).Should(Equal(host))
+	}
+	f.eventuallyAddresses(host, "192.0.2.1")
+
+	f.change(f.class, func() { f.class.Spec.Hostname, f.class.Spec.ServiceAnnotationTemplates = nil, nil })
+	f.eventuallyAddresses("192.0.2.1")
+	f.Expect(f.service().Annotations).NotTo(HaveKey("example.com/replica"))
+	f.Expect(f.service().Annotations).NotTo(HaveKey(names.AnnotationPod))
 }

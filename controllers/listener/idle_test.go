@@ -43,76 +43,75 @@ func notReadyNode(name, ip string) *corev1.Node {
 
 func TestReadyListenerSaysWhyNothingListens(t *testing.T) {
 	http := corev1.ContainerPort{Name: "web", ContainerPort: 80}
+	ports := func(p ...corev1.ContainerPort) []corev1.ContainerPort { return p }
+	mounted := func(labels map[string]string, ports []corev1.ContainerPort, change func(*corev1.Pod, *listenersv1alpha1.PodListenersSpec)) []client.Object {
+		objects := mountedBy("web-0", labels, ports...)
+		if change != nil {
+			change(objects[0].(*corev1.Pod), &objects[1].(*listenersv1alpha1.PodListeners).Spec)
+		}
+		return objects
+	}
+	withSidecar := func(pod *corev1.Pod, _ *listenersv1alpha1.PodListenersSpec) {
+		pod.Spec.InitContainers = []corev1.Container{{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Ports: ports(http)}}
+	}
+	finished := func(pod *corev1.Pod, _ *listenersv1alpha1.PodListenersSpec) { pod.Status.Phase = corev1.PodSucceeded }
+	outdated := func(_ *corev1.Pod, spec *listenersv1alpha1.PodListenersSpec) {
+		entry := spec.Listeners["listener"]
+		entry.IngressAddresses = []listenersv1alpha1.IngressAddress{{Address: "192.0.2.2", AddressType: "IP"}}
+		spec.Listeners["listener"] = entry
+		spec.StartAddresses = map[string][]listenersv1alpha1.IngressAddress{"listener": {{Address: "192.0.2.1", AddressType: "IP"}}}
+	}
+	cluster := func() *state { return newState(clusterIP) }
+	leader := func() *state {
+		return cluster().change(func(s *state) { s.listener.Spec.ExtraPodSelectorLabels = map[string]string{"role": "leader"} })
+	}
+	onNode := func(node *corev1.Node) *state {
+		return newState(nodePort).with(node, newVolume("pv", lastMountedOn(node.Name)))
+	}
+	override := func(spec string) *state {
+		return cluster().change(func(s *state) { s.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":` + spec + `}`) })
+	}
+	toName := func(s *state) { s.service.Spec.Ports[0].TargetPort = intstr.FromString("web") }
 	for name, tc := range map[string]struct {
-		change  func(*state)
+		state   *state
+		mounted []client.Object
 		reason  string
 		message string
 	}{
-		"no Pod": {func(*state) {}, "Reserved", "reserved; no Pod mounts it; its addresses are kept: web.shop.svc.cluster.local"},
-		"a Pod that listens": {func(s *state) {
-			s.with(mountedBy("web-0", nil, http)...)
-		}, "AddressesAssigned", "reachable at"},
-		"a Pod with a sidecar that listens": {func(s *state) {
-			objects := mountedBy("web-0", nil)
-			objects[0].(*corev1.Pod).Spec.InitContainers = []corev1.Container{{
-				RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Ports: []corev1.ContainerPort{http},
-			}}
-			s.with(objects...)
-		}, "AddressesAssigned", "reachable at"},
-		"a Pod without the selected labels": {func(s *state) {
-			s.listener.Spec.ExtraPodSelectorLabels = map[string]string{"role": "leader"}
-			s.with(mountedBy("web-0", map[string]string{"role": "replica"}, http)...)
-		}, "NoMatchingPods", "no Pod that mounts it has the labels of spec.extraPodSelectorLabels: role=leader"},
-		"a Pod with the selected labels": {func(s *state) {
-			s.listener.Spec.ExtraPodSelectorLabels = map[string]string{"role": "leader"}
-			s.with(mountedBy("web-0", map[string]string{"role": "leader", "app": "web"}, http)...)
-		}, "AddressesAssigned", "reachable at"},
-		"a port that no container declares": {func(s *state) {
-			s.with(mountedBy("web-0", nil, corev1.ContainerPort{ContainerPort: 8080})...)
-		}, "PortNotDeclared", "on which a program has to listen: 80 (http)"},
-		"a port of another protocol": {func(s *state) {
-			s.with(mountedBy("web-0", nil, corev1.ContainerPort{ContainerPort: 80, Protocol: corev1.ProtocolUDP})...)
-		}, "PortNotDeclared", "80 (http)"},
-		"a node port that its program reads from its volume": {func(s *state) {
-			*s = *newState(nodePort).change(withSameTarget).with(newNode("node-1", "10.0.0.1"), newVolume("pv", lastMountedOn("node-1")))
-			s.with(mountedBy("web-0", nil)...)
-		}, "AddressesAssigned", "reachable at 10.0.0.1"},
-		"the only node is not ready": {func(s *state) {
-			*s = *newState(nodePort).with(notReadyNode("node-1", "10.0.0.1"), newVolume("pv", lastMountedOn("node-1")))
-			s.with(mountedBy("web-0", nil, http)...)
-		}, "NodesNotReady", "no node of its addresses is ready, so they may not respond: node-1; its addresses are kept: 10.0.0.1"},
-		"one of two nodes is not ready": {func(s *state) {
-			*s = *newState(nodePort).with(newNode("node-1", "10.0.0.1"), notReadyNode("node-2", "10.0.0.2"),
-				newVolume("pv", lastMountedOn("node-1")), newVolume("pv-2", lastMountedOn("node-2")))
-			s.with(mountedBy("web-0", nil, http)...)
-		}, "AddressesAssigned", "reachable at 10.0.0.1 and 1 more; those of nodes that are not ready may not respond: node-2"},
-		"a Pod that started with another address": {func(s *state) {
-			objects := mountedBy("web-0", nil, http)
-			spec := &objects[1].(*listenersv1alpha1.PodListeners).Spec
-			entry := spec.Listeners["listener"]
-			entry.IngressAddresses = []listenersv1alpha1.IngressAddress{{Address: "192.0.2.2", AddressType: "IP"}}
-			spec.Listeners["listener"] = entry
-			spec.StartAddresses = map[string][]listenersv1alpha1.IngressAddress{"listener": {{Address: "192.0.2.1", AddressType: "IP"}}}
-			s.with(objects...)
-		}, "PodsOutdated", "these Pods started with other addresses, and need a restart only if their programs use the address that they read at their start: web-0"},
-		"a target port by name": {func(s *state) {
-			s.service.Spec.Ports[0].TargetPort = intstr.FromString("web")
-			s.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"port":80,"targetPort":"web"}]}}`)
-			s.with(mountedBy("web-0", nil, http)...)
-		}, "AddressesAssigned", "reachable at"},
-		"a selector of the class": {func(s *state) {
-			s.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"selector":{"app":"other"}}}`)
-		}, "AddressesAssigned", "reachable at"},
-		"a Pod that has finished": {func(s *state) {
-			objects := mountedBy("web-0", nil, http)
-			objects[0].(*corev1.Pod).Status.Phase = corev1.PodSucceeded
-			s.with(objects...)
-		}, "Reserved", "no Pod mounts it"},
+		"no Pod":                            {cluster(), nil, "Reserved", "reserved; no Pod mounts it; its addresses are kept: web.shop.svc.cluster.local"},
+		"a Pod that listens":                {cluster(), mounted(nil, ports(http), nil), "AddressesAssigned", "reachable at"},
+		"a Pod with a sidecar that listens": {cluster(), mounted(nil, nil, withSidecar), "AddressesAssigned", "reachable at"},
+		"a Pod without the selected labels": {
+			leader(), mounted(map[string]string{"role": "replica"}, ports(http), nil), "NoMatchingPods", "no Pod that mounts it has the labels of spec.extraPodSelectorLabels: role=leader",
+		},
+		"a Pod with the selected labels": {leader(), mounted(map[string]string{"role": "leader", "app": "web"}, ports(http), nil), "AddressesAssigned", "reachable at"},
+		"a port that no container declares": {
+			cluster(), mounted(nil, ports(corev1.ContainerPort{ContainerPort: 8080}), nil), "PortNotDeclared", "on which a program has to listen: 80 (http)",
+		},
+		"a port of another protocol": {
+			cluster(), mounted(nil, ports(corev1.ContainerPort{ContainerPort: 80, Protocol: corev1.ProtocolUDP}), nil), "PortNotDeclared", "80 (http)",
+		},
+		"a node port that its program reads from its volume": {
+			onNode(newNode("node-1", "10.0.0.1")).change(withSameTarget), mounted(nil, nil, nil), "AddressesAssigned", "reachable at 10.0.0.1",
+		},
+		"the only node is not ready": {
+			onNode(notReadyNode("node-1", "10.0.0.1")), mounted(nil, ports(http), nil),
+			"NodesNotReady", "no node of its addresses is ready, so they may not respond: node-1; its addresses are kept: 10.0.0.1",
+		},
+		"one of two nodes is not ready": {
+			onNode(newNode("node-1", "10.0.0.1")).with(notReadyNode("node-2", "10.0.0.2"), newVolume("pv-2", lastMountedOn("node-2"))), mounted(nil, ports(http), nil),
+			"AddressesAssigned", "reachable at 10.0.0.1 and 1 more; those of nodes that are not ready may not respond: node-2",
+		},
+		"a Pod that started with another address": {
+			cluster(), mounted(nil, ports(http), outdated),
+			"PodsOutdated", "these Pods started with other addresses, and need a restart only if their programs use the address that they read at their start: web-0",
+		},
+		"a target port by name":   {override(`{"ports":[{"port":80,"targetPort":"web"}]}`).change(toName), mounted(nil, ports(http), nil), "AddressesAssigned", "reachable at"},
+		"a selector of the class": {override(`{"selector":{"app":"other"}}`), nil, "AddressesAssigned", "reachable at"},
+		"a Pod that has finished": {cluster(), mounted(nil, ports(http), finished), "Reserved", "no Pod mounts it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newState(clusterIP)
-			tc.change(s)
-			o := s.reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.settler.Idle = 0 })
+			o := tc.state.with(tc.mounted...).reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.settler.Idle = 0 })
 			if o.err != nil {
 				t.Fatal(o.err)
 			}

@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/decide"
@@ -29,46 +31,45 @@ func keptState(serviceType listenersv1alpha1.ServiceType) *state {
 // the operator cannot expose it. While the StatefulSet or what controls that exists, it stays, unless its class
 // differs.
 func TestAListenerThatIsKeptForAPodIsDeletedIfThatDoesNotCome(t *testing.T) {
-	set := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "set"}}
+	set := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "set"}
+	owned := func(annotated bool, owners ...metav1.OwnerReference) func(*state) {
+		return func(s *state) {
+			if s.listener.OwnerReferences = owners; !annotated {
+				delete(s.listener.Annotations, names.AnnotationKeptFor)
+			}
+		}
+	}
+	keepFor := func(d time.Duration) func(*state) {
+		return func(s *state) { s.class.Spec.KeepFor = &metav1.Duration{Duration: d} }
+	}
+	ofAStatefulSet := func(s *state) {
+		owned(true, set)(s)
+		keepFor(decide.OrphanedPeriod)(s)
+	}
+	restored := func(s *state) { s.listener.Labels = map[string]string{names.LabelRestore: "nightly"} }
+	pod, volume := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "web-0", UID: "gone"}, metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolume", Name: "pv", UID: "pv"}
+	const waiting, notAccepted = listenersv1alpha1.ReasonWaitingForPods, listenersv1alpha1.ReasonNotAccepted
 	for name, tc := range map[string]struct {
 		serviceType listenersv1alpha1.ServiceType
 		change      func(*state)
 		reason      string
 		kept        bool
 	}{
-		"node ports": {serviceType: nodePort, reason: listenersv1alpha1.ReasonWaitingForPods},
-		"a StatefulSet exists": {serviceType: nodePort, change: func(s *state) {
-			s.listener.OwnerReferences = set
-		}, reason: listenersv1alpha1.ReasonWaitingForPods, kept: true},
-		"a StatefulSet exists, of an earlier version": {serviceType: nodePort, change: func(s *state) {
-			s.listener.OwnerReferences = append(set, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "web-0", UID: "gone"})
-			delete(s.listener.Annotations, names.AnnotationKeptFor)
-		}, reason: listenersv1alpha1.ReasonWaitingForPods, kept: true},
-		"a StatefulSet exists, and the class keeps for ten minutes": {serviceType: nodePort, change: func(s *state) {
-			s.listener.OwnerReferences, s.class.Spec.KeepFor = set, &metav1.Duration{Duration: decide.OrphanedPeriod}
-		}, reason: listenersv1alpha1.ReasonWaitingForPods},
-		"the class keeps for a day": {serviceType: nodePort, change: func(s *state) {
-			s.class.Spec.KeepFor = &metav1.Duration{Duration: 24 * time.Hour}
-		}, reason: listenersv1alpha1.ReasonWaitingForPods, kept: true},
-		"a backup has no owners": {serviceType: nodePort, change: func(s *state) {
-			s.listener.Labels = map[string]string{names.LabelRestore: "nightly"}
-		}, reason: listenersv1alpha1.ReasonWaitingForPods, kept: true},
-		"a load balancer":  {serviceType: loadBalancer, reason: listenersv1alpha1.ReasonReserved},
-		"not accepted":     {serviceType: nodePort, change: func(s *state) { s.listener.Spec.ClassName = nil }, reason: listenersv1alpha1.ReasonNotAccepted},
-		"without a class":  {serviceType: nodePort, change: func(s *state) { s.class = nil }, reason: listenersv1alpha1.ReasonNotAccepted},
-		"the claim exists": {serviceType: nodePort, change: func(s *state) { s.with(newClaim(key.Name, "web-0")) }, reason: listenersv1alpha1.ReasonWaitingForPods, kept: true},
-		"of a user":        {serviceType: nodePort, change: func(s *state) { s.listener.Annotations = nil }, reason: listenersv1alpha1.ReasonWaitingForPods, kept: true},
-		"of a claim alone": {serviceType: nodePort, change: func(s *state) {
-			delete(s.listener.Annotations, names.AnnotationKeptFor)
-			s.listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolume", Name: "pv", UID: "pv"}}
-		}, reason: listenersv1alpha1.ReasonWaitingForPods, kept: true},
+		"node ports":           {nodePort, func(*state) {}, waiting, false},
+		"a StatefulSet exists": {nodePort, owned(true, set), waiting, true},
+		"a StatefulSet exists, of an earlier version":               {nodePort, owned(false, set, pod), waiting, true},
+		"a StatefulSet exists, and the class keeps for ten minutes": {nodePort, ofAStatefulSet, waiting, false},
+		"the class keeps for a day":                                 {nodePort, keepFor(24 * time.Hour), waiting, true},
+		"a backup has no owners":                                    {nodePort, restored, waiting, true},
+		"a load balancer":                                           {loadBalancer, func(*state) {}, listenersv1alpha1.ReasonReserved, false},
+		"not accepted":                                              {nodePort, func(s *state) { s.listener.Spec.ClassName = nil }, notAccepted, false},
+		"without a class":                                           {nodePort, func(s *state) { s.class = nil }, notAccepted, false},
+		"the claim exists":                                          {nodePort, func(s *state) { s.with(newClaim(key.Name, "web-0")) }, waiting, true},
+		"of a user":                                                 {nodePort, func(s *state) { s.listener.Annotations = nil }, waiting, true},
+		"of a claim alone":                                          {nodePort, owned(false, volume), waiting, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := keptState(tc.serviceType)
-			if tc.change != nil {
-				tc.change(s)
-			}
-			r := s.replicas(t)
+			r := keptState(tc.serviceType).change(tc.change).replicas(t)
 			r.settler.Idle = settle.IdlePeriod
 			r.reconcileAfter(0)
 			r.reconcileAfter(settle.IdlePeriod)
@@ -121,5 +122,50 @@ func TestAListenerThatWasKeptForDaysStaysForTenMinutesWhenItsStatefulSetIsCreate
 	r.reconcileAfter(time.Second)
 	if find[listenersv1alpha1.Listener](r, key.Name) != nil {
 		t.Error("the Listener is kept after ten minutes")
+	}
+}
+
+func TestListenerOfAFinishedPodIsDeleted(t *testing.T) {
+	type of = func(*state, *corev1.Pod, *corev1.PersistentVolumeClaim)
+	rejected := func(s *state, pod *corev1.Pod, _ *corev1.PersistentVolumeClaim) {
+		pod.Status, s.service = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu"}, nil
+	}
+	inline := func(s *state, pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim) {
+		pvc.OwnerReferences = nil
+		s.listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}
+		s.listener.Annotations = map[string]string{names.AnnotationClaim: key.Name}
+	}
+	another := newLabelledPod("other", "node-1", key.Name, corev1.PodRunning)
+	for name, tc := range map[string]struct {
+		change of
+		kept   bool
+	}{
+		"that has succeeded": {func(*state, *corev1.Pod, *corev1.PersistentVolumeClaim) {}, false},
+		"that its node has rejected, while the Listener was created": {rejected, false},
+		"that runs": {func(_ *state, pod *corev1.Pod, _ *corev1.PersistentVolumeClaim) { pod.Status.Phase = corev1.PodRunning }, true},
+		"that is being deleted, and maybe replaced": {func(_ *state, pod *corev1.Pod, _ *corev1.PersistentVolumeClaim) { terminating(pod) }, true},
+		"of a StatefulSet, which replaces it": {func(_ *state, pod *corev1.Pod, _ *corev1.PersistentVolumeClaim) {
+			pod.Labels[appsv1.StatefulSetPodNameLabel] = pod.Name
+		}, true},
+		"with a claim that other Pods may mount": {func(_ *state, _ *corev1.Pod, pvc *corev1.PersistentVolumeClaim) { pvc.OwnerReferences = nil }, true},
+		"while another one mounts the claim":     {func(s *state, _ *corev1.Pod, _ *corev1.PersistentVolumeClaim) { s.with(another) }, true},
+		"which a user has created":               {func(s *state, _ *corev1.Pod, _ *corev1.PersistentVolumeClaim) { s.listener.OwnerReferences = nil }, true},
+		"with an inline volume":                  {inline, false},
+		"of an earlier claim":                    {func(_ *state, _ *corev1.Pod, pvc *corev1.PersistentVolumeClaim) { pvc.UID = "another" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, pvc := newState(nodePort), newClaim(key.Name, "job")
+			s.listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: pvc.Name, UID: pvc.UID}}
+			pod := newLabelledPod("job", "node-1", key.Name, corev1.PodSucceeded)
+			tc.change(s, pod, pvc)
+			o := s.with(pod, pvc).operator(t, interceptor.Funcs{})
+			o.reconcileAfter(0)
+			if kept := find[listenersv1alpha1.Listener](o, key.Name) != nil; kept != tc.kept {
+				t.Errorf("the Listener exists: %v", kept)
+			}
+			if s.service == nil && find[corev1.Service](o, key.Name) != nil {
+				t.Error("a Service was created")
+			}
+		})
 	}
 }

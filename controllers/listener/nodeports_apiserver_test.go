@@ -2,6 +2,7 @@ package listener_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,11 +11,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // eventuallyNodePorts waits until the status has as many node ports, which are those of the Service, and returns them.
@@ -284,4 +288,220 @@ func TestServiceDeletedWithoutAnOperatorGetsItsNodePortsAgain(t *testing.T) {
 	second := newFixture(t, spec)
 	second.key = first.key
 	second.Expect(second.eventuallyNodePorts(1)).To(Equal(before))
+}
+
+// sameTarget returns the spec of a class whose node ports lead to the container ports of the same numbers.
+func sameTarget() listenersv1alpha1.ListenerClassSpec {
+	return listenersv1alpha1.ListenerClassSpec{
+		ServiceType: nodePort, NodePorts: &listenersv1alpha1.NodePorts{Target: listenersv1alpha1.NodePortTargetSame},
+	}
+}
+
+// targets returns the target ports of the Service, by port name.
+func (f *fixture) targets() map[string]intstr.IntOrString {
+	f.Helper()
+	targets := map[string]intstr.IntOrString{}
+	for _, p := range f.service().Spec.Ports {
+		targets[p.Name] = p.TargetPort
+	}
+	return targets
+}
+
+// numbers returns target ports with these numbers.
+func numbers(ports map[string]int32) map[string]intstr.IntOrString {
+	targets := map[string]intstr.IntOrString{}
+	for name, number := range ports {
+		targets[name] = intstr.FromInt32(number)
+	}
+	return targets
+}
+
+func TestNodePortsLeadToTheSameContainerPorts(t *testing.T) {
+	f := newFixture(t, sameTarget())
+	node := f.createNode("10.3.1.1")
+	f.createVolume(node.Name)
+	f.createListener(severalPorts)
+	before := f.eventuallyNodePorts(3)
+	f.Expect(before["dns-tcp"]).To(Equal(before["dns-udp"])) // one number, in both protocols
+	f.Expect(f.targets()).To(Equal(numbers(before)))
+	f.Expect(f.eventuallyAddresses("10.3.1.1").Status.IngressAddresses[0].Ports).To(Equal(before))
+	f.eventuallyNodePortsUnowned()
+	for range 5 {
+		f.deleteService()
+		f.Expect(f.eventuallyNodePorts(3)).To(Equal(before))
+		f.Eventually(f.targets).Should(Equal(numbers(before)))
+		f.eventuallyNodePortsUnowned()
+	}
+
+	service := f.service()
+	f.change(service, func() { service.Spec.Ports[0].TargetPort = intstr.FromInt32(22) })
+	f.Eventually(f.targets).Should(Equal(numbers(before)))
+
+	// Another client changes the node port of the Service, and the Listener gets another number and another port.
+	reserved := f.occupy(0)
+	free := reserved.Spec.Ports[0].NodePort
+	f.Expect(f.Delete(t.Context(), reserved)).To(Succeed())
+	f.Eventually(func() error {
+		service := f.service()
+		service.Spec.Ports[slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == "http" })].NodePort = free
+		return f.Update(t.Context(), service)
+	}).Should(Succeed())
+	f.Eventually(func() int32 { return f.listener().Status.NodePorts["http"] }).Should(Equal(free))
+	f.Expect(f.targets()["http"]).To(Equal(intstr.FromInt32(free)))
+	f.Eventually(f.nodePortEvents).Should(ConsistOf(ContainSubstring("programs have to listen on: http: %d instead of %d", free, before["http"])))
+
+	l := f.listener()
+	f.change(l, func() {
+		l.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080}, {Name: "new", Port: 81}}
+	})
+	f.Eventually(func() map[string]int32 { return f.listener().Status.NodePorts }).Should(And(HaveKeyWithValue("http", free), HaveKey("new"), HaveLen(2)))
+	f.Expect(f.targets()).To(Equal(numbers(f.listener().Status.NodePorts)))
+}
+
+func TestTargetPortsFollowTheClass(t *testing.T) {
+	f := newFixture(t, ofType(nodePort))
+	f.createListener(severalPorts)
+	before := f.eventuallyNodePorts(3)
+	own := numbers(map[string]int32{"dns-tcp": 53, "dns-udp": 53, "http": 80})
+	f.Expect(f.targets()).To(Equal(own))
+	uid := f.service().UID
+	for _, step := range []struct {
+		change func()
+		want   map[string]intstr.IntOrString
+	}{
+		{func() { f.class.Spec.NodePorts = sameTarget().NodePorts }, numbers(before)},
+		{func() { f.class.Spec.NodePorts.Range = "30080-30085" }, numbers(before)},
+		{func() { f.class.Spec.NodePorts = nil }, own},
+		{func() { f.class.Spec.NodePorts = sameTarget().NodePorts }, numbers(before)},
+		{func() { f.class.Spec.ServiceType, f.class.Spec.NodePorts = clusterIP, nil }, own},
+		{func() { f.class.Spec = sameTarget() }, numbers(before)},
+		{func() {
+			f.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"port":80,"targetPort":"web"}]}}`)
+		}, map[string]intstr.IntOrString{
+			"dns-tcp": intstr.FromInt32(before["dns-tcp"]), "dns-udp": intstr.FromInt32(before["dns-udp"]), "http": intstr.FromString("web"),
+		}},
+	} {
+		f.change(f.class, step.change)
+		f.Eventually(f.targets).Should(Equal(step.want))
+		if f.class.Spec.ServiceType == nodePort {
+			f.Expect(f.eventuallyNodePorts(3)).To(Equal(before))
+		}
+	}
+	f.Expect(f.service().UID).To(Equal(uid))
+	f.Expect(f.nodePortEvents()).To(BeEmpty())
+}
+
+// left returns what the metrics say about the ports that are left in a range of a class, or -1 if they say nothing.
+func (f *fixture) left(class, kind string) int {
+	f.Helper()
+	families, err := metrics.Registry.Gather()
+	f.Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if family.GetName() == "listener_operator_port_range_left" && labels["class"] == class && labels["kind"] == kind {
+				return int(m.GetGauge().GetValue())
+			}
+		}
+	}
+	return -1
+}
+
+// As many Listeners get a number as the metric says, although other Services have numbers of the range, and the ranges
+// of two classes overlap.
+func TestThePortsThatAreLeftAreThoseThatListenersCanGet(t *testing.T) {
+	const first, size, overlap = 30010, 10, 5 // numbers of no other test: nothing is garbage-collected
+	nodePorts := func(first int) listenersv1alpha1.ListenerClassSpec {
+		return listenersv1alpha1.ListenerClassSpec{
+			ServiceType: nodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: fmt.Sprintf("%d-%d", first, first+size-1)},
+		}
+	}
+	f := newFixture(t, nodePorts(first))
+	other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: nodePorts(first + size - overlap)}
+	f.Expect(f.Create(t.Context(), other)).To(Succeed())
+	f.occupy(first + 2)
+	checked := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "health-check"}, Spec: corev1.ServiceSpec{
+		Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, HealthCheckNodePort: first + 3,
+		AllocateLoadBalancerNodePorts: ptr.To(false), Ports: []corev1.ServicePort{{Port: 80}},
+	}}
+	f.Expect(f.Create(t.Context(), checked)).To(Succeed())
+	left := func(class string) func() int { return func() int { return f.left(class, "NodePort") } }
+	f.Eventually(left(f.class.Name)).Should(Equal(size - 2))
+	f.Eventually(left(other.Name)).Should(Equal(size))
+
+	inOverlap := 0
+	for i := range size - 2 {
+		f.key.Name = fmt.Sprint("web-", i)
+		f.createListener(nil)
+		if f.eventuallyNodePorts(1)["http"] >= first+size-overlap {
+			inOverlap++
+		}
+	}
+	f.key.Name = "last"
+	f.createListener(nil)
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNodePortsExhausted)
+	f.Expect(f.left(f.class.Name, "NodePort")).To(Equal(0))
+	f.Expect(f.left(other.Name, "NodePort")).To(Equal(size - inOverlap))
+
+	f.Expect(f.Delete(t.Context(), other)).To(Succeed())
+	f.Eventually(left(other.Name)).Should(Equal(-1))
+	f.change(f.class, func() { f.class.Spec.NodePorts.Range = fmt.Sprintf("%d-%d", first, first+size+1) })
+	f.eventuallyNodePorts(1)
+	f.Expect(f.left(f.class.Name, "NodePort")).To(Equal(1))
+}
+
+// The Pods of a Job exist until the Job is deleted, and would hold their node ports.
+func TestAJobHasMorePodsThanItsClassHasNodePorts(t *testing.T) {
+	const first, size, pods = 30000, 8, 20 // Kubernetes allocates such low numbers last
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
+		ServiceType: nodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: fmt.Sprintf("%d-%d", first, first+size-1)},
+	})
+	running := map[client.ObjectKey]*corev1.Pod{}
+	for i := range pods {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: fmt.Sprintf("job-%d", i)},
+			Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "job", Image: "job"}}, RestartPolicy: corev1.RestartPolicyNever,
+				Volumes: []corev1.Volume{objects.EphemeralVolume("listener", nil)},
+			},
+		}
+		f.Expect(f.Create(t.Context(), pod)).To(Succeed())
+		pvc := &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: pod.Namespace, Name: pod.Name + "-listener",
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: ptr.To(true)}},
+			},
+			Spec: objects.ClaimSpec(""),
+		}
+		f.Expect(f.Create(t.Context(), pvc)).To(Succeed())
+		f.key.Name = pvc.Name
+		f.createListener(func(l *listenersv1alpha1.Listener) {
+			l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: pvc.Name, UID: pvc.UID}}
+		})
+		running[f.key] = pod
+	}
+	f.Eventually(func() int { // Pods finish as soon as they have had their port
+		for key, pod := range running {
+			l := &listenersv1alpha1.Listener{}
+			f.Expect(f.Get(t.Context(), key, l)).To(Succeed())
+			if l.Status != nil && l.Status.NodePorts["http"] != 0 {
+				pod.Status.Phase = corev1.PodSucceeded
+				f.Expect(f.Status().Update(t.Context(), pod)).To(Succeed())
+				delete(running, key)
+			}
+		}
+		f.collectGarbage(f.key.Namespace)
+		return len(running)
+	}).Should(BeZero())
+	f.Eventually(func(g Gomega) {
+		f.collectGarbage(f.key.Namespace)
+		var listeners listenersv1alpha1.ListenerList
+		var services corev1.ServiceList
+		g.Expect(f.List(t.Context(), &listeners, client.InNamespace(f.key.Namespace))).To(Succeed())
+		g.Expect(f.List(t.Context(), &services, client.InNamespace(f.key.Namespace))).To(Succeed())
+		g.Expect(len(listeners.Items) + len(services.Items)).To(BeZero())
+	}).Should(Succeed())
 }

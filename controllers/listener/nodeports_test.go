@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -187,88 +189,65 @@ func TestNodePortsOfADeletedService(t *testing.T) {
 		}
 		return nil
 	}
-	both := map[string]int64{"http": 30080, "admin": 30081}
-	type observation struct {
-		Requests []map[string]int64
-		Ports    map[string]int32 // in the status
-		Events   []string
+	given := func(change func(*state)) *state { return newDeletedServiceState().change(change) }
+	asBefore := func(*state) {}
+	remembered := func(s *state) {
+		s.listener.Status.LastNodePorts, s.listener.Status.NodePorts = s.listener.Status.NodePorts, nil
 	}
+	overridden := func(s *state) {
+		s.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"port":80,"nodePort":30090}]}}`)
+	}
+	withBalancer := func(allocates bool) func(*state) {
+		return func(s *state) {
+			s.class.Spec.ServiceType, s.class.Spec.LoadBalancerAllocateNodePorts = loadBalancer, &allocates
+		}
+	}
+	removed := func(s *state) { s.listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "new", Port: 80}} }
+	type requests = []map[string]int64
+	ports := func(http, admin int32) map[string]int32 { return map[string]int32{"http": http, "admin": admin} }
+	both := map[string]int64{"http": 30080, "admin": 30081}
 	for name, tc := range map[string]struct {
 		state     *state
 		allocator allocator
-		want      observation
+		requests  requests
+		ports     map[string]int32
+		changes   string // in the event
 	}{
-		"are free": {
-			state: newDeletedServiceState(),
-			want:  observation{Requests: []map[string]int64{both}, Ports: map[string]int32{"http": 30080, "admin": 30081}},
-		},
-		"were remembered when there were none": {
-			state: newDeletedServiceState().change(func(s *state) {
-				s.listener.Status.LastNodePorts, s.listener.Status.NodePorts = s.listener.Status.NodePorts, nil
-			}),
-			want: observation{Requests: []map[string]int64{both}, Ports: map[string]int32{"http": 30080, "admin": 30081}},
-		},
+		"are free":                             {given(asBefore), allocator{}, requests{both}, ports(30080, 30081), ""},
+		"were remembered when there were none": {given(remembered), allocator{}, requests{both}, ports(30080, 30081), ""},
 		"one is used by another Service": {
-			state: newDeletedServiceState().with(otherService(30080)), allocator: allocator{reject: inUse(30080)},
-			want: observation{
-				Requests: []map[string]int64{both, {"admin": 30081}}, Ports: map[string]int32{"http": 31080, "admin": 30081},
-				Events: []string{"Warning NodePortsChanged Service shop/web has other node ports than before, which clients have to use: " +
-					"http: 31080 instead of 30080 (Invalid value: 30080: provided port is already allocated)"},
-			},
+			given(asBefore).with(otherService(30080)), allocator{reject: inUse(30080)}, requests{both, {"admin": 30081}}, ports(31080, 30081),
+			"http: 31080 instead of 30080 (Invalid value: 30080: provided port is already allocated)",
 		},
 		"all are used by other Services": {
-			state: newDeletedServiceState().with(otherService(30080, 30081)), allocator: allocator{reject: inUse(30080, 30081)},
-			want: observation{
-				Requests: []map[string]int64{both, {}}, Ports: map[string]int32{"http": 31080, "admin": 31081},
-				Events: []string{"Warning NodePortsChanged Service shop/web has other node ports than before, which clients have to use: " +
-					"admin: 31081 instead of 30081 (Invalid value: 30081: provided port is already allocated); " +
-					"http: 31080 instead of 30080 (Invalid value: 30080: provided port is already allocated)"},
-			},
+			given(asBefore).with(otherService(30080, 30081)), allocator{reject: inUse(30080, 30081)}, requests{both, {}}, ports(31080, 31081),
+			"admin: 31081 instead of 30081 (Invalid value: 30081: provided port is already allocated); " +
+				"http: 31080 instead of 30080 (Invalid value: 30080: provided port is already allocated)",
 		},
 		"are forbidden by a policy": {
-			state: newDeletedServiceState(), allocator: allocator{fail: forbidRequested},
-			want: observation{
-				Requests: []map[string]int64{both, {}}, Ports: map[string]int32{"http": 31080, "admin": 31081},
-				Events: []string{"Warning NodePortsChanged Service shop/web has other node ports than before, which clients have to use: " +
-					"admin: 31081 instead of 30081 (a policy forbids node ports); http: 31080 instead of 30080 (a policy forbids node ports)"},
-			},
+			given(asBefore), allocator{fail: forbidRequested}, requests{both, {}}, ports(31080, 31081),
+			"admin: 31081 instead of 30081 (a policy forbids node ports); http: 31080 instead of 30080 (a policy forbids node ports)",
 		},
-		"are overridden": {
-			state: newDeletedServiceState().change(func(s *state) {
-				s.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"port":80,"nodePort":30090}]}}`)
-			}),
-			want: observation{Requests: []map[string]int64{{"http": 30090, "admin": 30081}}, Ports: map[string]int32{"http": 30090, "admin": 30081}},
-		},
-		"are those of a load balancer, too": {
-			state: newDeletedServiceState().change(func(s *state) { s.class.Spec.ServiceType = loadBalancer }),
-			want:  observation{Requests: []map[string]int64{{"http": 30080, "admin": 30081}}},
-		},
-		"are not needed for a load balancer without node ports": {
-			state: newDeletedServiceState().change(func(s *state) {
-				s.class.Spec.ServiceType, s.class.Spec.LoadBalancerAllocateNodePorts = loadBalancer, ptr.To(false)
-			}),
-			want: observation{Requests: []map[string]int64{{}}},
-		},
-		"belong to ports that were removed": {
-			state: newDeletedServiceState().change(func(s *state) {
-				s.listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "new", Port: 80}}
-			}),
-			want: observation{Requests: []map[string]int64{{}}, Ports: map[string]int32{"new": 31080}},
-		},
+		"are overridden":                                        {given(overridden), allocator{}, requests{{"http": 30090, "admin": 30081}}, ports(30090, 30081), ""},
+		"are those of a load balancer, too":                     {given(withBalancer(true)), allocator{}, requests{both}, nil, ""},
+		"are not needed for a load balancer without node ports": {given(withBalancer(false)), allocator{}, requests{{}}, nil, ""},
+		"belong to ports that were removed":                     {given(removed), allocator{}, requests{{}}, map[string]int32{"new": 31080}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := tc.state.reconcile(t, 1, tc.allocator.funcs(), nil)
-			if o.err != nil {
-				t.Fatal(o.err)
+			if diff := cmp.Diff(tc.requests, tc.allocator.requests); diff != "" || o.err != nil {
+				t.Errorf("error %v, requests (-want +got):\n%s", o.err, diff)
 			}
-			got := observation{Requests: tc.allocator.requests, Ports: o.listener.Status.NodePorts}
-			for _, e := range o.events {
-				if len(e) > 24 && e[:24] == "Warning NodePortsChanged" {
-					got.Events = append(got.Events, e)
-				}
+			if diff := cmp.Diff(tc.ports, o.listener.Status.NodePorts, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("node ports in the status (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+			var want []string
+			if tc.changes != "" {
+				want = []string{"Warning NodePortsChanged Service shop/web has other node ports than before, which clients have to use: " + tc.changes}
+			}
+			got := slices.DeleteFunc(o.events, func(e string) bool { return !strings.HasPrefix(e, "Warning NodePortsChanged") })
+			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -486,5 +465,150 @@ func TestNodePortsOutliveTheProcess(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// withSameTarget makes the class one whose node ports lead to the container ports of the same numbers.
+func withSameTarget(s *state) {
+	s.class.Spec.NodePorts = &listenersv1alpha1.NodePorts{Target: listenersv1alpha1.NodePortTargetSame}
+	if s.service != nil {
+		for i := range s.service.Spec.Ports {
+			s.service.Spec.Ports[i].TargetPort = intstr.FromInt32(s.service.Spec.Ports[i].NodePort)
+		}
+	}
+}
+
+// withNode adds a node with a reservation.
+func withNode(s *state) { s.with(newNode("a", "10.0.0.1"), newVolume("pv", lastMountedOn("a"))) }
+
+func TestTargetPortsFollowNodePorts(t *testing.T) {
+	type requests = []map[string]int64
+	type targets = []map[string]any
+	withTarget := func(s *state) {
+		s.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"port":80,"targetPort":"web"}]}}`)
+	}
+	both := map[string]any{"http": int64(30080), "admin": int64(30081)}
+	for name, tc := range map[string]struct {
+		state     *state
+		allocator allocator
+		requests  requests
+		targets   targets
+		ports     map[string]int32 // in the status
+	}{
+		"that Kubernetes allocates":        {newListenerNamed(key.Name, nodePort), allocator{}, requests{{}, {}}, targets{{}, {"http": int64(31080)}}, map[string]int32{"http": 31080}},
+		"of a range, with the first write": {newListenerState("31500-31500"), allocator{}, requests{{"http": 31500}, {}}, targets{{"http": int64(31500)}, {"http": int64(31500)}}, map[string]int32{"http": 31500}},
+		"of a deleted Service, one of which is used": {
+			newDeletedServiceState().with(otherService(30080)), allocator{reject: inUse(30080)}, requests{{"http": 30080, "admin": 30081}, {"admin": 30081}, {}},
+			targets{both, {"admin": int64(30081)}, {"http": int64(31080), "admin": int64(30081)}}, map[string]int32{"http": 31080, "admin": 30081},
+		},
+		"of a Service that has them": {newState(nodePort), allocator{}, requests{{}}, targets{{"http": int64(30080)}}, map[string]int32{"http": 30080}},
+		"unless overrides set them":  {newState(nodePort).change(withTarget), allocator{}, requests{{}}, targets{{"http": "web"}}, map[string]int32{"http": 30080}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.state.class.Spec.NodePorts == nil {
+				tc.state.class.Spec.NodePorts = &listenersv1alpha1.NodePorts{}
+			}
+			tc.state.class.Spec.NodePorts.Target = listenersv1alpha1.NodePortTargetSame // whose Service leads to other ports
+			o := tc.state.reconcile(t, 1, tc.allocator.funcs(), nil)
+			want, got := []any{tc.requests, tc.targets, tc.ports}, []any{tc.allocator.requests, tc.allocator.targets, o.listener.Status.NodePorts}
+			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || o.err != nil {
+				t.Errorf("error %v, requests, targets and ports (-want +got):\n%s", o.err, diff)
+			}
+		})
+	}
+}
+
+// The Service has node ports after the first write, and leads to the right container ports only after the second one.
+func TestNoAddressIsPublishedBeforeTheTargetPorts(t *testing.T) {
+	for name, err := range map[string]error{
+		"server error": apierrors.NewServiceUnavailable("busy"),
+		"rejection":    apierrors.NewForbidden(corev1.Resource("services"), key.Name, nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newState(nodePort).change(withSameTarget).change(withNode).change(func(s *state) { s.service = nil })
+			a := &allocator{}
+			failing := func() bool { return len(a.requests) > 1 && len(a.requests) < 4 }
+			a.fail = func(map[string]int64) error {
+				if failing() {
+					return err
+				}
+				return nil
+			}
+			o := s.operator(t, a.funcs())
+			reconcile := func() *listenersv1alpha1.Listener {
+				if _, failed := o.try(key); failing() != (failed != nil) {
+					t.Errorf("request %d: error %v", len(a.requests), failed)
+				}
+				return o.listener()
+			}
+			for range 2 {
+				if l := reconcile(); len(l.Status.IngressAddresses) > 0 || len(l.Status.NodePorts) > 0 {
+					t.Errorf("published %+v", l.Status)
+				}
+			}
+			l := reconcile()
+			if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 31080)}, l.Status.IngressAddresses); diff != "" {
+				t.Errorf("addresses (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]map[string]any{{}, {"http": int64(31080)}, {"http": int64(31080)}, {"http": int64(31080)}}, a.targets); diff != "" {
+				t.Errorf("targets (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A class may change while Pods run. Their addresses stay if the Service cannot follow it.
+func TestPublishedAddressesStayWhenTheTargetPortsCannotChange(t *testing.T) {
+	s := newState(nodePort).change(withNode).change(func(s *state) {
+		s.service.Spec.Ports[0].TargetPort = intstr.FromInt32(80)
+		s.class.Spec.NodePorts = &listenersv1alpha1.NodePorts{Target: listenersv1alpha1.NodePortTargetSame}
+		s.listener.Status = &listenersv1alpha1.ListenerStatus{
+			NodePorts: map[string]int32{"http": 30080}, IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)},
+		}
+	})
+	a := &allocator{fail: func(map[string]int64) error {
+		return apierrors.NewForbidden(corev1.Resource("services"), key.Name, nil)
+	}}
+	o := s.reconcile(t, 2, a.funcs(), nil)
+	if diff := cmp.Diff([]string{"10.0.0.1map[http:30080]"}, o.addresses()); diff != "" {
+		t.Errorf("addresses (-want +got):\n%s", diff)
+	}
+}
+
+// Pods that run listen on the numbers that they have read, and clients use the node ports until the Routes are
+// admitted.
+func TestTargetPortsStayWithThePreviousExposure(t *testing.T) {
+	for name, same := range map[string]bool{"same": true, "ports of the Listener": false} {
+		t.Run(name, func(t *testing.T) {
+			s, a := newRouteState().change(withNodePortService), &allocator{}
+			want := []map[string]any{{}}
+			if same {
+				withSameTarget(s)
+				s.class.Spec.NodePorts = nil
+				want = []map[string]any{{"http": int64(30080), "admin": int64(30081)}}
+			}
+			o := s.reconcile(t, 1, interceptor.Funcs{Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+				if o.(interface{ GetKind() string }).GetKind() == "Service" {
+					return a.funcs().Apply(ctx, c, o, options...)
+				}
+				return c.Apply(ctx, o, options...)
+			}}, nil)
+			if diff := cmp.Diff(want, a.targets, cmpopts.EquateEmpty()); diff != "" || o.err != nil {
+				t.Errorf("error %v, targets (-want +got):\n%s", o.err, diff)
+			}
+			if o.service.Spec.Type != corev1.ServiceTypeNodePort || len(o.addresses()) == 0 {
+				t.Errorf("type %s, addresses %v", o.service.Spec.Type, o.addresses())
+			}
+		})
+	}
+}
+
+func TestEventSaysThatProgramsListenOnOtherNodePorts(t *testing.T) {
+	s := newDeletedServiceState().change(withSameTarget).with(otherService(30080))
+	o := s.reconcile(t, 1, (&allocator{reject: inUse(30080)}).funcs(), nil)
+	want := "Warning NodePortsChanged Service shop/web has other node ports than before, which clients have to use, and programs have to listen on: " +
+		"http: 31080 instead of 30080 (Invalid value: 30080: provided port is already allocated)"
+	if !cmp.Equal([]string{want}, o.events, cmpopts.IgnoreSliceElements(func(e string) bool { return e != want })) {
+		t.Errorf("events %q, want %q", o.events, want)
 	}
 }

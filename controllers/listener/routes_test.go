@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -8,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,159 +25,144 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/listener/decide"
 	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
+// changing is an exposure while the backend of a Listener changes, or its Routes do.
+type changing struct {
+	state       *state
+	unserved    bool
+	addresses   []string
+	accepted    string   // reason, Accepted by default
+	ready       string   // reason, AddressesAssigned by default
+	message     string   // part of the message of Accepted if that is false, or else of Ready
+	routes      []string // those of both ports by default
+	serviceType corev1.ServiceType
+	event       string // part of an event
+}
+
 func TestExposureWhileTheBackendChanges(t *testing.T) {
 	both := []client.Object{ownRoute("admin", admittedAs("admin.example.com")), ownRoute("http", admittedAs("http.example.com"))}
-	nodePorts := []string{"10.0.0.1map[admin:30081 http:30080]"}
-	hosts := []string{"admin.example.commap[admin:443]", "http.example.commap[http:443]"}
-	previous := &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "x", AddressType: "Hostname", Ports: map[string]int32{}}}}
+	rejected := []client.Object{both[0], ownRoute("http", rejectedAs("HostAlreadyClaimed", "route x already exposes it and is older"))}
+	nodePorts, hosts := []string{"10.0.0.1map[admin:30081 http:30080]"}, []string{"admin.example.commap[admin:443]", "http.example.commap[http:443]"}
+	balanced, onlyAdmin, none := []string{"lb.example.commap[admin:81 http:80]"}, []string{"web-admin"}, []string{}
+	previous := func(s *state) {
+		s.listener.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "x", AddressType: "Hostname", Ports: map[string]int32{}}}}
+	}
 	published := withPublished(map[string]string{"admin.example.com": "admin", "http.example.com": "http"})
-	for name, tc := range map[string]struct {
-		state       *state
-		unserved    bool
-		addresses   []string
-		accepted    string // reason
-		ready       string // reason
-		message     string // part of the message of Accepted if that is false, or else of Ready
-		routes      []string
-		serviceType corev1.ServiceType
-		event       string // part of an event
-	}{
-		"new Routes": {
-			state: newRouteState(), accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonWaitingForRouter, message: "Route shop/web-admin is not admitted yet",
-			routes: []string{"web-admin", "web-http"}, event: "Normal WaitingForRouter",
-		},
-		"all Routes admitted": {
-			state: newRouteState(both...), addresses: hosts, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned,
-			message: "reachable at admin.example.com and 1 more", routes: []string{"web-admin", "web-http"},
-		},
+	withBalancer := func(s *state) {
+		s.service.Spec.Type = corev1.ServiceTypeLoadBalancer
+		s.service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}}
+	}
+	balancerClass := func(s *state) { s.class.Spec.ServiceType, s.class.Spec.Route = loadBalancer, nil }
+	recreated := ownRoute("http", admittedAs("http.example.com"))
+	recreated.Spec.Subdomain = "old"
+	for name, tc := range map[string]changing{
+		"new Routes":          {state: newRouteState(), ready: "WaitingForRouter", message: "Route shop/web-admin is not admitted yet", event: "Normal WaitingForRouter"},
+		"all Routes admitted": {state: newRouteState(both...), addresses: hosts, message: "reachable at admin.example.com and 1 more"},
 		"one Route rejected, no published addresses": {
-			state:    newRouteState(both[0], ownRoute("http", rejectedAs("HostAlreadyClaimed", "route x already exposes it and is older"))),
-			accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonRouteNotAdmitted, message: "route x already exposes it and is older",
-			routes: []string{"web-admin", "web-http"}, event: `Warning RouteNotAdmitted Route shop/web-http is rejected by router "default": HostAlreadyClaimed: route x`,
+			state: newRouteState(rejected...), ready: "RouteNotAdmitted", message: "route x already exposes it and is older",
+			event: `Warning RouteNotAdmitted Route shop/web-http is rejected by router "default": HostAlreadyClaimed: route x`,
 		},
 		"one Route rejected, published addresses": {
-			state:     newRouteState(both[0], ownRoute("http", rejectedAs("HostAlreadyClaimed", "taken"))).change(func(s *state) { s.listener.Status = previous }),
-			addresses: hosts[:1], accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonRouteNotAdmitted,
-			message: "reachable at admin.example.com; left out: Route shop/web-http is rejected", routes: []string{"web-admin", "web-http"},
-			event: "Warning RouteNotAdmitted reachable at admin.example.com; left out: Route shop/web-http is rejected",
+			state: newRouteState(rejected...).change(previous), addresses: hosts[:1], ready: "RouteNotAdmitted",
+			message: "reachable at admin.example.com; left out: Route shop/web-http is rejected",
+			event:   "Warning RouteNotAdmitted reachable at admin.example.com; left out: Route shop/web-http is rejected",
 		},
+		"Route of a port that is added": {state: newRouteState(both[0]).change(published), addresses: hosts[:1], ready: "WaitingForRouter"},
 		"Routes not served": {
-			state: newRouteState().change(func(s *state) { s.listener.Status = previous }), unserved: true,
-			accepted: listenersv1alpha1.ReasonNotServed, ready: listenersv1alpha1.ReasonNotAccepted, message: "ListenerClass some-class requires objects of kind Route, which this cluster does not serve in route.openshift.io/v1",
-			event: "Warning NotServed",
+			state: newRouteState().change(previous), unserved: true, routes: none, accepted: "NotServed", ready: "NotAccepted", event: "Warning NotServed",
+			message: "ListenerClass some-class requires objects of kind Route, which this cluster does not serve in route.openshift.io/v1",
 		},
 		"node ports while Routes are not served": {
 			state: newRouteState().change(withNodePortService), unserved: true, addresses: nodePorts, serviceType: corev1.ServiceTypeNodePort,
-			accepted: listenersv1alpha1.ReasonNotServed, ready: listenersv1alpha1.ReasonPreviousExposure, message: "use another class",
+			accepted: "NotServed", ready: "PreviousExposure", message: "use another class", routes: none,
 		},
 		"node ports while a Route is rejected": {
-			state:     newRouteState(both[0], ownRoute("http", rejectedAs("HostAlreadyClaimed", "taken"))).change(withNodePortService),
-			addresses: nodePorts, serviceType: corev1.ServiceTypeNodePort, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonPreviousExposure,
-			message: "reachable at 10.0.0.1 through the previous exposure, until that of ListenerClass some-class is complete: Route shop/web-http is rejected", routes: []string{"web-admin", "web-http"},
-			event: "Warning RouteNotAdmitted reachable at 10.0.0.1 through the previous exposure",
+			state: newRouteState(rejected...).change(withNodePortService), addresses: nodePorts, serviceType: corev1.ServiceTypeNodePort, ready: "PreviousExposure",
+			message: "reachable at 10.0.0.1 through the previous exposure, until that of ListenerClass some-class is complete: Route shop/web-http is rejected",
+			event:   "Warning RouteNotAdmitted reachable at 10.0.0.1 through the previous exposure",
 		},
-		"node ports are removed when all Routes are admitted": {
-			state: newRouteState(both...).change(withNodePortService), addresses: hosts, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned,
-			routes: []string{"web-admin", "web-http"},
-		},
+		"node ports are removed when all Routes are admitted": {state: newRouteState(both...).change(withNodePortService), addresses: hosts},
 		"load balancer while a Route is not admitted": {
-			state: newRouteState(both[0]).change(func(s *state) {
-				s.service.Spec.Type = corev1.ServiceTypeLoadBalancer
-				s.service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}}
-			}),
-			addresses: []string{"lb.example.commap[admin:81 http:80]"}, serviceType: corev1.ServiceTypeLoadBalancer,
-			accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonPreviousExposure, routes: []string{"web-admin", "web-http"},
+			state: newRouteState(both[0]).change(withBalancer), addresses: balanced, serviceType: corev1.ServiceTypeLoadBalancer, ready: "PreviousExposure",
 		},
 		"Routes while there is no load balancer address": {
-			state: newRouteState(both...).change(func(s *state) {
-				s.class.Spec.ServiceType, s.class.Spec.Route = loadBalancer, nil
-				published(s)
-			}),
-			addresses: hosts, serviceType: corev1.ServiceTypeLoadBalancer, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonPreviousExposure,
-			message: "through the previous exposure, until that of ListenerClass some-class is complete: Service shop/web has no load balancer address", routes: []string{"web-admin", "web-http"},
+			state: newRouteState(both...).change(balancerClass).change(published), addresses: hosts, serviceType: corev1.ServiceTypeLoadBalancer, ready: "PreviousExposure",
+			message: "through the previous exposure, until that of ListenerClass some-class is complete: Service shop/web has no load balancer address",
 		},
 		"Routes are deleted when there is a load balancer address": {
-			state: newRouteState(both...).change(func(s *state) {
-				s.class.Spec.ServiceType, s.class.Spec.Route = loadBalancer, nil
-				s.service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}}
-			}),
-			addresses: []string{"lb.example.commap[admin:81 http:80]"}, serviceType: corev1.ServiceTypeLoadBalancer,
-			accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned,
+			state: newRouteState(both...).change(withBalancer).change(balancerClass), addresses: balanced, serviceType: corev1.ServiceTypeLoadBalancer, routes: none,
 		},
 		"Route of a removed port is deleted immediately": {
 			state:     newRouteState(both...).change(func(s *state) { s.listener.Spec.Ports = s.listener.Spec.Ports[:1] }).with(ownRoute("old")),
-			addresses: hosts[:1], accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned, routes: []string{"web-admin"},
+			addresses: hosts[:1], routes: onlyAdmin,
 		},
 		"Routes stay when the class is deleted": {
-			state: newRouteState(both...).change(func(s *state) { s.class, s.listener.Status = nil, previous }), addresses: []string{"xmap[]"},
-			accepted: listenersv1alpha1.ReasonClassNotFound, ready: listenersv1alpha1.ReasonAddressesAssigned, message: "do not change", routes: []string{"web-admin", "web-http"},
+			state: newRouteState(both...).change(previous).change(func(s *state) { s.class = nil }), addresses: []string{"xmap[]"}, accepted: "ClassNotFound", message: "do not change",
 		},
 		"Routes stay when the template becomes invalid": {
-			state:     newRouteState(both...).change(func(s *state) { s.class.Spec.Route.HostTemplate = "{podName}.{namespace}" }).change(published),
-			addresses: hosts, accepted: listenersv1alpha1.ReasonNoSinglePod, ready: listenersv1alpha1.ReasonAddressesAssigned, message: "was not created for a claim", routes: []string{"web-admin", "web-http"},
+			state:     newRouteState(both...).change(published).change(func(s *state) { s.class.Spec.Route.HostTemplate = "{podName}.{namespace}" }),
+			addresses: hosts, accepted: "NoSinglePod", message: "was not created for a claim",
 		},
 		"foreign Route": {
 			state:    newRouteState(both[0], &routev1.Route{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "web-http"}}),
-			accepted: listenersv1alpha1.ReasonForeignRoute, ready: listenersv1alpha1.ReasonNotAccepted, routes: []string{"web-admin", "web-http"},
-			message: "Route shop/web-http already exists and has no controller; delete it, or rename the Listener or its port",
+			accepted: "ForeignRoute", ready: "NotAccepted", message: "Route shop/web-http already exists and has no controller; delete it, or rename the Listener or its port",
 		},
-		"terminating Service": {
-			state: newRouteState(both...).change(func(s *state) { s.service, s.listener.Status = terminating(s.service), previous }), addresses: []string{},
-			accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonServiceTerminating, routes: []string{"web-admin", "web-http"},
-		},
-		"terminating Route": {
-			state:     newRouteState(both[0], terminating(ownRoute("http", admittedAs("http.example.com")))).change(published),
-			addresses: hosts, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned, routes: []string{"web-admin", "web-http"},
-		},
+		"terminating Service": {state: newRouteState(both...).change(previous).change(func(s *state) { terminating(s.service) }), ready: "ServiceTerminating"},
+		"terminating Route":   {state: newRouteState(both[0], terminating(ownRoute("http", admittedAs("http.example.com")))).change(published), addresses: hosts},
 		"Route that has to be recreated": {
-			state: newRouteState(both[0], func() *routev1.Route {
-				r := ownRoute("http", admittedAs("http.example.com"))
-				r.Spec.Subdomain = "old"
-				return r
-			}()).change(func(s *state) { s.listener.Status = previous }),
-			addresses: hosts[:1], accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonWaitingForRouter, routes: []string{"web-admin"},
+			state: newRouteState(both[0], recreated).change(previous), addresses: hosts[:1], ready: "WaitingForRouter", routes: onlyAdmin,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := tc.state.reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) {
-				if tc.unserved {
-					r.reader.Kinds.Readers[routeKind] = unservedKind{}
-				}
-			})
-			if o.err != nil {
-				t.Fatal(o.err)
+			if tc.routes == nil {
+				tc.routes = []string{"web-admin", "web-http"}
 			}
-			if diff := cmp.Diff(tc.addresses, o.addresses(), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("addresses (-want +got):\n%s", diff)
-			}
-			accepted, ready := o.condition(listenersv1alpha1.ListenerAccepted), o.condition(listenersv1alpha1.ListenerReady)
-			if accepted.Reason != tc.accepted || ready.Reason != tc.ready {
-				t.Errorf("got reasons %s and %s, want %s and %s", accepted.Reason, ready.Reason, tc.accepted, tc.ready)
-			}
-			condition := ready
-			if accepted.Status == metav1.ConditionFalse {
-				condition = accepted
-			}
-			if !strings.Contains(condition.Message, tc.message) {
-				t.Errorf("message is %q, want %q in it", condition.Message, tc.message)
-			}
-			if diff := cmp.Diff(tc.routes, slices.Sorted(maps.Keys(o.routes)), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("routes (-want +got):\n%s", diff)
-			}
-			if want := typeOrDefault(tc.serviceType); o.service.Spec.Type != want {
-				t.Errorf("the Service is of type %s, want %s", o.service.Spec.Type, want)
-			}
-			if (o.listener.Status.NodePorts != nil) != slices.Equal(tc.addresses, nodePorts) {
-				t.Errorf("got node ports %v", o.listener.Status.NodePorts)
-			}
-			if tc.event != "" && !slices.ContainsFunc(o.events, func(e string) bool { return strings.Contains(e, tc.event) }) {
-				t.Errorf("no event %q among %q", tc.event, o.events)
-			}
+			tc.accepted, tc.ready = cmp.Or(tc.accepted, "Accepted"), cmp.Or(tc.ready, "AddressesAssigned")
+			tc.serviceType = cmp.Or(tc.serviceType, corev1.ServiceTypeClusterIP)
+			tc.check(t)
 		})
+	}
+}
+
+func (tc changing) check(t *testing.T) {
+	t.Helper()
+	o := tc.state.reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) {
+		if tc.unserved {
+			r.reader.Kinds.Readers[routeKind] = unservedKind{}
+		}
+	})
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	if diff := gocmp.Diff(tc.addresses, o.addresses(), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("addresses (-want +got):\n%s", diff)
+	}
+	accepted, ready := o.condition(listenersv1alpha1.ListenerAccepted), o.condition(listenersv1alpha1.ListenerReady)
+	if accepted.Reason != tc.accepted || ready.Reason != tc.ready {
+		t.Errorf("got reasons %s and %s, want %s and %s", accepted.Reason, ready.Reason, tc.accepted, tc.ready)
+	}
+	condition := ready
+	if accepted.Status == metav1.ConditionFalse {
+		condition = accepted
+	}
+	if !strings.Contains(condition.Message, tc.message) {
+		t.Errorf("message is %q, want %q in it", condition.Message, tc.message)
+	}
+	if diff := gocmp.Diff(tc.routes, slices.Sorted(maps.Keys(o.routes)), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("routes (-want +got):\n%s", diff)
+	}
+	if o.service.Spec.Type != tc.serviceType {
+		t.Errorf("the Service is of type %s, want %s", o.service.Spec.Type, tc.serviceType)
+	}
+	if (o.listener.Status.NodePorts != nil) != strings.HasPrefix(strings.Join(tc.addresses, ""), "10.") {
+		t.Errorf("got node ports %v", o.listener.Status.NodePorts)
+	}
+	if tc.event != "" && !slices.ContainsFunc(o.events, func(e string) bool { return strings.Contains(e, tc.event) }) {
+		t.Errorf("no event %q among %q", tc.event, o.events)
 	}
 }
 
@@ -189,48 +175,32 @@ func TestHostsThatOthersWroteAreNotPublished(t *testing.T) {
 	refused := func(s *state) {
 		s.class.Spec.Route = &listenersv1alpha1.RouteExposure{HostTemplate: "{podName}.{namespace}"}
 	}
-	balanced := newState(loadBalancer)
-	clusterIP := func() *state { return newState(clusterIP) }
 	for name, tc := range map[string]struct {
-		state *state
-		want  []string
-		ready string // reason
+		state     *state
+		published bool
+		ready     string // reason
 	}{
-		"of an object that the class has no use for": {balanced.with(theirs), nil, listenersv1alpha1.ReasonWaitingForLoadBalancer},
-		"of a previous exposure": {
-			newState(loadBalancer).with(theirs).change(published), nil, listenersv1alpha1.ReasonWaitingForLoadBalancer,
-		},
-		"of an object that is being deleted": {
-			clusterIP().change(withRoutes).with(terminating(theirs.DeepCopy())), nil, listenersv1alpha1.ReasonObjectTerminating,
-		},
-		"while the class is refused": {clusterIP().change(refused).with(theirs), nil, listenersv1alpha1.ReasonNotAccepted},
-		"but the published one of a previous exposure is": {
-			newState(loadBalancer).with(ours).change(published), []string{"web.example.commap[http:443]"}, listenersv1alpha1.ReasonPreviousExposure,
-		},
+		"of an object that the class has no use for":      {newState(loadBalancer).with(theirs), false, "WaitingForLoadBalancer"},
+		"of a previous exposure":                          {newState(loadBalancer).with(theirs).change(published), false, "WaitingForLoadBalancer"},
+		"of an object that is being deleted":              {newState(clusterIP).change(withRoutes).with(terminating(theirs.DeepCopy())), false, "ObjectTerminating"},
+		"while the class is refused":                      {newState(clusterIP).change(refused).with(theirs), false, "NotAccepted"},
+		"but the published one of a previous exposure is": {newState(loadBalancer).with(ours).change(published), true, "PreviousExposure"},
 		"but the published one of an object that is being deleted is": {
-			clusterIP().change(withRoutes).with(terminating(ours.DeepCopy())).change(published), []string{"web.example.commap[http:443]"}, listenersv1alpha1.ReasonAddressesAssigned,
+			newState(clusterIP).change(withRoutes).with(terminating(ours.DeepCopy())).change(published), true, "AddressesAssigned",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			o := tc.state.reconcile(t, 1, interceptor.Funcs{}, nil)
-			if o.err != nil {
-				t.Fatal(o.err)
-			}
-			if diff := cmp.Diff(tc.want, o.addresses(), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("addresses (-want +got):\n%s", diff)
-			}
-			if ready := o.condition(listenersv1alpha1.ListenerReady); ready.Reason != tc.ready {
-				t.Errorf("the reason is %s: %s", ready.Reason, ready.Message)
-			}
-		})
+		var want []string
+		if tc.published {
+			want = []string{"web.example.commap[http:443]"}
+		}
+		o := tc.state.reconcile(t, 1, interceptor.Funcs{}, nil)
+		if diff := gocmp.Diff(want, o.addresses(), cmpopts.EquateEmpty()); diff != "" || o.err != nil {
+			t.Errorf("%s: error %v, addresses (-want +got):\n%s", name, o.err, diff)
+		}
+		if ready := o.condition(listenersv1alpha1.ListenerReady); ready.Reason != tc.ready {
+			t.Errorf("%s: the reason is %s: %s", name, ready.Reason, ready.Message)
+		}
 	}
-}
-
-func typeOrDefault(t corev1.ServiceType) corev1.ServiceType {
-	if t == "" {
-		return corev1.ServiceTypeClusterIP
-	}
-	return t
 }
 
 func TestNothingChangesWhileTheRouteAPIDoesNotRespond(t *testing.T) {
@@ -240,7 +210,7 @@ func TestNothingChangesWhileTheRouteAPIDoesNotRespond(t *testing.T) {
 	if o.err == nil || !strings.Contains(o.err.Error(), "did not respond") {
 		t.Errorf("got error %v, want one, so that the reconciliation is retried", o.err)
 	}
-	if diff := cmp.Diff([]string{"10.0.0.9map[http:443]"}, o.addresses()); diff != "" {
+	if diff := gocmp.Diff([]string{"10.0.0.9map[http:443]"}, o.addresses()); diff != "" {
 		t.Errorf("addresses (-want +got):\n%s", diff)
 	}
 	if len(o.routes) != 1 || o.listener.Status.ObservedGeneration != 2 || len(o.events) > 0 {
@@ -264,61 +234,38 @@ func TestForeignRouteMissingInTheCacheIsNotModified(t *testing.T) {
 	if !apierrors.IsConflict(o.err) {
 		t.Errorf("got error %v, want the conflict, after which the Listener is reconciled again", o.err)
 	}
-	if diff := cmp.Diff(foreign, o.routes["web-http"], cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion"), cmpopts.IgnoreTypes(metav1.TypeMeta{})); diff != "" {
+	if diff := gocmp.Diff(foreign, o.routes["web-http"], cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion"), cmpopts.IgnoreTypes(metav1.TypeMeta{})); diff != "" {
 		t.Errorf("route (-before +after):\n%s", diff)
 	}
 }
 
 func TestEveryFailedWriteIsRepeatedByTheNextReconciliation(t *testing.T) {
 	broken := errors.New("broken")
+	toRoutes := func() *state {
+		s := nodePortsToRoutes().with(ownRoute("old"))
+		ports := map[string]int32{"admin": 30081, "http": 30080}
+		s.listener.Status = &listenersv1alpha1.ListenerStatus{NodePorts: ports, IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "10.0.0.1", AddressType: "IP", Ports: ports}}}
+		return s
+	}
+	toAll := func() *state {
+		return newRestrictedState().with(ownPolicy()).change(func(s *state) { s.class.Spec.AllowedClients = nil })
+	}
 	for name, tc := range map[string]struct {
 		given func() *state
 		// writes are those of a reconciliation without a failure. The previous exposure is removed last.
 		writes []string
 	}{
-		"new ClusterIP Listener": {
-			given: func() *state {
-				return newState(clusterIP).change(func(s *state) { s.service = nil })
-			},
-			writes: []string{"apply Service", "apply status"},
-		},
-		"new Listener with restricted clients": {given: newRestrictedState, writes: []string{"apply NetworkPolicy", "apply Service", "apply status"}},
-		"from restricted clients to all": {
-			given: func() *state {
-				return newRestrictedState().with(ownPolicy()).change(func(s *state) { s.class.Spec.AllowedClients = nil })
-			},
-			writes: []string{"apply Service", "delete web-allowed-clients", "apply status"},
-		},
-		"new Listener with Routes": {
-			given:  func() *state { return newRouteState() },
-			writes: []string{"apply Service", "apply Route", "apply Route", "apply status"},
-		},
-		"from node ports to Routes": {
-			given: func() *state {
-				return newRouteState(ownRoute("admin", admittedAs("a.example.com")), ownRoute("http", admittedAs("h.example.com")), ownRoute("old")).change(func(s *state) {
-					withNodePortService(s)
-					ports := map[string]int32{"admin": 30081, "http": 30080}
-					s.listener.Status = &listenersv1alpha1.ListenerStatus{NodePorts: ports, IngressAddresses: []listenersv1alpha1.IngressAddress{
-						{Address: "10.0.0.1", AddressType: "IP", Ports: ports},
-					}}
-				})
-			},
-			writes: []string{"apply Service", "apply Route", "apply Route", "apply status", "delete web-old", "apply Service"},
-		},
-		"from Routes to node ports": {
-			given: func() *state {
-				return newRouteState(ownRoute("http", admittedAs("h.example.com"))).change(func(s *state) {
-					withNodePortService(s)
-					s.class.Spec.ServiceType, s.class.Spec.Route = nodePort, nil
-				})
-			},
-			writes: []string{"apply Service", "apply status", "delete web-http"},
-		},
+		"new ClusterIP Listener":               {func() *state { return newListenerNamed(key.Name, clusterIP) }, []string{"apply Service", "apply status"}},
+		"new Listener with restricted clients": {newRestrictedState, []string{"apply NetworkPolicy", "apply Service", "apply status"}},
+		"from restricted clients to all":       {toAll, []string{"apply Service", "delete web-allowed-clients", "apply status"}},
+		"new Listener with Routes":             {func() *state { return newRouteState() }, []string{"apply Service", "apply Route", "apply Route", "apply status"}},
+		"from node ports to Routes":            {toRoutes, []string{"apply Service", "apply Route", "apply Route", "apply status", "delete web-old", "apply Service"}},
+		"from Routes to node ports":            {routesToNodePorts, []string{"apply Service", "apply status", "delete web-http"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			intercept, writes := countWrites(-1, nil)
 			want := tc.given().reconcile(t, 1, intercept, nil)
-			if diff := cmp.Diff(tc.writes, *writes); diff != "" || want.err != nil {
+			if diff := gocmp.Diff(tc.writes, *writes); diff != "" || want.err != nil {
 				t.Fatalf("error %v, writes (-want +got):\n%s", want.err, diff)
 			}
 			for n := range tc.writes {
@@ -328,13 +275,13 @@ func TestEveryFailedWriteIsRepeatedByTheNextReconciliation(t *testing.T) {
 				}
 				intercept, _ = countWrites(n, broken)
 				got := tc.given().reconcile(t, 2, intercept, nil)
-				ignore := cmp.Options{
+				ignore := gocmp.Options{
 					cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion", "ManagedFields"), cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime"),
 				}
 				if got.err != nil {
 					t.Errorf("write %d failing: error of the second reconciliation: %v", n, got.err)
 				}
-				if diff := cmp.Diff([]any{want.listener, want.service, want.routes}, []any{got.listener, got.service, got.routes}, ignore); diff != "" {
+				if diff := gocmp.Diff([]any{want.listener, want.service, want.routes}, []any{got.listener, got.service, got.routes}, ignore); diff != "" {
 					t.Errorf("write %d failing (-want +got):\n%s", n, diff)
 				}
 			}
@@ -401,7 +348,7 @@ func TestRouteIsDeletedWithItsUIDAsPrecondition(t *testing.T) {
 			return nil
 		},
 	}, nil)
-	if want := []client.DeleteOption{client.Preconditions{UID: new(types.UID("uid-of-old"))}}; o.err != nil || !cmp.Equal(want, deleted) {
+	if want := []client.DeleteOption{client.Preconditions{UID: new(types.UID("uid-of-old"))}}; o.err != nil || !gocmp.Equal(want, deleted) {
 		t.Errorf("deleted with %v (%v), want %v", deleted, o.err, want)
 	}
 }
@@ -433,17 +380,23 @@ func TestHostsContainTheNameOfTheListenersPod(t *testing.T) {
 		}
 		return p
 	}
+	const claim = "PersistentVolumeClaim"
+	pods := func(all ...client.Object) []client.Object { return all }
+	failed := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
+	recorded := ownRoute("http")
+	recorded.Annotations = map[string]string{names.AnnotationPod: "web-4"}
 	for name, tc := range map[string]struct {
 		owner string
 		pods  []client.Object
 		want  string // the host, or else part of the message
 	}{
-		"one Pod":                                   {owner: "PersistentVolumeClaim", pods: []client.Object{pod("web-4", nil)}, want: "4.web.shop.example.com"},
-		"one Pod and a terminating one":             {owner: "PersistentVolumeClaim", pods: []client.Object{pod("web-4", nil), terminating(pod("web-3", nil))}, want: "4.web.shop.example.com"},
-		"one Pod and a finished one":                {owner: "PersistentVolume", pods: []client.Object{pod("web-4", nil), pod("web-3", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}, want: "4.web.shop.example.com"},
-		"only a terminating Pod":                    {owner: "PersistentVolumeClaim", pods: []client.Object{terminating(pod("web-4", nil))}, want: "4.web.shop.example.com"},
-		"two Pods":                                  {owner: "PersistentVolumeClaim", pods: []client.Object{pod("web-4", nil), pod("web-3", nil)}, want: "several Pods (web-3, web-4) mount claim"},
-		"Listener that was not created for a claim": {owner: "KafkaCluster", pods: []client.Object{pod("web-4", nil)}, want: "was not created for a claim"},
+		"one Pod":                                   {claim, pods(pod("web-4", nil)), "4.web.shop.example.com"},
+		"one Pod and a terminating one":             {claim, pods(pod("web-4", nil), terminating(pod("web-3", nil))), "4.web.shop.example.com"},
+		"one Pod and a finished one":                {"PersistentVolume", pods(pod("web-4", nil), pod("web-3", failed)), "4.web.shop.example.com"},
+		"only a terminating Pod":                    {claim, pods(terminating(pod("web-4", nil))), "4.web.shop.example.com"},
+		"no Pod while it is replaced":               {claim, pods(recorded), "4.web.shop.example.com"},
+		"two Pods":                                  {claim, pods(pod("web-4", nil), pod("web-3", nil)), "several Pods (web-3, web-4) mount claim"},
+		"Listener that was not created for a claim": {"KafkaCluster", pods(pod("web-4", nil)), "was not created for a claim"},
 	} {
 		s := newRouteState(tc.pods...).change(func(s *state) {
 			s.class.Spec.Route = &listenersv1alpha1.RouteExposure{HostTemplate: "{podIndex}.{listener}.{namespace}.example.com", Ports: []string{"http"}}
@@ -475,7 +428,7 @@ func TestServiceWithPreviousTypeKeepsItsSettings(t *testing.T) {
 	is, was := p.Now.Spec, s.service.Spec
 	got := []any{is.Type, is.LoadBalancerClass, is.AllocateLoadBalancerNodePorts, is.ExternalTrafficPolicy}
 	want := []any{&was.Type, was.LoadBalancerClass, was.AllocateLoadBalancerNodePorts, &was.ExternalTrafficPolicy}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("type, class, node ports and traffic policy (-want +got):\n%s", diff)
 	}
 }

@@ -7,14 +7,18 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/observe"
+	"github.com/listener-operator/listener-operator/controllers/listener/reservation"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // newSharedState returns a Listener whose node ports do not forward, with a claim's volume on each of three nodes. One
@@ -210,5 +214,102 @@ func TestNodesThatMayAnswerAreNotLeftOut(t *testing.T) {
 				t.Errorf("published %q, want %q; again after %s", got, tc.want, again)
 			}
 		})
+	}
+}
+
+// A Listener has reservations on the nodes of its volumes and of the Pods that mount them.
+func TestReservedNodes(t *testing.T) {
+	given := func(objects ...client.Object) *state { return newState(nodePort).with(objects...) }
+	const pending, running, failed, succeeded = corev1.PodPending, corev1.PodRunning, corev1.PodFailed, corev1.PodSucceeded
+	unmounted := func(*corev1.PersistentVolume) {}
+	// ofTheListener returns a Listener that was created for a claim, of a Pod of a StatefulSet if pod is not empty.
+	ofTheListener := func(pod string, change func(*corev1.PersistentVolume), objects ...client.Object) *state {
+		s := given(newClaim(key.Name, ""), newVolume("pv-1", boundTo(key.Name, change))).with(objects...)
+		ofClaim(s.listener, pod)
+		return s
+	}
+	labelled := func(uid, node string) *corev1.Pod { return newLabelledPod(uid, node, key.Name, running) }
+	original := labelled("1", "a")
+	original.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "rs", Controller: ptr.To(true)}}
+	ofTwo := newMount("2", "b", "pv-2") // a Pod with a volume of this Listener and one of another one
+	ofTwo.Spec.Listeners["another"] = listenersv1alpha1.PodListener{Scope: listenersv1alpha1.ListenerScopeNode, PersistentVolumeName: "pv-3", ListenerName: "another"}
+	ofAnother := newLabelledPod("1", "a", "pvc-1", running)
+	ofAnother.Labels = map[string]string{names.PodMountLabel("another-uid"): "another"}
+	pinnedAndMounted := func(pv *corev1.PersistentVolume) {
+		pinnedTo("a")(pv)
+		lastMountedOn("c")(pv)
+	}
+	ofDeletedClaim := func(pv *corev1.PersistentVolume) {
+		lastMountedOn("b")(pv)
+		pv.Spec.ClaimRef.UID = "deleted-claim-of-this-name"
+	}
+	ofOtherDriver := func(pv *corev1.PersistentVolume) {
+		lastMountedOn("a")(pv)
+		pv.Spec.CSI.Driver = "other.example.com"
+	}
+	for name, tc := range map[string]struct {
+		state *state
+		want  string // names of nodes
+	}{
+		"nodes that volumes are pinned to or were mounted on":                   {given(newVolume("pv-1", lastMountedOn("b")), newVolume("pv-2", pinnedTo("a"))), "a b"},
+		"current mount takes precedence over the last mount":                    {given(newVolume("pv-1", lastMountedOn("a")), newMount("1", "b", "pv-1"), newPod("1", pending)), "b"},
+		"Pod that was deleted does not mount, although its PodListeners exists": {given(newVolume("pv-1", lastMountedOn("a")), newMount("1", "b", "pv-1")), "a"},
+		"copy of a Pod with a controller does not count": {
+			ofTheListener("", unmounted, newMount("1", "a", "pv-1"), newMount("2", "b", "pv-1"), original, labelled("2", "b")), "a",
+		},
+		"copy of a Pod of a StatefulSet does not count, even while that does not exist": {
+			ofTheListener("web-0", lastMountedOn("a"), newMount("2", "b", "pv-1"), labelled("2", "b")), "a",
+		},
+		"Pods without a controller all count": {
+			ofTheListener("", unmounted, newMount("1", "a", "pv-1"), newMount("2", "b", "pv-1"), labelled("1", "a"), labelled("2", "b")), "a b",
+		},
+		"pinned node takes precedence over mounts": {
+			given(newVolume("pv-1", pinnedTo("a")), newMount("1", "b", "pv-1"), newPod("1", running), newVolume("pv-2", pinnedAndMounted)), "a",
+		},
+		"volume mounted by several Pods": {
+			given(newVolume("pv-1", nil), newMount("1", "b", "pv-1"), newMount("2", "a", "pv-1"), newPod("1", running), newPod("2", running)), "a b",
+		},
+		"Pod that mounts a volume which does not exist any more": {
+			given(newMount("1", "a", "pv-1"), newPod("1", running), ofTwo, newPod("2", running), newVolume("pv-2", pinnedTo("a"))), "a",
+		},
+		"Pods with the label of the Listener, before the PodListeners of Stackable's operator are written again": {
+			given(newClaim("pvc-1", ""), newVolume("pv-1", boundTo("pvc-1", unmounted)),
+				newMount("1", "", ""), newLabelledPod("1", "a", "pvc-1", running), newMount("2", "b", "pv-1"), newLabelledPod("2", "b", "pvc-1", running),
+				newLabelledPod("3", "c", "pvc-1", succeeded), newLabelledPod("4", "d", "another", running), newLabelledPod("5", "", "pvc-1", pending)), "a b",
+		},
+		"Pod with the label of another Listener, or without one, before its PodListeners are written": {
+			given(newClaim("pvc-1", ""), newVolume("pv-1", boundTo("pvc-1", unmounted)), ofAnother), "",
+		},
+		"finished Pod does not mount": {
+			given(newVolume("pv-1", lastMountedOn("a")), newMount("1", "a", "pv-1"), newMount("2", "b", "pv-1"), newPod("1", failed), newPod("2", running)), "b",
+		},
+		"volume of a finished Pod stays reserved for the next Pod": {
+			given(newClaim("pvc-1", ""), newVolume("pv-1", boundTo("pvc-1", lastMountedOn("a"))), newMount("1", "a", "pv-1"), newPod("1", failed)), "a",
+		},
+		"ephemeral volume of a finished Pod": {
+			given(newClaim("pvc-1", "1"), newVolume("pv-1", boundTo("pvc-1", lastMountedOn("a"))), newMount("1", "a", "pv-1"), newPod("1", succeeded),
+				newClaim("pvc-2", "2"), newVolume("pv-2", boundTo("pvc-2", lastMountedOn("b"))), newMount("2", "b", "pv-2"), newPod("2", running)), "b",
+		},
+		"ephemeral volume of a deleted Pod": {given(newClaim("pvc-1", "1"), newVolume("pv-1", boundTo("pvc-1", lastMountedOn("a")))), ""},
+		"volume of a deleted claim": {
+			given(newVolume("pv-1", boundTo("pvc-1", lastMountedOn("a"))), newClaim("pvc-2", ""), newVolume("pv-2", boundTo("pvc-2", ofDeletedClaim))), "",
+		},
+		"pinned volume of a finished Pod": {
+			given(newClaim("pvc-1", "1"), newVolume("pv-1", boundTo("pvc-1", pinnedTo("a"))), newMount("1", "a", "pv-1"), newPod("1", succeeded)), "a",
+		},
+		"volume of another driver with our labels": {given(newVolume("pv-1", ofOtherDriver), newMount("1", "a", "pv-1"), newPod("1", running)), ""},
+	} {
+		got, err := reservation.Placement(t.Context(), tc.state.newClient(t), tc.state.listener, true)
+		if nodes := strings.Join(got.MissingNodes, " "); nodes != tc.want || err != nil {
+			t.Errorf("%s: nodes %q, want %q (%v)", name, nodes, tc.want, err)
+		}
+	}
+}
+
+// ofClaim has the claim with the name of the Listener own it and, if pod is not empty, this Pod of a StatefulSet.
+func ofClaim(listener *listenersv1alpha1.Listener, pod string) {
+	listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: key.Name, UID: types.UID(key.Name)}}
+	if pod != "" {
+		listener.Labels = map[string]string{appsv1.StatefulSetPodNameLabel: pod}
 	}
 }
