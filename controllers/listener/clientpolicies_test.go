@@ -61,6 +61,10 @@ func ownPolicy() *networkingv1.NetworkPolicy {
 
 func TestClientsAreRestrictedBeforeTheyReachPods(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "networkpolicies"}, policyKey.Name, nil)
+	given := func(change func(*state)) *state { return newRestrictedState().change(change) }
+	inHostNetwork := withMountingPod(func(pod *corev1.Pod) { pod.Spec.HostNetwork = true })
+	const notEnforceable = listenersv1alpha1.ReasonAllowedClientsNotEnforceable
+	status, service, policy := "apply status", "apply Service", "apply NetworkPolicy"
 	for name, tc := range map[string]struct {
 		state   *state
 		failure error // of the first write
@@ -68,36 +72,18 @@ func TestClientsAreRestrictedBeforeTheyReachPods(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"by a policy before the Service": {
-			state: newRestrictedState(), writes: []string{"apply NetworkPolicy", "apply Service", "apply status"}, reason: listenersv1alpha1.ReasonAccepted,
-		},
-		"no Service without the policy": {
-			state: newRestrictedState(), failure: forbidden, writes: []string{"apply NetworkPolicy", "apply status", "apply NetworkPolicy", "apply Service", "apply status"},
-			reason: listenersv1alpha1.ReasonAccepted,
-		},
+		"by a policy before the Service": {newRestrictedState(), nil, []string{policy, service, status}, "Accepted", ""},
+		"no Service without the policy":  {newRestrictedState(), forbidden, []string{policy, status, policy, service, status}, "Accepted", ""},
 		"nor beside a foreign one": {
-			state: newRestrictedState().with(newPolicy(policyKey.Name)), writes: []string{"apply status"},
-			reason: listenersv1alpha1.ReasonForeignNetworkPolicy, message: "NetworkPolicy shop/web-allowed-clients already exists and has no controller",
+			newRestrictedState().with(newPolicy(policyKey.Name)), nil, []string{status}, "ForeignNetworkPolicy", "NetworkPolicy shop/web-allowed-clients already exists and has no controller",
 		},
-		"nor with other Pods": {
-			state: newRestrictedState().change(withMountingPod(func(pod *corev1.Pod) { pod.Spec.HostNetwork = true })), writes: []string{"apply status"},
-			reason: listenersv1alpha1.ReasonAllowedClientsNotEnforceable, message: "do not apply to Pod web-0",
-		},
-		"nor if Pods do not see clients": {
-			state:  newRestrictedState().change(func(s *state) { s.class.Spec.ServiceExternalTrafficPolicy = nil }),
-			writes: []string{"apply status"}, reason: listenersv1alpha1.ReasonAllowedClientsNotEnforceable, message: "externalTrafficPolicy Local",
-		},
-		"a load balancer restricts clients": {
-			state:  newRestrictedState().change(func(s *state) { s.class.Spec.ServiceType = loadBalancer }),
-			writes: []string{"apply Service", "apply status"}, reason: listenersv1alpha1.ReasonAccepted,
-		},
+		"nor with other Pods":               {given(inHostNetwork), nil, []string{status}, notEnforceable, "do not apply to Pod web-0"},
+		"nor if Pods do not see clients":    {given(func(s *state) { s.class.Spec.ServiceExternalTrafficPolicy = nil }), nil, []string{status}, notEnforceable, "externalTrafficPolicy Local"},
+		"a load balancer restricts clients": {given(func(s *state) { s.class.Spec.ServiceType = loadBalancer }), nil, []string{service, status}, "Accepted", ""},
 		"a policy that is not needed any more is removed after the Service": {
-			state:  newRestrictedState().with(ownPolicy()).change(func(s *state) { s.class.Spec.AllowedClients = nil }),
-			writes: []string{"apply Service", "delete " + policyKey.Name, "apply status"}, reason: listenersv1alpha1.ReasonAccepted,
+			given(func(s *state) { s.class.Spec.AllowedClients = nil }).with(ownPolicy()), nil, []string{service, "delete " + policyKey.Name, status}, "Accepted", "",
 		},
-		"a foreign one is left alone": {
-			state: newState(nodePort).with(newPolicy(policyKey.Name)), writes: []string{"apply Service", "apply status"}, reason: listenersv1alpha1.ReasonAccepted,
-		},
+		"a foreign one is left alone": {newState(nodePort).with(newPolicy(policyKey.Name)), nil, []string{service, status}, "Accepted", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			failed := -1
@@ -138,17 +124,6 @@ func TestPolicyFollowsOthersThatSelectThePods(t *testing.T) {
 		if policy := get[networkingv1.NetworkPolicy](o, policyKey.Name); len(policy.Spec.Ingress) != tc.rules {
 			t.Errorf("%s: %+v", name, policy)
 		}
-	}
-}
-
-func TestRejectedPolicyIsReportedAndRetried(t *testing.T) {
-	s := newRestrictedState()
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "networkpolicies"}, policyKey.Name, nil)
-	funcs, _ := countWrites(0, forbidden)
-	o := s.reconcile(t, 1, funcs, nil)
-	if accepted := o.condition(listenersv1alpha1.ListenerAccepted); o.service != nil || o.err == nil || accepted.Reason != listenersv1alpha1.ReasonNetworkPolicyRejected ||
-		!strings.Contains(accepted.Message, "without which other clients would reach the Pods") {
-		t.Errorf("error %v, condition %s: %s", o.err, accepted.Reason, accepted.Message)
 	}
 }
 

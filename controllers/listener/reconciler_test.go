@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -33,16 +34,6 @@ func TestIgnoredSettingsOfTheClassAreInTheCondition(t *testing.T) {
 		if strings.Contains(e, "has no effect") {
 			t.Errorf("event %q", e)
 		}
-	}
-}
-
-func TestNodePortsStayInStatusWhenTheClassIsDeleted(t *testing.T) {
-	s := newState(nodePort)
-	s.class = nil
-	s.listener.Status = &listenersv1alpha1.ListenerStatus{NodePorts: map[string]int32{"http": 30080}, IngressAddresses: []listenersv1alpha1.IngressAddress{}}
-	o := s.reconcile(t, 1, interceptor.Funcs{}, nil)
-	if diff := cmp.Diff(map[string]int32{"http": 30080}, o.listener.Status.NodePorts); diff != "" || o.err != nil {
-		t.Errorf("error %v, node ports (-want +got):\n%s", o.err, diff)
 	}
 }
 
@@ -141,37 +132,6 @@ func TestForeignServiceMissingInTheCacheIsNotModified(t *testing.T) {
 	}
 }
 
-// kubectl get prints the summary.
-func TestSummaryHasAddressRootReasonAndNodes(t *testing.T) {
-	missing := newState(clusterIP).change(func(s *state) { s.class = nil })
-	kept := newState(nodePort).change(func(s *state) {
-		s.class = nil
-		s.listener.Status = &listenersv1alpha1.ListenerStatus{
-			NodePorts: map[string]int32{"http": 30080}, IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)},
-			Summary: listenersv1alpha1.ListenerSummary{Nodes: "node-1"},
-		}
-	})
-	waiting := newState(loadBalancer)
-	nodes := newState(nodePort).with(
-		newNode("node-1", "10.0.0.1"), newNode("node-2", "10.0.0.2"),
-		newVolume("pv-1", pinnedTo("node-1")), newVolume("pv-2", pinnedTo("node-2")),
-	)
-	for name, tc := range map[string]struct {
-		state *state
-		want  listenersv1alpha1.ListenerSummary
-	}{
-		"of nodes":                      {nodes, listenersv1alpha1.ListenerSummary{Address: "10.0.0.1:30080 +1", Reason: "AddressesAssigned", Nodes: "node-1,node-2"}},
-		"waiting":                       {waiting, listenersv1alpha1.ListenerSummary{Reason: "WaitingForLoadBalancer"}},
-		"without a class":               {missing, listenersv1alpha1.ListenerSummary{Reason: "ClassNotFound"}},
-		"with addresses, but not class": {kept, listenersv1alpha1.ListenerSummary{Address: "10.0.0.1:30080", Reason: "ClassNotFound", Nodes: "node-1"}},
-	} {
-		o := tc.state.reconcile(t, 1, interceptor.Funcs{}, nil)
-		if diff := cmp.Diff(tc.want, o.listener.Status.Summary); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
 func TestEndpointsListTheFirstAddressesOfEachPort(t *testing.T) {
 	many := make([]listenersv1alpha1.IngressAddress, 12)
 	for i := range many {
@@ -196,11 +156,6 @@ func TestEndpointsListTheFirstAddressesOfEachPort(t *testing.T) {
 		if diff := cmp.Diff(tc.want, decide.Endpoints(tc.addresses)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-	}
-	pinned := newState(nodePort).with(newNode("node-1", "10.0.0.1"), newVolume("pv-1", pinnedTo("node-1")))
-	o := pinned.reconcile(t, 1, interceptor.Funcs{}, nil)
-	if got := o.listener.Status.Endpoints["http"]; got != "10.0.0.1:30080" {
-		t.Errorf("the status has %q", got)
 	}
 }
 
@@ -235,20 +190,40 @@ func TestListenerDoesNotChangeWhileNoServiceCanBeCreated(t *testing.T) {
 	}
 }
 
-func TestRejectedServiceIsReportedAndRetried(t *testing.T) {
-	rejection := apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), key.Name, nil)
-	rejection.ErrStatus.Message = "provided port is already allocated"
-	intercept, _ := countWrites(0, rejection)
-	o := newState(clusterIP).change(func(s *state) { s.service = nil }).reconcile(t, 1, intercept, nil)
-	if !apierrors.IsInvalid(o.err) {
-		t.Errorf("got error %v, want the rejection, so that the reconciliation is retried", o.err)
-	}
-	accepted := o.condition(listenersv1alpha1.ListenerAccepted)
-	if accepted.Reason != listenersv1alpha1.ReasonServiceRejected || !strings.Contains(accepted.Message, "provided port is already allocated") {
-		t.Errorf("got condition %v", accepted)
-	}
-	if diff := cmp.Diff([]string{"Warning ServiceRejected " + accepted.Message}, o.events); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
+func TestRejectedObjectIsReportedAndRetried(t *testing.T) {
+	const inUse, noHost = "provided port is already allocated", "spec.host: Forbidden: you do not have permission to set the host field of the route"
+	for name, tc := range map[string]struct {
+		state           *state
+		write           int // that is rejected with these words
+		words           string
+		reason, message string
+		others          int // Routes, which are created nevertheless
+	}{
+		"Service":           {newListenerNamed(key.Name, clusterIP), 0, inUse, "ServiceRejected", "the API server rejects Service shop/web: " + inUse, 0},
+		"NetworkPolicy":     {newRestrictedState(), 0, "no", "NetworkPolicyRejected", "without which other clients would reach the Pods", 0},
+		"Route":             {newRouteState(), 1, "spec.tls.externalCertificate: Not found", "RouteRejected", "the API server rejects Route shop/web-admin: spec.tls.externalCertificate: Not found", 1},
+		"host of a Route":   {newRouteState(), 1, noHost, "RouteRejected", "the API server rejects Route shop/web-admin: " + noHost, 1},
+		"remedy for a host": {newRouteState(), 1, noHost, "RouteRejected", "bind its ServiceAccount to the ClusterRole listener-operator-custom-host", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rejection := apierrors.NewInvalid(schema.GroupKind{Kind: name}, "web", nil)
+			rejection.ErrStatus.Message = tc.words
+			intercept, _ := countWrites(tc.write, rejection)
+			o := tc.state.reconcile(t, 1, intercept, nil)
+			if !apierrors.IsInvalid(o.err) {
+				t.Errorf("got error %v, want the rejection, so that the reconciliation is retried", o.err)
+			}
+			accepted := o.condition(listenersv1alpha1.ListenerAccepted)
+			if accepted.Reason != tc.reason || !strings.Contains(accepted.Message, tc.message) {
+				t.Errorf("got condition %v", accepted)
+			}
+			if len(o.events) != 1 || !strings.HasPrefix(o.events[0], "Warning "+tc.reason+" ") {
+				t.Errorf("events %q", o.events)
+			}
+			if len(o.routes) != tc.others || tc.others > 0 && o.routes["web-http"] == nil || tc.others == 0 && o.service != nil {
+				t.Errorf("Service %v, Routes %v", o.service, o.routes)
+			}
+		})
 	}
 }
 

@@ -313,32 +313,6 @@ func TestThirdReconciliationWritesNothing(t *testing.T) {
 	}
 }
 
-func TestRejectedRouteIsReportedAndRetried(t *testing.T) {
-	for message, want := range map[string]string{
-		"spec.tls.externalCertificate: Not found":                                             "externalCertificate: Not found",
-		"spec.host: Forbidden: you do not have permission to set the host field of the route": "bind its ServiceAccount to the ClusterRole listener-operator-custom-host",
-	} {
-		rejection := apierrors.NewInvalid(routeKind.GroupKind(), "web-admin", nil)
-		rejection.ErrStatus.Message = message
-		intercept, writes := countWrites(1, rejection)
-		o := newRouteState().reconcile(t, 1, intercept, nil)
-		if !apierrors.IsInvalid(o.err) {
-			t.Errorf("got error %v, want the rejection, so that the reconciliation is retried", o.err)
-		}
-		accepted := o.condition(listenersv1alpha1.ListenerAccepted)
-		if accepted.Reason != listenersv1alpha1.ReasonRouteRejected || !strings.Contains(accepted.Message, "the API server rejects Route shop/web-admin: "+message) ||
-			!strings.Contains(accepted.Message, want) {
-			t.Errorf("got condition %v", accepted)
-		}
-		if len(o.routes) != 1 || o.routes["web-http"] == nil {
-			t.Errorf("writes %v: a rejected Route prevents the creation of the others: %v", *writes, o.routes)
-		}
-		if len(o.events) != 1 || !strings.HasPrefix(o.events[0], "Warning RouteRejected") {
-			t.Errorf("got events %q", o.events)
-		}
-	}
-}
-
 // The Route may have been replaced by a foreign one of the same name since the cache was updated.
 func TestRouteIsDeletedWithItsUIDAsPrecondition(t *testing.T) {
 	var deleted []client.DeleteOption

@@ -22,7 +22,7 @@ import (
 func TestStatus(t *testing.T) {
 	previous := &listenersv1alpha1.ListenerStatus{
 		ServiceName: ptr.To("web"), NodePorts: map[string]int32{"http": 30080}, ObservedGeneration: 2,
-		IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.9", 30080)},
+		IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.9", 30080)}, Summary: listenersv1alpha1.ListenerSummary{Nodes: "node-1"},
 	}
 	for name, state := range map[string]*state{
 		"host ports of the Pods that mount volumes": newState(clusterIP).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),

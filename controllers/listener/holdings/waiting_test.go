@@ -42,6 +42,11 @@ type need struct {
 	class, key string
 }
 
+// web returns the key of the i-th Listener.
+func web(i int) types.NamespacedName {
+	return types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("web-%04d", i)}
+}
+
 func (n need) waiting() registry.Key { return registry.Key{Kind: n.kind, Value: n.key} }
 
 func newPool() *pool {
@@ -236,7 +241,7 @@ func TestWhatIsFreeCostsTwoAttempts(t *testing.T) {
 		if p.left[n] > 0 || p.attempts > 2 {
 			t.Errorf("%v: %d attempts, and %d are free", n, p.attempts, p.left[n])
 		}
-		if first := (types.NamespacedName{Namespace: "shop", Name: "web-0000"}); !p.has(first) {
+		if first := web(0); !p.has(first) {
 			t.Errorf("%v: not the Listener that has waited longest got it", n)
 		}
 	}
@@ -248,7 +253,7 @@ func TestListenersThatStopWaitingAtOnceCostOneLookup(t *testing.T) {
 		p := newPool()
 		for i := range 1000 {
 			p.create(i, n)
-			p.listeners[types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("web-%04d", i)}].Spec.ObjectOverrides =
+			p.listeners[web(i)].Spec.ObjectOverrides =
 				[]runtime.RawExtension{{Raw: fmt.Appendf(nil, `{"a": "%*d"}`, 1<<10, i)}}
 		}
 		for len(p.queued) > 0 {
@@ -259,10 +264,10 @@ func TestListenersThatStopWaitingAtOnceCostOneLookup(t *testing.T) {
 		}
 		p.lists = 0
 		for i := range 999 {
-			p.delete(t.Context(), types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("web-%04d", i)})
+			p.delete(t.Context(), web(i))
 		}
 		last := p.FreedRequests(t.Context(), nil)
-		if want := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web-0999"}}}; !slices.Equal(last, want) || p.lists > 1 {
+		if want := []reconcile.Request{{NamespacedName: web(999)}}; !slices.Equal(last, want) || p.lists > 1 {
 			t.Errorf("%v: %d lookups, which request %v", n, p.lists, last)
 		}
 		for _, l := range p.listeners {
@@ -293,13 +298,13 @@ func TestWhatIsFreedBeforeTheStatusShowsTheRefusalIsNotMissed(t *testing.T) {
 // TestListenersThatAreRejectedAnywayKeepNoOtherOneWaiting, although they have waited longer.
 func TestListenersThatAreRejectedAnywayKeepNoOtherOneWaiting(t *testing.T) {
 	const rejected = 10
-	last := types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("web-%04d", rejected)}
+	last := web(rejected)
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // no secret
 		p, n := newPool(), allNeeds()[1]
 		for i := range rejected + 1 {
 			p.create(i, n)
-			p.rejected[types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("web-%04d", i)}] = i < rejected
+			p.rejected[web(i)] = i < rejected
 		}
 		p.settle(t.Context())
 		p.release(n)
@@ -345,7 +350,7 @@ func TestNothingStaysFreeWhileAListenerWaits(t *testing.T) {
 			}
 		}
 		for range rounds {
-			switch key := (types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("web-%04d", random.IntN(listeners))}); random.IntN(8) {
+			switch key := web(random.IntN(listeners)); random.IntN(8) {
 			case 0:
 				for n := needs[random.IntN(2)]; random.IntN(2) > 0; {
 					p.release(n)
@@ -402,7 +407,7 @@ func TestListenersWithDifferentDemandsFollowOneAnother(t *testing.T) {
 		p.Free(n.waiting())
 		for i := range listeners {
 			next := p.FreedRequests(t.Context(), nil)
-			key := types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("web-%04d", i)}
+			key := web(i)
 			if want := []reconcile.Request{{NamespacedName: key}}; !slices.Equal(next, want) {
 				t.Fatalf("%v: %v are requested, want %v", n, next, want)
 			}
