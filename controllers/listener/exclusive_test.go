@@ -308,8 +308,9 @@ func TestTwoClassesGiveNoHostTwice(t *testing.T) {
 			if refused.Reason != listenersv1alpha1.ReasonInvalidHost || !strings.Contains(refused.Message, "the host is "+contendedHost+", which Listener shop/web has already") {
 				t.Errorf("condition %+v", refused)
 			}
-			waits := listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindHost, Value: contendedHost, Holder: "shop/web", Since: status.WaitingFor.Since}
-			if *status.WaitingFor != waits || len(status.IngressAddresses) > 0 {
+			got := ptr.Deref(status.WaitingFor, listenersv1alpha1.WaitingFor{})
+			waits := listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindHost, Value: contendedHost, Holder: "shop/web", Since: got.Since}
+			if got != waits || len(status.IngressAddresses) > 0 {
 				t.Errorf("status %+v", status)
 			}
 			o.delete(first)

@@ -113,8 +113,8 @@ func convert(o runtime.ApplyConfiguration, to *unstructured.Unstructured) error 
 	return err
 }
 
-// allocate gives the ports of a NodePort Service that have no node port the one from before, or else 31000 and above. It
-// deallocates those of ClusterIP Services, and returns the Service.
+// allocate gives the ports of a NodePort Service that have no node port the one from before, or else 31000 and above.
+// It deallocates those of ClusterIP Services, and returns the Service.
 func (a *allocator) allocate(ctx context.Context, c client.Client, before *corev1.Service) (map[string]any, error) {
 	service := &corev1.Service{}
 	if err := c.Get(ctx, key, service); err != nil {
@@ -426,7 +426,9 @@ func TestNodePortsOutliveTheProcess(t *testing.T) {
 			n, sent := i/2, i%2 > 0
 			t.Run(fmt.Sprintf("%s, write %d, sent %t", step.name, n, sent), func(t *testing.T) {
 				process, allocate := &mortal{n: -1}, (&allocator{}).funcs().Apply
-				o := newDeletedServiceState().operator(t, interceptor.Funcs{
+				s := newDeletedServiceState()
+				s.listener.CreationTimestamp = metav1.Now() // too young for the annotation with its numbers
+				o := s.operator(t, interceptor.Funcs{
 					Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 						return process.write(func() error { return allocate(ctx, c, o, options...) })
 					},
