@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -26,7 +25,7 @@ import (
 // that records that it did, in case an administrator deletes the configuration. Its owner is the Deployment: a
 // reinstallation creates the configuration again. An operator that stops in between repeats both steps.
 func (r *Reconciler) createConfiguration(ctx context.Context) error {
-	key := types.NamespacedName{Namespace: r.Namespace, Name: names.Operator}
+	key := r.key(names.Operator)
 	if marker, err := lookup.Get(ctx, r.apiReader, key, &corev1.ConfigMap{}); err != nil || marker != nil {
 		return err
 	}
@@ -37,9 +36,8 @@ func (r *Reconciler) createConfiguration(ctx context.Context) error {
 	if err := MergeSpec(&spec, r.FirstSpec); err != nil {
 		return err
 	}
-	config :=
-		&operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName},
-			Spec: spec}
+	config := &operatorv1alpha1.ListenerOperator{Spec: spec}
+	config.Name = operatorv1alpha1.ListenerOperatorName
 	if err := create(ctx, r.Client, config); err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package nodeagent
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -22,17 +21,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/version"
 )
 
-// rolloutTimeout is how long a rollout of the agents may take before the operator is degraded. It suits clusters of any
-// size, because a rollout replaces a tenth of the agents at a time.
-const rolloutTimeout = 15 * time.Minute
-
-// creationTimeout is how long Pods of agents may be missing without one more being created. The DaemonSet controller
-// creates them at once, some hundred at a time, so then they are rejected, of which only its events tell.
-const creationTimeout = 10 * time.Second
-
 // describe returns the status after a reconciliation, and when it may change without an event.
-func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.ListenerOperatorStatus, requests.Deadlines) {
-	agents := o.agents()
+func describe(o *observation, done outcome, now time.Time) (operatorv1alpha1.ListenerOperatorStatus, requests.Deadlines) {
+	agents := o.rollout.daemonSet
 	status := operatorv1alpha1.ListenerOperatorStatus{
 		ObservedGeneration: o.config.Generation, Version: version.Version, ClusterDomain: o.clusterDomain,
 		Conditions: slices.Clone(o.config.Status.Conditions),
@@ -55,37 +46,11 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 	}
 	var deadlines requests.Deadlines
 	deadlines.Add(done.stackable.Recheck, "Stackable's listener operator may have ended")
-	stalled := stalledAgents(o, current, now, &deadlines)
+	stalled := o.rollout.stalled(current, now, &deadlines)
 	set(operatorv1alpha1.ConditionAvailable, available(o, done, stalled))
 	set(operatorv1alpha1.ConditionDegraded, degraded(o, done, stalled))
 	set(operatorv1alpha1.ConditionUpgradeable, upgradeable(o, current, stalled))
 	return status, deadlines
-}
-
-// stalledAgents returns why the agents need intervention, or "".
-func stalledAgents(o *observed, progressing metav1.Condition, now time.Time,
-	deadlines *requests.Deadlines) (reason string) {
-	if r := progressing.Reason; r != operatorv1alpha1.ReasonAgentsRollout &&
-		r != operatorv1alpha1.ReasonAgentsRolledOut {
-		return ""
-	}
-	check := func(since time.Time, timeout time.Duration, late string) {
-		if left := since.Add(timeout).Sub(now); left <= 0 {
-			reason = cmp.Or(reason, late)
-		} else {
-			deadlines.Add(left, late)
-		}
-	}
-	if uncreatedPods(o) > 0 {
-		check(o.uncreatedSince, creationTimeout, operatorv1alpha1.ReasonAgentsNotCreated)
-	}
-	if progressing.Status == metav1.ConditionTrue {
-		check(progressing.LastTransitionTime.Time, rolloutTimeout, operatorv1alpha1.ReasonAgentsNotReady)
-	}
-	for _, since := range o.rollout.unready {
-		check(since, rolloutTimeout, operatorv1alpha1.ReasonAgentsNotReady)
-	}
-	return reason
 }
 
 func isTrue(reason, message string) metav1.Condition {
@@ -97,44 +62,42 @@ func isFalse(reason, message string) metav1.Condition {
 }
 
 // available returns the condition that volumes can be provisioned, and mounted on nodes with an agent that is ready.
-func available(o *observed, done outcome, stalled string) metav1.Condition {
+func available(o *observation, done outcome, stalled string) metav1.Condition {
 	c := isTrue(operatorv1alpha1.ReasonAsExpected,
 		"listener volumes can be provisioned, and mounted on the nodes that have an agent")
 	missing := o.missing()
 	if len(missing) > 0 {
-		c.Status, c.Message = metav1.ConditionFalse, "listener volumes cannot be used without "+
-			strings.Join(missing, ", ")
+		c = isFalse(operatorv1alpha1.ReasonApplyFailed,
+			"listener volumes cannot be used without "+strings.Join(missing, ", "))
 	}
-	switch state := effectiveManagementState(o.config); {
+	switch {
 	case done.beside():
 		return isFalse(operatorv1alpha1.ReasonOtherOperatorRunning,
 			"listener volumes are those of Stackable's listener operator as long as it runs")
-	case state == operatorv1alpha1.Removed:
+	case o.state == operatorv1alpha1.Removed:
 		c.Reason = operatorv1alpha1.ReasonRemoved
-	case state == operatorv1alpha1.Unmanaged:
+	case o.state == operatorv1alpha1.Unmanaged:
 		c.Reason = operatorv1alpha1.ReasonUnmanaged
-	case len(missing) == 0 && stalled != "" && o.agents().Status.NumberReady == 0:
-		return isFalse(stalled, "listener volumes cannot be mounted, because no node has an agent that is ready")
-	case len(missing) == 0:
-	case done.foreign != "":
+	case len(missing) > 0 && done.foreign != "":
 		c.Reason = operatorv1alpha1.ReasonForeignObject
-	case done.moving != "":
+	case len(missing) > 0 && done.moving != "":
 		c.Reason = operatorv1alpha1.ReasonAgentsMoving
-	default:
-		c.Reason = operatorv1alpha1.ReasonApplyFailed
+	case len(missing) == 0 && stalled != "" && o.rollout.daemonSet.Status.NumberReady == 0:
+		return isFalse(stalled, "listener volumes cannot be mounted, because no node has an agent that is ready")
 	}
 	return c
 }
 
 // progressing returns the condition that the components will match the configuration without intervention.
-func progressing(o *observed, done outcome) metav1.Condition {
-	switch state := effectiveManagementState(o.config); {
+func progressing(o *observation, done outcome) metav1.Condition {
+	before := meta.FindStatusCondition(o.config.Status.Conditions, operatorv1alpha1.ConditionProgressing)
+	switch {
 	case done.beside():
 		return isFalse(operatorv1alpha1.ReasonOtherOperatorRunning,
 			"nothing is changed until the condition Degraded is resolved")
-	case state == operatorv1alpha1.Removed:
+	case o.state == operatorv1alpha1.Removed:
 		return removing(o, done)
-	case state == operatorv1alpha1.Unmanaged:
+	case o.state == operatorv1alpha1.Unmanaged:
 		return isFalse(operatorv1alpha1.ReasonUnmanaged, "managementState is Unmanaged: components are not changed")
 	case done.foreign != "":
 		return isFalse(operatorv1alpha1.ReasonForeignObject,
@@ -145,13 +108,13 @@ func progressing(o *observed, done outcome) metav1.Condition {
 		return isTrue(operatorv1alpha1.ReasonAgentsMoving,
 			"the agents of an earlier installation in another namespace have to be deleted first: waiting for the "+
 				"deletion of DaemonSet "+done.moving)
-	case !rolledOut(o):
-		return isTrue(operatorv1alpha1.ReasonAgentsRollout, rolloutMessage(o))
+	case !o.rollout.ended(before):
+		return isTrue(operatorv1alpha1.ReasonAgentsRollout, o.rollout.message())
 	}
-	return isFalse(operatorv1alpha1.ReasonAgentsRolledOut, rolloutMessage(o))
+	return isFalse(operatorv1alpha1.ReasonAgentsRolledOut, o.rollout.message())
 }
 
-func removing(o *observed, done outcome) metav1.Condition {
+func removing(o *observation, done outcome) metav1.Condition {
 	owned := o.owned()
 	switch {
 	case done.users.any():
@@ -168,56 +131,8 @@ func removing(o *observed, done outcome) metav1.Condition {
 	return isFalse(operatorv1alpha1.ReasonRemoved, "all components are removed")
 }
 
-// rolledOut reports whether a rollout has ended: once, each node that should have an agent had an up-to-date one that
-// was ready, except nodes that are down, and agents that have not become ready for long. From then on, only another
-// template starts a rollout, not an agent that is deleted, or a node that joins or restarts.
-func rolledOut(o *observed) bool {
-	status := o.agents().Status
-	before := meta.FindStatusCondition(o.config.Status.Conditions, operatorv1alpha1.ConditionProgressing)
-	switch {
-	case status.ObservedGeneration < o.rollout.since:
-		return false
-	case before != nil && before.Reason == operatorv1alpha1.ReasonAgentsRolledOut:
-		return status.UpdatedNumberScheduled+o.rollout.outdated >= status.CurrentNumberScheduled
-	default:
-		return status.UpdatedNumberScheduled+o.rollout.outdated >= status.DesiredNumberScheduled &&
-			int(status.NumberReady)+len(o.rollout.down)+len(o.rollout.late) >= int(status.DesiredNumberScheduled)
-	}
-}
-
-func uncreatedPods(o *observed) int32 {
-	agents := o.agents()
-	return agents.Status.DesiredNumberScheduled - agents.Status.CurrentNumberScheduled
-}
-
-func rolloutMessage(o *observed) string {
-	status := o.agents().Status
-	if status.ObservedGeneration < o.rollout.since {
-		return "the DaemonSet controller has not observed the latest change yet"
-	}
-	text := fmt.Sprintf("of the agents of %d nodes, %d are up to date and %d ready", status.DesiredNumberScheduled,
-		status.UpdatedNumberScheduled, status.NumberReady)
-	if min(status.UpdatedNumberScheduled, status.NumberReady) >= status.DesiredNumberScheduled {
-		text = fmt.Sprintf("the agents of all %d nodes are ready", status.DesiredNumberScheduled)
-	}
-	return joined(text, listed("nodes that are down: ", o.rollout.down),
-		listed("agents that do not become ready: ", o.rollout.late),
-		listed("nodes where no agent can run: ", o.rollout.unsuitable))
-}
-
-func listed(text string, all []string) string {
-	if len(all) == 0 {
-		return ""
-	}
-	return text + message.List(all)
-}
-
-func joined(parts ...string) string {
-	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "; ")
-}
-
-func degraded(o *observed, done outcome, stalled string) metav1.Condition {
-	daemonSet := client.ObjectKeyFromObject(o.agents())
+func degraded(o *observation, done outcome, stalled string) metav1.Condition {
+	daemonSet := client.ObjectKeyFromObject(o.rollout.daemonSet)
 	switch {
 	case done.beside():
 		return isTrue(operatorv1alpha1.ReasonOtherOperatorRunning, besideMessage(o.config, done))
@@ -230,7 +145,7 @@ func degraded(o *observed, done outcome, stalled string) metav1.Condition {
 			"agents stay where they are, because listener volumes are in use on nodes that spec.nodeAgent "+
 				"no longer selects, by its node selector, tolerations, affinity or placement; change it, or delete "+
 				"the Pods there: "+done.deselected.String()+done.meanwhile())
-	case done.err != nil && effectiveManagementState(o.config) == operatorv1alpha1.Removed:
+	case done.err != nil && o.state == operatorv1alpha1.Removed:
 		return isTrue(operatorv1alpha1.ReasonRemovalFailed, done.err.Error())
 	case done.err != nil:
 		return isTrue(operatorv1alpha1.ReasonApplyFailed, done.err.Error())
@@ -239,10 +154,10 @@ func degraded(o *observed, done outcome, stalled string) metav1.Condition {
 			"DaemonSet %s; if pod security rejects them: the namespace has to admit host path volumes, by the label "+
 			"pod-security.kubernetes.io/enforce=privileged; if security context constraints of OpenShift do: kubectl "+
 			"listener doctor names the missing permission",
-			o.agents().Status.DesiredNumberScheduled, uncreatedPods(o), daemonSet))
+			o.rollout.daemonSet.Status.DesiredNumberScheduled, o.rollout.uncreated(), daemonSet))
 	case stalled != "":
 		return isTrue(stalled,
-			fmt.Sprintf("%s, for more than %.0f minutes; see the Pods and events of DaemonSet %s", rolloutMessage(o),
+			fmt.Sprintf("%s, for more than %.0f minutes; see the Pods and events of DaemonSet %s", o.rollout.message(),
 				rolloutTimeout.Minutes(), daemonSet))
 	case len(o.otherConfinements) > 0:
 		return isTrue(operatorv1alpha1.ReasonOtherConfinement, "policies do not confine the operator as intended: "+
@@ -252,7 +167,7 @@ func degraded(o *observed, done outcome, stalled string) metav1.Condition {
 }
 
 // undegraded returns the condition that no problem is known, with what may become one.
-func undegraded(o *observed) metav1.Condition {
+func undegraded(o *observation) metav1.Condition {
 	if o.resolverDomain == "" || o.clusterDomain == o.resolverDomain {
 		return isFalse(operatorv1alpha1.ReasonAsExpected, "no problem is known")
 	}
@@ -291,9 +206,9 @@ func volumesInUseMessage(config *operatorv1alpha1.ListenerOperator, done outcome
 
 // upgradeable returns the condition that the operator may be replaced by another version. A problem does not prevent
 // that, because an upgrade may resolve it, nor does a rollout that timed out, for which one broken node is enough.
-func upgradeable(o *observed, progressing metav1.Condition, stalled string) metav1.Condition {
+func upgradeable(o *observation, progressing metav1.Condition, stalled string) metav1.Condition {
 	switch {
-	case progressing.Status == metav1.ConditionTrue && effectiveManagementState(o.config) == operatorv1alpha1.Removed:
+	case progressing.Status == metav1.ConditionTrue && o.state == operatorv1alpha1.Removed:
 		return isFalse(progressing.Reason, "components are being removed: "+progressing.Message)
 	case progressing.Reason == operatorv1alpha1.ReasonAgentsRollout && stalled == "":
 		return isFalse(progressing.Reason, "the agents are still being rolled out: "+progressing.Message)
@@ -323,7 +238,6 @@ func (r *Reconciler) reportUpgradeable(ctx context.Context, status operatorv1alp
 	if r.OperatorCondition == "" {
 		return nil
 	}
-	key := client.ObjectKey{Namespace: r.Namespace, Name: r.OperatorCondition}
-	return olmupgrade.Report(ctx, r.apiReader, r.applier, key,
+	return olmupgrade.Report(ctx, r.apiReader, r.applier, r.key(r.OperatorCondition),
 		*meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionUpgradeable))
 }

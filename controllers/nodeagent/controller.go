@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"errors"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -47,56 +48,76 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	})); err != nil {
 		return err
 	}
-	always, whileWaiting := handler.EnqueueRequestsFromMapFunc(toListenerOperator),
-		handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator)
-	changed := predicates.Changed(func(c *operatorv1alpha1.ListenerOperator) any {
-		return []any{c.Generation, c.Finalizers}
-	})
+	always := handler.EnqueueRequestsFromMapFunc(toListenerOperator)
+	whileWaiting := handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator)
+	where := predicate.NewPredicateFuncs
+	b := requests.Controller(mgr, "nodeagent", 1)
+	b.For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(predicates.Changed(
+		func(c *operatorv1alpha1.ListenerOperator) any { return []any{c.Generation, c.Finalizers} })))
+	watch := func(o client.Object, to handler.EventHandler, changes ...predicate.Predicate) {
+		b.Watches(o, to, builder.WithPredicates(changes...))
+	}
+	watch(&appsv1.Deployment{}, always, predicate.GenerationChangedPredicate{})
+	watch(&corev1.PersistentVolume{}, whileWaiting,
+		predicates.Changed(func(pv *corev1.PersistentVolume) any { return inUse(pv) }))
+	watch(&corev1.Pod{}, whileWaiting, predicates.Changed(func(pod *corev1.Pod) any { return claim.PodFinished(pod) }),
+		where(func(o client.Object) bool { return len(claim.NamesOf(o.(*corev1.Pod))) > 0 })) // conditions name them
+	watch(&corev1.Pod{}, always, stackable.Pods())
+	watch(&admissionregistrationv1.ValidatingAdmissionPolicy{}, always, confinement.IsPolicy())
+	watch(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, always, confinement.IsPolicy())
+	watch(tenancy.Namespace(), always, predicate.LabelChangedPredicate{},
+		where(func(o client.Object) bool { return o.GetName() == r.Namespace }))
 	// The status of the DaemonSet may be older than what the cache has of its Pods, or newer.
-	agents := predicate.NewPredicateFuncs(func(o client.Object) bool { return names.IsNodeAgent(o) })
-	readiness := predicates.Changed(func(pod *corev1.Pod) any {
-		return []any{claim.PodReady(pod), pod.DeletionTimestamp}
-	})
-	// Conditions name them.
-	withClaims := predicate.NewPredicateFuncs(func(o client.Object) bool {
-		return len(claim.NamesOf(o.(*corev1.Pod))) > 0
-	})
-	b := requests.Controller(mgr, "nodeagent", 1).
-		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(changed)).
-		Watches(&appsv1.Deployment{}, always, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.PersistentVolume{}, whileWaiting,
-			builder.WithPredicates(predicates.Changed(func(pv *corev1.PersistentVolume) any { return inUse(pv) }))).
-		Watches(&corev1.Pod{}, whileWaiting, builder.WithPredicates(predicates.Changed(func(pod *corev1.Pod) any {
-			return claim.PodFinished(pod)
-		}), withClaims)).
-		Watches(&corev1.Pod{}, always, builder.WithPredicates(stackable.Pods())).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, always,
-			builder.WithPredicates(confinement.IsPolicy())).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, always,
-			builder.WithPredicates(confinement.IsPolicy())).
-		Watches(tenancy.Namespace(), always, builder.WithPredicates(predicate.LabelChangedPredicate{},
-			predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == r.Namespace }))).
-		Watches(&corev1.Pod{}, always, builder.WithPredicates(agents, readiness)).
-		Watches(&corev1.Node{}, always, builder.WithPredicates(predicates.NodeReadinessChanged())).
-		Watches(&corev1.Node{}, whileWaiting, builder.WithPredicates(predicates.NodeSchedulingChanged()))
+	watch(&corev1.Pod{}, always, where(func(o client.Object) bool { return names.IsNodeAgent(o) }),
+		predicates.Changed(func(pod *corev1.Pod) any { return []any{claim.PodReady(pod), pod.DeletionTimestamp} }))
+	watch(&corev1.Node{}, always, predicates.NodeReadinessChanged())
+	watch(&corev1.Node{}, whileWaiting, predicates.NodeSchedulingChanged())
 	for _, c := range installation.Components() {
-		// By name, not by owner: the deletion of a foreign object has to trigger a reconciliation, too.
-		if c.Optional.Empty() {
-			b = b.Watches(c.Empty(), always,
-				builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
-					// A DaemonSet counts in any namespace.
-					return client.ObjectKeyFromObject(o) == c.Key(r.Namespace) ||
-						c.Kind == "DaemonSet" && o.GetName() == c.Name
-				})))
+		if !c.Optional.Empty() {
+			source, err := r.optionalSource(mgr, c)
+			if err != nil {
+				return err
+			}
+			b.WatchesRawSource(source)
 			continue
 		}
-		source, err := r.optionalSource(mgr, c)
-		if err != nil {
-			return err
-		}
-		b = b.WatchesRawSource(source)
+		// By name, not by owner: the deletion of a foreign object has to trigger a reconciliation, too. A DaemonSet
+		// counts in any namespace.
+		watch(c.Empty(), always, where(func(o client.Object) bool {
+			return o.GetName() == c.Name && (c.Kind == "DaemonSet" || o.GetNamespace() == c.Key(r.Namespace).Namespace)
+		}))
 	}
 	return b.Complete(requests.Requeue(mgr, "nodeagent", reconcile.AsReconciler(r.Client, r)))
+}
+
+// Reconcile updates components and status. Conditions report what an administrator has to resolve, errors the rest.
+func (r *Reconciler) Reconcile(ctx context.Context,
+	config *operatorv1alpha1.ListenerOperator) (reconcile.Result, error) {
+	r.waitingForUsers.Store(false)
+	o, err := r.observe(ctx, config)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	other, err := r.stackable(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	var done outcome
+	switch {
+	case len(other.Workloads) > 0:
+		done = outcome{stackable: other}
+	case o.state == operatorv1alpha1.Removed:
+		done = r.remove(ctx, o)
+	case o.state == operatorv1alpha1.Unmanaged:
+	default:
+		done = r.install(ctx, o)
+	}
+	r.observeTemplate(o.rollout, o.agents())
+	status, deadlines := describe(o, done, r.Clock.Now())
+	if err := errors.Join(done.err, r.writeStatus(ctx, config, status), r.reportUpgradeable(ctx, status)); err != nil {
+		return reconcile.Result{}, err
+	}
+	return deadlines.Result(ctx), nil
 }
 
 // optionalSource watches a component of an optional kind. Its cache holds metadata alone.
@@ -122,15 +143,4 @@ func (r *Reconciler) toWaitingListenerOperator(ctx context.Context, o client.Obj
 		return nil
 	}
 	return toListenerOperator(ctx, o)
-}
-
-// readOperatorPod returns the template of the operator's own Pods. If its Deployment no longer exists, it returns the
-// last template: then the operator is being uninstalled, which must not change the agents.
-func (r *Reconciler) readOperatorPod(ctx context.Context) (corev1.PodSpec, error) {
-	deployment, err := lookup.Get(ctx, r.Client, types.NamespacedName{Namespace: r.Namespace, Name: names.Operator},
-		&appsv1.Deployment{})
-	if err == nil && deployment != nil {
-		r.operatorPod = deployment.Spec.Template.Spec
-	}
-	return r.operatorPod, err
 }

@@ -11,36 +11,95 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
+// driftRepairs counts since the operator started. Changes that others made while it did not run are repaired as well,
+// but cannot be distinguished from those that a new version of the operator makes.
+var driftRepairs = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "listener_operator_drift_repairs_total",
+	Help: "Number of times that the operator repaired an object that it had installed, because another writer had " +
+		"changed or deleted it.",
+}, []string{"kind", "name"})
+
+func init() {
+	metrics.Registry.MustRegister(driftRepairs)
+	for _, c := range installation.Components() {
+		driftRepairs.WithLabelValues(c.Kind, c.Name) // present at zero, so that Prometheus notices the first repair
+	}
+}
+
 // Server-side apply keeps what others have added: the items of lists, and the fields that it does not send. In the
 // objects that the operator installs, these may be harmful, and a policy may even deny the apply because of them. So
 // before an object is applied, its content is replaced by the desired one, in a single request.
 
-// content is what an object has besides its metadata and its status.
-type content = map[string]any
+// apply makes an object the desired one, after deleting one that cannot become it.
+func (r *Reconciler) apply(ctx context.Context, o *observation, c *component) error {
+	desired, err := c.Desired(o.config, o.settings)
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.object == nil:
+	case !installation.Immutable(c.object):
+		err = r.repair(ctx, o.config, c, desired)
+	default:
+		if err = r.delete(ctx, c.Kind, c.object); err == nil {
+			c.object = nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	wanted, last := contentOf(desired.DeepCopy()), r.replacements[c.Kind+"/"+c.Name]
+	incomplete := c.object == nil || !metav1.IsControlledBy(c.object, o.config) ||
+		!labels.SelectorFromSet(desired.GetLabels()).Matches(labels.Set(c.object.GetLabels()))
+	sent, err := r.applier.Apply(ctx, desired, c.object)
+	if err != nil || !sent {
+		return err
+	}
+	// An outdated cache may still show what was repaired before, in the version that the API server answers with again.
+	repaired := incomplete && reflect.DeepEqual(last.desired, wanted) &&
+		last.resourceVersion != desired.GetResourceVersion()
+	log.FromContext(ctx).Info("Applied", c.Kind, c.Name, "repaired", repaired)
+	if repaired {
+		driftRepairs.WithLabelValues(c.Kind, c.Name).Inc()
+	}
+	return r.remember(c, desired, wanted)
+}
 
-// replacement is the last replacement of the content of an object, or its creation.
-type replacement struct {
-	uid             types.UID
-	resourceVersion string
-	// desired was sent, and result is what the API server answered with, which also has defaults.
-	desired, result content
+// delete deletes an object. A DaemonSet exists until its Pods are deleted.
+func (r *Reconciler) delete(ctx context.Context, kind string, object client.Object) error {
+	if !object.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	var options []client.DeleteOption
+	if kind == "DaemonSet" {
+		options = append(options, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	}
+	if err := r.applier.Delete(ctx, object, options...); err != nil {
+		return err
+	}
+	delete(r.replacements, kind+"/"+object.GetName()) // to create it again is no repair
+	log.FromContext(ctx).Info("Deleted", kind, object.GetName())
+	return nil
 }
 
 // repair makes the content of an existing component the desired one, unless it is as the last replacement left it.
