@@ -12,10 +12,27 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
+
+// ListenerOperator returns ListenerOperator/cluster with the API server's defaults.
+func ListenerOperator() *operatorv1alpha1.ListenerOperator {
+	return &operatorv1alpha1.ListenerOperator{
+		ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName,
+			UID: "c0f1c0f1-0000-4000-8000-000000000001", Generation: 1},
+		Spec: operatorv1alpha1.ListenerOperatorSpec{
+			ManagementState: operatorv1alpha1.Managed, Preset: operatorv1alpha1.PresetEphemeralNodes,
+			ClusterDomain: "cluster.local", Injection: operatorv1alpha1.InjectionDisabled,
+			NodeAgent: operatorv1alpha1.NodeAgentSpec{
+				Placement: operatorv1alpha1.PlacementEverywhere, PriorityClassName: "system-node-critical",
+				KubeletDir: "/var/lib/kubelet", LogLevel: "info", PreventPodSchedulingIfMissing: ptr.To(true),
+			},
+		},
+	}
+}
 
 func Node(name string, addresses ...corev1.NodeAddress) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Addresses: addresses}}
