@@ -1,202 +1,144 @@
-package confinement
+package confinement_test
 
 import (
 	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/listener-operator/listener-operator/controllers/confinement"
+	"github.com/listener-operator/listener-operator/controllers/nodeagent"
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
+	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+	"github.com/listener-operator/listener-operator/internal/testutil/operator"
 )
 
-// Messages of denials of the operator.
-const (
-	onlyLabel   = "the listener operator may only label Pods"
-	onlyLabels  = "may change nothing of a Pod but its labels"
-	otherLabels = "may change no labels of a Pod but those that begin with"
-	withoutUID  = "may not evict a Pod without its uid"
-	otherEnd    = "may not change how an evicted Pod ends"
-)
-
-func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
-
-// operatorOf returns a client with the identity of the operator in a namespace.
-func operatorOf(t *testing.T, namespace string) client.Client {
-	t.Helper()
-	config := apiserver.Config(t)
-	config.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + namespace + ":" + names.Operator,
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
-	}
-	c, err := client.New(config, client.Options{Scheme: apiserver.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// denied reports whether an error is a denial with this message.
-func denied(err error, message string) bool {
-	return err != nil && strings.Contains(err.Error(), message)
-}
-
-// permitPods gives the operator all permissions on Pods, far more than its ClusterRole, so that only the policy
-// restricts it.
-func permitPods(t *testing.T, c client.Client, namespace string) {
-	t.Helper()
-	role := &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "pods-" + namespace},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"*"}, Verbs: []string{"*"}}},
-	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: names.Operator}},
-	}
-	for _, o := range []client.Object{role, binding} {
-		if err := c.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// It does so in any namespace.
-func TestOperatorOnlyLabelsAndEvictsPods(t *testing.T) {
-	admin, namespace := apiserver.Client(t), apiserver.Namespace(t)
-	all, err := Policies(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range all {
-		if c.Policy.Name != "listener-operator.pods" && c.Policy.Name != "listener-operator.evictions" {
-			continue
-		}
-		for _, o := range []client.Object{c.Policy, c.Binding} {
-			if err := admin.Create(t.Context(), o); err != nil {
-				t.Fatal(err)
+// TestOperatorCannotLiftItsConfinement uses a token of the operator.
+func TestOperatorCannotLiftItsConfinement(t *testing.T) {
+	w := operator.NewWorld(t, apiserver.Config(t))
+	thief := w.ConfinedOperator()
+	forbidden := func(o client.Object, requests map[string]error) {
+		t.Helper()
+		for verb, err := range requests {
+			if !apierrors.IsForbidden(err) {
+				t.Errorf("%s of %T %s returns %v, want forbidden", verb, o, o.GetName(), err)
 			}
 		}
 	}
-	permitPods(t, admin, namespace)
-	operator := operatorOf(t, namespace)
-	label := names.PodMountLabel("a-uid")
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: "web", Labels: map[string]string{"app": "web", names.PodMountLabel("an-earlier-uid"): "web"},
-			Annotations: map[string]string{"a": "b"}, Finalizers: []string{"example.com/stay"},
-		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
-	}
-	if err := admin.Create(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
-	// It takes a moment until the API server enforces a new policy, and grants new permissions.
-	NewWithT(t).Eventually(func() error {
-		return operator.Delete(t.Context(), pod.DeepCopy(), client.DryRunAll)
-	}, apiserver.Timeout, "50ms").Should(MatchError(ContainSubstring(onlyLabel)))
-
-	for name, tc := range map[string]struct {
-		change func(*corev1.Pod)
-		want   string // "" for allowed
-	}{
-		"a mount label":                  {change: func(p *corev1.Pod) { p.Labels[label] = "web" }},
-		"another value of a mount label": {change: func(p *corev1.Pod) { p.Labels[names.PodMountLabel("an-earlier-uid")] = "other" }},
-		"the removal of a mount label":   {change: func(p *corev1.Pod) { delete(p.Labels, names.PodMountLabel("an-earlier-uid")) }},
-		"another label":                  {change: func(p *corev1.Pod) { p.Labels["role"] = "primary" }, want: otherLabels},
-		"another value of another label": {change: func(p *corev1.Pod) { p.Labels["app"] = "shop" }, want: otherLabels},
-		"the removal of another label":   {change: func(p *corev1.Pod) { delete(p.Labels, "app") }, want: otherLabels},
-		"a mount label and another one":  {change: func(p *corev1.Pod) { p.Labels[label], p.Labels["app"] = "web", "shop" }, want: otherLabels},
-		"an annotation":                  {change: func(p *corev1.Pod) { p.Annotations["a"] = "c" }, want: onlyLabels},
-		"no annotations":                 {change: func(p *corev1.Pod) { p.Annotations = nil }, want: onlyLabels},
-		"no finalizers":                  {change: func(p *corev1.Pod) { p.Finalizers = nil }, want: onlyLabels},
-		"an owner": {change: func(p *corev1.Pod) {
-			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x"}}
-		}, want: onlyLabels},
-		"an image":   {change: func(p *corev1.Pod) { p.Spec.Containers[0].Image = "evil:1" }, want: onlyLabels},
-		"a deadline": {change: func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](1) }, want: onlyLabels},
-		"a toleration": {change: func(p *corev1.Pod) {
-			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: "x", Operator: "Exists"})
-		}, want: onlyLabels},
-		"no labels": {change: func(p *corev1.Pod) { p.Labels = map[string]string{} }, want: otherLabels},
-	} {
-		t.Run("patching "+name, func(t *testing.T) {
-			changed := pod.DeepCopy()
-			tc.change(changed)
-			err := operator.Patch(t.Context(), changed, client.MergeFrom(pod), client.DryRunAll)
-			if tc.want == "" && err != nil || tc.want != "" && !denied(err, tc.want) {
-				t.Errorf("error is %v, want %q", err, tc.want)
+	for _, p := range policies(t) {
+		for _, o := range []client.Object{p.Policy, p.Binding} {
+			w.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(o), o)).To(Succeed())
+			changed := o.DeepCopyObject().(client.Object)
+			changed.SetLabels(map[string]string{"changed": "yes"})
+			forbidden(o, map[string]error{
+				"patch":  thief.Patch(t.Context(), changed, client.MergeFrom(o)),
+				"update": thief.Update(t.Context(), changed),
+				"delete": thief.Delete(t.Context(), o),
+			})
+			owners := o.GetOwnerReferences()
+			if len(owners) != 1 || owners[0].Kind != "CustomResourceDefinition" || owners[0].Name != "listeneroperators.listener-operator.dev" || owners[0].UID == "" {
+				t.Errorf("%T %s would not be deleted with the CRD: its owners are %+v", o, o.GetName(), owners)
 			}
+		}
+	}
+	// No policy applies to policies, so those that change objects are the administrator's alone.
+	for _, kind := range []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} {
+		mutating := operator.Object(t, `{apiVersion: admissionregistration.k8s.io/v1, kind: `+kind+`, metadata: {name: `+names.InjectionPolicy+`}}`)
+		forbidden(mutating, map[string]error{
+			"create": thief.Create(t.Context(), mutating.DeepCopy()),
+			"patch":  thief.Patch(t.Context(), mutating.DeepCopy(), client.RawPatch(types.MergePatchType, []byte("{}"))),
+			"update": thief.Update(t.Context(), mutating.DeepCopy()),
+			"delete": thief.Delete(t.Context(), mutating.DeepCopy()),
 		})
 	}
-	for name, write := range map[string]func() error{
-		"creating a Pod": func() error {
-			other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "other"}, Spec: pod.Spec}
-			return operator.Create(t.Context(), other, client.DryRunAll)
-		},
-		"binding a Pod": func() error {
-			return operator.SubResource("binding").Create(t.Context(), pod.DeepCopy(), &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n"}})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := write(); !denied(err, onlyLabel) {
-				t.Errorf("error is %v, want %q", err, onlyLabel)
-			}
-		})
+	crd := operator.Object(t, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: listeneroperators.listener-operator.dev}}`)
+	forbidden(crd, map[string]error{"delete": thief.Delete(t.Context(), crd, client.DryRunAll)})
+}
+
+// The policies are created before there is a configuration, and again when an administrator has deleted them. Existing
+// ones are not modified.
+func TestConfinementIsIndependentOfTheConfiguration(t *testing.T) {
+	w := operator.NewWorld(t, apiserver.Config(t))
+	c := reconciler(w, w.Operator())
+	all := policies(t)
+	existing := all[0].Policy.DeepCopy()
+	w.Expect(w.Create(t.Context(), existing)).To(Succeed())
+	for range 2 {
+		c()
 	}
-	uid := metav1.NewUIDPreconditions(string(pod.UID))
-	for name, tc := range map[string]struct {
-		options *metav1.DeleteOptions
-		want    string // "" for allowed
-	}{
-		"one Pod":          {options: &metav1.DeleteOptions{Preconditions: uid}},
-		"without its uid":  {options: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{}}, want: withoutUID},
-		"without options":  {want: withoutUID},
-		"at once":          {options: &metav1.DeleteOptions{Preconditions: uid, GracePeriodSeconds: ptr.To[int64](0)}, want: otherEnd},
-		"in another order": {options: &metav1.DeleteOptions{Preconditions: uid, PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)}, want: otherEnd},
-	} {
-		t.Run("evicting "+name, func(t *testing.T) {
-			err := operator.SubResource("eviction").Create(t.Context(), pod.DeepCopy(), &policyv1.Eviction{DeleteOptions: tc.options}, client.DryRunAll)
-			if tc.want == "" && err != nil || tc.want != "" && !denied(err, tc.want) {
-				t.Errorf("error is %v, want %q", err, tc.want)
-			}
-		})
-	}
-	t.Run("others are not confined", func(t *testing.T) {
-		changed := pod.DeepCopy()
-		changed.Labels["app"] = "shop"
-		if err := admin.Patch(t.Context(), changed, client.MergeFrom(pod), client.DryRunAll); err != nil {
-			t.Error(err)
+	for _, p := range all {
+		for _, o := range []client.Object{p.Policy, p.Binding} {
+			w.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(o), o)).To(Succeed())
 		}
-	})
+	}
+	w.Expect(all[0].Policy.ResourceVersion).To(Equal(existing.ResourceVersion), "an existing policy was modified")
+	w.Expect(w.Delete(t.Context(), existing)).To(Succeed())
+	c()
+	w.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(existing), existing)).To(Succeed(), "it is created again")
+}
+
+// reconciler returns a function that reconciles with the operator's permissions.
+func reconciler(w *operator.World, c client.Client) func() {
+	r := &confinement.Reconciler{Client: operator.Cached(c, w.Client), APIReader: c}
+	return func() {
+		w.Helper()
+		_, err := r.Reconcile(w.Context(), reconcile.Request{})
+		w.Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// Whoever has a token of the operator may create a policy, with the name that a later version has for one, before that
+// version is installed. The operator cannot change it.
+func TestPoliciesOfOtherVersionsAreReported(t *testing.T) {
+	w := operator.NewWorld(t, apiserver.Config(t))
+	thief, all := w.Operator(), policies(t)
+	weak, lifted, later := all[0].Policy, all[1].Binding, all[2].Policy.DeepCopy()
+	weak.Spec.MatchConstraints.ExcludeResourceRules = weak.Spec.MatchConstraints.ResourceRules
+	lifted.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit}
+	later.Name += ".later"
+	others := []client.Object{weak, lifted, later}
+	for _, o := range others {
+		w.Expect(thief.Create(t.Context(), o)).To(Succeed())
+	}
+	reconcileOnce := reconciler(w, thief)
+	reconcileOnce()
+	w.Expect(confinement.Others(t.Context(), w.Client)).To(ConsistOf(
+		"ValidatingAdmissionPolicy "+weak.Name+" differs from the one of this version; delete it, and the operator creates it again",
+		"ValidatingAdmissionPolicyBinding "+lifted.Name+" differs from the one of this version; delete it, and the operator creates it again",
+		"ValidatingAdmissionPolicy "+later.Name+" belongs to another version of the operator; if none is installed, delete it",
+	))
+	for _, o := range others {
+		version := o.GetResourceVersion()
+		w.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(o), o)).To(Succeed())
+		w.Expect(o.GetResourceVersion()).To(Equal(version), "%s was modified", o.GetName())
+		w.Expect(w.Delete(t.Context(), o)).To(Succeed())
+	}
+	reconcileOnce()
+	w.Expect(confinement.Others(t.Context(), w.Client)).To(BeEmpty())
 }
 
 // Each policy denies, concerns the operator alone, which the API server decides before it evaluates anything else, and
 // has the name of its file.
 func TestPoliciesAreAlike(t *testing.T) {
-	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"}
-	all, err := Policies(owner)
-	if err != nil || len(all) == 0 {
-		t.Fatalf("%d policies, %v", len(all), err)
-	}
-	for _, c := range all {
+	for _, c := range policies(t) {
 		t.Run(c.Policy.Name, func(t *testing.T) {
 			want := []admissionregistrationv1.MatchCondition{{
 				Name: "operator", Expression: "request.userInfo.username.matches('^system:serviceaccount:[^:]+:" + names.Operator + "$')",
 			}}
-			if diff := cmp.Diff(want, c.Policy.Spec.MatchConditions); diff != "" {
-				t.Errorf("match conditions (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "match conditions", want, c.Policy.Spec.MatchConditions)
 			wantFailure := admissionregistrationv1.Fail
 			if c.Policy.Spec.ParamKind != nil {
 				wantFailure = admissionregistrationv1.Ignore // an API server that does not know the kind denies requests of all users
@@ -209,18 +151,60 @@ func TestPoliciesAreAlike(t *testing.T) {
 			if *c.Policy.Spec.FailurePolicy != wantFailure {
 				t.Errorf("the failure policy is %s", *c.Policy.Spec.FailurePolicy)
 			}
-			if diff := cmp.Diff([]admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}, c.Binding.Spec.ValidationActions); diff != "" {
-				t.Errorf("actions (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "actions", []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}, c.Binding.Spec.ValidationActions)
 			if c.Binding.Name != c.Policy.Name || c.Binding.Spec.PolicyName != c.Policy.Name {
 				t.Errorf("its binding is %s, and binds %s", c.Binding.Name, c.Binding.Spec.PolicyName)
 			}
-			if diff := cmp.Diff([]metav1.OwnerReference{owner}, c.Policy.OwnerReferences); diff != "" {
-				t.Errorf("owners (-want +got):\n%s", diff)
-			}
-			if _, err := files.Open("policies/" + strings.TrimPrefix(c.Policy.Name, names.Operator+".") + ".yaml"); err != nil {
+			check.Equal(t, "owners", []metav1.OwnerReference{owner}, c.Policy.OwnerReferences)
+			if _, err := os.Stat("policies/" + strings.TrimPrefix(c.Policy.Name, names.Operator+".") + ".yaml"); err != nil {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+// optional are the kinds that the operator writes where the cluster serves them.
+var optional = []crds.CRD{
+	crds.Routes, crds.ServiceMonitors, crds.PrometheusRules, crds.ConsoleYAMLSamples, crds.ConsoleQuickStarts, crds.SecurityContextConstraints,
+	crds.TLSRoutes, crds.TCPRoutes, crds.UDPRoutes, crds.HTTPRoutes, crds.ListenerSets, crds.Certificates,
+}
+
+// installNodeAgent starts the controller of the node agent, with the operator's permissions, and returns when it has
+// installed everything that the cluster serves.
+func installNodeAgent(w *operator.World) (stop func()) {
+	w.Helper()
+	token := w.Token()
+	apis, err := platform.Watch(w.Context(), token)
+	w.Expect(err).NotTo(HaveOccurred())
+	_, stop = apiserver.RunManager(w, token, w.Namespace, func(mgr ctrl.Manager) error {
+		return (&nodeagent.Reconciler{Client: mgr.GetClient(), Namespace: w.Namespace, Image: operator.Image, APIs: apis, Clock: clock.RealClock{}}).SetupWithManager(mgr)
+	})
+	for _, component := range installation.Components() {
+		if component.Optional.Empty() || apis.Serves(component.Optional) {
+			w.Eventually(func() error { return w.Get(w.Context(), component.Key(w.Namespace), component.Empty()) }).Should(Succeed(), component.Name)
+		}
+	}
+	return stop
+}
+
+// policies returns the policies of another owner.
+func policies(t *testing.T) []confinement.Bound {
+	t.Helper()
+	all, err := confinement.Policies(owner)
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%d policies, %v", len(all), err)
+	}
+	return all
+}
+
+var owner = metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"}
+
+// allowedOrDenied checks that an error is a denial with a message, or nil if want is "".
+func allowedOrDenied(t *testing.T, err error, want string) {
+	t.Helper()
+	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		t.Errorf("error is %v, want %q", err, want)
 	}
 }

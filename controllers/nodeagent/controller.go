@@ -42,10 +42,10 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.stackable = func(ctx context.Context) (stackable.Installation, error) {
 		return finder.Running(ctx, r.Client, r.Clock.Now())
 	}
-	first := requests.Controller(mgr, "first-start", 1).WatchesRawSource(requests.OnlyAtStart())
-	if err := first.Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-		return reconcile.Result{}, r.createConfiguration(ctx)
-	})); err != nil {
+	first := &FirstStart{Client: r.Client, APIReader: r.apiReader, Namespace: r.Namespace,
+		ClusterDomain: r.ClusterDomain, Spec: r.FirstSpec}
+	err := requests.Controller(mgr, "first-start", 1).WatchesRawSource(requests.OnlyAtStart()).Complete(first)
+	if err != nil {
 		return err
 	}
 	always := handler.EnqueueRequestsFromMapFunc(toListenerOperator)

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,6 +23,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crash"
+	"github.com/listener-operator/listener-operator/internal/testutil/operator"
 )
 
 // installedKinds are the kinds of all objects that the operator installs without optional APIs.
@@ -39,8 +39,8 @@ func TestTheNodeAgentIsInstalledWhateverHappensToAWrite(t *testing.T) {
 	crash.Run(t, crash.Scenario{
 		Faults:        []crash.Fault{crash.TimedOut, crash.NotAnswered},
 		ClusterScoped: true,
-		Setup:         setupForCrashes,
-		Begin:         func(t *testing.T, c client.Client, namespace string) { clean(t, c, namespace) },
+		Setup:         setup,
+		Begin:         func(t *testing.T, c client.Client, namespace string) { operator.Clean(t, c, namespace) },
 		Kinds:         installedKinds,
 		Done:          func(ctx context.Context, c client.Client, _ string) bool { return isAvailable(ctx, c) },
 	})
@@ -49,31 +49,25 @@ func TestTheNodeAgentIsInstalledWhateverHappensToAWrite(t *testing.T) {
 // TestTheNodeAgentIsRemovedWhateverHappensToAWrite leaves out the faults in which the process goes on, because each run
 // needs an installation; the unit tests of the reconciler have them.
 func TestTheNodeAgentIsRemovedWhateverHappensToAWrite(t *testing.T) {
+	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: objectMeta(operatorv1alpha1.ListenerOperatorName)}
 	crash.Run(t, crash.Scenario{
 		Faults:        []crash.Fault{crash.NotAnswered},
 		ClusterScoped: true,
-		Setup:         setupForCrashes,
+		Setup:         setup,
 		Begin: func(t *testing.T, c client.Client, namespace string) {
-			clean(t, c, namespace)
-			_, stop := apiserver.RunManager(t, nil, namespace, func(mgr ctrl.Manager) error { return setupForCrashes(t, mgr, namespace) })
-			NewWithT(t).Eventually(func() bool { return isAvailable(t.Context(), c) }).WithTimeout(apiserver.Timeout).Should(BeTrue())
+			operator.Clean(t, c, namespace)
+			_, stop := apiserver.RunManager(t, nil, namespace, func(mgr ctrl.Manager) error { return setup(t, mgr, namespace) })
+			g := NewWithT(t)
+			g.Eventually(func() bool { return isAvailable(t.Context(), c) }).WithTimeout(apiserver.Timeout).Should(BeTrue())
 			stop()
-			config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
-			if err := c.Delete(t.Context(), config); err != nil {
-				t.Fatal(err)
-			}
+			g.Expect(c.Delete(t.Context(), config.DeepCopy())).To(Succeed())
 			go collectAgents(t.Context(), c, namespace)
 		},
 		Kinds: installedKinds,
 		Done: func(ctx context.Context, c client.Client, _ string) bool {
-			err := c.Get(ctx, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, &operatorv1alpha1.ListenerOperator{})
-			return apierrors.IsNotFound(err)
+			return apierrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(config), config.DeepCopy()))
 		},
 	})
-}
-
-func setupForCrashes(t *testing.T, mgr ctrl.Manager, namespace string) error {
-	return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t), Clock: clock.RealClock{}}).SetupWithManager(mgr)
 }
 
 func isAvailable(ctx context.Context, c client.Client) bool {

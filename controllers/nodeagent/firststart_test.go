@@ -4,57 +4,77 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
+
+// firstStart returns the controller of the first start, with the permissions of the Reconciler.
+func (h *harness) firstStart(spec string) func() {
+	first := &FirstStart{Client: h.Client, APIReader: h.apiReader, Namespace: h.Namespace, Spec: spec}
+	return func() {
+		h.t.Helper()
+		h.must(first.createConfiguration(h.t.Context()))
+	}
+}
+
+// What an administrator has set before the first start is part of the configuration that the operator creates; other
+// fields have their defaults. Afterwards, only the object counts, and a deleted one is not created again.
+func TestConfigurationIsCreatedOnce(t *testing.T) {
+	given := newConfig().Spec
+	given.Preset, given.NodeAgent.LogLevel = operatorv1alpha1.PresetNone, "debug"
+	for spec, want := range map[string]operatorv1alpha1.ListenerOperatorSpec{
+		"": newConfig().Spec, `{"preset": "none", "nodeAgent": {"logLevel": "debug"}}`: given,
+	} {
+		t.Run("with the spec "+spec, func(t *testing.T) {
+			h, _ := onServer(t)
+			h.firstStart(spec)()
+			h.equal("spec", want, h.config().Spec)
+			again := h.firstStart(`{"preset": "stable-nodes"}`)
+			again()
+			h.equal("spec after another start", want, h.config().Spec)
+			h.deleteConfig()
+			again()
+			h.Expect(h.hasConfig()).To(BeFalse())
+		})
+	}
+}
+
+func TestExistingConfigurationIsNotModified(t *testing.T) {
+	h, _ := onServer(t)
+	before := h.createConfig()
+	h.firstStart("")()
+	h.equal("resource version", before.ResourceVersion, h.config().ResourceVersion)
+	h.read(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: names.Operator}}) // records its creation
+}
 
 func TestTheGivenSpecTakesPrecedenceOverTheCarriedOverOne(t *testing.T) {
 	spec := operatorv1alpha1.ListenerOperatorSpec{Preset: operatorv1alpha1.PresetNone, ClusterDomain: "k8s.example.com"}
-	if err := MergeSpec(&spec, `{"preset": "stable-nodes"}`); err != nil {
-		t.Fatal(err)
-	}
 	want := operatorv1alpha1.ListenerOperatorSpec{Preset: operatorv1alpha1.PresetStableNodes, ClusterDomain: "k8s.example.com"}
-	if diff := cmp.Diff(want, spec); diff != "" {
-		t.Errorf("spec (-want +got):\n%s", diff)
+	if err := MergeSpec(&spec, `{"preset": "stable-nodes"}`); err != nil || !cmp.Equal(want, spec) {
+		t.Errorf("spec is %+v, %v", spec, err)
 	}
 }
 
 // The configuration that the operator creates has what its predecessor left; the policy that confines it allows that.
 func TestConfigurationIsCreatedWithTheSettingsOfThePredecessor(t *testing.T) {
-	c, namespace := fresh(t)
+	h, _ := confined(t)
 	l := &listenersv1alpha1.Listener{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("own")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "web"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("own")},
 	}
-	if err := c.Create(t.Context(), l); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.Delete(t.Context(), l); err != nil {
-			t.Error(err)
-		}
-	}()
+	h.create(l)
+	defer h.deleteAll(l)
 	l.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{{
-		Address: "web." + namespace + ".svc.k8s.example.com", AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80},
+		Address: "web." + h.Namespace + ".svc.k8s.example.com", AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80},
 	}}}
-	if err := c.Status().Update(t.Context(), l); err != nil {
-		t.Fatal(err)
-	}
-	installRBAC(t, c, namespace)
-	operator := asOperator(t, apiserver.Config(t), namespace)
-	confine(t, operator, c)
-	if err := (&Reconciler{Client: operator, apiReader: operator, Namespace: namespace}).createConfiguration(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	config := &operatorv1alpha1.ListenerOperator{}
-	if err := c.Get(t.Context(), client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, config); err != nil {
-		t.Fatal(err)
-	}
-	if config.Spec.Preset != operatorv1alpha1.PresetNone || config.Spec.ClusterDomain != "k8s.example.com" {
-		t.Errorf("the configuration is %+v", config.Spec)
+	h.updateStatus(l)
+	h.firstStart("")()
+	if spec := h.config().Spec; spec.Preset != operatorv1alpha1.PresetNone || spec.ClusterDomain != "k8s.example.com" {
+		t.Errorf("the configuration is %+v", spec)
 	}
 }

@@ -1,30 +1,24 @@
 package nodeagent
 
 import (
-	"context"
-	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
-
-var noIntercept interceptor.Funcs
-
-func objectMeta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 
 // ours returns the object with the label of managed objects, and an owner: the configuration, unless another uid is
 // given.
@@ -59,24 +53,6 @@ func leftovers() (stale, others []client.Object) {
 	return stale, others
 }
 
-func (h *harness) exists(o client.Object) bool {
-	h.t.Helper()
-	err := h.Client.Get(h.t.Context(), client.ObjectKeyFromObject(o), o)
-	if client.IgnoreNotFound(err) != nil {
-		h.t.Fatal(err)
-	}
-	return err == nil
-}
-
-func (h *harness) expectExist(objects []client.Object, exist bool) {
-	h.t.Helper()
-	for _, o := range objects {
-		if h.exists(o) != exist {
-			h.t.Errorf("%T %s exists: %t", o, o.GetName(), !exist)
-		}
-	}
-}
-
 func TestObjectsOfEarlierVersionsArePruned(t *testing.T) {
 	stale, others := leftovers()
 	h := newHarness(t, noIntercept, append(append(stale, others...), newConfig())...)
@@ -97,15 +73,9 @@ func TestRemovalPrunes(t *testing.T) {
 			h := newHarness(t, noIntercept, newConfig())
 			h.mustReconcile()
 			stale, others := leftovers()
-			for _, o := range append(stale, others...) {
-				if err := h.Client.Create(t.Context(), o); err != nil {
-					t.Fatal(err)
-				}
-			}
+			h.create(append(stale, others...)...)
 			begin(h)
-			for range requiredCount() + 1 {
-				h.mustReconcile()
-			}
+			h.removeAll()
 			h.expectNothingInstalled()
 			h.expectExist(stale, false)
 			h.expectExist(others, true)
@@ -115,59 +85,96 @@ func TestRemovalPrunes(t *testing.T) {
 
 // It fails, for example because of a missing permission. All components are installed by then.
 func TestPruningIsRetried(t *testing.T) {
-	boom := errors.New("boom")
 	stale, _ := leftovers()
-	h := newHarness(t, fakeclient.FailWrite(1+len(alwaysInstalled()), boom), append(stale, newConfig())...)
-	if _, err := h.reconcileOnce(); !errors.Is(err, boom) {
-		t.Fatalf("error is %v, want boom", err)
-	}
-	h.expect(map[string]string{"Available": "True AsExpected", "Progressing": "True ApplyFailed", "Degraded": "True ApplyFailed"}, allKinds())
+	h := newHarness(t, fakeclient.FailWrite(1+len(alwaysInstalled()), errBoom), append(stale, newConfig())...)
+	h.expectBoom()
+	h.expect("True AsExpected", "True ApplyFailed", "True ApplyFailed", allKinds())
 	h.mustReconcile()
 	h.expectExist(stale, false)
 }
 
-// TestOptionsOfDeletions checks that only the observed object is deleted, once, and the Pods of a DaemonSet before it.
-func TestOptionsOfDeletions(t *testing.T) {
-	meta := metav1.ObjectMeta{Namespace: namespace, Name: "x", UID: "seen"}
-	terminating := meta
-	terminating.DeletionTimestamp = ptr.To(metav1.Now())
-	uid := client.Preconditions{UID: ptr.To(meta.UID)}
-	for name, tc := range map[string]struct {
-		kind   string
-		object client.Object
-		want   []client.DeleteOption
-	}{
-		"a StorageClass":          {"StorageClass", &storagev1.StorageClass{ObjectMeta: meta}, []client.DeleteOption{uid}},
-		"a DaemonSet":             {"DaemonSet", &appsv1.DaemonSet{ObjectMeta: meta}, []client.DeleteOption{uid, client.PropagationPolicy("Foreground")}},
-		"a terminating DaemonSet": {"DaemonSet", &appsv1.DaemonSet{ObjectMeta: terminating}, nil},
-	} {
-		var got []client.DeleteOption
-		h := newHarness(t, interceptor.Funcs{
-			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
-				got = options
-				return c.Delete(ctx, o, options...) // which returns that it does not exist
-			},
-		})
-		if err := h.delete(t.Context(), tc.kind, tc.object); err != nil {
-			t.Errorf("%s: %v, although it does not exist", name, err)
-		}
-		if diff := cmp.Diff(tc.want, got); diff != "" {
-			t.Errorf("%s: options (-want +got):\n%s", name, diff)
-		}
-	}
+// agentsIn returns agents that an earlier installation with this configuration left in a namespace.
+func agentsIn(namespace string, config *operatorv1alpha1.ListenerOperator) *appsv1.DaemonSet {
+	labels := installation.NodeAgentLabels()
+	agents := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: names.NodeAgent, UID: "left",
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(config, operatorv1alpha1.GroupVersion.WithKind("ListenerOperator"))},
+	}}
+	agents.Spec.Selector, agents.Spec.Template.Labels = &metav1.LabelSelector{MatchLabels: labels}, labels
+	agents.Spec.Template.Spec.Containers = []corev1.Container{{Name: "agent", Image: "agent"}}
+	return agents
 }
 
-// The cache still has the object that it replaced.
-func TestNamesakeIsNotDeleted(t *testing.T) {
-	c, namespace := fresh(t)
-	class := &storagev1.StorageClass{ObjectMeta: objectMeta(names.Driver), Provisioner: names.Driver}
-	if err := c.Create(t.Context(), class); err != nil {
-		t.Fatal(err)
+// withPods lets a DaemonSet exist after its deletion, as long as it has Pods.
+func withPods(agents *appsv1.DaemonSet) *appsv1.DaemonSet {
+	agents.Finalizers = []string{metav1.FinalizerDeleteDependents}
+	return agents
+}
+
+func TestAgentsInAnotherNamespaceAreDeletedFirst(t *testing.T) {
+	left := withPods(agentsIn("before", newConfig()))
+	h := newHarness(t, noIntercept, newConfig(), left)
+	for range 2 {
+		h.mustReconcile()
+		h.expect("False AgentsMoving", "True AgentsMoving", "False AsExpected", nil)
+		h.Expect(h.message("Progressing")).To(HaveSuffix("waiting for the deletion of DaemonSet before/listener-node-agent"))
 	}
-	seen := class.DeepCopy()
-	seen.UID = "before"
-	err := reconciler(c, namespace).delete(t.Context(), "StorageClass", seen)
-	if !apierrors.IsConflict(err) {
-		t.Errorf("error is %v, want a conflict", err)
+	h.read(left)
+	h.collectGarbage(left)
+	h.mustReconcile()
+	h.expectInstalled(allKinds())
+}
+
+// Otherwise two operators would delete each other's agents.
+func TestAgentsOfAnInstalledOperatorAreNotDeleted(t *testing.T) {
+	account := agentAccount("theirs")
+	account.Namespace = "before"
+	left := agentsIn("before", newConfig())
+	h := newHarness(t, noIntercept, newConfig(), left, account)
+	if _, err := h.reconcileOnce(); err == nil {
+		t.Error("no error, so that it is not retried")
+	}
+	h.expect("False ApplyFailed", "True ApplyFailed", "True ApplyFailed", nil)
+	h.Expect(h.message("Degraded")).To(ContainSubstring("DaemonSet before/listener-node-agent"))
+	h.read(left)
+	h.Expect(left.DeletionTimestamp).To(BeNil())
+	h.deleteAll(account)
+	h.mustReconcileTwice()
+	h.expectInstalled(allKinds())
+}
+
+func TestForeignAgentsAreNotDeleted(t *testing.T) {
+	other := newConfig()
+	other.UID = "other"
+	theirs := agentsIn("before", other)
+	h := newHarness(t, noIntercept, newConfig(), theirs)
+	h.mustReconcile()
+	h.expectInstalled(allKinds())
+	h.expectExist([]client.Object{theirs}, true)
+}
+
+// The finalizer is removed only after they are deleted. While the operator waits for volumes, it installs no second
+// agents.
+func TestRemovalIncludesAgentsInOtherNamespaces(t *testing.T) {
+	for way, begin := range removals {
+		t.Run(way, func(t *testing.T) {
+			config := withFinalizers(newConfig(), operatorv1alpha1.FinalizerNodeAgent)
+			left := withPods(agentsIn("before", config))
+			used := []client.Object{volume("v1", "c1", corev1.VolumeBound), podWithClaims("web", "c1")}
+			h := newHarness(t, noIntercept, append(used, config, left)...)
+			begin(h)
+			h.mustReconcile()
+			h.expectInstalled(nil)
+			h.deleteAll(used...)
+			h.mustReconcile()
+			h.equal("message", "the removal waits for the deletion of DaemonSet before/listener-node-agent", h.message("Progressing"))
+			h.Expect(h.config().Finalizers).To(ContainElement(operatorv1alpha1.FinalizerNodeAgent))
+			h.read(left)
+			h.collectGarbage(left)
+			h.mustReconcile()
+			if h.hasConfig() {
+				h.Expect(h.config().Finalizers).NotTo(ContainElement(operatorv1alpha1.FinalizerNodeAgent))
+			}
+		})
 	}
 }

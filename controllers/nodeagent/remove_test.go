@@ -1,134 +1,153 @@
 package nodeagent
 
 import (
-	"slices"
+	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// TestFinalizersOfOthersArePreserved has a configuration of an earlier version, which had no finalizer. A backup tool
-// may have applied the operator's finalizer as well.
-func TestFinalizersOfOthersArePreserved(t *testing.T) {
-	c, namespace := fresh(t)
-	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: objectMeta(operatorv1alpha1.ListenerOperatorName)}
-	config.Finalizers = []string{"example.com/a"}
-	if err := c.Create(t.Context(), config, client.FieldOwner(names.FieldManagerOperator)); err != nil {
-		t.Fatal(err)
-	}
-	r := reconciler(c, namespace)
-	finalizers := func() []string {
-		t.Helper()
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(config), config); err != nil {
-			t.Fatal(err)
-		}
-		return slices.Sorted(slices.Values(config.Finalizers))
-	}
-	stale := config.DeepCopy()
-	mustReconcile(t, r)
-	if diff := cmp.Diff([]string{"example.com/a", operatorv1alpha1.FinalizerNodeAgent}, finalizers()); diff != "" {
-		t.Errorf("finalizers (-want +got):\n%s", diff)
-	}
-	generation := config.Generation
+func TestRemovalWaitsForVolumesInUse(t *testing.T) {
+	for way, begin := range removals {
+		t.Run(way, func(t *testing.T) {
+			other, stranger := volume("other", "of-another-driver", corev1.VolumeBound), podWithClaims("stranger", "c2")
+			other.Spec.CSI.Driver, stranger.Namespace = "example.com", "elsewhere"
+			unused := []client.Object{
+				newConfig(), other, stranger, volume("released", "gone", corev1.VolumeReleased), volume("failed", "gone", corev1.VolumeFailed),
+				podWithClaims("of-nothing", "c9"), podWithInlineVolume("finished", corev1.PodSucceeded),
+			}
+			used := []client.Object{
+				volume("new", "c0", corev1.VolumePending), volume("v1", "c1", corev1.VolumeBound), volume("v2", "c2", corev1.VolumeBound),
+				podWithClaims("web", "c0", "c1"), podWithClaims("db", "c1", "of-another-driver"), podWithInlineVolume("inline", corev1.PodRunning),
+			}
+			for i := range 10 {
+				used = append(used, podWithClaims(fmt.Sprintf("z%d", i), "c1"))
+			}
+			h := newHarness(t, noIntercept, append(unused, used...)...)
+			h.mustReconcile()
+			begin(h)
+			h.mustReconcile()
+			h.expect("True Removed", "True VolumesInUse", "True VolumesInUse", allKinds())
+			h.expectUpgradeable(metav1.ConditionFalse, operatorv1alpha1.ReasonVolumesInUse)
+			h.Expect(h.message("Degraded")).To(HaveSuffix(": Pods ns/db, ns/inline, ns/web, ns/z0, ns/z1, ns/z2, ns/z3, ns/z4, ns/z5, ns/z6 and 3 more; claims without a Pod ns/c2"))
 
-	// The cache may lag behind, and other writers may change finalizers meanwhile.
-	config.Finalizers = append(config.Finalizers, "example.com/b")
-	if err := c.Update(t.Context(), config, client.FieldOwner("backup")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Reconcile(t.Context(), stale); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"example.com/a", "example.com/b", operatorv1alpha1.FinalizerNodeAgent}, finalizers()); diff != "" {
-		t.Errorf("finalizers after a reconciliation of a stale object (-want +got):\n%s", diff)
-	}
-	if config.Generation != generation {
-		t.Errorf("generation %d became %d", generation, config.Generation)
-	}
+			// A component that volumes in use need is repaired meanwhile.
+			h.deleteAll(h.agents())
+			h.mustReconcile()
+			h.expect("True Removed", "True VolumesInUse", "True VolumesInUse", allKinds())
 
-	if err := c.Delete(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
-	for range requiredCount() {
-		mustReconcile(t, r)
-		agents := &appsv1.DaemonSet{}
-		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}, agents); err == nil && agents.DeletionTimestamp != nil {
-			collectGarbage(t, c, agents)
-		}
-	}
-	if diff := cmp.Diff([]string{"example.com/a", "example.com/b"}, finalizers()); diff != "" {
-		t.Errorf("finalizers after the removal (-want +got):\n%s", diff)
-	}
-	mustReconcile(t, r) // adds none, which the API server would not allow
-}
+			h.deleteAll(used...)
+			h.mustReconcile()
+			allButStorage := []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "CSIDriver", "DaemonSet"}
+			h.expect("True Removed", "True Removed", "False AsExpected", allButStorage)
 
-// The configuration is replaced during a reconciliation.
-func TestNamesakeOfTheConfigurationGetsNoFinalizer(t *testing.T) {
-	c, namespace := fresh(t)
-	before := createConfig(t, c)
-	r := reconciler(c, namespace)
-	if err := c.Delete(t.Context(), before); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.addFinalizer(t.Context(), before.DeepCopy()); !apierrors.IsConflict(err) {
-		t.Errorf("without a configuration, the error is %v, want a conflict", err)
-	}
-	after := createConfig(t, c)
-	if err := r.addFinalizer(t.Context(), before.DeepCopy()); err == nil {
-		t.Error("no error")
-	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(after), after); err != nil {
-		t.Fatal(err)
-	}
-	if len(after.Finalizers) > 0 {
-		t.Errorf("finalizers are %v", after.Finalizers)
+			// A volume that was being provisioned delays the removal, but does not recreate the StorageClass.
+			late := volume("late", "late", corev1.VolumePending)
+			h.create(late)
+			h.mustReconcile()
+			h.expect("False Removed", "True VolumesInUse", "True VolumesInUse", allButStorage)
+			h.deleteAll(late)
+			for left := 3; left >= 0; left-- {
+				h.mustReconcile()
+				h.expectInstalled(upTo(left))
+			}
+		})
 	}
 }
 
-// So uninstalling the operator, by deleting its Deployment or its ClusterServiceVersion, removes nothing from the
-// nodes. The owner references block no deletion.
-func TestComponentsAreOwnedByTheConfigurationAlone(t *testing.T) {
-	c, namespace := fresh(t)
-	deployment := operatorDeployment(namespace)
-	if err := c.Create(t.Context(), deployment); err != nil {
-		t.Fatal(err)
-	}
-	if err := (&Reconciler{Client: c, apiReader: c, Namespace: namespace}).createConfiguration(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	config := mustReconcile(t, reconciler(c, namespace))
-	want := []metav1.OwnerReference{{
-		APIVersion: operatorv1alpha1.GroupVersion.String(), Kind: "ListenerOperator", Name: "cluster", UID: config.UID, Controller: ptr.To(true),
-	}}
-	for _, component := range alwaysInstalled() {
-		object := component.Empty()
-		if err := c.Get(t.Context(), component.Key(namespace), object); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, object.GetOwnerReferences()); diff != "" {
-			t.Errorf("owners of %s (-want +got):\n%s", component.Kind, diff)
-		}
-	}
-	if owners := config.OwnerReferences; len(owners) > 0 {
-		t.Errorf("the configuration has owners %v", owners)
-	}
+func TestReinstallationAfterRemoval(t *testing.T) {
+	h := newHarness(t, noIntercept, newConfig())
+	h.mustReconcile()
+	h.setState(operatorv1alpha1.Removed)
+	h.reconcileUntilSettled()
+	h.expect("False Removed", "False Removed", "False AsExpected", nil)
+	h.expectUpgradeable(metav1.ConditionTrue, operatorv1alpha1.ReasonAsExpected)
+	h.Expect(h.config().Finalizers).To(BeEmpty(), "so that it can be deleted after the operator is uninstalled")
+	h.setState(operatorv1alpha1.Managed)
+	h.mustReconcile()
+	h.expectInstalled(allKinds())
+	h.equal("finalizers", []string{operatorv1alpha1.FinalizerNodeAgent}, h.config().Finalizers)
+}
 
-	// The ConfigMap is deleted with the Deployment, so that the next installation creates a configuration.
-	marker := &corev1.ConfigMap{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: names.Operator}, marker); err != nil {
-		t.Fatal(err)
+func TestRemovalWithoutInstallationChangesNothing(t *testing.T) {
+	foreign := class()
+	foreign.Provisioner = names.Driver
+	for name, tc := range map[string]struct {
+		object client.Object
+		left   []string
+	}{
+		"a foreign object": {foreign, []string{"StorageClass (foreign)"}},
+		"a volume of another installation that is used": {volume("v", "c", corev1.VolumeBound), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := newConfig()
+			config.Spec.ManagementState = operatorv1alpha1.Removed
+			h := newHarness(t, noIntercept, config, tc.object)
+			h.mustReconcile()
+			h.expect("False Removed", "False Removed", "False AsExpected", tc.left)
+		})
 	}
-	want = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: names.Operator, UID: deployment.UID}}
-	if diff := cmp.Diff(want, marker.OwnerReferences); diff != "" {
-		t.Errorf("owners of the ConfigMap (-want +got):\n%s", diff)
+}
+
+// Otherwise the garbage collector would, even while volumes are in use.
+func TestDeletionRemovesUnmanagedComponents(t *testing.T) {
+	used := volume("v", "c", corev1.VolumeBound)
+	h := newHarness(t, noIntercept, newConfig(), used)
+	h.mustReconcile()
+	h.changeImage()
+	h.deleteConfig()
+	h.mustReconcile()
+	h.expect("True Removed", "True VolumesInUse", "True VolumesInUse", allKinds())
+	h.expectChangedImage()
+	h.deleteAll(used)
+	h.removeAll()
+	h.expectNothingInstalled()
+}
+
+// No volume is in use.
+func TestOrphaningDeletionRemovesNothingBeforeGarbageCollection(t *testing.T) {
+	h := newHarness(t, noIntercept, newConfig())
+	h.mustReconcile()
+	h.update(withFinalizers(h.config(), metav1.FinalizerOrphanDependents, operatorv1alpha1.FinalizerNodeAgent))
+	h.deleteConfig()
+	h.mustReconcile()
+	h.expectInstalled(allKinds())
+}
+
+// TestOrphaningDeletionRemovesNothing checks kubectl delete --cascade=orphan while the garbage collector removes the
+// owner references of the components. Volumes in use must not restore any of them.
+func TestOrphaningDeletionRemovesNothing(t *testing.T) {
+	h := newHarness(t, noIntercept, newConfig(), volume("v", "c", corev1.VolumeBound))
+	h.mustReconcile()
+	h.update(withFinalizers(h.config(), metav1.FinalizerOrphanDependents, operatorv1alpha1.FinalizerNodeAgent))
+	h.deleteConfig()
+	h.mustReconcile()
+	h.expectInstalled(allKinds())
+	for i, c := range alwaysInstalled() {
+		object := h.object(c)
+		object.SetOwnerReferences(nil)
+		h.update(object)
+		if i == len(alwaysInstalled())-1 {
+			break
+		}
+		_, err := h.Reconcile(t.Context(), withFinalizers(h.config(), operatorv1alpha1.FinalizerNodeAgent)) // as the cache may have it
+		h.must(err)
+		h.Expect(h.object(c).GetOwnerReferences()).To(BeEmpty(), c.Kind)
 	}
+	h.update(withFinalizers(h.config(), operatorv1alpha1.FinalizerNodeAgent))
+	h.mustReconcile()
+	h.Expect(h.hasConfig()).To(BeFalse())
+	h.agents()
+
+	again := newConfig()
+	again.UID = "c0f1c0f1-0000-4000-8000-000000000002"
+	h.create(again)
+	h.mustReconcile()
+	h.expectInstalled(allKinds())
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,6 +17,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
@@ -179,4 +182,15 @@ func (f *rollout) stalled(current metav1.Condition, now time.Time, deadlines *re
 		check(since, rolloutTimeout, operatorv1alpha1.ReasonAgentsNotReady)
 	}
 	return reason
+}
+
+func listed(text string, all []string) string {
+	if len(all) == 0 {
+		return ""
+	}
+	return text + message.List(all)
+}
+
+func joined(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), "; ")
 }

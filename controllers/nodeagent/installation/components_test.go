@@ -1,21 +1,24 @@
 package installation
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 const namespace = "somewhere"
@@ -25,37 +28,52 @@ func testSettings() Settings {
 }
 
 // newConfig returns ListenerOperator/cluster with the API server's defaults.
-func newConfig() *operatorv1alpha1.ListenerOperator {
-	return &operatorv1alpha1.ListenerOperator{
-		ObjectMeta: metav1.ObjectMeta{Name: "cluster", UID: "c0f1c0f1-0000-4000-8000-000000000001", Generation: 1},
-		Spec: operatorv1alpha1.ListenerOperatorSpec{
-			ManagementState: operatorv1alpha1.Managed, Preset: operatorv1alpha1.PresetEphemeralNodes, ClusterDomain: "cluster.local",
-			NodeAgent: operatorv1alpha1.NodeAgentSpec{
-				Placement: operatorv1alpha1.PlacementEverywhere, PriorityClassName: "system-node-critical", KubeletDir: "/var/lib/kubelet", LogLevel: "info",
-			},
-		},
+func newConfig() *operatorv1alpha1.ListenerOperator { return objects.ListenerOperator() }
+
+// parsed decodes YAML.
+func parsed[T any](manifest string) (decoded T) {
+	if err := yaml.UnmarshalStrict([]byte(manifest), &decoded); err != nil {
+		panic(err)
 	}
+	return decoded
 }
 
 func configured() *operatorv1alpha1.ListenerOperator {
 	config := newConfig()
-	config.Spec.NodeAgent = operatorv1alpha1.NodeAgentSpec{
-		NodeSelector: map[string]string{"pool": "apps"},
-		Tolerations:  []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: "apps", Effect: corev1.TaintEffectNoSchedule}},
-		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-				{Key: "virtual", Operator: corev1.NodeSelectorOpDoesNotExist},
-			}}},
-		}}},
-		Resources: &corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("16Mi")},
-			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
-		},
-		PriorityClassName: "agents",
-		KubeletDir:        "/data/kubelet",
-		LogLevel:          "debug",
-	}
+	config.Spec.NodeAgent = parsed[operatorv1alpha1.NodeAgentSpec](`
+nodeSelector: {pool: apps}
+tolerations: [{key: dedicated, operator: Equal, value: apps, effect: NoSchedule}]
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+  {matchExpressions: [{key: virtual, operator: DoesNotExist}]}]}}}
+resources: {requests: {memory: 16Mi}, limits: {memory: 64Mi}}
+priorityClassName: agents
+kubeletDir: /data/kubelet
+logLevel: debug`)
 	return config
+}
+
+// subscribed returns the operator's Pods as OLM creates them for a Subscription with all settings, and for a bundle
+// whose images need pull secrets.
+func subscribed() corev1.PodSpec {
+	return parsed[corev1.PodSpec](`
+imagePullSecrets: [{name: mirror}, {name: second-mirror}]
+nodeSelector: {node-role.kubernetes.io/infra: ""}
+tolerations: [{key: node-role.kubernetes.io/infra, operator: Exists}]
+affinity:
+  nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+    {matchExpressions: [{key: zone, operator: In, values: [a]}]}]}}
+  podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
+    {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: operator}}}]}
+containers:
+- {name: sidecar, image: sidecar, env: [{name: HTTP_PROXY, value: "http://of-the-sidecar"}]}
+- name: operator
+  image: operator
+  env:
+  - {name: OPERATOR_NAMESPACE, value: somewhere}
+  - {name: NO_PROXY, value: ".cluster.local,10.0.0.0/8"}
+  - {name: HTTPS_PROXY, value: "http://proxy.example:3128"}
+  - {name: GODEBUG, value: http2debug=1}
+  resources: {requests: {memory: 4Gi}}`)
 }
 
 // componentOf returns the only component of a kind.
@@ -68,66 +86,62 @@ func componentOf(t *testing.T, kind string) Component {
 	return Components()[i]
 }
 
+// desired returns the only component of a kind.
+func desired(t *testing.T, kind string, config *operatorv1alpha1.ListenerOperator, s Settings) *unstructured.Unstructured {
+	t.Helper()
+	object, err := componentOf(t, kind).Desired(config, s)
+	check.Must(t, err)
+	return object
+}
+
 func TestGolden(t *testing.T) {
-	for suffix, config := range map[string]*operatorv1alpha1.ListenerOperator{"": newConfig(), "-configured": configured()} {
-		for _, c := range Components() {
-			if suffix != "" && c.Kind != "DaemonSet" {
-				continue
-			}
-			name := strings.ToLower(c.Kind) + suffix
-			if slices.ContainsFunc(Components(), func(other Component) bool { return other.Kind == c.Kind && other.Name != c.Name }) {
-				name += "-" + c.Name
-			}
-			t.Run(name, func(t *testing.T) {
-				object, err := c.Desired(config, testSettings())
-				if err != nil {
-					t.Fatal(err)
-				}
-				golden.Compare(t, name, object)
-			})
+	for _, c := range Components() {
+		name := strings.ToLower(c.Kind)
+		if slices.ContainsFunc(Components(), func(other Component) bool { return other.Kind == c.Kind && other.Name != c.Name }) {
+			name += "-" + c.Name
 		}
+		t.Run(name, func(t *testing.T) {
+			object, err := c.Desired(newConfig(), testSettings())
+			check.Must(t, err)
+			golden.Compare(t, name, object)
+		})
+	}
+	// On OpenShift, an annotation requests a certificate, which Prometheus verifies. A Subscription has settings for
+	// the operator's own Pods.
+	openShift, inherited, likeOperator := testSettings(), testSettings(), newConfig()
+	openShift.ServiceCA, inherited.OperatorPod = true, subscribed()
+	likeOperator.Spec.NodeAgent.Placement = operatorv1alpha1.PlacementLikeOperator
+	for name, tc := range map[string]struct {
+		kind     string
+		config   *operatorv1alpha1.ListenerOperator
+		settings Settings
+	}{
+		"daemonset-configured":     {"DaemonSet", configured(), testSettings()},
+		"daemonset-subscribed":     {"DaemonSet", newConfig(), inherited},
+		"daemonset-like-operator":  {"DaemonSet", likeOperator, inherited},
+		"service-openshift":        {"Service", newConfig(), openShift},
+		"servicemonitor-openshift": {"ServiceMonitor", newConfig(), openShift},
+	} {
+		t.Run(name, func(t *testing.T) { golden.Compare(t, name, desired(t, tc.kind, tc.config, tc.settings)) })
 	}
 }
 
 func TestCSIDriverHasTheFieldOfLaterKubernetesOnly(t *testing.T) {
-	refused := newConfig()
-	refused.Spec.NodeAgent.PreventPodSchedulingIfMissing = ptr.To(false)
 	for name, tc := range map[string]struct {
-		config *operatorv1alpha1.ListenerOperator
-		guards bool
-		want   any
+		configured *bool
+		guards     bool
+		want       any
 	}{
-		"not served":                 {config: newConfig()},
-		"not served, and configured": {config: refused},
-		"served":                     {config: newConfig(), guards: true, want: true},
-		"served, and configured":     {config: refused, guards: true, want: false},
+		"not served":                 {},
+		"not served, and configured": {configured: ptr.To(false)},
+		"served":                     {guards: true, want: true},
+		"served, and configured":     {configured: ptr.To(false), guards: true, want: false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := testSettings()
-			s.GuardsScheduling = tc.guards
-			driver, err := componentOf(t, "CSIDriver").Desired(tc.config, s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := driver.Object["spec"].(map[string]any)["preventPodSchedulingIfMissing"]; got != tc.want {
-				t.Errorf("the field is %v, want %v", got, tc.want)
-			}
-		})
-	}
-}
-
-// TestServingCertificateOnOpenShift checks the annotation that requests a certificate, and that Prometheus verifies it.
-func TestServingCertificateOnOpenShift(t *testing.T) {
-	s := testSettings()
-	s.ServiceCA = true
-	for _, kind := range []string{"Service", "ServiceMonitor"} {
-		t.Run(kind, func(t *testing.T) {
-			object, err := componentOf(t, kind).Desired(newConfig(), s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden.Compare(t, strings.ToLower(kind)+"-openshift", object)
-		})
+		config, s := newConfig(), testSettings()
+		config.Spec.NodeAgent.PreventPodSchedulingIfMissing, s.GuardsScheduling = tc.configured, tc.guards
+		if got := desired(t, "CSIDriver", config, s).Object["spec"].(map[string]any)["preventPodSchedulingIfMissing"]; got != tc.want {
+			t.Errorf("%s: the field is %v, want %v", name, got, tc.want)
+		}
 	}
 }
 
@@ -135,17 +149,7 @@ func TestServingCertificateOnOpenShift(t *testing.T) {
 func TestDaemonSetWithoutDefaults(t *testing.T) {
 	bare := newConfig()
 	bare.Spec = operatorv1alpha1.ListenerOperatorSpec{}
-	got, err := componentOf(t, "DaemonSet").Desired(bare, testSettings())
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := componentOf(t, "DaemonSet").Desired(newConfig(), testSettings())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("without defaults (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "without defaults", desired(t, "DaemonSet", newConfig(), testSettings()), desired(t, "DaemonSet", bare, testSettings()))
 }
 
 func TestForeignMessage(t *testing.T) {
@@ -180,9 +184,47 @@ func TestForeignMessage(t *testing.T) {
 			if tc.change != nil {
 				tc.change(object)
 			}
-			if diff := cmp.Diff(tc.want, c.ForeignMessage(newConfig(), object)); diff != "" {
-				t.Errorf("message (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "message", tc.want, c.ForeignMessage(newConfig(), object))
 		})
+	}
+}
+
+func TestProxyVariablesThatReferToOthersAreNotInherited(t *testing.T) {
+	for name, variable := range map[string]string{
+		"a Secret":         `{name: HTTPS_PROXY, valueFrom: {secretKeyRef: {name: proxy, key: url}}}`,
+		"another variable": `{name: HTTPS_PROXY, value: "http://$(HOST):3128"}`,
+	} {
+		s := testSettings()
+		s.OperatorPod = parsed[corev1.PodSpec](`containers: [{name: operator, env: [` + variable + `]}]`)
+		_, err := componentOf(t, "DaemonSet").Desired(newConfig(), s)
+		if err == nil || !strings.Contains(err.Error(), "environment variable HTTPS_PROXY of Deployment listener-operator refers to another object or variable") {
+			t.Errorf("%s: error is %v", name, err)
+		}
+	}
+}
+
+func TestEachAlertHasARunbook(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/alerts.md")
+	check.Must(t, err)
+	var known []string
+	groups, _, err := unstructured.NestedSlice(desired(t, "PrometheusRule", newConfig(), testSettings()).Object, "spec", "groups")
+	if err != nil || len(groups) != 1 {
+		t.Fatalf("groups %v (%v), want one", groups, err)
+	}
+	for _, rule := range groups[0].(map[string]any)["rules"].([]any) {
+		name := rule.(map[string]any)["alert"].(string)
+		known = append(known, name)
+		if !strings.Contains(string(page), "\n## "+name+"\n") {
+			t.Errorf("docs/alerts.md has no section %s", name)
+		}
+		link, _, _ := unstructured.NestedString(rule.(map[string]any), "annotations", "runbook_url")
+		if !strings.HasSuffix(link, "docs/alerts.md#"+strings.ToLower(name)) {
+			t.Errorf("the runbook of %s is %q", name, link)
+		}
+	}
+	for line := range strings.Lines(string(page)) {
+		if name, ok := strings.CutPrefix(line, "## Listener"); ok && !slices.Contains(known, "Listener"+strings.TrimSpace(name)) {
+			t.Errorf("docs/alerts.md explains %s, which does not exist", strings.TrimSpace(line))
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // linux returns the node selector that agents always have, with more keys.
@@ -22,7 +23,7 @@ func linux(more ...string) map[string]string {
 
 // It overrides each field independently.
 func TestConfigurationOverridesInheritedPlacement(t *testing.T) {
-	operator := subscribed().Spec.Template.Spec
+	operator := subscribed()
 	theirs := Placement{linux("node-role.kubernetes.io/infra"), operator.Tolerations, suitable(&corev1.Affinity{NodeAffinity: operator.Affinity.NodeAffinity})}
 	toPods := &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
 	own := configured().Spec.NodeAgent
@@ -40,9 +41,7 @@ func TestConfigurationOverridesInheritedPlacement(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.agent.Placement = operatorv1alpha1.PlacementLikeOperator
-			if diff := cmp.Diff(test.want, DesiredPlacement(test.agent, operator)); diff != "" {
-				t.Errorf("placement (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "placement", test.want, DesiredPlacement(test.agent, operator))
 		})
 	}
 }
@@ -51,9 +50,7 @@ func TestNothingIsInheritedFromAnOperatorWithoutSettings(t *testing.T) {
 	everywhere := Placement{linux(), []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, suitable(nil)}
 	operator := corev1.PodSpec{Containers: []corev1.Container{{Name: componentOperator}}, Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}}
 	agent := operatorv1alpha1.NodeAgentSpec{Placement: operatorv1alpha1.PlacementLikeOperator}
-	if diff := cmp.Diff(everywhere, DesiredPlacement(agent, operator)); diff != "" {
-		t.Errorf("placement (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "placement", everywhere, DesiredPlacement(agent, operator))
 	if env, err := proxyEnv(operator); env != nil || err != nil {
 		t.Errorf("variables are %v (%v), want none", env, err)
 	}
@@ -61,10 +58,8 @@ func TestNothingIsInheritedFromAnOperatorWithoutSettings(t *testing.T) {
 
 // TestNoAgentIsPlannedWhereNoneCanRun: whatever the configuration selects, and without excluding other nodes.
 func TestNoAgentIsPlannedWhereNoneCanRun(t *testing.T) {
-	zones := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
-		{}, {MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}}},
-		{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"b"}}}},
-	}}}}
+	zones := parsed[*corev1.Affinity](`nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{},
+  {matchExpressions: [{key: zone, operator: In, values: [a]}]}, {matchFields: [{key: metadata.name, operator: In, values: [b]}]}]}}`)
 	const arch, system = corev1.LabelArchStable, corev1.LabelOSStable
 	for name, test := range map[string]struct {
 		affinity   *corev1.Affinity
@@ -103,12 +98,9 @@ func TestNoAgentIsPlannedWhereNoneCanRun(t *testing.T) {
 }
 
 func TestPlacementSelects(t *testing.T) {
-	in := func(values ...string) *corev1.Affinity {
-		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-				{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: values},
-			}}},
-		}}}
+	in := func(zones string) *corev1.Affinity {
+		return parsed[*corev1.Affinity](`nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+  {matchExpressions: [{key: zone, operator: In, values: [` + zones + `]}]}]}}`)
 	}
 	infra := corev1.Toleration{Key: "infra", Operator: corev1.TolerationOpExists}
 	for name, test := range map[string]struct {
@@ -120,7 +112,7 @@ func TestPlacementSelects(t *testing.T) {
 		"everything":                      {want: true},
 		"a node with the label":           {agents: Placement{NodeSelector: linux()}, labels: linux(), want: true},
 		"a node without the label":        {agents: Placement{NodeSelector: linux("infra")}, labels: linux()},
-		"a node in the zone":              {agents: Placement{Affinity: in("a", "b")}, labels: map[string]string{"zone": "b"}, want: true},
+		"a node in the zone":              {agents: Placement{Affinity: in("a, b")}, labels: map[string]string{"zone": "b"}, want: true},
 		"a node in another zone":          {agents: Placement{Affinity: in("a")}, labels: map[string]string{"zone": "b"}},
 		"a tolerated taint":               {agents: Placement{Tolerations: []corev1.Toleration{infra}}, taints: []corev1.Taint{{Key: "infra", Effect: "NoSchedule"}}, want: true},
 		"a taint":                         {taints: []corev1.Taint{{Key: "infra", Effect: "NoSchedule"}}},

@@ -24,43 +24,38 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
 // userWith returns a client that impersonates a user with all permissions in the listeners API group, far more than the
 // user has, so that only the policy restricts it.
-func userWith(t *testing.T, admin client.Client, user string) client.Client {
-	t.Helper()
+func userWith(w *apiserver.World, user string) client.Client {
+	w.Helper()
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "everything-"},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{listenersv1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"*"}}},
 	}
-	if err := admin.Create(t.Context(), role); err != nil {
-		t.Fatal(err)
-	}
-	binding := &rbacv1.ClusterRoleBinding{
+	w.Expect(w.Create(w.Context(), role)).To(Succeed())
+	w.Expect(w.Create(w.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
-	}
-	if err := admin.Create(t.Context(), binding); err != nil {
-		t.Fatal(err)
-	}
-	config := apiserver.Config(t)
+	})).To(Succeed())
+	config := apiserver.Config(w)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 	c, err := client.New(config, client.Options{Scheme: apiserver.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.Expect(err).NotTo(HaveOccurred())
+	w.Eventually(func() error { return c.List(w.Context(), &listenersv1alpha1.PodListenersList{}) }).Should(Succeed())
 	return c
 }
 
-// mustApply applies a component as it is installed in a namespace.
-func mustApply(t *testing.T, c client.Client, component Component, namespace string) {
-	t.Helper()
+// installPolicy applies a policy, and its binding, as they are installed in a namespace.
+func installPolicy(w *apiserver.World, name string) {
+	w.Helper()
 	s := testSettings()
-	s.Namespace = namespace
-	desired, err := component.Desired(newConfig(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := apply.New(c, names.FieldManagerOperator).Apply(t.Context(), desired, nil); err != nil {
-		t.Fatal(err)
+	s.Namespace = w.Namespace
+	for _, c := range Components() {
+		if c.Name == name {
+			desired, err := c.Desired(newConfig(), s)
+			w.Expect(err).NotTo(HaveOccurred())
+			_, err = apply.New(w.Client, names.FieldManagerOperator).Apply(w.Context(), desired, nil)
+			w.Expect(err).NotTo(HaveOccurred())
+		}
 	}
 }
 
@@ -83,26 +78,20 @@ func denied(err error, message string) bool {
 }
 
 func TestOnlyTheOperatorWritesPodListenersAndStatus(t *testing.T) {
-	admin, namespace := apiserver.Client(t), apiserver.Namespace(t)
-	for _, c := range Components() {
-		if c.Name == names.PodListenersPolicy {
-			mustApply(t, admin, c, namespace)
-		}
-	}
+	w := apiserver.NewWorld(t)
+	installPolicy(w, names.PodListenersPolicy)
+	namespace := w.Namespace
 	serviceAccount := func(namespace, name string) string { return "system:serviceaccount:" + namespace + ":" + name }
-	operator := userWith(t, admin, serviceAccount(namespace, names.Operator))
+	operator := userWith(w, serviceAccount(namespace, names.Operator))
 	// It takes a moment until the API server enforces a new policy, and grants new permissions.
-	NewWithT(t).Eventually(func() error {
-		return admin.Create(t.Context(), newPodListeners(namespace, "probe"), client.DryRunAll)
-	}, apiserver.Timeout, "50ms").Should(MatchError(ContainSubstring(mayNotCreate)))
-	NewWithT(t).Eventually(func() error {
-		return operator.Create(t.Context(), newPodListeners(namespace, "probe"), client.DryRunAll)
-	}, apiserver.Timeout, "50ms").Should(Succeed())
+	probe := func(c client.Client) func() error {
+		return func() error { return c.Create(t.Context(), newPodListeners(namespace, "probe"), client.DryRunAll) }
+	}
+	w.Eventually(probe(w.Client)).Should(MatchError(ContainSubstring(mayNotCreate)))
+	w.Eventually(probe(operator)).Should(Succeed())
 
 	existing := newPodListeners(namespace, "1")
-	if err := operator.Create(t.Context(), existing); err != nil {
-		t.Fatal(err)
-	}
+	w.Expect(operator.Create(t.Context(), existing)).To(Succeed())
 	patch := func(c client.Client, patch string) error {
 		return c.Patch(t.Context(), existing.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
 	}
@@ -122,13 +111,9 @@ func TestOnlyTheOperatorWritesPodListenersAndStatus(t *testing.T) {
 		return &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{names.AnnotationNumbers: value}}}
 	}
 	listener := annotated("web", "{}")
-	if err := admin.Create(t.Context(), listener); err != nil {
-		t.Fatal(err)
-	}
+	w.Expect(w.Create(t.Context(), listener)).To(Succeed())
 	listener.Status = &listenersv1alpha1.ListenerStatus{KeptClassName: "public", IngressAddresses: []listenersv1alpha1.IngressAddress{}}
-	if err := operator.Status().Update(t.Context(), listener); err != nil {
-		t.Fatal(err)
-	}
+	w.Expect(operator.Status().Update(t.Context(), listener)).To(Succeed())
 	patchStatus := func(c client.Client, patch string) error {
 		return c.Status().Patch(t.Context(), listener.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
 	}
@@ -152,12 +137,9 @@ func TestOnlyTheOperatorWritesPodListenersAndStatus(t *testing.T) {
 		"an operator elsewhere":    {serviceAccount("elsewhere", names.Operator), others},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := admin
+			c := w.Client
 			if tc.user != "" {
-				c = userWith(t, admin, tc.user)
-				NewWithT(t).Eventually(func() error {
-					return c.List(t.Context(), &listenersv1alpha1.PodListenersList{})
-				}, apiserver.Timeout, "50ms").Should(Succeed())
+				c = userWith(w, tc.user)
 			}
 			for _, request := range []struct {
 				name, want string

@@ -34,26 +34,16 @@ func emptyVolume(name string) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 }
 
-func installPodsPolicy(t *testing.T, admin client.Client, namespace string) {
-	t.Helper()
-	for _, c := range Components() {
-		if c.Name == names.PodsPolicy {
-			mustApply(t, admin, c, namespace)
-		}
-	}
-	NewWithT(t).Eventually(func() error {
-		return admin.Create(t.Context(), podWith(namespace, 17, inlineVolume), client.DryRunAll)
-	}, apiserver.Timeout, "50ms").Should(MatchError(ContainSubstring("at most 16 inline volumes")))
-}
-
 // The API server is compared with itself in a namespace without the policy.
 func TestPodsHaveALimitedNumberOfInlineVolumes(t *testing.T) {
-	admin, namespace := apiserver.Client(t), apiserver.Namespace(t)
-	installPodsPolicy(t, admin, namespace)
+	w := apiserver.NewWorld(t)
+	installPolicy(w, names.PodsPolicy)
+	create17 := func(namespace string) func() error {
+		return func() error { return w.Create(t.Context(), podWith(namespace, 17, inlineVolume), client.DryRunAll) }
+	}
+	w.Eventually(create17(w.Namespace)).Should(MatchError(ContainSubstring("at most 16 inline volumes")))
 	without := apiserver.NamespaceWithoutPolicies(t)
-	NewWithT(t).Eventually(func() error {
-		return admin.Create(t.Context(), podWith(without, 17, inlineVolume), client.DryRunAll)
-	}, apiserver.Timeout, "50ms").Should(Succeed())
+	w.Eventually(create17(without)).Should(Succeed())
 	large := podWith("", 1, emptyVolume)
 	large.Annotations = map[string]string{"large": strings.Repeat("x", 256<<10-10)}
 	for name, pod := range map[string]*corev1.Pod{
@@ -64,39 +54,34 @@ func TestPodsHaveALimitedNumberOfInlineVolumes(t *testing.T) {
 			return func() {
 				pod := pod.DeepCopy()
 				pod.Namespace = namespace
-				if err := admin.Create(t.Context(), pod, client.DryRunAll); err != nil && !denied(err, "at most 16 inline volumes") {
+				if err := w.Create(t.Context(), pod, client.DryRunAll); err != nil && !denied(err, "at most 16 inline volumes") {
 					t.Fatal(err)
 				}
 			}
 		}
-		took, tookWithout, twice := apiserver.ComputesTwice(t, create(namespace), create(without))
+		took, tookWithout, twice := apiserver.ComputesTwice(t, create(w.Namespace), create(without))
 		t.Logf("a Pod %s of %d KB: %s instead of %s", name, pod.Size()>>10, took, tookWithout)
 		if twice {
 			t.Errorf("a Pod %s needs %s, and %s without the policy", name, took, tookWithout)
 		}
 	}
-	podsHaveALimitedNumberOfInlineVolumes(t, admin, namespace)
-}
-
-func podsHaveALimitedNumberOfInlineVolumes(t *testing.T, admin client.Client, namespace string) {
-	t.Helper()
-	if err := admin.Create(t.Context(), podWith(namespace, 11000, inlineVolume), client.DryRunAll); err == nil {
+	if err := w.Create(t.Context(), podWith(w.Namespace, 11000, inlineVolume), client.DryRunAll); err == nil {
 		t.Error("a Pod with 11,000 inline volumes was created")
 	}
-	mixed := podWith(namespace, 40, emptyVolume)
+	mixed := podWith(w.Namespace, 40, emptyVolume)
 	for i := range listenersv1alpha1.MaxVolumes {
 		mixed.Spec.Volumes = append(mixed.Spec.Volumes, inlineVolume(fmt.Sprint("listener-", i)))
 	}
-	ofAnother := podWith(namespace, 20, inlineVolume)
+	ofAnother := podWith(w.Namespace, 20, inlineVolume)
 	for i := range ofAnother.Spec.Volumes {
 		ofAnother.Spec.Volumes[i].CSI.Driver = "secrets.stackable.tech"
 	}
 	for name, pod := range map[string]*corev1.Pod{
-		"as many as may exist": podWith(namespace, listenersv1alpha1.MaxVolumes, inlineVolume), "and many others": mixed,
+		"as many as may exist": podWith(w.Namespace, listenersv1alpha1.MaxVolumes, inlineVolume), "and many others": mixed,
 		"of another driver": ofAnother,
-		"claims":            podWith(namespace, 100, func(name string) corev1.Volume { return objects.ClaimVolume(name, name) }),
+		"claims":            podWith(w.Namespace, 100, func(name string) corev1.Volume { return objects.ClaimVolume(name, name) }),
 	} {
-		if err := admin.Create(t.Context(), pod, client.DryRunAll); err != nil {
+		if err := w.Create(t.Context(), pod, client.DryRunAll); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // TestEachPrivilegeHasAReason compares what the DaemonSet requests, and what the SecurityContextConstraints allow, with
@@ -51,12 +53,8 @@ func TestEachPrivilegeHasAReason(t *testing.T) {
 // privileges returns the privileges that the description of the SecurityContextConstraints lists, with their reasons.
 func privileges(t *testing.T) map[string]string {
 	t.Helper()
-	object, err := componentOf(t, "SecurityContextConstraints").Desired(newConfig(), testSettings())
-	if err != nil {
-		t.Fatal(err)
-	}
 	listed := map[string]string{}
-	_, list, _ := strings.Cut(object.GetAnnotations()["kubernetes.io/description"], "and why:\n")
+	_, list, _ := strings.Cut(desired(t, "SecurityContextConstraints", newConfig(), testSettings()).GetAnnotations()["kubernetes.io/description"], "and why:\n")
 	for line := range strings.SplitSeq(list, "\n") {
 		what, why, _ := strings.Cut(line, ": ")
 		listed[what] = why
@@ -67,14 +65,9 @@ func privileges(t *testing.T) map[string]string {
 // requested returns the privileges that the DaemonSet's Pods request.
 func requested(t *testing.T) []string {
 	t.Helper()
-	object, err := componentOf(t, "DaemonSet").Desired(newConfig(), testSettings())
-	if err != nil {
-		t.Fatal(err)
-	}
+	object := desired(t, "DaemonSet", newConfig(), testSettings())
 	var agents appsv1.DaemonSet
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &agents); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &agents))
 	var found []string
 	pod := agents.Spec.Template.Spec
 	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
@@ -132,13 +125,9 @@ func requested(t *testing.T) []string {
 // allowedBy returns the privileges that the constraints allow.
 func allowedBy(t *testing.T) []string {
 	t.Helper()
-	object, err := componentOf(t, "SecurityContextConstraints").Desired(newConfig(), testSettings())
-	if err != nil {
-		t.Fatal(err)
-	}
 	var allowed []string
 	allow := func(format string, args ...any) { allowed = append(allowed, fmt.Sprintf(format, args...)) }
-	scc := object.Object
+	scc := desired(t, "SecurityContextConstraints", newConfig(), testSettings()).Object
 	if scc["allowHostDirVolumePlugin"] == true {
 		allow("host path")
 	}
@@ -171,9 +160,7 @@ func allowedBy(t *testing.T) []string {
 
 func TestDocumentationHasEachPrivilege(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/openshift-scc.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for what, why := range privileges(t) {
 		if !strings.Contains(string(page), what) || !strings.Contains(string(page), why) {
 			t.Errorf("docs/openshift-scc.md lacks %q, or its reason: %s", what, why)

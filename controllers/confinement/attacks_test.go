@@ -1,84 +1,24 @@
-package nodeagent
+package confinement_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
-	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
-	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/controllers/confinement"
-	"github.com/listener-operator/listener-operator/controllers/listenerclass"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
-	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/certificate"
-	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
-	"github.com/listener-operator/listener-operator/internal/exposure/gateway"
-	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
-	"github.com/listener-operator/listener-operator/internal/testutil/objects"
+	"github.com/listener-operator/listener-operator/internal/testutil/operator"
 )
-
-// confine creates the policies that confine the operator, with the operator's permissions, and waits until they are in
-// effect.
-func confine(t *testing.T, operator, admin client.Client) {
-	t.Helper()
-	confined := func(manifest string) func() bool {
-		return func() bool {
-			err := operator.Create(t.Context(), object(t, manifest), client.DryRunAll)
-			return err != nil && strings.Contains(err.Error(), "the listener operator may")
-		}
-	}
-	manifests := []string{
-		`{apiVersion: v1, kind: Service, metadata: {namespace: default, name: web}, spec: {ports: [{port: 80}]}}`,
-		`{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: default, name: web}, spec: {ports: []}}`,
-	}
-	for _, manifest := range manifests { // the API server may still enforce the policies of the previous test
-		NewWithT(t).Eventually(confined(manifest), apiserver.Timeout, "50ms").Should(BeFalse(), manifest)
-	}
-	c := &confinement.Reconciler{Client: &cached{Client: operator, cache: admin}, APIReader: operator}
-	if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, manifest := range manifests {
-		NewWithT(t).Eventually(confined(manifest), apiserver.Timeout, "50ms").Should(BeTrue(), manifest)
-	}
-}
-
-// object parses YAML.
-func object(t *testing.T, manifest string) *unstructured.Unstructured {
-	t.Helper()
-	o := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(manifest), o); err != nil {
-		t.Fatalf("%v:\n%s", err, manifest)
-	}
-	return o
-}
 
 // attack is a request that the operator has permission for, and never makes.
 type attack struct {
@@ -97,7 +37,7 @@ type attack struct {
 // send sends the request as a dry run.
 func (a attack) send(t *testing.T, c client.Client) error {
 	t.Helper()
-	o := object(t, a.manifest)
+	o := operator.Object(t, a.manifest)
 	switch a.verb {
 	case "create":
 		return c.Create(t.Context(), o, client.DryRunAll)
@@ -392,87 +332,60 @@ func attacks(namespace string) map[string]attack {
 // with. Without the policies, each of the requests is accepted; with them, each is denied, and the operator installs,
 // repairs and removes its components.
 func TestStolenOperatorTokenIsConfined(t *testing.T) {
+	const enforced = "with OwnerReferencesPermissionEnforcement"
 	for server, config := range map[string]func(testing.TB) *rest.Config{
-		"with OwnerReferencesPermissionEnforcement": apiserver.Config, "without OwnerReferencesPermissionEnforcement": apiserver.PlainConfig,
+		enforced: apiserver.Config, "without OwnerReferencesPermissionEnforcement": apiserver.PlainConfig,
 	} {
 		t.Run(server, func(t *testing.T) {
 			t.Parallel() // each has an API server of its own
-			admin, namespace := freshOn(t, config(t))
-			optional := []crds.CRD{
-				crds.Routes, crds.ServiceMonitors, crds.PrometheusRules, crds.ConsoleYAMLSamples, crds.ConsoleQuickStarts, crds.SecurityContextConstraints,
-				crds.TLSRoutes, crds.TCPRoutes, crds.HTTPRoutes, crds.ListenerSets, crds.Certificates,
-			}
-			crds.Install(t, admin, optional...)
-			defer crds.Remove(t, admin, optional...)
-			installRBAC(t, admin, namespace)
-			operator := asOperator(t, config(t), namespace)
-			if err := (&Reconciler{Client: operator, apiReader: operator, Namespace: namespace}).createConfiguration(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			r := reconcilerWithRBAC(operator, admin, namespace)
-			r.serves = func(schema.GroupVersionKind) bool { return true }
-			mustReconcile(t, r)
-			createVictims(t, admin, namespace)
-			grant(t, admin, namespace, rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"daemonsets/status"}, Verbs: []string{"patch"}})
+			w := operator.NewWorld(t, config(t))
+			crds.Install(t, w.Client, optional...)
+			defer crds.Remove(t, w.Client, optional...)
+			thief := w.Operator()
+			stop := installNodeAgent(w)
+			stop()
+			createVictims(w)
+			w.Grant(rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"daemonsets/status"}, Verbs: []string{"patch"}})
 
 			// No policy matches the status of Pods.
-			pod := object(t, `{apiVersion: v1, kind: Pod, metadata: {namespace: `+namespace+`, name: listener-operator}}`)
+			pod := operator.Object(t, `{apiVersion: v1, kind: Pod, metadata: {namespace: `+w.Namespace+`, name: listener-operator}}`)
 			failed := client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`))
-			if err := operator.Status().Patch(t.Context(), pod, failed); !apierrors.IsForbidden(err) {
-				t.Errorf("patching the status of a Pod: %v, want forbidden", err)
-			}
+			w.Expect(apierrors.IsForbidden(thief.Status().Patch(t.Context(), pod, failed))).To(BeTrue())
 
-			all := attacks(namespace)
-			NewWithT(t).Eventually(func() error { return all["node agents that are ready"].send(t, operator) }, apiserver.Timeout, "50ms").Should(Succeed()) // is granted
+			all := attacks(w.Namespace)
+			w.Eventually(func() error { return all["node agents that are ready"].send(t, thief) }).Should(Succeed()) // is granted
 			for what, a := range all {
-				err := a.send(t, operator)
-				if a.hidden && server == "with OwnerReferencesPermissionEnforcement" {
-					if !apierrors.IsForbidden(err) {
-						t.Errorf("%s %s without policies: %v", a.verb, what, err)
-					}
-				} else if err != nil {
-					t.Errorf("%s %s is no attack, because it fails without policies: %v", a.verb, what, err)
+				err := a.send(t, thief)
+				if hidden := a.hidden && server == enforced; hidden && !apierrors.IsForbidden(err) || !hidden && err != nil {
+					t.Errorf("%s %s is no attack: without policies, the error is %v", a.verb, what, err)
 				}
 			}
-			confine(t, operator, admin)
+			w.Confine(thief)
 			for what, a := range all {
 				t.Run(a.verb+" "+what, func(t *testing.T) {
-					want := a.want
-					if a.hidden && server == "with OwnerReferencesPermissionEnforcement" {
-						want = "forbidden"
+					if a.hidden && server == enforced {
+						a.want = "forbidden"
 					}
-					NewWithT(t).Eventually(func() error { return a.send(t, operator) }, apiserver.Timeout, "50ms").Should(MatchError(ContainSubstring(want)))
+					NewWithT(t).Eventually(func() error { return a.send(t, thief) }, apiserver.Timeout, "50ms").Should(MatchError(ContainSubstring(a.want)))
 					if a.verb == "patch" { // of fields that others may change
-						if err := a.send(t, admin); err != nil {
-							t.Errorf("an administrator may not: %v", err)
-						}
+						NewWithT(t).Expect(a.send(t, w.Client)).To(Succeed(), "by an administrator")
 					}
 				})
 			}
 
 			// The operator is not restricted in what it does.
-			own := object(t, `{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: `+namespace+`, name: own,
+			own := operator.Object(t, `{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: `+w.Namespace+`, name: own,
   ownerReferences: [{apiVersion: v1, kind: PersistentVolumeClaim, name: own, uid: own}]}, spec: {ports: []}}`)
-			if err := errors.Join(admin.Create(t.Context(), own), operator.Delete(t.Context(), own)); err != nil {
-				t.Error(err)
-			}
+			w.Expect(w.Create(t.Context(), own)).To(Succeed())
+			w.Expect(thief.Delete(t.Context(), own)).To(Succeed())
 			for _, component := range installation.Components() {
 				if o := component.Empty(); component.Kind != "DaemonSet" {
-					o.SetNamespace(component.Key(namespace).Namespace)
+					o.SetNamespace(component.Key(w.Namespace).Namespace)
 					o.SetName(component.Name)
-					if err := admin.Delete(t.Context(), o); err != nil {
-						t.Fatal(err)
-					}
+					w.Expect(w.Delete(t.Context(), o)).To(Succeed())
 				}
 			}
-			r = reconcilerWithRBAC(operator, admin, namespace)
-			r.serves = func(schema.GroupVersionKind) bool { return true }
-			mustReconcile(t, r)
-			for _, component := range installation.Components() {
-				if err := admin.Get(t.Context(), component.Key(namespace), component.Empty()); err != nil {
-					t.Error(err)
-				}
-			}
+			installNodeAgent(w)
 		})
 	}
 }
@@ -487,8 +400,8 @@ func bundleOf(namespace string) string {
 }
 
 // createVictims creates objects that the operator did not create, and a Service of a Listener.
-func createVictims(t *testing.T, admin client.Client, namespace string) {
-	t.Helper()
+func createVictims(w *operator.World) {
+	w.Helper()
 	for _, manifest := range []string{
 		`{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: shop}, spec: {ports: [{port: 80}]}}`,
 		`{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: web, ownerReferences: [
@@ -506,455 +419,6 @@ func createVictims(t *testing.T, admin client.Client, namespace string) {
 		`{apiVersion: gateway.networking.k8s.io/v1alpha2, kind: TLSRoute, metadata: {namespace: NAMESPACE, name: shop}, spec: {hostnames: [shop.example], rules: [{backendRefs: [{name: shop, port: 80}]}]}}`,
 		`{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {namespace: NAMESPACE, name: shop}, spec: {parentRef: {name: edge}, listeners: [{name: x, port: 80, protocol: HTTP}]}}`,
 	} {
-		if err := admin.Create(t.Context(), object(t, strings.ReplaceAll(strings.ReplaceAll(manifest, "NAMESPACE", namespace), "\t", ""))); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// TestOperatorCannotLiftItsConfinement uses a token of the operator.
-func TestOperatorCannotLiftItsConfinement(t *testing.T) {
-	admin, namespace := fresh(t)
-	installRBAC(t, admin, namespace)
-	operator := asOperator(t, apiserver.Config(t), namespace)
-	confine(t, operator, admin)
-	policies, err := confinement.Policies(metav1.OwnerReference{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range policies {
-		for _, o := range []client.Object{p.Policy, p.Binding} {
-			if err := admin.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-				t.Fatal(err)
-			}
-			changed := o.DeepCopyObject().(client.Object)
-			changed.SetLabels(map[string]string{"changed": "yes"})
-			for verb, err := range map[string]error{
-				"patch":  operator.Patch(t.Context(), changed, client.MergeFrom(o)),
-				"update": operator.Update(t.Context(), changed),
-				"delete": operator.Delete(t.Context(), o),
-			} {
-				if !apierrors.IsForbidden(err) {
-					t.Errorf("%s of %T %s returns %v, want forbidden", verb, o, o.GetName(), err)
-				}
-			}
-			owners := o.GetOwnerReferences()
-			if len(owners) != 1 || owners[0].Kind != "CustomResourceDefinition" || owners[0].Name != "listeneroperators.listener-operator.dev" || owners[0].UID == "" {
-				t.Errorf("%T %s would not be deleted with the CRD: its owners are %+v", o, o.GetName(), owners)
-			}
-		}
-	}
-	// No policy applies to policies, so those that change objects are the administrator's alone.
-	for _, kind := range []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} {
-		mutating := &unstructured.Unstructured{}
-		mutating.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind))
-		mutating.SetName(names.InjectionPolicy)
-		for verb, err := range map[string]error{
-			"create": operator.Create(t.Context(), mutating.DeepCopy()),
-			"patch":  operator.Patch(t.Context(), mutating.DeepCopy(), client.RawPatch(types.MergePatchType, []byte("{}"))),
-			"update": operator.Update(t.Context(), mutating.DeepCopy()),
-			"delete": operator.Delete(t.Context(), mutating.DeepCopy()),
-		} {
-			if !apierrors.IsForbidden(err) {
-				t.Errorf("%s of a %s returns %v, want forbidden", verb, kind, err)
-			}
-		}
-	}
-	crd := &metav1.PartialObjectMetadata{}
-	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
-	crd.SetName("listeneroperators.listener-operator.dev")
-	if err := operator.Delete(t.Context(), crd, client.DryRunAll); !apierrors.IsForbidden(err) {
-		t.Errorf("deleting their owner returns %v, want forbidden", err)
-	}
-}
-
-// The policies are created before there is a configuration, and again when an administrator has deleted them. Existing
-// ones are not modified.
-func TestConfinementIsIndependentOfTheConfiguration(t *testing.T) {
-	admin, namespace := fresh(t)
-	installRBAC(t, admin, namespace)
-	operator := asOperator(t, apiserver.Config(t), namespace)
-	c := &confinement.Reconciler{Client: &cached{Client: operator, cache: admin}, APIReader: operator}
-	policies, err := confinement.Policies(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "other", UID: "other"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	existing := policies[0].Policy
-	if err := admin.Create(t.Context(), existing); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	version := existing.ResourceVersion
-	for i, p := range policies {
-		for _, o := range []client.Object{p.Policy, p.Binding} {
-			if err := admin.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-				t.Error(err)
-			}
-		}
-		if i == 0 && p.Policy.ResourceVersion != version {
-			t.Error("an existing policy was modified")
-		}
-	}
-}
-
-// Whoever has a token of the operator may create a policy, with the name that a later version has for one, before that
-// version is installed. The operator cannot change it.
-func TestPoliciesOfOtherVersionsAreReported(t *testing.T) {
-	admin, namespace := fresh(t)
-	installRBAC(t, admin, namespace)
-	createConfig(t, admin)
-	operator := asOperator(t, apiserver.Config(t), namespace)
-	policies, err := confinement.Policies(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "other", UID: "other"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	weak, lifted := policies[0].Policy, policies[1].Binding
-	weak.Spec.MatchConstraints.ExcludeResourceRules = weak.Spec.MatchConstraints.ResourceRules
-	lifted.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit}
-	later := policies[2].Policy.DeepCopy()
-	later.Name += ".later"
-	for _, o := range []client.Object{weak, lifted, later} {
-		if err := operator.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c := &confinement.Reconciler{Client: &cached{Client: operator, cache: admin}, APIReader: operator}
-	confineAndReconcile := func() *metav1.Condition {
-		t.Helper()
-		if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {
-			t.Fatal(err)
-		}
-		return meta.FindStatusCondition(mustReconcile(t, reconcilerWithRBAC(operator, admin, namespace)).Status.Conditions, operatorv1alpha1.ConditionDegraded)
-	}
-	g := NewWithT(t)
-	degraded := confineAndReconcile()
-	g.Expect(degraded.Reason).To(Equal(operatorv1alpha1.ReasonOtherConfinement))
-	for _, want := range []string{
-		"ValidatingAdmissionPolicy " + weak.Name + " differs from the one of this version; delete it",
-		"ValidatingAdmissionPolicyBinding " + lifted.Name + " differs from the one of this version; delete it",
-		"ValidatingAdmissionPolicy " + later.Name + " belongs to another version of the operator; if none is installed, delete it",
-	} {
-		g.Expect(degraded.Message).To(ContainSubstring(want))
-	}
-	for _, o := range []client.Object{weak, lifted, later} {
-		version := o.GetResourceVersion()
-		g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(o), o)).To(Succeed())
-		g.Expect(o.GetResourceVersion()).To(Equal(version), "%s was modified", o.GetName())
-		g.Expect(admin.Delete(t.Context(), o)).To(Succeed())
-	}
-	g.Expect(confineAndReconcile().Message).To(Equal("no problem is known"))
-}
-
-// TestConfinedOperatorDoesItsWork sends the writes of the other controllers, with a token of the operator.
-func TestConfinedOperatorDoesItsWork(t *testing.T) {
-	admin, namespace := fresh(t)
-	optional := []crds.CRD{crds.Routes, crds.TLSRoutes, crds.TCPRoutes, crds.UDPRoutes, crds.HTTPRoutes, crds.ListenerSets, crds.Certificates}
-	crds.Install(t, admin, optional...)
-	defer crds.Remove(t, admin, optional...)
-	installRBAC(t, admin, namespace)
-	operator := asOperator(t, apiserver.Config(t), namespace)
-	confine(t, operator, admin)
-	g := NewWithT(t)
-	volumes, services := apply.New(operator, names.FieldManagerVolume), apply.New(operator, names.FieldManagerService)
-
-	// A class-based claim.
-	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-listener", UID: "pvc", Labels: map[string]string{"a": "b"}}}
-	pv := object(t, `{apiVersion: v1, kind: PersistentVolume, metadata: {name: `+namespace+`-work, labels: {listeners.stackable.tech/listener-name: web}},
-  spec: {capacity: {storage: 1}, accessModes: [ReadWriteMany], claimRef: {namespace: `+namespace+`, name: web-listener, uid: pvc},
-    csi: {driver: listeners.stackable.tech, volumeHandle: `+namespace+`-work, volumeAttributes: {a: b}}}}`)
-	g.Expect(operator.Create(t.Context(), pv)).To(Succeed())
-	ports := []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}
-	_, err := volumes.Apply(t.Context(), claim.OfClaim(pvc, nil).Listener("web", ports, nil), nil)
-	g.Expect(err).NotTo(HaveOccurred())
-	listener := &listenersv1alpha1.Listener{}
-	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(pvc), listener)).To(Succeed())
-	bound := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pv.GetName(), UID: pv.GetUID()}}
-	_, err = volumes.Apply(t.Context(), claim.OfClaim(pvc, bound).Listener("web", append(ports, listenersv1alpha1.ListenerPort{Name: "https", Port: 443}), nil), listener)
-	g.Expect(err).NotTo(HaveOccurred())
-
-	// The annotation with numbers is on the Listeners of users, too.
-	ofUser := object(t, `{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: `+namespace+`, name: of-user, labels: {a: b}}, spec: {className: web}}`)
-	g.Expect(admin.Create(t.Context(), ofUser)).To(Succeed())
-	g.Expect(apply.PatchMetadata(t.Context(), operator, ofUser, names.FieldManagerDefault, map[string]any{"annotations": map[string]any{names.AnnotationNumbers: "{}"}})).To(Succeed())
-
-	// The Listener of an ephemeral claim is kept by what controls its Pod, and deleted if no other Pod comes.
-	kept := claim.OfClaim(pvc, bound).Listener("web", ports, nil)
-	kept.SetName("web-0-listener")
-	kept.SetAnnotations(map[string]string{names.AnnotationClaim: kept.GetName()})
-	owners := kept.GetOwnerReferences()
-	owners[0].Name = kept.GetName()
-	kept.SetOwnerReferences(append(owners, metav1.OwnerReference{APIVersion: "core.strimzi.io/v1", Kind: "StrimziPodSet", Name: "web", UID: "set"}))
-	_, err = volumes.Apply(t.Context(), kept, nil)
-	g.Expect(err).NotTo(HaveOccurred())
-	collected := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":[{"apiVersion":"core.strimzi.io/v1","kind":"StrimziPodSet","name":"web","uid":"set"}]}}`))
-	g.Expect(admin.Patch(t.Context(), kept.DeepCopy(), collected)).To(Succeed())
-	g.Expect(operator.Delete(t.Context(), kept.DeepCopy())).To(MatchError(ContainSubstring("may delete no Listeners")))
-	_, err = apply.New(operator, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), kept, &listenersv1alpha1.ListenerStatus{UnusedSince: &metav1.Time{Time: time.Unix(0, 0)}}, "")
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(operator.Delete(t.Context(), kept)).To(Succeed())
-	// The Listener of an inline volume belongs to its Pod, and is deleted when the Pod has finished.
-	job := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "job", UID: "job"}}
-	volume := objects.InlineVolume("listener", map[string]string{names.LabelCertificate: "web"})
-	inline := claim.OfInline(job, &volume).Listener("web", ports, nil)
-	_, err = volumes.Apply(t.Context(), inline, nil)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(operator.Delete(t.Context(), inline)).To(Succeed())
-	// A backup keeps only the annotation.
-	restored := object(t, `{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: `+namespace+`, name: web-1-listener, annotations: {
-  listener-operator.dev/claim: web-1-listener}}, spec: {className: web}}`)
-	g.Expect(admin.Create(t.Context(), restored)).To(Succeed())
-	pvc.Name = restored.GetName()
-	_, err = volumes.Apply(t.Context(), claim.OfClaim(pvc, bound).Listener("web", ports, nil), restored)
-	g.Expect(err).NotTo(HaveOccurred())
-
-	service := object(t, `{apiVersion: v1, kind: Service, metadata: {namespace: `+namespace+`, name: restored, labels: {app.kubernetes.io/name: listener,
-  app.kubernetes.io/instance: restored, app.kubernetes.io/managed-by: listeners.stackable.tech_listener}}, spec: {ports: [{name: http, port: 80}]}}`)
-	g.Expect(admin.Create(t.Context(), service)).To(Succeed())
-	own := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "restored", UID: "restored"}, Spec: listenersv1alpha1.ListenerSpec{Ports: ports}}
-	ofClass := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort}}
-	restoredService, refusal := backends.All().Of(ofClass).Service(ofClass, own)
-	g.Expect(refusal).To(BeNil())
-	adopted, err := apply.Unstructured(restoredService)
-	g.Expect(err).NotTo(HaveOccurred())
-	_, err = services.Apply(t.Context(), adopted, service)
-	g.Expect(err).NotTo(HaveOccurred())
-
-	// The Service of a Listener of a user, its status, a Route, an Ingress, and routes of a Gateway.
-	listener = &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}, Spec: listenersv1alpha1.ListenerSpec{Ports: ports}}
-	g.Expect(admin.Create(t.Context(), listener)).To(Succeed())
-	class := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort}}
-	var appliedService, appliedRoute, appliedIngress client.Object
-	for _, name := range []string{"first", "second"} {
-		listener.Labels = map[string]string{"is": name}
-		service, refusal := (&exposure.Backend{}).Service(class, listener)
-		g.Expect(refusal).To(BeNil())
-		desired, err := apply.Unstructured(service)
-		g.Expect(err).NotTo(HaveOccurred())
-		_, err = services.Apply(t.Context(), desired, appliedService)
-		g.Expect(err).NotTo(HaveOccurred())
-		appliedService = desired
-		route := object(t, `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: `+namespace+`, name: shop-http, labels: {is: `+name+`}},
-  spec: {host: shop.example, to: {kind: Service, name: shop}, port: {targetPort: http}}}`)
-		exposure.SetOwner(route, listener)
-		_, err = services.Apply(t.Context(), route, appliedRoute)
-		g.Expect(err).NotTo(HaveOccurred())
-		appliedRoute = route
-	}
-	g.Expect(operator.Delete(t.Context(), object(t, `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: `+namespace+`, name: shop-http}}`))).To(Succeed())
-	for _, host := range []string{"first.example", "second.example"} {
-		ingress := object(t, `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: `+namespace+`, name: shop-http}, spec: {ingressClassName: a, rules: [
-  {host: `+host+`, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: shop, port: {name: http}}}}]}}]}}`)
-		exposure.SetOwner(ingress, listener)
-		_, err = services.Apply(t.Context(), ingress, appliedIngress)
-		g.Expect(err).NotTo(HaveOccurred())
-		appliedIngress = ingress
-	}
-	g.Expect(operator.Delete(t.Context(), object(t, `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: `+namespace+`, name: shop-http}}`))).To(Succeed())
-	var appliedPolicy client.Object
-	for _, clients := range []listenersv1alpha1.CIDR{"198.51.100.0/24", "203.0.113.0/24"} {
-		restricted := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{
-			ServiceType: listenersv1alpha1.ServiceTypeNodePort, AllowedClients: []listenersv1alpha1.CIDR{clients},
-			ServiceExternalTrafficPolicy: ptr.To(corev1.ServiceExternalTrafficPolicyLocal),
-		}}
-		service, refusal := (&exposure.Backend{}).Service(restricted, listener)
-		g.Expect(refusal).To(BeNil())
-		policy := backends.All().Of(restricted).ClientPolicy(&exposure.Listener{Listener: listener, Class: restricted}, service, exposure.ReadPolicies(listener, nil, nil))
-		_, err = services.Apply(t.Context(), policy, appliedPolicy)
-		g.Expect(err).NotTo(HaveOccurred())
-		appliedPolicy = policy
-	}
-	g.Expect(operator.Delete(t.Context(), appliedPolicy)).To(Succeed())
-	withSecret := func(secret, annotation string) error {
-		ingress := object(t, `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: `+namespace+`, name: x, annotations: {
-  listeners.stackable.tech/pod: web-1, cert-manager.io/issuer: a, `+annotation+`: b}}, spec: {ingressClassName: a, tls: [{hosts: [web-1.example], secretName: `+secret+`}], rules: [
-  {host: web-1.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: listener-web-1, port: {name: http}}}}]}}]}}`)
-		exposure.SetOwner(ingress, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "listener-web-1", UID: "x"}})
-		return operator.Create(t.Context(), ingress, client.DryRunAll)
-	}
-	const known, other = "nginx.ingress.kubernetes.io/proxy-body-size", "example.com/other"
-	g.Expect(withSecret("listener-web-1-http-tls", known)).To(Succeed())
-	g.Expect(withSecret("web-1.tls", known)).To(Succeed())
-	g.Expect(withSecret("wildcard", known)).To(MatchError(ContainSubstring("no Secrets in Ingresses")))
-	g.Expect(withSecret("web-1.tls", other)).To(MatchError(ContainSubstring("annotations of Ingresses: " + other)))
-	for resource, name := range map[string]string{"ingresscertificates": "wildcard", "ingressannotations": other} {
-		grant(t, admin, namespace, rbacv1.PolicyRule{
-			APIGroups: []string{"listener-operator.dev"}, Resources: []string{resource}, ResourceNames: []string{name}, Verbs: []string{"use"},
-		})
-	}
-	g.Eventually(func() error { return withSecret("wildcard", other) }, apiserver.Timeout, "50ms").Should(Succeed())
-	for _, route := range gatewayRoutes(t, listener) {
-		_, err = services.Apply(t.Context(), route.DeepCopy(), nil)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(operator.Delete(t.Context(), route.DeepCopy())).To(Succeed())
-		// Those from a backup have no owners.
-		restored := route.DeepCopy()
-		restored.SetOwnerReferences(nil)
-		g.Expect(admin.Create(t.Context(), restored.DeepCopy())).To(Succeed())
-		g.Expect(operator.Delete(t.Context(), restored.DeepCopy())).To(Succeed())
-		g.Expect(admin.Create(t.Context(), restored)).To(Succeed())
-		_, err = services.Apply(t.Context(), route, restored)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(operator.Delete(t.Context(), route)).To(Succeed())
-	}
-	for _, name := range []string{"7days-data", "web.one", strings.Repeat("long", 20)} { // that no Service can have
-		exposeDerived(t, admin, services, namespace, name)
-	}
-	var appliedCertificate client.Object
-	for _, name := range []string{"first.example", "second.example"} {
-		desired := object(t, `{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {namespace: default, name: shop-listener-tls, labels: {
-  app.kubernetes.io/managed-by: listener-operator}}, spec: {secretName: shop-listener-tls, dnsNames: [`+name+`], ipAddresses: [192.0.2.1],
-  usages: [digital signature, server auth, client auth], issuerRef: {name: a}}}`)
-		_, err = apply.New(operator, names.FieldManagerOperator).Apply(t.Context(), desired, appliedCertificate)
-		g.Expect(err).NotTo(HaveOccurred())
-		appliedCertificate = desired
-	}
-	g.Expect(operator.Delete(t.Context(), appliedCertificate)).To(Succeed())
-	status := map[string]any{"serviceName": "shop", "ingressAddresses": []any{}}
-	g.Expect(apply.New(operator, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), listener, &status, "")).To(BeTrue())
-	external, refusal := (&exposure.Backend{}).Service(&listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeNodePort, ServiceOverrides: runtime.RawExtension{Raw: []byte(`{"spec":{"externalIPs":["192.0.2.1"]}}`)},
-	}}, listener)
-	g.Expect(refusal).To(BeNil())
-	desired, err := apply.Unstructured(external)
-	g.Expect(err).NotTo(HaveOccurred())
-	_, err = services.Apply(t.Context(), desired.DeepCopy(), appliedService)
-	g.Expect(err).To(MatchError(ContainSubstring("give it permission to use externalips.listener-operator.dev")))
-	grant(t, admin, namespace, rbacv1.PolicyRule{APIGroups: []string{"listener-operator.dev"}, Resources: []string{"externalips"}, Verbs: []string{"use"}})
-	g.Eventually(func() error {
-		_, err := services.Apply(t.Context(), desired.DeepCopy(), appliedService)
-		return err
-	}, apiserver.Timeout, "50ms").Should(Succeed())
-
-	// A Pod that mounts the volume, and the end of the volume.
-	pod := object(t, `{apiVersion: v1, kind: Pod, metadata: {namespace: `+namespace+`, name: listener-operator}}`)
-	g.Expect(operator.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+names.PodMountLabel("uid")+`":"shop"}}}`)))).To(Succeed())
-	podListeners := listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: namespace, Name: "web-0"}, "uid", "node")
-	g.Expect(operator.Create(t.Context(), podListeners)).To(Succeed())
-	g.Expect(operator.Delete(t.Context(), podListeners)).To(Succeed())
-	pinned := object(t, `{apiVersion: v1, kind: PersistentVolume, metadata: {name: `+namespace+`-work}, spec: {nodeAffinity: {required: {nodeSelectorTerms: [
-  {matchExpressions: [{key: listeners.stackable.tech/hostname, operator: In, values: [node]}]}]}}}}`)
-	_, err = volumes.Apply(t.Context(), pinned, bound)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(operator.Delete(t.Context(), bound.DeepCopy())).To(Succeed())
-	g.Expect(operator.Patch(t.Context(), bound, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
-	g.Expect(apierrors.IsNotFound(admin.Get(t.Context(), client.ObjectKeyFromObject(bound), bound))).To(BeTrue())
-
-	// An event, which is counted when it repeats.
-	sink := events.NewBroadcaster(&events.EventSinkImpl{Interface: kubernetes.NewForConfigOrDie(apiserver.WithToken(t, apiserver.Config(t), namespace, names.Operator)).EventsV1()})
-	g.Expect(sink.StartRecordingToSinkWithContext(t.Context())).To(Succeed())
-	defer sink.Shutdown()
-	for range 2 {
-		sink.NewRecorder(apiserver.Scheme(), names.EventReporter).Eventf(listener, nil, corev1.EventTypeNormal, "Repeated", "Test", "a text")
-	}
-	g.Eventually(func(g Gomega) {
-		var all eventsv1.EventList
-		g.Expect(admin.List(t.Context(), &all, client.InNamespace(namespace))).To(Succeed())
-		g.Expect(all.Items).To(ContainElement(HaveField("Series.Count", BeEquivalentTo(2))))
-	}, apiserver.Timeout, "50ms").Should(Succeed())
-
-	// The classes of all presets.
-	for _, preset := range []operatorv1alpha1.Preset{operatorv1alpha1.PresetEphemeralNodes, operatorv1alpha1.PresetStableNodes} {
-		classes, err := listenerclass.Preset(preset)
-		g.Expect(err).NotTo(HaveOccurred())
-		for i := range classes {
-			g.Expect(client.IgnoreAlreadyExists(operator.Create(t.Context(), &classes[i], client.DryRunAll))).To(Succeed())
-		}
-	}
-}
-
-// exposeDerived exposes a Listener whose Service has a derived name, by each kind of object that names the Service.
-func exposeDerived(t *testing.T, admin client.Client, services *apply.Applier, namespace, name string) {
-	t.Helper()
-	listener := &listenersv1alpha1.Listener{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       listenersv1alpha1.ListenerSpec{Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
-	}
-	if err := admin.Create(t.Context(), listener); err != nil {
-		t.Fatal(err)
-	}
-	class := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeNodePort, AllowedClients: []listenersv1alpha1.CIDR{"198.51.100.0/24"},
-		ServiceExternalTrafficPolicy: ptr.To(corev1.ServiceExternalTrafficPolicyLocal),
-	}}
-	service, refusal := (&exposure.Backend{}).Service(class, listener)
-	if refusal != nil {
-		t.Fatal(refusal)
-	}
-	desired, err := apply.Unstructured(service)
-	if err != nil {
-		t.Fatal(err)
-	}
-	policy := backends.All().Of(class).ClientPolicy(&exposure.Listener{Listener: listener, Class: class}, service, exposure.ReadPolicies(listener, nil, nil))
-	route := object(t, `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: `+namespace+`, name: x-http},
-  spec: {host: shop.example, to: {kind: Service, name: `+names.Service(name)+`}, port: {targetPort: http}}}`)
-	ingress := object(t, `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: `+namespace+`, name: x-http}, spec: {ingressClassName: a, rules: [
-  {host: shop.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: `+names.Service(name)+`, port: {name: http}}}}]}}]}}`)
-	exposure.SetOwner(route, listener)
-	exposure.SetOwner(ingress, listener)
-	for _, o := range append([]*unstructured.Unstructured{desired, policy, route, ingress}, gatewayRoutes(t, listener)...) {
-		if _, err := services.Apply(t.Context(), o, nil); err != nil {
-			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
-		}
-		if err := admin.Delete(t.Context(), o); err != nil {
-			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
-		}
-	}
-}
-
-// gatewayRoutes returns what the backends for the Gateway API generate for the Listener, in the versions that the API
-// server serves.
-func gatewayRoutes(t *testing.T, listener *listenersv1alpha1.Listener) []*unstructured.Unstructured {
-	t.Helper()
-	edge := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "edge"}}
-	for _, protocol := range []gatewayv1.ProtocolType{gatewayv1.TCPProtocolType, gatewayv1.UDPProtocolType} {
-		edge.Spec.Listeners = append(edge.Spec.Listeners, gatewayv1.Listener{
-			Name: gatewayv1.SectionName(strings.ToLower(string(protocol))), Port: 9001, Protocol: protocol,
-			AllowedRoutes: &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: ptr.To(gatewayv1.NamespacesFromAll)}},
-		})
-	}
-	edge.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{From: ptr.To(gatewayv1.NamespacesFromAll)}}
-	var routes []*unstructured.Unstructured
-	for _, exposed := range []*listenersv1alpha1.GatewayExposure{
-		{Kind: listenersv1alpha1.GatewayRouteKindTLS}, {Kind: listenersv1alpha1.GatewayRouteKindHTTP}, {Kind: listenersv1alpha1.GatewayRouteKindTCP},
-		{Kind: listenersv1alpha1.GatewayRouteKindUDP}, {Kind: listenersv1alpha1.GatewayRouteKindTCP, PortRange: "20000-20000"},
-		{Kind: listenersv1alpha1.GatewayRouteKindUDP, PortRange: "20000-20000"},
-	} {
-		exposed.HostTemplate, exposed.ParentRefs = "{listener}.{namespace}.example", []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}}
-		desired, refusal := gateway.Backend(exposed.Kind).Objects(&exposure.Listener{
-			Listener: listener, Referenced: []exposure.Object{edge},
-			Class:   &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Gateway: exposed}},
-			Service: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: listener.Namespace, Name: names.Service(listener.Name)}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "tcp", Port: 80}, {Name: "udp", Protocol: corev1.ProtocolUDP, Port: 80}}}},
-		}, exposure.Others{})
-		if refusal != nil {
-			t.Fatal(refusal)
-		}
-		for _, d := range desired {
-			if d.GetKind() != "HTTPRoute" && d.GetKind() != "ListenerSet" {
-				d.SetAPIVersion("gateway.networking.k8s.io/v1alpha2")
-			}
-			routes = append(routes, d.Unstructured)
-		}
-	}
-	return routes
-}
-
-// grant gives the operator in a namespace one more permission.
-func grant(t *testing.T, admin client.Client, namespace string, rule rbacv1.PolicyRule) {
-	t.Helper()
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "granted-"}, Rules: []rbacv1.PolicyRule{rule}}
-	if err := admin.Create(t.Context(), role); err != nil {
-		t.Fatal(err)
-	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: names.Operator}},
-	}
-	if err := admin.Create(t.Context(), binding); err != nil {
-		t.Fatal(err)
+		w.Expect(w.Create(w.Context(), operator.Object(w, strings.ReplaceAll(strings.ReplaceAll(manifest, "NAMESPACE", w.Namespace), "\t", "")))).To(Succeed())
 	}
 }

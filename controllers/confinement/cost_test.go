@@ -1,4 +1,4 @@
-package nodeagent
+package confinement_test
 
 import (
 	"fmt"
@@ -16,6 +16,8 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
+	"github.com/listener-operator/listener-operator/internal/testutil/operator"
 )
 
 // largeObjects are objects of kinds that our policies match, as large as the API server takes.
@@ -61,32 +63,23 @@ func largeObjects(namespace string) map[string]client.Object {
 // itself in a namespace without the policies.
 func TestPoliciesCostUsersLittle(t *testing.T) {
 	const times = 4
-	admin, namespace := fresh(t)
-	installRBAC(t, admin, namespace)
-	operator := asOperator(t, apiserver.Config(t), namespace)
-	r := &Reconciler{Client: operator, apiReader: operator, Namespace: namespace}
-	if err := r.createConfiguration(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	mustReconcile(t, reconcilerWithRBAC(operator, admin, namespace))
-	confine(t, operator, admin)
+	w := operator.NewWorld(t, apiserver.Config(t))
+	confined := w.Operator()
+	installNodeAgent(w)()
+	w.Confine(confined)
 	without := apiserver.NamespaceWithoutPolicies(t)
 	unconfined := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: without, Name: "web"}}
 	unconfined.Spec.Ports = []corev1.ServicePort{{Port: 80}}
-	NewWithT(t).Eventually(func() error {
-		return operator.Create(t.Context(), unconfined.DeepCopy(), client.DryRunAll)
-	}, apiserver.Timeout, "50ms").Should(Succeed())
+	w.Eventually(func() error { return confined.Create(t.Context(), unconfined.DeepCopy(), client.DryRunAll) }).Should(Succeed())
 	create := func(o client.Object) func() {
 		return func() {
 			for range times {
-				if err := admin.Create(t.Context(), o.DeepCopyObject().(client.Object), client.DryRunAll); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, w.Create(t.Context(), o.DeepCopyObject().(client.Object), client.DryRunAll))
 			}
 		}
 	}
 	reference := largeObjects(without)
-	for kind, o := range largeObjects(namespace) {
+	for kind, o := range largeObjects(w.Namespace) {
 		took, tookWithout, twice := apiserver.ComputesTwice(t, create(o), create(reference[kind]))
 		t.Logf("%d large objects of kind %s: %s instead of %s", times, kind, took, tookWithout)
 		if twice {

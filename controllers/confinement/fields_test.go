@@ -1,4 +1,4 @@
-package nodeagent
+package confinement_test
 
 import (
 	"context"
@@ -15,15 +15,18 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/controllers/confinement"
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
+	"github.com/listener-operator/listener-operator/internal/testutil/operator"
 )
 
 // variable are the fields of the node agents' DaemonSet that the operator may set to other values than those of the
@@ -51,22 +54,22 @@ var variable = []string{
 // Objects of another kind, which accept any content, take the place of DaemonSets, because the API server validates
 // DaemonSets before it evaluates policies.
 func TestThePolicyStatesEveryFieldOfTheAgents(t *testing.T) {
-	admin, namespace := fresh(t)
-	installRBAC(t, admin, namespace)
-	grant(t, admin, namespace, rbacv1.PolicyRule{APIGroups: []string{"test.example.com"}, Resources: []string{"copies"}, Verbs: []string{"create"}})
-	createConfig(t, admin)
-	mustReconcile(t, reconciler(admin, namespace))
-	agents := object(t, `{apiVersion: apps/v1, kind: DaemonSet}`)
-	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}, agents); err != nil {
-		t.Fatal(err)
+	w := operator.NewWorld(t, apiserver.Config(t))
+	confined := w.Operator()
+	w.Grant(rbacv1.PolicyRule{APIGroups: []string{"test.example.com"}, Resources: []string{"copies"}, Verbs: []string{"create"}})
+	i := slices.IndexFunc(installation.Components(), func(c installation.Component) bool { return c.Kind == "DaemonSet" })
+	valid, err := installation.Components()[i].Desired(objects.ListenerOperator(), installation.Settings{Namespace: w.Namespace, Image: operator.Image, ServiceAccount: "uid"})
+	w.Expect(err).NotTo(HaveOccurred())
+	w.Expect(w.Create(t.Context(), valid, client.DryRunAll)).To(Succeed(), "which adds defaults")
+	unstructured.RemoveNestedField(valid.Object, "spec", "template", "spec", "affinity") // any terms are accepted
+	valid.Object = map[string]any{
+		"apiVersion": "test.example.com/v1", "kind": "Copy", "spec": valid.Object["spec"],
+		"metadata": map[string]any{"namespace": w.Namespace, "name": names.NodeAgent},
 	}
-	unstructured.RemoveNestedField(agents.Object, "spec", "template", "spec", "affinity") // any terms are accepted
-	valid := copyOf(agents)
-	operator := asOperator(t, apiserver.Config(t), namespace)
-	confineCopies(t, admin, operator, valid)
+	confineCopies(w, confined, valid)
 
 	for source, fields := range map[string]*fieldSchema{
-		"the types": schemaOfType(reflect.TypeFor[appsv1.DaemonSetSpec]()), "the API server": schemaOfServer(t, apiserver.Config(t), "io.k8s.api.apps.v1.DaemonSetSpec"),
+		"the types": schemaOfType(reflect.TypeFor[appsv1.DaemonSetSpec]()), "the API server": schemaOfServer(t, w.Config, "io.k8s.api.apps.v1.DaemonSetSpec"),
 	} {
 		t.Run("fields of "+source, func(t *testing.T) {
 			var accepted []string
@@ -75,7 +78,7 @@ func TestThePolicyStatesEveryFieldOfTheAgents(t *testing.T) {
 				changes++
 				changed := valid.DeepCopy()
 				changed.Object["spec"] = spec
-				switch err := operator.Create(t.Context(), changed, client.DryRunAll); {
+				switch err := confined.Create(t.Context(), changed, client.DryRunAll); {
 				case err == nil:
 					accepted = append(accepted, path)
 				case !strings.Contains(err.Error(), "denied request"):
@@ -91,47 +94,38 @@ func TestThePolicyStatesEveryFieldOfTheAgents(t *testing.T) {
 	}
 }
 
-// copyOf returns an object of a kind that accepts any content, with the spec of the DaemonSet.
-func copyOf(agents *unstructured.Unstructured) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "test.example.com/v1", "kind": "Copy", "spec": agents.Object["spec"]}}
-	o.SetNamespace(agents.GetNamespace())
-	o.SetName(agents.GetName())
-	return o
-}
-
 // confineCopies lets the API server serve copies of DaemonSets, with the policy for DaemonSets, until the test ends.
-func confineCopies(t *testing.T, admin, operator client.Client, valid *unstructured.Unstructured) {
-	t.Helper()
-	crd := object(t, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: copies.test.example.com}, spec: {
+func confineCopies(w *operator.World, confined client.Client, valid *unstructured.Unstructured) {
+	w.Helper()
+	crd := operator.Object(w, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: copies.test.example.com}, spec: {
   group: test.example.com, scope: Namespaced, names: {plural: copies, kind: Copy}, versions: [{name: v1, served: true, storage: true,
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`)
-	all, err := confinement.Policies(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := policies(w.T)
 	i := slices.IndexFunc(all, func(c confinement.Bound) bool { return c.Policy.Name == "listener-operator.daemonsets" })
 	policy, binding := all[i].Policy, all[i].Binding
 	policy.Name, binding.Name, binding.Spec.PolicyName = "copies", "copies", "copies"
 	policy.Spec.MatchConstraints.ResourceRules[0].Rule = admissionregistrationv1.Rule{
 		APIGroups: []string{"test.example.com"}, APIVersions: []string{"*"}, Resources: []string{"copies"},
 	}
-	for _, o := range []client.Object{crd, policy, binding} {
-		if err := admin.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := admin.Delete(context.Background(), o); err != nil { //nolint:usetesting // the context of the test has ended
-				t.Error(err)
-			}
-		})
-	}
+	createUntilTheEnd(w, crd, policy, binding)
 	create := func(o client.Object) func() error {
-		return func() error { return operator.Create(t.Context(), o, client.DryRunAll) }
+		return func() error { return confined.Create(w.Context(), o, client.DryRunAll) }
 	}
-	NewWithT(t).Eventually(create(valid.DeepCopy()), apiserver.Timeout, "50ms").Should(Succeed())
+	w.Eventually(create(valid.DeepCopy())).Should(Succeed())
 	refused := valid.DeepCopy()
 	refused.SetName("x")
-	NewWithT(t).Eventually(create(refused), apiserver.Timeout, "50ms").Should(MatchError(ContainSubstring("no DaemonSet but listener-node-agent")))
+	w.Eventually(create(refused)).Should(MatchError(ContainSubstring("no DaemonSet but listener-node-agent")))
+}
+
+// createUntilTheEnd creates objects, some of which may exist, and deletes them when the test ends.
+func createUntilTheEnd(w *operator.World, all ...client.Object) {
+	w.Helper()
+	for _, o := range all {
+		w.Expect(client.IgnoreAlreadyExists(w.Create(w.Context(), o))).To(Succeed())
+		w.Cleanup(func() {
+			w.Expect(client.IgnoreNotFound(w.Delete(context.Background(), o))).To(Succeed()) //nolint:usetesting // the context of the test has ended
+		})
+	}
 }
 
 // fieldSchema is the part of a schema that says which fields there are.
@@ -150,25 +144,17 @@ type fieldSchema struct {
 func schemaOfServer(t *testing.T, config *rest.Config, name string) *fieldSchema {
 	t.Helper()
 	c, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	paths, err := c.OpenAPIV3().Paths()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	raw, err := paths["apis/apps/v1"].Schema("application/json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var document struct {
 		Components struct {
 			Schemas map[string]*fieldSchema `json:"schemas"`
 		} `json:"components"`
 	}
-	if err := json.Unmarshal(raw, &document); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(raw, &document))
 	var resolved func(s *fieldSchema) *fieldSchema
 	resolved = func(s *fieldSchema) *fieldSchema {
 		switch {

@@ -1,4 +1,4 @@
-package nodeagent
+package confinement_test
 
 import (
 	"bytes"
@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +20,9 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+	"github.com/listener-operator/listener-operator/internal/testutil/operator"
 )
 
 // rule is what an account may do: verbs on one resource of an API group, or on one path that is no resource.
@@ -54,35 +55,24 @@ var (
 // server says the account may do, and then sends a request for each verb of each resource and subresource that the API
 // server serves, in the agent's namespace and outside, and for each path that is no resource.
 func TestNodeAgentTokenOnlyReadsPodListeners(t *testing.T) {
-	admin, namespace := fresh(t)
-	optional := []crds.CRD{crds.Routes, crds.SecurityContextConstraints, crds.ServiceMonitors}
-	crds.Install(t, admin, optional...)
-	defer crds.Remove(t, admin, optional...)
-	installRBAC(t, admin, namespace)
-	config := apiserver.WithToken(t, apiserver.Config(t), namespace, names.NodeAgent)
+	world := operator.NewWorld(t, apiserver.Config(t))
+	crds.Install(t, world.Client, optional...)
+	defer crds.Remove(t, world.Client, optional...)
+	world.InstallRBAC()
+	config := apiserver.WithToken(t, world.Config, world.Namespace, names.NodeAgent)
 	agent, err := client.New(config, client.Options{Scheme: apiserver.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	NewWithT(t).Eventually(func() error {
-		return agent.List(t.Context(), &listenersv1alpha1.PodListenersList{})
-	}, apiserver.Timeout, "20ms").Should(Succeed())
+	world.Expect(err).NotTo(HaveOccurred())
+	world.Eventually(func() error { return agent.List(t.Context(), &listenersv1alpha1.PodListenersList{}) }).Should(Succeed())
 
-	for _, in := range []string{namespace, "default", "kube-system"} {
+	for _, in := range []string{world.Namespace, "default", "kube-system"} {
 		review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: in}}
-		if err := agent.Create(t.Context(), review); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, agent.Create(t.Context(), review))
 		resources, paths := rulesIn(review.Status)
-		if diff := cmp.Diff(slices.Sorted(slices.Values(slices.Concat(everyonesResources, agentsResources))), resources); diff != "" {
-			t.Errorf("permissions in namespace %s (-want +got):\n%s", in, diff)
-		}
-		if diff := cmp.Diff(everyonesPaths, paths); diff != "" {
-			t.Errorf("paths that may be read (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "permissions in namespace "+in, slices.Sorted(slices.Values(slices.Concat(everyonesResources, agentsResources))), resources)
+		check.Equal(t, "paths that may be read", everyonesPaths, paths)
 	}
 
-	w := &walk{T: t, config: config, namespace: namespace}
+	w := &walk{T: t, config: config, namespace: world.Namespace}
 	if w.http, err = rest.HTTPClientFor(config); err != nil {
 		t.Fatal(err)
 	}
@@ -95,9 +85,7 @@ func TestNodeAgentTokenOnlyReadsPodListeners(t *testing.T) {
 		"create selfsubjectaccessreviews", "create selfsubjectreviews", "create selfsubjectrulesreviews", "get clustertrustbundles",
 		"list clustertrustbundles", "list podlisteners", "watch clustertrustbundles", "watch podlisteners",
 	}
-	if diff := cmp.Diff(want, slices.Compact(slices.Sorted(slices.Values(w.allowed)))); diff != "" {
-		t.Errorf("allowed requests for resources (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "allowed requests for resources", want, slices.Compact(slices.Sorted(slices.Values(w.allowed))))
 	t.Logf("%d requests were refused", w.refused)
 }
 
@@ -137,17 +125,13 @@ type walk struct {
 func (w *walk) send(method, path string) int {
 	w.Helper()
 	request, err := http.NewRequestWithContext(w.Context(), method, strings.TrimSuffix(w.config.Host, "/")+path, bytes.NewReader([]byte("{}")))
-	if err != nil {
-		w.Fatal(err)
-	}
+	check.Must(w, err)
 	request.Header.Set("Content-Type", "application/json")
 	if method == http.MethodPatch {
 		request.Header.Set("Content-Type", "application/merge-patch+json")
 	}
 	response, err := w.http.Do(request)
-	if err != nil {
-		w.Fatal(err)
-	}
+	check.Must(w, err)
 	defer func() { _ = response.Body.Close() }()
 	if _, err := io.Copy(io.Discard, response.Body); err != nil {
 		w.Fatal(err)
@@ -159,13 +143,9 @@ func (w *walk) send(method, path string) int {
 func (w *walk) resources(admin *rest.Config) {
 	w.Helper()
 	d, err := discovery.NewDiscoveryClientForConfig(admin)
-	if err != nil {
-		w.Fatal(err)
-	}
+	check.Must(w, err)
 	_, lists, err := d.ServerGroupsAndResources()
-	if err != nil {
-		w.Fatal(err)
-	}
+	check.Must(w, err)
 	for _, list := range lists {
 		root := "/apis/" + list.GroupVersion
 		if list.GroupVersion == "v1" {
@@ -226,19 +206,13 @@ func (w *walk) resource(r *metav1.APIResource, root string, named bool) {
 func (w *walk) paths(admin *rest.Config) {
 	w.Helper()
 	d, err := discovery.NewDiscoveryClientForConfig(admin)
-	if err != nil {
-		w.Fatal(err)
-	}
+	check.Must(w, err)
 	root := struct {
 		Paths []string `json:"paths"`
 	}{}
 	raw, err := d.RESTClient().Get().AbsPath("/").DoRaw(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, &root); err != nil {
-		w.Fatal(err)
-	}
+	check.Must(w, err)
+	check.Must(w, json.Unmarshal(raw, &root))
 	all := append(root.Paths, "/", "/debug/pprof/", "/debug/flags/v", "/logs/", "/metrics/slis", "/configz", "/statusz", "/flagz", "/version", "/version/", "/evil")
 	for _, path := range all {
 		everyones := slices.ContainsFunc(everyonesPaths, func(allowed string) bool {

@@ -1,7 +1,6 @@
-package nodeagent
+package confinement_test
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	routev1 "github.com/openshift/api/route/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -30,6 +28,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
@@ -37,6 +36,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/confinement"
 	"github.com/listener-operator/listener-operator/controllers/listenerclass"
+	"github.com/listener-operator/listener-operator/controllers/nodeagent"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -46,8 +46,11 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
+	"github.com/listener-operator/listener-operator/internal/testutil/operator"
 )
 
 // written is an object as the operator writes it.
@@ -82,9 +85,7 @@ var unstated = map[string]string{
 // TestEveryKindThatTheOperatorWritesIsStated looks for each resource that the operator has permission to write.
 func TestEveryKindThatTheOperatorWritesIsStated(t *testing.T) {
 	raw, err := os.ReadFile("../../config/rbac/operator.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	stated := map[string]bool{}
 	for _, w := range contents(t, "somewhere") {
 		stated[w.resource()] = true
@@ -92,9 +93,7 @@ func TestEveryKindThatTheOperatorWritesIsStated(t *testing.T) {
 	writable := map[string]bool{}
 	for document := range strings.SplitSeq(string(raw), "\n---\n") {
 		var role rbacv1.ClusterRole
-		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, yaml.Unmarshal([]byte(document), &role))
 		for _, rule := range role.Rules {
 			for _, resource := range rule.Resources {
 				if slices.ContainsFunc(rule.Verbs, func(v string) bool { return v == "create" || v == "update" || v == "patch" }) {
@@ -166,10 +165,8 @@ func components(t *testing.T, namespace string) []written {
 			if strings.HasPrefix(c.Kind, "ValidatingAdmissionPolicy") || openShift && c.Kind != "Service" && c.Kind != "ServiceMonitor" {
 				continue
 			}
-			o, err := c.Desired(newConfig(), installation.Settings{Namespace: namespace, Image: image, ServiceAccount: "uid", ServiceCA: openShift})
-			if err != nil {
-				t.Fatal(err)
-			}
+			o, err := c.Desired(objects.ListenerOperator(), installation.Settings{Namespace: namespace, Image: operator.Image, ServiceAccount: "uid", ServiceCA: openShift})
+			check.Must(t, err)
 			all = append(all, written{Unstructured: o, fields: fields[c.Kind], values: values[c.Kind], initial: ownerUID})
 		}
 	}
@@ -179,22 +176,18 @@ func components(t *testing.T, namespace string) []written {
 // ofTheOperator returns the record of its first start, the configuration, its Lease, a class, and an event.
 func ofTheOperator(t *testing.T, namespace string) []written {
 	t.Helper()
-	deployment := object(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: `+namespace+`, name: listener-operator, uid: uid}}`)
+	deployment := operator.Object(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: `+namespace+`, name: listener-operator, uid: uid}}`)
 	first := fakeclient.New(t, interceptor.Funcs{}, deployment)
-	if err := (&Reconciler{Client: first, apiReader: first, Namespace: namespace}).createConfiguration(t.Context()); err != nil {
+	if _, err := (&nodeagent.FirstStart{Client: first, APIReader: first, Namespace: namespace}).Reconcile(t.Context(), reconcile.Request{}); err != nil {
 		t.Fatal(err)
 	}
 	record, config := &corev1.ConfigMap{}, &operatorv1alpha1.ListenerOperator{}
 	for o, key := range map[client.Object]client.ObjectKey{record: {Namespace: namespace, Name: names.Operator}, config: {Name: operatorv1alpha1.ListenerOperatorName}} {
-		if err := first.Get(t.Context(), key, o); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, first.Get(t.Context(), key, o))
 		o.SetResourceVersion("")
 	}
 	classes, err := listenerclass.Preset(operatorv1alpha1.PresetEphemeralNodes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	event := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web.1"}, EventTime: metav1.NowMicro(), ReportingController: names.EventReporter, ReportingInstance: "a",
 		Action: "Mount", Reason: "Mounted", Regarding: corev1.ObjectReference{Namespace: "default", Kind: "Pod", Name: "web"}, Note: "Mounted", Type: corev1.EventTypeNormal,
@@ -227,10 +220,8 @@ func ofCertificates(t *testing.T, namespace string) []written {
 	t.Helper()
 	golden := func(path string) *unstructured.Unstructured {
 		raw, err := os.ReadFile("../" + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o := object(t, string(raw))
+		check.Must(t, err)
+		o := operator.Object(t, string(raw))
 		if o.GetKind() == "Secret" {
 			o.SetNamespace(namespace)
 		}
@@ -243,7 +234,7 @@ func ofCertificates(t *testing.T, namespace string) []written {
 		{Unstructured: golden("certmanager/testdata/certificate.yaml"), fields: fieldsOfCRD(t, crds.Certificates), values: []string{
 			"spec.dnsNames[]", "spec.ipAddresses[]", "spec.issuerRef.group", "spec.issuerRef.kind", "spec.issuerRef.name",
 		}, initial: ownerUID},
-		{Unstructured: object(t, `{apiVersion: certificates.k8s.io/v1, kind: PodCertificateRequest, metadata: {namespace: default, name: web},
+		{Unstructured: operator.Object(t, `{apiVersion: certificates.k8s.io/v1, kind: PodCertificateRequest, metadata: {namespace: default, name: web},
   spec: {signerName: listener-operator.dev/address}, status: {certificateChain: x, notBefore: x, notAfter: x, beginRefreshAt: x, conditions: [
     {type: Issued, status: "True", reason: Issued, message: x, lastTransitionTime: x}]}}`),
 			fields: schemaOfType(reflect.TypeFor[certificatesv1.PodCertificateRequestStatus]()), existing: true, status: true, values: []string{
@@ -362,15 +353,11 @@ func ofListeners(t *testing.T, namespace string) []written {
 func untyped(t *testing.T, o any) *unstructured.Unstructured {
 	t.Helper()
 	u, err := apply.Unstructured(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	delete(u.Object, "status")
 	if typed, ok := o.(client.Object); ok {
 		kinds, _, err := apiserver.Scheme().ObjectKinds(typed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		u.SetGroupVersionKind(kinds[0])
 	}
 	return u
@@ -383,18 +370,12 @@ func fieldsOf[T any]() *fieldSchema { return withoutMetadata(schemaOfType(reflec
 func fieldsOfCRD(t *testing.T, name crds.CRD) *fieldSchema {
 	t.Helper()
 	versions, _, err := unstructured.NestedSlice(crds.Read(t, name).Object, "spec", "versions")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	i := slices.IndexFunc(versions, func(v any) bool { return v.(map[string]any)["storage"] == true })
 	raw, err := json.Marshal(versions[i].(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	s := &fieldSchema{}
-	if err := json.Unmarshal(raw, s); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(raw, s))
 	return withoutMetadata(s)
 }
 
@@ -424,25 +405,19 @@ const copies = "copies.example.com"
 // server completes them. Kinds of another group, which accept any content, take the place of the real ones, because the
 // API server validates objects before it evaluates policies.
 func TestThePoliciesStateEveryFieldThatTheOperatorWrites(t *testing.T) {
-	admin, namespace := freshOn(t, apiserver.PlainConfig(t))
-	optional := []crds.CRD{
-		crds.Routes, crds.ServiceMonitors, crds.PrometheusRules, crds.ConsoleYAMLSamples, crds.ConsoleQuickStarts, crds.SecurityContextConstraints,
-		crds.TLSRoutes, crds.TCPRoutes, crds.UDPRoutes, crds.HTTPRoutes, crds.ListenerSets, crds.Certificates,
-	}
-	crds.Install(t, admin, optional...)
-	defer crds.Remove(t, admin, optional...)
-	installRBAC(t, admin, namespace)
-	operator := asOperator(t, apiserver.PlainConfig(t), namespace)
-	confine(t, operator, admin)
-	all := contents(t, namespace)
+	w := operator.NewWorld(t, apiserver.PlainConfig(t))
+	crds.Install(t, w.Client, optional...)
+	defer crds.Remove(t, w.Client, optional...)
+	confined := w.ConfinedOperator()
+	all := contents(t, w.Namespace)
 	for i := range all {
-		if w := &all[i]; !w.existing {
-			err := operator.Create(t.Context(), w.Unstructured, client.DryRunAll)
+		if o := all[i].Unstructured; !all[i].existing {
+			err := confined.Create(t.Context(), o, client.DryRunAll)
 			if err != nil && strings.Contains(err.Error(), "cannot create resource") { // it is limited to names, which the API server only knows of a patch
-				err = operator.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(w.Unstructured), client.FieldOwner("x"), client.ForceOwnership, client.DryRunAll)
+				err = confined.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("x"), client.ForceOwnership, client.DryRunAll)
 			}
 			if err != nil {
-				t.Errorf("%s %s: %v", w.GetKind(), w.GetName(), err)
+				t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
 			}
 		}
 		for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {
@@ -451,9 +426,9 @@ func TestThePoliciesStateEveryFieldThatTheOperatorWrites(t *testing.T) {
 		all[i].SetAPIVersion(copies + "/v1")
 		all[i].SetName(strings.ReplaceAll(all[i].GetName(), ":", ".")) // a name that only the original may have
 	}
-	serveCopies(t, admin, operator, namespace, all)
-	for _, w := range all {
-		t.Run(w.resource()+" "+w.GetName(), func(t *testing.T) { w.walk(t, operator, admin) })
+	serveCopies(w, confined, all)
+	for _, c := range all {
+		t.Run(c.resource()+" "+c.GetName(), func(t *testing.T) { c.walk(t, confined, w.Client) })
 	}
 }
 
@@ -465,18 +440,14 @@ func (w written) walk(t *testing.T, operator, admin client.Client) {
 	} else {
 		w.compare(t, "created", slices.Concat(w.values, w.initial), func(o client.Object) error { return operator.Create(t.Context(), o, client.DryRunAll) })
 	}
-	if err := creator.Create(t.Context(), w.Unstructured); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, creator.Create(t.Context(), w.Unstructured))
 	update := func(o client.Object) error { return operator.Update(t.Context(), o, client.DryRunAll) }
 	if w.status {
 		w.Object["status"] = status
 		update = func(o client.Object) error { return operator.Status().Update(t.Context(), o, client.DryRunAll) }
 	}
 	w.compare(t, "updated", w.values, update)
-	if err := admin.Delete(t.Context(), w.Unstructured); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, admin.Delete(t.Context(), w.Unstructured))
 }
 
 // compare sends a request for each change.
@@ -485,9 +456,7 @@ func (w written) compare(t *testing.T, when string, expected []string, send func
 	if err := send(w.DeepCopy()); (err != nil) != (w.fixed && when == "updated") {
 		t.Errorf("when it is %s: %v", when, err)
 	}
-	if diff := cmp.Diff(slices.Sorted(slices.Values(expected)), w.accepted(t, expected, send)); diff != "" {
-		t.Errorf("when it is %s, these changes are accepted (-want +got):\n%s", when, diff)
-	}
+	check.Equal(t, "when it is "+when+", these changes are accepted", slices.Sorted(slices.Values(expected)), w.accepted(t, expected, send))
 }
 
 // accepted returns the paths of the changes that are accepted, or for those that are expected what was expected.
@@ -529,34 +498,23 @@ func (w written) accepted(t *testing.T, expected []string, send func(client.Obje
 
 // serveCopies lets the API server serve a kind of another group for each kind, with the same policies, until the test
 // ends.
-func serveCopies(t *testing.T, admin, operator client.Client, namespace string, all []written) {
-	t.Helper()
-	g := NewWithT(t)
-	create := func(o client.Object) {
-		g.Expect(client.IgnoreAlreadyExists(admin.Create(t.Context(), o))).To(Succeed())
-		t.Cleanup(func() {
-			g.Expect(client.IgnoreNotFound(admin.Delete(context.Background(), o))).To(Succeed()) //nolint:usetesting // the context of the test has ended
-		})
-	}
-	for _, w := range all {
-		plural, subresource, _ := strings.Cut(w.resource(), "/")
+func serveCopies(w *operator.World, confined client.Client, all []written) {
+	w.Helper()
+	for _, c := range all {
+		plural, subresource, _ := strings.Cut(c.resource(), "/")
 		scope, subresources := "Cluster", "{}"
-		if w.GetNamespace() != "" {
+		if c.GetNamespace() != "" {
 			scope = "Namespaced"
 		}
 		if subresource != "" {
 			subresources = "{status: {}}"
 		}
-		create(object(t, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: `+plural+`.`+copies+`}, spec: {
-  group: `+copies+`, scope: `+scope+`, names: {plural: `+plural+`, kind: `+w.GetKind()+`}, versions: [{name: v1, served: true, storage: true,
+		createUntilTheEnd(w, operator.Object(w, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: `+plural+`.`+copies+`}, spec: {
+  group: `+copies+`, scope: `+scope+`, names: {plural: `+plural+`, kind: `+c.GetKind()+`}, versions: [{name: v1, served: true, storage: true,
     subresources: `+subresources+`, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`))
 	}
-	policies, err := confinement.Policies(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"})
-	g.Expect(err).NotTo(HaveOccurred())
-	for _, c := range policies {
-		if c.Policy.Spec.ParamKind != nil {
-			continue
-		}
+	bound := slices.DeleteFunc(policies(w.T), func(c confinement.Bound) bool { return c.Policy.Spec.ParamKind != nil })
+	for _, c := range bound {
 		c.Policy.Name, c.Binding.Name, c.Binding.Spec.PolicyName = copies+c.Policy.Name, copies+c.Policy.Name, copies+c.Policy.Name
 		rules := c.Policy.Spec.MatchConstraints.ResourceRules
 		for i := range rules {
@@ -566,22 +524,19 @@ func serveCopies(t *testing.T, admin, operator client.Client, namespace string, 
 		c.Policy.Spec.Validations = append(c.Policy.Spec.Validations, admissionregistrationv1.Validation{
 			Expression: `request.options.?fieldManager.orValue('') != '` + c.Policy.Name + `'`, Message: "is in effect",
 		})
-		create(c.Policy)
-		create(c.Binding)
+		createUntilTheEnd(w, c.Policy, c.Binding)
 	}
-	grant(t, admin, namespace, rbacv1.PolicyRule{APIGroups: []string{copies}, Resources: []string{"*"}, Verbs: []string{"*"}})
-	for _, c := range policies {
-		for _, w := range all {
-			matches := func(r admissionregistrationv1.NamedRuleWithOperations) bool {
-				return slices.Contains(r.Resources, w.resource()) && slices.Contains(r.Operations, admissionregistrationv1.Create)
-			}
-			if c.Policy.Spec.ParamKind == nil && !w.existing && slices.ContainsFunc(c.Policy.Spec.MatchConstraints.ResourceRules, matches) {
-				g.Eventually(func() error {
-					return operator.Create(t.Context(), w.DeepCopy(), client.DryRunAll, client.FieldOwner(c.Policy.Name))
-				}, apiserver.Timeout, "50ms").
-					Should(MatchError(ContainSubstring("is in effect")), c.Policy.Name)
-				break
-			}
+	w.Grant(rbacv1.PolicyRule{APIGroups: []string{copies}, Resources: []string{"*"}, Verbs: []string{"*"}})
+	for _, c := range bound {
+		i := slices.IndexFunc(all, func(o written) bool {
+			return !o.existing && slices.ContainsFunc(c.Policy.Spec.MatchConstraints.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+				return slices.Contains(r.Resources, o.resource()) && slices.Contains(r.Operations, admissionregistrationv1.Create)
+			})
+		})
+		if i >= 0 {
+			w.Eventually(func() error {
+				return confined.Create(w.Context(), all[i].DeepCopy(), client.DryRunAll, client.FieldOwner(c.Policy.Name))
+			}).Should(MatchError(ContainSubstring("is in effect")), c.Policy.Name)
 		}
 	}
 }
