@@ -61,7 +61,10 @@ func TestABackendThatIsAddedIsConfined(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "tunnels"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.Namespace, Name: names.Operator}},
 	})
-	operator := operatorOf(t, w.Namespace)
+	config := apiserver.Config(t)
+	config.Impersonate.UserName = "system:serviceaccount:" + w.Namespace + ":" + names.Operator
+	operator, err := client.New(config, client.Options{Scheme: apiserver.Scheme()})
+	w.Expect(err).NotTo(HaveOccurred())
 	for _, c := range []client.Client{w, operator} {
 		w.Expect(list.AddToScheme(c.Scheme())).To(Succeed())
 	}
