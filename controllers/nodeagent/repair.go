@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
@@ -30,21 +28,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
-
-// driftRepairs counts since the operator started. Changes that others made while it did not run are repaired as well,
-// but cannot be distinguished from those that a new version of the operator makes.
-var driftRepairs = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "listener_operator_drift_repairs_total",
-	Help: "Number of times that the operator repaired an object that it had installed, because another writer had " +
-		"changed or deleted it.",
-}, []string{"kind", "name"})
-
-func init() {
-	metrics.Registry.MustRegister(driftRepairs)
-	for _, c := range installation.Components() {
-		driftRepairs.WithLabelValues(c.Kind, c.Name) // present at zero, so that Prometheus notices the first repair
-	}
-}
 
 // Server-side apply keeps what others have added: the items of lists, and the fields that it does not send. In the
 // objects that the operator installs, these may be harmful, and a policy may even deny the apply because of them. So
