@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -26,11 +27,6 @@ func tunnelClass(template string) *listenersv1alpha1.ListenerClass {
 // the backend. controllers/confinement has what a stolen token may write by such a backend, and the plugin what its
 // commands show.
 func TestABackendThatIsAddedIsWhole(t *testing.T) {
-	if _, err := envtest.InstallCRDs(apiserver.Config(t), envtest.CRDInstallOptions{
-		Paths: []string{"../../internal/exposure/backends/testdata/tunnel/crd.yaml"}, ErrorIfPathMissing: true,
-	}); err != nil {
-		t.Fatal(err)
-	}
 	all := slices.Concat(backends.List{tunnel.Backend()}, backends.All())
 	f := newFixtureWith(t, settings{backends: all}, tunnelClass("{listener}.http.{namespace}.example.com").Spec)
 	f.Expect(all.AddToScheme(f.Scheme())).To(Succeed())
@@ -47,8 +43,13 @@ func TestABackendThatIsAddedIsWhole(t *testing.T) {
 	}
 	host := "web.http." + f.Namespace + ".example.com"
 
-	// It exposes.
+	// It exposes, as soon as the cluster serves the kind.
 	l := f.createListener(nil)
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNotServed)
+	_, err := envtest.InstallCRDs(apiserver.Config(t), envtest.CRDInstallOptions{
+		Paths: []string{"../../internal/exposure/backends/testdata/tunnel/crd.yaml"}, ErrorIfPathMissing: true,
+	})
+	f.Expect(err).NotTo(HaveOccurred())
 	f.eventually(listenersv1alpha1.ListenerReady, tunnel.ReasonWaitingForTunnel)
 	own := existing("web-http")
 	f.Expect(own.Spec).To(Equal(tunnel.Spec{Host: host, ServiceName: "web"}))
@@ -57,7 +58,7 @@ func TestABackendThatIsAddedIsWhole(t *testing.T) {
 	l = f.eventuallyAddresses(host)
 	f.Expect(l.Status.IngressAddresses[0].Ports).To(Equal(map[string]int32{"http": 8443}))
 
-	// It follows what the controller reports, and puts back what others change.
+	// It follows what the controller reports, and puts back what others change or delete.
 	serve(existing("web-http"), tunnel.Status{Host: "edge.example.com", Port: 8443})
 	f.eventuallyAddresses("edge.example.com")
 	serve(existing("web-http"), tunnel.Status{Port: 8443})
@@ -65,6 +66,8 @@ func TestABackendThatIsAddedIsWhole(t *testing.T) {
 	own = existing("web-http")
 	f.change(own, func() { own.Spec.Host = "other.example.com" })
 	f.Eventually(func() string { return existing("web-http").Spec.Host }).Should(Equal(host))
+	f.Expect(f.Delete(t.Context(), own)).To(Succeed())
+	f.Eventually(func() bool { return existing("web-http").UID != own.UID }).Should(BeTrue())
 
 	// A host belongs to the Listener that had it first.
 	first := f.class
@@ -88,7 +91,7 @@ func TestABackendThatIsAddedIsWhole(t *testing.T) {
 	f.class, f.key.Name = first, "web"
 	f.change(f.class, func() { f.class.Spec.ServiceAnnotations = nil })
 	f.eventuallyAddresses("web." + f.Namespace + ".svc.cluster.local")
-	f.Eventually(func() error {
-		return client.IgnoreNotFound(f.Get(t.Context(), client.ObjectKeyFromObject(own), &tunnel.Tunnel{}))
-	}).Should(Succeed())
+	f.Eventually(func() bool {
+		return apierrors.IsNotFound(f.Get(t.Context(), client.ObjectKeyFromObject(own), &tunnel.Tunnel{}))
+	}).Should(BeTrue())
 }
