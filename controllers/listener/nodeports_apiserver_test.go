@@ -505,3 +505,13 @@ func TestAJobHasMorePodsThanItsClassHasNodePorts(t *testing.T) {
 		g.Expect(len(listeners.Items) + len(services.Items)).To(BeZero())
 	}).Should(Succeed())
 }
+
+func TestAListenerRecoversWhenTheRangeOfItsClassIsCorrected(t *testing.T) {
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
+		ServiceType: nodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: "20000-29999"}, // not in that of the cluster
+	})
+	f.createListener(nil)
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonServiceRejected)
+	f.change(f.class, func() { f.class.Spec.NodePorts.Range = "30050-30079" })
+	f.Expect(f.eventuallyNodePorts(1)["http"]).To(And(BeNumerically(">=", 30050), BeNumerically("<=", 30079)))
+}

@@ -12,8 +12,10 @@ import (
 	"os"
 	"strings"
 
+	"github.com/go-logr/logr"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/listener-operator/listener-operator/hack/command"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
@@ -28,6 +30,7 @@ const (
 func main() {
 	file := flag.String("C", "config/rbac/operator.yaml", "`file` with the role, from the root of the repository")
 	flag.Parse()
+	log.SetLogger(logr.Discard()) // controller-runtime complains about a missing logger
 	command.Main(func(context.Context) error { return run(*file) })
 }
 

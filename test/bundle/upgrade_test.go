@@ -124,8 +124,26 @@ func status(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 	return v.Subresources != nil && v.Subresources.Status != nil
 }
 
-// guard matches rules that are true for every object without a certain field.
-var guard = regexp.MustCompile(`^!has\(self\.(\w+)\) \|\| [^?]*$`)
+var (
+	// guard matches rules that are true for every object without a certain field.
+	guard = regexp.MustCompile(`^!has\(self\.(\w+)\) \|\| [^?]*$`)
+	// exclusive matches rules that are true for every object with at most one of some fields.
+	exclusive = regexp.MustCompile(`^\[has\(self\.\w+\)(, has\(self\.\w+\))*\]\.filter\(set, set\)\.size\(\) < 2$`)
+	fields    = regexp.MustCompile(`has\(self\.(\w+)\)`)
+)
+
+// concernsNew reports whether a rule is true for every object that has only fields of the old schema.
+func concernsNew(rule string, old *apiextensionsv1.JSONSchemaProps) bool {
+	isKnown := func(match []string) bool {
+		_, known := old.Properties[match[1]]
+		return known
+	}
+	if match := guard.FindStringSubmatch(rule); match != nil {
+		return !isKnown(match)
+	}
+	all := fields.FindAllStringSubmatch(rule, -1)
+	return exclusive.MatchString(rule) && slices.IndexFunc(all, isKnown) == -1
+}
 
 // dropCompatible removes what does not affect compatibility: descriptions and, from the new schema, rules that only
 // apply to objects with a new field.
@@ -135,12 +153,7 @@ func dropCompatible(old, updated *apiextensionsv1.JSONSchemaProps) {
 	}
 	old.Description, updated.Description = "", ""
 	updated.XValidations = slices.DeleteFunc(updated.XValidations, func(r apiextensionsv1.ValidationRule) bool {
-		match := guard.FindStringSubmatch(r.Rule)
-		if match == nil {
-			return false
-		}
-		_, known := old.Properties[match[1]]
-		return !known
+		return concernsNew(r.Rule, old)
 	})
 	for name, p := range old.Properties {
 		if n, ok := updated.Properties[name]; ok {
@@ -245,6 +258,7 @@ func TestIncompatibleChangesAreFound(t *testing.T) {
 		"a format":                    {edit("text", func(s *schema) { s.Format = "date" }), "unhandled"},
 		"a rule":                      {rule("self.choice != 'two'"), "unhandled"},
 		"a rule guarded by old":       {rule("!has(self.text) || self.choice != 'two'"), "unhandled"},
+		"a rule of old fields":        {rule("[has(self.more), has(self.text)].filter(set, set).size() < 2"), "unhandled"},
 		"a rule guarded by condition": {rule("!has(self.more) || true ? self.choice != 'two' : true"), "unhandled"},
 	} {
 		t.Run(name, func(t *testing.T) {
