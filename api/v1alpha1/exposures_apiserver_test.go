@@ -19,10 +19,9 @@ var exposures = map[string]string{
 }
 
 func TestExposuresExcludeEachOther(t *testing.T) {
-	spec := reflect.TypeFor[listenersv1alpha1.ListenerClassSpec]()
-	for i := range spec.NumField() {
-		if typ := spec.Field(i).Type; typ.Kind() == reflect.Pointer && strings.HasSuffix(typ.Elem().Name(), "Exposure") {
-			if name, _, _ := strings.Cut(spec.Field(i).Tag.Get("json"), ","); exposures[name] == "" {
+	for field := range reflect.TypeFor[listenersv1alpha1.ListenerClassSpec]().Fields() {
+		if field.Type.Kind() == reflect.Pointer && strings.HasSuffix(field.Type.Elem().Name(), "Exposure") {
+			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); exposures[name] == "" {
 				t.Errorf("exposures has no value for %s", name)
 			}
 		}

@@ -126,7 +126,7 @@ func TestAddressesOfClaimsThatNoPodMountsAreLeftOut(t *testing.T) {
 		ServiceType:                  nodePort,
 		ServiceExternalTrafficPolicy: ptr.To(corev1.ServiceExternalTrafficPolicyLocal),
 	})
-	l := f.createListener(nil)
+	f.createListener(nil)
 	var nodes []*corev1.Node
 	var volumes []*corev1.PersistentVolume
 	for i := range 3 {
@@ -143,7 +143,7 @@ func TestAddressesOfClaimsThatNoPodMountsAreLeftOut(t *testing.T) {
 	for _, pod := range others {
 		f.Expect(f.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
 	}
-	l = f.eventuallyAddresses("10.4.0.0")
+	l := f.eventuallyAddresses("10.4.0.0")
 	f.Expect(l.Status.UnusedNodes).To(Equal([]string{nodes[1].Name, nodes[2].Name}))
 	f.Expect(l.Status.Conditions).To(ContainElement(HaveField("Message", ContainSubstring(nodes[1].Name+" (no Pod on it mounts the Listener)"))))
 	f.Expect(l.Status.Summary.Nodes).To(Equal(nodes[0].Name))

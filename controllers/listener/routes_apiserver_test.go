@@ -77,11 +77,6 @@ func (f *fixture) admit(name, host string) {
 	f.setIngress(name, "default", host, corev1.ConditionTrue, "", "")
 }
 
-func (f *fixture) reject(name, reason, message string) {
-	f.Helper()
-	f.setIngress(name, "default", "taken.example.com", corev1.ConditionFalse, reason, message)
-}
-
 func TestPreviousExposureStaysUntilTheNewAddressesAreComplete(t *testing.T) {
 	serveRoutes(t)
 	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{

@@ -39,16 +39,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, c *component) er
 	if err != nil {
 		return err
 	}
-	switch {
-	case c.object == nil:
-	case !installation.Immutable(c.object):
-		err = r.repair(ctx, o.config, c, desired)
-	default:
-		if err = r.delete(ctx, c.Kind, c.object); err == nil {
-			c.object = nil
-		}
-	}
-	if err != nil {
+	if err := r.prepare(ctx, o.config, c, desired); err != nil {
 		return err
 	}
 	wanted, last := contentOf(desired.DeepCopy()), r.replacements[c.Kind+"/"+c.Name]
@@ -66,6 +57,22 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, c *component) er
 		driftRepairs.WithLabelValues(c.Kind, c.Name).Inc()
 	}
 	return r.remember(c, desired, wanted)
+}
+
+// prepare repairs the existing object of a component, if any, or deletes one that cannot become the desired one.
+func (r *Reconciler) prepare(ctx context.Context, config *operatorv1alpha1.ListenerOperator, c *component,
+	desired *unstructured.Unstructured) error {
+	switch {
+	case c.object == nil:
+		return nil
+	case !installation.Immutable(c.object):
+		return r.repair(ctx, config, c, desired)
+	}
+	err := r.delete(ctx, c.Kind, c.object)
+	if err == nil {
+		c.object = nil
+	}
+	return err
 }
 
 // delete deletes an object. A DaemonSet exists until its Pods are deleted.

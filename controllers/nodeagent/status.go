@@ -22,7 +22,8 @@ import (
 )
 
 // describe returns the status after a reconciliation, and when it may change without an event.
-func describe(o *observation, done outcome, now time.Time) (operatorv1alpha1.ListenerOperatorStatus, requests.Deadlines) {
+func describe(o *observation, done outcome, now time.Time) (operatorv1alpha1.ListenerOperatorStatus,
+	requests.Deadlines) {
 	agents := o.rollout.daemonSet
 	status := operatorv1alpha1.ListenerOperatorStatus{
 		ObservedGeneration: o.config.Generation, Version: version.Version, ClusterDomain: o.clusterDomain,

@@ -66,8 +66,8 @@ func (r *Reconciler) awaitsRestore(ctx context.Context, m *mount) (bool, error) 
 	if left == 0 {
 		return false, nil
 	}
-	m.warn(listenersv1alpha1.ReasonWaitingForRestore, actionMount, "Volume %q: the Pod comes from a backup, and waits up "+
-		"to a minute for Listener %s, which may have the previous ports", m.volume, m.listenerKey())
+	m.warn(listenersv1alpha1.ReasonWaitingForRestore, actionMount, "Volume %q: the Pod comes from a backup, and waits "+
+		"up to a minute for Listener %s, which may have the previous ports", m.volume, m.listenerKey())
 	m.again.Add(left, "the Pod comes from a backup, and its Listener may, too")
 	return true, nil
 }

@@ -52,7 +52,9 @@ type mount struct {
 
 func mountOf(p *pass, volume *corev1.Volume, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume,
 	selector claim.Selector) *mount {
-	return &mount{pass: p, volume: volume.Name, request: claim.OfClaim(pvc, pv), object: pvc, pv: pv, selector: selector}
+	return &mount{
+		pass: p, volume: volume.Name, request: claim.OfClaim(pvc, pv), object: pvc, pv: pv, selector: selector,
+	}
 }
 
 // awaitsKubelet reports whether the Listener of an inline volume is not created yet. A Pod that waits for a node, or

@@ -42,7 +42,8 @@ func (m *mount) refuse(reason, problem string) bool {
 
 // warnClaim adds a warning on the claim, or the Pod if the volume is inline.
 func (m *mount) warnClaim(reason, format string, args ...any) {
-	m.add(warning{cause{m.object.GetUID(), m.volume, reason}, actionMount, fmt.Sprintf(format, args...), m.object, m.pod})
+	about := cause{m.object.GetUID(), m.volume, reason}
+	m.add(warning{about, actionMount, fmt.Sprintf(format, args...), m.object, m.pod})
 }
 
 // source describes the claim or the inline volume.
@@ -66,9 +67,9 @@ func (m *mount) warnSelector() {
 
 // warnCopy warns that a copy of the Pod that the Listener belongs to gets no requests.
 func (m *mount) warnCopy() {
-	m.warn(listenersv1alpha1.ReasonPodIsCopy, actionMount, "Volume %q has the addresses of Listener %s, but requests do "+
-		"not lead to this Pod: it has no controller, and the Listener belongs to another Pod; for requests, give it a "+
-		"volume of its own", m.volume, m.listenerKey())
+	m.warn(listenersv1alpha1.ReasonPodIsCopy, actionMount, "Volume %q has the addresses of Listener %s, but requests "+
+		"do not lead to this Pod: it has no controller, and the Listener belongs to another Pod; for requests, give "+
+		"it a volume of its own", m.volume, m.listenerKey())
 }
 
 // warnLabels warns that the labels of the Pod's Listeners are removed again and again. labelled is the Pod now.
@@ -77,9 +78,9 @@ func (p *pass) warnLabels(labelled *corev1.Pod) {
 	if managers := labelManagers(labelled); len(managers) > 0 {
 		who = "other labels of the Pod are written by " + strings.Join(managers, ", ")
 	}
-	p.warn(listenersv1alpha1.ReasonLabelsRemoved, actionMount+"Labels", "Something removes the labels %s* from Pod %s/%s "+
-		"again and again, without which it gets no requests from its Listeners: %s; configure that program to keep "+
-		"labels of others", names.PodMountLabelPrefix, p.pod.Namespace, p.pod.Name, who)
+	p.warn(listenersv1alpha1.ReasonLabelsRemoved, actionMount+"Labels", "Something removes the labels %s* from Pod "+
+		"%s/%s again and again, without which it gets no requests from its Listeners: %s; configure that program to "+
+		"keep labels of others", names.PodMountLabelPrefix, p.pod.Namespace, p.pod.Name, who)
 }
 
 // warnPorts warns about ports of the Pod that its Listener does not expose. problem is what Request.Ports returned.
@@ -94,8 +95,8 @@ func (m *mount) warnPorts(problem string) {
 
 // warnQuota warns that a ResourceQuota does not permit the Listener. rejection is what the API server says.
 func (m *mount) warnQuota(rejection string) {
-	text := fmt.Sprintf("a ResourceQuota does not permit Listener %s, which volume %q needs: %s; delete Listeners of the "+
-		"namespace or the claims that they belong to, or ask an administrator to raise the ResourceQuota",
+	text := fmt.Sprintf("a ResourceQuota does not permit Listener %s, which volume %q needs: %s; delete Listeners of "+
+		"the namespace or the claims that they belong to, or ask an administrator to raise the ResourceQuota",
 		m.listenerKey(), m.volume, rejection)
 	m.warn(listenersv1alpha1.ReasonQuotaExceeded, actionMount, "%s", text)
 	if !m.request.Inline {
@@ -106,9 +107,9 @@ func (m *mount) warnQuota(rejection string) {
 // warnOwnQuota warns if a ResourceQuota does not permit the PodListeners of a Pod. err is the result of its creation.
 func (p *pass) warnOwnQuota(err error) {
 	if rejection := requests.ExceededQuota(err); rejection != "" {
-		p.warn(listenersv1alpha1.ReasonQuotaExceeded, actionMount, "a ResourceQuota does not permit the object with the "+
-			"addresses of the Pod: %s; delete Pods with listener volumes, or ask an administrator to remove podlisteners "+
-			"from the ResourceQuota, and to limit claims instead", rejection)
+		p.warn(listenersv1alpha1.ReasonQuotaExceeded, actionMount, "a ResourceQuota does not permit the object with "+
+			"the addresses of the Pod: %s; delete Pods with listener volumes, or ask an administrator to remove "+
+			"podlisteners from the ResourceQuota, and to limit claims instead", rejection)
 	}
 }
 
@@ -116,9 +117,9 @@ func (p *pass) warnOwnQuota(err error) {
 func (p *pass) warnRejection(err error) {
 	if (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && requests.ExceededQuota(err) == "" &&
 		!requests.IsTerminating(err) {
-		p.warn(listenersv1alpha1.ReasonRequestRejected, actionMount, "the API server rejects what the operator writes for "+
-			"the addresses of the Pod: %v; ask an administrator to exempt the operator from the admission policy, or to "+
-			"find out which permission it lacks", err)
+		p.warn(listenersv1alpha1.ReasonRequestRejected, actionMount, "the API server rejects what the operator writes "+
+			"for the addresses of the Pod: %v; ask an administrator to exempt the operator from the admission policy, "+
+			"or to find out which permission it lacks", err)
 	}
 }
 
@@ -132,8 +133,8 @@ func (p *pass) warnLimit(volume string) {
 
 // warnPrevious warns that the Pod waits for other addresses. text says why the Listener has none yet.
 func (m *mount) warnPrevious(text string) {
-	m.warn(listenersv1alpha1.ReasonWaitingForAddress, actionMount+"Previous", "Volume %q waits for other addresses than "+
-		"the previous ones of Listener %s, which are about to go away, for at most %s: %s",
+	m.warn(listenersv1alpha1.ReasonWaitingForAddress, actionMount+"Previous", "Volume %q waits for other addresses "+
+		"than the previous ones of Listener %s, which are about to go away, for at most %s: %s",
 		m.volume, m.listenerKey(), previousExposure, text)
 }
 
@@ -141,8 +142,8 @@ func (m *mount) warnPrevious(text string) {
 func (m *mount) warnMissing() bool {
 	// The Listener of a class-based claim is created again.
 	if m.listener == nil && m.selector.Class == "" && m.pod.Status.Phase == corev1.PodRunning {
-		m.warn(listenersv1alpha1.ReasonListenerNotFound, actionMount, "Listener %s was deleted, and its Service with it; "+
-			"the files of volume %q keep the last addresses, which do not work any more; create the Listener again",
+		m.warn(listenersv1alpha1.ReasonListenerNotFound, actionMount, "Listener %s was deleted, and its Service with "+
+			"it; the files of volume %q keep the last addresses, which do not work any more; create the Listener again",
 			m.listenerKey(), m.volume)
 		return true
 	}

@@ -36,7 +36,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return requests.Controller(mgr, "podlisteners", workers).
 		For(&listenersv1alpha1.PodListeners{}).
 		Watches(&corev1.Pod{}, enqueue(r.podToPodListeners), when(podToMountChanged())).
-		Watches(&corev1.PersistentVolumeClaim{}, enqueue(r.claimToPodListeners), when(changes, predicates.StatusIgnored())).
+		Watches(&corev1.PersistentVolumeClaim{}, enqueue(r.claimToPodListeners),
+			when(changes, predicates.StatusIgnored())).
 		Watches(&corev1.PersistentVolume{}, enqueue(r.volumeToPodListeners), when(changes, predicates.StatusIgnored())).
 		Watches(&listenersv1alpha1.Listener{}, enqueue(r.listenerToPodListeners), when(changes)).
 		Watches(&listenersv1alpha1.ListenerClass{}, enqueue(r.classToPodListeners), when(changes)).

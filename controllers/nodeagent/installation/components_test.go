@@ -191,7 +191,7 @@ func TestForeignMessage(t *testing.T) {
 
 func TestProxyVariablesThatReferToOthersAreNotInherited(t *testing.T) {
 	for name, variable := range map[string]string{
-		"a Secret":         `{name: HTTPS_PROXY, valueFrom: {secretKeyRef: {name: proxy, key: url}}}`,
+		"another object":   `{name: HTTPS_PROXY, valueFrom: {secretKeyRef: {name: proxy, key: url}}}`,
 		"another variable": `{name: HTTPS_PROXY, value: "http://$(HOST):3128"}`,
 	} {
 		s := testSettings()
