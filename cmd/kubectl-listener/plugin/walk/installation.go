@@ -55,18 +55,8 @@ const (
 // ExamineInstallation follows the definitions, the operator with its permissions and its configuration, and what it
 // installs.
 func (w *Walk) ExamineInstallation(ctx context.Context) *Installation {
-	i := &Installation{Served: true}
-	for _, definition := range []schema.GroupVersionResource{
-		listenersv1alpha1.GroupVersion.WithResource("listeners"),
-		listenersv1alpha1.GroupVersion.WithResource("listenerclasses"),
-		listenersv1alpha1.GroupVersion.WithResource("podlisteners"),
-		operatorv1alpha1.GroupVersion.WithResource("listeneroperators"),
-	} {
-		f := w.definition(ctx, check.Finding{Kind: "CustomResourceDefinition",
-			Name: definition.GroupResource().String()}, definition.Version)
-		i.Served = i.Served && f.State != check.Failed
-		w.Add(f)
-	}
+	i := &Installation{}
+	w.definitions(ctx, i)
 	w.deployments(ctx, i)
 	if i.namespace != "" && !w.permissions(ctx, i, names.Operator, operatorPermissions) {
 		i.Stopped = true // it may not write what it finds
@@ -87,6 +77,21 @@ func (w *Walk) ExamineInstallation(ctx context.Context) *Installation {
 	}
 	w.permissions(ctx, i, names.NodeAgent, ofAgents)
 	return i
+}
+
+func (w *Walk) definitions(ctx context.Context, i *Installation) {
+	i.Served = true
+	for _, definition := range []schema.GroupVersionResource{
+		listenersv1alpha1.GroupVersion.WithResource("listeners"),
+		listenersv1alpha1.GroupVersion.WithResource("listenerclasses"),
+		listenersv1alpha1.GroupVersion.WithResource("podlisteners"),
+		operatorv1alpha1.GroupVersion.WithResource("listeneroperators"),
+	} {
+		f := w.definition(ctx, check.Finding{Kind: "CustomResourceDefinition",
+			Name: definition.GroupResource().String()}, definition.Version)
+		i.Served = i.Served && f.State != check.Failed
+		w.Add(f)
+	}
 }
 
 func (w *Walk) definition(ctx context.Context, f check.Finding, version string) check.Finding {
