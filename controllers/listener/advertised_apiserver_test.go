@@ -55,7 +55,7 @@ func TestAdvertisedAddressesArePublishedInPlaceOfThoseOfNodes(t *testing.T) {
 }
 
 // The later one is refused with both names, also by a class of its own and after a restart, and gets the address when
-// the first one does not have it any more. Tests of package holdings have the ways in which that happens.
+// the first one has given it up. Package holdings tests all ways to give it up.
 func TestNoTwoListenersAreAdvertisedAtOneAddress(t *testing.T) {
 	address := listenersv1alpha1.AdvertisedAddress(apiserver.Namespace(t) + ".example.com") // of no other test
 	f := newFixture(t, advertisingClass(address, "443"))

@@ -329,7 +329,7 @@ func (g *gateways) listenerSet(name string) *gatewayv1.ListenerSet {
 	return set
 }
 
-// program makes a ListenerSet one that the Gateway serves.
+// program reports that the Gateway serves a ListenerSet.
 func (g *gateways) program(name string) {
 	g.Helper()
 	set := g.listenerSet(name)

@@ -189,10 +189,10 @@ func newHostPortPod(uid, node string, hostPort int32) *corev1.Pod {
 	return pod
 }
 
-// withHostPorts makes the class one with host ports.
+// withHostPorts lets the class publish host ports.
 func withHostPorts(s *state) { s.class.Spec.HostPort = &listenersv1alpha1.HostPortExposure{} }
 
-// withPods makes the class one with addresses of Pods.
+// withPods lets the class publish addresses of Pods.
 func withPods(s *state) { s.class.Spec.Pod = &listenersv1alpha1.PodExposure{} }
 
 // withHeadlessService gives the Listener the Service of a class with addresses of Pods.
@@ -465,7 +465,7 @@ func newReconciler(list backends.List, c client.WithWatch, recorder events.Event
 	return r
 }
 
-// restart replaces the process of the operator by one that knows only what the API server has.
+// restart starts the operator again, which then knows only what the API server has.
 func (o *operator) restart() {
 	before := o.Reconciler
 	o.Reconciler = newReconciler(o.backends, o.client, o.recorder)

@@ -470,7 +470,7 @@ func TestNodePortsOutliveTheProcess(t *testing.T) {
 	}
 }
 
-// withSameTarget makes the class one whose node ports lead to the container ports of the same numbers.
+// withSameTarget lets the node ports of the class lead to the container ports of the same numbers.
 func withSameTarget(s *state) {
 	s.class.Spec.NodePorts = &listenersv1alpha1.NodePorts{Target: listenersv1alpha1.NodePortTargetSame}
 	if s.service != nil {

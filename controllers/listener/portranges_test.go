@@ -282,7 +282,7 @@ func TestListenerKeepsItsNumbersWhileTheCacheLags(t *testing.T) {
 	}
 }
 
-// withRange makes the class one with a range of node ports.
+// withRange gives the class a range of node ports.
 func withRange(numbers string) func(*state) {
 	return func(s *state) { s.class.Spec.NodePorts = &listenersv1alpha1.NodePorts{Range: numbers} }
 }

@@ -25,13 +25,13 @@ import (
 )
 
 type outcome struct {
-	// stackable is what of Stackable's listener operator runs, because of which nothing was done.
+	// stackable is the part of Stackable's listener operator that still runs. Then nothing was done.
 	stackable stackable.Installation
-	// foreign is the message about an object of another installation, because of which nothing was installed.
+	// foreign is the message about an object of another installation. Then nothing was installed.
 	foreign string
-	// users are the users of volumes because of which nothing was removed.
+	// users still use volumes. Then nothing was removed.
 	users users
-	// deselected are the users of volumes because of which agents stay on nodes that the configuration does not select.
+	// deselected use volumes on nodes that the configuration does not select, so the agents stay there.
 	deselected users
 	// moving is the namespaced name of a DaemonSet in another namespace that has to be deleted before.
 	moving string

@@ -99,7 +99,7 @@ func newBoundPod(t *testing.T) *boundPod {
 	return &boundPod{T: t, client: apiserver.Client(t), namespace: apiserver.Namespace(t)}
 }
 
-// class creates a class with node ports, whose name begins with that of the namespace.
+// class creates a class with node ports. Its name begins with the name of the namespace.
 func (b *boundPod) class(name string, pinned bool) *listenersv1alpha1.ListenerClass {
 	b.Helper()
 	class := &listenersv1alpha1.ListenerClass{

@@ -116,7 +116,7 @@ func (w *world) addNodeAddress(kind corev1.NodeAddressType, address string) {
 	w.Node.Status.Addresses = append(w.Node.Status.Addresses, corev1.NodeAddress{Type: kind, Address: address})
 }
 
-// hostPort makes the class one with host ports, and gives the Pod one, or none if it is 0.
+// hostPort lets the class publish host ports, and gives the Pod one, or none if it is 0.
 func (w *world) hostPort(number int32) {
 	w.Class.Spec = listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeClusterIP, HostPort: &listenersv1alpha1.HostPortExposure{},
@@ -126,13 +126,13 @@ func (w *world) hostPort(number int32) {
 	w.Pod.Spec.Containers[0].Ports[0].HostPort = number
 }
 
-// loadBalancer makes the class one with load balancers, which has given the Listener these addresses.
+// loadBalancer gives the class load balancers, and the Listener these addresses of its own.
 func (w *world) loadBalancer(addresses ...listenersv1alpha1.IngressAddress) {
 	w.Class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer
 	w.Listener.Status.NodePorts, w.Listener.Status.IngressAddresses = nil, addresses
 }
 
-// advertise makes the class one that advertises addresses, with these targets in the status of the Listener.
+// advertise lets the class advertise addresses, with these targets in the status of the Listener.
 func (w *world) advertise(targets ...listenersv1alpha1.Target) {
 	w.Class.Spec.Advertise = &listenersv1alpha1.Advertise{AddressTemplate: "edge.example"}
 	w.Listener.Status.Targets = targets
@@ -152,7 +152,7 @@ func (w *world) condition(kind string, status metav1.ConditionStatus, reason, me
 	w.Listener.Status.Conditions = []metav1.Condition{{Type: kind, Status: status, Reason: reason, Message: message}}
 }
 
-// deleted makes an object one that is being deleted.
+// deleted marks an object as being deleted.
 func deleted(o client.Object) {
 	o.SetDeletionTimestamp(ptr.To(metav1.Now()))
 	o.SetFinalizers([]string{"test/keep"})
@@ -165,7 +165,7 @@ func (w *world) classBased() {
 	w.Listener = nil
 }
 
-// withOwnListener makes the claim a class-based one that owns its Listener.
+// withOwnListener lets the claim name a class, and own its Listener.
 func (w *world) withOwnListener() {
 	listener := w.Listener
 	w.classBased()
