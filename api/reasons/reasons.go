@@ -60,7 +60,17 @@ type Section struct {
 	Reasons []Reason
 }
 
-// Of returns what is known about a reason. One that is unknown, such as a reason of a later version, is a warning.
+// Foreign is the reason for an object that another owner has, by the kind of the object.
+func Foreign(kind string) string { return "Foreign" + kind }
+
+// Rejected is the reason for an object that the API server rejects, by the kind of the object.
+func Rejected(kind string) string { return kind + "Rejected" }
+
+// WaitingFor is the reason for an object that no controller serves yet, by the kind of the object.
+func WaitingFor(kind string) string { return "WaitingFor" + kind }
+
+// Of returns what is known about a reason. One with the kind of an object that no row has is as those of other kinds,
+// and one that is unknown, such as a reason of a later version, is a warning.
 func Of(name string) Reason {
 	for _, section := range Sections() {
 		for _, r := range section.Reasons {
@@ -69,8 +79,47 @@ func Of(name string) Reason {
 			}
 		}
 	}
+	if kind, ok := strings.CutPrefix(name, Foreign("")); ok {
+		return foreign(kind, kind)
+	}
+	if kind, ok := strings.CutSuffix(name, Rejected("")); ok {
+		return rejected(kind, kind, "")
+	}
+	if kind, ok := strings.CutPrefix(name, WaitingFor("")); ok {
+		return waiting(kind)
+	}
 	return Reason{Name: name, Severity: Warning, Actor: User,
 		Remedy: "Follow the message; docs/reasons.md has more about reasons."}
+}
+
+// foreign returns the reason for a kind, with what people call its objects.
+func foreign(kind, called string) Reason {
+	return Reason{
+		Name: Foreign(kind), Severity: Error, Actor: User,
+		Meaning: "The " + called + " with the name that the operator needs belongs to another owner. The operator " +
+			"does not change it.",
+		Remedy: "Rename the Listener or its port, or delete the " + called + " that the message names.",
+	}
+}
+
+// rejected returns the reason for a kind, with what people call its objects, and with a further remedy.
+func rejected(kind, called, further string) Reason {
+	return Reason{
+		Name: Rejected(kind), Severity: Error, Actor: Either,
+		Meaning: "The API server rejects the " + called + "; the message contains the reason. The operator retries " +
+			"within half a minute.",
+		Remedy: strings.TrimSpace("Do what the message says, or correct what the API server rejects, in the Listener " +
+			"or in its class. " + further),
+	}
+}
+
+// waiting returns the reason for a kind.
+func waiting(kind string) Reason {
+	return Reason{
+		Name: WaitingFor(kind), Severity: Waiting, Actor: Administrator, Causes: []string{kind},
+		Meaning: "No controller has reported an address for the " + kind + ".",
+		Remedy:  "If it lasts, ask an administrator whether the controller for the " + kind + " runs.",
+	}
 }
 
 // EventType returns the type of an event with a reason.

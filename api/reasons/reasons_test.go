@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/listener-operator/listener-operator/api/reasons"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 )
 
 // declared returns the values of the constants of the API that are reasons, by their names.
@@ -78,6 +79,15 @@ func TestEachReasonHasARowAndEachRowIsUsed(t *testing.T) {
 		if rows[reason] != 1 {
 			t.Errorf("%s has %d rows", reason, rows[reason])
 		}
+	}
+	for _, kind := range backends.All().Generated() {
+		for _, reason := range []string{kind.ForeignReason(), kind.RejectedReason()} {
+			if rows[reason] != 1 {
+				t.Errorf("%s of kind %s has %d rows", reason, kind.Kind, rows[reason])
+			}
+			used[reason] = true
+		}
+		used[reasons.WaitingFor(kind.Kind)] = true
 	}
 	for reason := range rows {
 		if !used[reason] && !uses["reasons."+reason] {

@@ -23,10 +23,9 @@ const (
 
 // Remedies that several reasons share.
 const (
-	correctRejected = "Correct what the API server rejects, in the Listener or in its class."
-	doWhatItSays    = "Do what the message says."
-	waitForObject   = "Wait. If it lasts, see which finalizer in the metadata of the object blocks its deletion."
-	checkOverrides  = "Wait a moment. If it lasts, check the overrides of the Listener and its class."
+	doWhatItSays   = "Do what the message says."
+	waitForObject  = "Wait. If it lasts, see which finalizer in the metadata of the object blocks its deletion."
+	checkOverrides = "Wait a moment. If it lasts, check the overrides of the Listener and its class."
 	// nameAnotherClass is how a Listener gets another class. That of a claim or an inline volume has the class of that.
 	nameAnotherClass = "If the Listener belongs to a claim: kubectl annotate pvc {name} --namespace {namespace} " +
 		"listeners.stackable.tech/listener-class=CLASS --overwrite. If it belongs to an inline volume: change " +
@@ -341,20 +340,9 @@ var exposures = []Reason{
 		Remedy: "Name another class, or ask an administrator to give one of the two Listeners another address or " +
 			"port: docs/advertise.md",
 	},
-	{
-		Name: listenersv1alpha1.ReasonForeignRoute, Severity: Error, Actor: User,
-		Meaning: "A Route with the name `<listener>-<port>` exists and belongs to another owner. The operator does " +
-			"not change it.",
-		Remedy: "Rename the Listener or its port, or delete the Route of the same name.",
-	},
-	{
-		Name: listenersv1alpha1.ReasonRouteRejected, Severity: Error, Actor: Either,
-		Meaning: "The API server rejects a Route; the message contains the reason. The operator retries within half " +
-			"a minute.",
-		Remedy: "Do what the message says, or correct what the API server rejects, in the Listener or in its class. " +
-			"Custom hosts need a permission (docs/openshift-routes.md#hosts), and the router has to be able to read " +
-			"the Secret of externalCertificate (docs/openshift-routes.md#certificates).",
-	},
+	foreign("Route", route),
+	rejected("Route", route, "Custom hosts need a permission (docs/openshift-routes.md#hosts), and the router has to "+
+		"be able to read the Secret of externalCertificate (docs/openshift-routes.md#certificates)."),
 	{
 		Name: listenersv1alpha1.ReasonWaitingForRouter, Severity: Waiting, Actor: Administrator,
 		Causes:  []string{route},
@@ -373,17 +361,9 @@ var exposures = []Reason{
 			"docs/openshift-routes.md#certificates",
 		Remedy: "Correct what the router rejects; docs/reasons.md#routenotadmitted has what routers say.",
 	},
-	{
-		Name: listenersv1alpha1.ReasonForeignIngress, Severity: Error, Actor: User,
-		Meaning: "As `ForeignRoute`, for an Ingress.",
-		Remedy:  "Rename the Listener or its port, or delete the Ingress of the same name.",
-	},
-	{
-		Name: listenersv1alpha1.ReasonIngressRejected, Severity: Error, Actor: Either,
-		Meaning: "As `RouteRejected`, for an Ingress. A webhook of the controller may reject it, too.",
-		Remedy: correctRejected + " Some annotations and Secrets need a permission: " +
-			"docs/ingress.md#annotations-and-secrets",
-	},
+	foreign("Ingress", ingress),
+	rejected("Ingress", ingress, "A webhook of the controller may reject it, too. Some annotations and Secrets need a "+
+		"permission: docs/ingress.md#annotations-and-secrets"),
 	{
 		Name: listenersv1alpha1.ReasonWaitingForIngress, Severity: Waiting, Actor: Administrator,
 		Causes:  []string{ingress},
@@ -392,15 +372,8 @@ var exposures = []Reason{
 			"and to publish its address. Traefik, for example, needs providers.kubernetesIngress.ingressEndpoint: " +
 			"docs/ingress.md",
 	},
-	{
-		Name: listenersv1alpha1.ReasonForeignGatewayRoute, Severity: Error, Actor: User,
-		Meaning: "As `ForeignRoute`, for a route of the Gateway API.",
-		Remedy:  "Rename the Listener or its port, or delete the route of the same name.",
-	},
-	{
-		Name: listenersv1alpha1.ReasonGatewayRouteRejected, Severity: Error, Actor: Either,
-		Meaning: "As `RouteRejected`, for a route of the Gateway API.", Remedy: correctRejected,
-	},
+	foreign("GatewayRoute", "route of the Gateway API"),
+	rejected("GatewayRoute", "route of the Gateway API", ""),
 	{
 		Name: listenersv1alpha1.ReasonNoGatewayListener, Severity: Error, Actor: Administrator,
 		Meaning: "No listener of the Gateways is free for a TCPRoute or UDPRoute; the message says who has them. The " +
@@ -420,16 +393,8 @@ var exposures = []Reason{
 		Remedy: "Ask an administrator of the Gateway to allow ListenerSets of the namespace in " +
 			"spec.allowedListeners: docs/gateway-api.md#ports-that-the-operator-allocates",
 	},
-	{
-		Name: listenersv1alpha1.ReasonForeignListenerSet, Severity: Error, Actor: User,
-		Meaning: "As `ForeignRoute`, for the ListenerSet with the name `<listener>-tcp` or `<listener>-udp`.",
-		Remedy:  "Rename the Listener, or delete the ListenerSet of the same name.",
-	},
-	{
-		Name: listenersv1alpha1.ReasonListenerSetRejected, Severity: Error, Actor: Either,
-		Meaning: "As `RouteRejected`, for a ListenerSet. The API rejects one with more than 64 ports.",
-		Remedy:  correctRejected,
-	},
+	foreign("ListenerSet", "ListenerSet"),
+	rejected("ListenerSet", "ListenerSet", "The API rejects one with more than 64 ports."),
 	{
 		Name: listenersv1alpha1.ReasonWaitingForGateway, Severity: Waiting, Actor: Administrator,
 		Causes: []string{gateway},

@@ -22,7 +22,7 @@ const (
 	ListenerNodesAvailable = "NodesAvailable"
 )
 
-// Reasons of ListenerAccepted.
+// Reasons of ListenerAccepted. Those of reasons.Foreign and reasons.Rejected have the kind of an object in their name.
 const (
 	ReasonAccepted          = "Accepted"
 	ReasonClassNotSet       = "ClassNotSet"
@@ -36,10 +36,6 @@ const (
 	ReasonQuotaExceeded     = "QuotaExceeded"
 	ReasonDuplicatePortName = "DuplicatePortName"
 	ReasonNotServed         = "NotServed"
-	ReasonForeignRoute      = "ForeignRoute"
-	ReasonForeignIngress    = "ForeignIngress"
-	ReasonIngressRejected   = "IngressRejected"
-	ReasonRouteRejected     = "RouteRejected"
 	ReasonNoRoutablePorts   = "NoRoutablePorts"
 	ReasonNoSinglePod       = "NoSinglePod"
 	ReasonInvalidHost       = "InvalidHost"
@@ -52,15 +48,11 @@ const (
 
 	ReasonSharedPortsExhausted = "SharedPortsExhausted"
 	ReasonPortLimitReached     = "PortLimitReached"
-	ReasonForeignGatewayRoute  = "ForeignGatewayRoute"
-	ReasonGatewayRouteRejected = "GatewayRouteRejected"
 	ReasonNoGatewayListener    = "NoGatewayListener"
 
 	ReasonListenerSetNotAllowed = "ListenerSetNotAllowed"
 	ReasonGatewayPortsExhausted = "GatewayPortsExhausted"
 	ReasonClusterIPsExhausted   = "ClusterIPsExhausted"
-	ReasonForeignListenerSet    = "ForeignListenerSet"
-	ReasonListenerSetRejected   = "ListenerSetRejected"
 
 	ReasonInvalidAllowedClients        = "InvalidAllowedClients"
 	ReasonAllowedClientsNotEnforceable = "AllowedClientsNotEnforceable"

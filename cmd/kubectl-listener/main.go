@@ -15,13 +15,14 @@ import (
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 )
 
 func main() {
 	log.SetLogger(logr.Discard()) // what users need to know is in the results and errors
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := plugin.NewCommand(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout,
-		ErrOut: os.Stderr}).ExecuteContext(ctx)
+		ErrOut: os.Stderr}, backends.All()).ExecuteContext(ctx)
 	stop()
 	switch { // the same statuses as `kubectl diff`
 	case err == nil:

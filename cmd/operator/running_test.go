@@ -143,7 +143,7 @@ func refusals() map[string]refusal {
 		})},
 		listenersv1alpha1.ReasonNoSinglePod: {volume: named, happen: class(func(s *listenersv1alpha1.ListenerClassSpec) { ingress(s, "{port}.{podName}.{namespace}.example.com") })},
 		listenersv1alpha1.ReasonInvalidHost: {happen: class(func(s *listenersv1alpha1.ListenerClassSpec) { ingress(s, "{listener}.{namespace}.example.com") })},
-		listenersv1alpha1.ReasonForeignIngress: {volume: ofClaim, happen: func(r *runs) {
+		reasons.Foreign("Ingress"): {volume: ofClaim, happen: func(r *runs) {
 			r.create(&networkingv1.Ingress{ObjectMeta: r.meta(r.listenerName() + "-http"), Spec: networkingv1.IngressSpec{
 				Rules: []networkingv1.IngressRule{{Host: "foreign.example.com"}},
 			}})
@@ -206,10 +206,10 @@ var cannotRefuse = map[string][]string{
 	},
 	"an exposure that is not complete leaves the previous one, as with the Ingress here": {
 		listenersv1alpha1.ReasonLoadBalancerPortsError, listenersv1alpha1.ReasonUnusableAddress, listenersv1alpha1.ReasonNoRoutablePorts,
-		listenersv1alpha1.ReasonIngressRejected, listenersv1alpha1.ReasonForeignRoute, listenersv1alpha1.ReasonRouteRejected,
-		listenersv1alpha1.ReasonRouteNotAdmitted, listenersv1alpha1.ReasonForeignGatewayRoute, listenersv1alpha1.ReasonGatewayRouteRejected,
+		reasons.Rejected("Ingress"), reasons.Foreign("Route"), reasons.Rejected("Route"),
+		listenersv1alpha1.ReasonRouteNotAdmitted, reasons.Foreign("GatewayRoute"), reasons.Rejected("GatewayRoute"),
 		listenersv1alpha1.ReasonNoGatewayListener, listenersv1alpha1.ReasonGatewayPortsExhausted, listenersv1alpha1.ReasonListenerSetNotAllowed,
-		listenersv1alpha1.ReasonForeignListenerSet, listenersv1alpha1.ReasonListenerSetRejected, listenersv1alpha1.ReasonGatewayRouteNotAccepted,
+		reasons.Foreign("ListenerSet"), reasons.Rejected("ListenerSet"), listenersv1alpha1.ReasonGatewayRouteNotAccepted,
 		listenersv1alpha1.ReasonAddressTaken,
 	},
 	"TestEntriesOfPodListeners has the previous addresses": {listenersv1alpha1.ReasonInvalidNodeAddress},

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends/testdata/tunnel"
@@ -50,7 +51,7 @@ func TestABackendThatIsAddedIsWhole(t *testing.T) {
 		Paths: []string{"../../internal/exposure/backends/testdata/tunnel/crd.yaml"}, ErrorIfPathMissing: true,
 	})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.eventually(listenersv1alpha1.ListenerReady, tunnel.ReasonWaitingForTunnel)
+	f.eventually(listenersv1alpha1.ListenerReady, reasons.WaitingFor("Tunnel"))
 	own := existing("web-http")
 	f.Expect(own.Spec).To(Equal(tunnel.Spec{Host: host, ServiceName: "web"}))
 	f.Expect(metav1.IsControlledBy(own, l)).To(BeTrue())
@@ -82,10 +83,10 @@ func TestABackendThatIsAddedIsWhole(t *testing.T) {
 	theirs := &tunnel.Tunnel{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "foreign-http"}, Spec: tunnel.Spec{Host: "theirs.example.com"}}
 	f.Expect(f.Create(t.Context(), theirs)).To(Succeed())
 	f.createListener(nil)
-	f.eventually(listenersv1alpha1.ListenerAccepted, tunnel.ReasonForeignTunnel)
+	f.eventually(listenersv1alpha1.ListenerAccepted, reasons.Foreign("Tunnel"))
 	f.Expect(existing("foreign-http").ResourceVersion).To(Equal(theirs.ResourceVersion))
 	f.Expect(f.Delete(t.Context(), theirs)).To(Succeed())
-	f.eventually(listenersv1alpha1.ListenerReady, tunnel.ReasonWaitingForTunnel)
+	f.eventually(listenersv1alpha1.ListenerReady, reasons.WaitingFor("Tunnel"))
 
 	// It removes what the class no longer asks for.
 	f.class, f.key.Name = first, "web"

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends/testdata/tunnel"
@@ -40,7 +41,7 @@ func TestAdditionalBackendNeedsNoChangeOfTheController(t *testing.T) {
 	s = newRouteState(ownRoute("http", admittedAs("http.example.com")), foreign).change(withTunnelClass)
 	s.change(withPublished(map[string]string{"http.example.com": "http"}))
 	o = s.reconcile(t, 1, interceptor.Funcs{}, nil)
-	if got := o.condition(listenersv1alpha1.ListenerAccepted).Reason; got != tunnel.ReasonForeignTunnel {
+	if got := o.condition(listenersv1alpha1.ListenerAccepted).Reason; got != reasons.Foreign("Tunnel") {
 		t.Errorf("got reason %s for a Tunnel that the Listener does not control", got)
 	}
 	if diff := cmp.Diff([]string{"http.example.commap[http:443]"}, o.addresses()); diff != "" {

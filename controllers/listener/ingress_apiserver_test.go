@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
@@ -87,7 +88,7 @@ func TestForeignIngressIsNeverModified(t *testing.T) {
 	}
 	f.Expect(f.Create(t.Context(), foreign)).To(Succeed())
 	f.createListener(nil)
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonForeignIngress)
+	f.eventually(listenersv1alpha1.ListenerAccepted, reasons.Foreign("Ingress"))
 	f.Expect(f.ingress("web-http", "").ResourceVersion).To(Equal(foreign.ResourceVersion))
 	f.Expect(f.Delete(t.Context(), foreign)).To(Succeed())
 	f.take(f.ingress("web-http", foreign.UID), "192.0.2.1")

@@ -101,9 +101,7 @@ func TestObjectsFromABackupAreAdopted(t *testing.T) {
 			kinds[kind.Kind] = kind
 		}
 	}
-	kinds["NetworkPolicy"] = &exposure.Kind{
-		GroupVersionKind: networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), ForeignReason: listenersv1alpha1.ReasonForeignNetworkPolicy,
-	}
+	kinds["NetworkPolicy"] = &exposure.Kind{GroupVersionKind: networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy")}
 	for name, kind := range kinds {
 		one := func(o *operator) *unstructured.Unstructured {
 			list := &unstructured.UnstructuredList{}
@@ -149,7 +147,7 @@ func TestObjectsFromABackupAreAdopted(t *testing.T) {
 				version := one(o).GetResourceVersion()
 				l := o.reconcile(key.Name)
 				if tc.written {
-					if now := one(o); accepted(l) != kind.ForeignReason || now.GetResourceVersion() != version || len(l.Status.IngressAddresses) > 0 && name != "NetworkPolicy" {
+					if now := one(o); accepted(l) != kind.ForeignReason() || now.GetResourceVersion() != version || len(l.Status.IngressAddresses) > 0 && name != "NetworkPolicy" {
 						t.Errorf("Accepted is %s, addresses %v, and the object is %v", accepted(l), l.Status.IngressAddresses, now)
 					}
 					if name == "ListenerSet" && find[gatewayv1.TCPRoute](o, "web-http") != nil {

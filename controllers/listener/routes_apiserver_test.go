@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
@@ -200,7 +201,7 @@ func TestGeneratedHostsNeedNoPermissionForCustomHosts(t *testing.T) {
 	f.eventuallyAddresses(generated)
 
 	f.change(f.class, func() { f.class.Spec.Route.HostTemplate = "{listener}.{namespace}.example.com" })
-	l := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonRouteRejected)
+	l := f.eventually(listenersv1alpha1.ListenerAccepted, reasons.Rejected("Route"))
 	f.Expect(l.Status.Conditions[0].Message).To(And(
 		ContainSubstring("you do not have permission to set the host field of the route"),
 		ContainSubstring("bind its ServiceAccount to the ClusterRole listener-operator-custom-host")))

@@ -237,7 +237,7 @@ func (r *Reconciler) objectToListeners(kind *exposure.Kind) handler.MapFunc {
 			return index.Named(ctx, r.Client, listener.Namespace, listener.Name)
 		}
 		return r.listeners(ctx, client.InNamespace(o.GetNamespace()),
-			client.MatchingFields{index.ListenersByRefusal: kind.ForeignReason})
+			client.MatchingFields{index.ListenersByRefusal: kind.ForeignReason()})
 	}
 }
 

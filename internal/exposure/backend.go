@@ -6,6 +6,7 @@
 package exposure
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/address"
 	"github.com/listener-operator/listener-operator/internal/message"
@@ -49,6 +51,10 @@ type Backend struct {
 	// the existing objects of a Listener refer to. Both are nil if it reads none.
 	Reads      *Kind
 	References func(class *listenersv1alpha1.ListenerClass, objects []Object) []types.NamespacedName
+	// Assumed is the kind of what classes name and the backend does not read, and AssumedName returns the name that a
+	// class gives. A Listener may wait because it does not exist. Both are empty if there is no such kind.
+	Assumed     schema.GroupVersionKind
+	AssumedName func(class *listenersv1alpha1.ListenerClass) string
 	// PlainService states that clients connect to the Service, whose type does not matter for any other backend.
 	PlainService bool
 	// Headless states that the Services of its Listeners have no cluster IP: clients connect to the Pods.
@@ -138,12 +144,17 @@ type Kind struct {
 	// Annotated states that classes annotate the objects. The policy of the kind limits the annotations that request
 	// things from other controllers.
 	Annotated bool
-	// ForeignReason and RejectedReason are the reasons of listenersv1alpha1.ListenerAccepted for an object that the
-	// Listener does not control, and for one that the API server rejects. A kind that is only read has none.
-	ForeignReason, RejectedReason string
+	// InReasons is the word for the kind in reasons.Foreign and reasons.Rejected. Empty is the kind itself.
+	InReasons string
 	// Remedy returns what to do about a rejection by the API server, or "" if its message suffices. Nil is always "".
 	Remedy func(rejection string) string
 }
+
+// ForeignReason is the reason of listenersv1alpha1.ListenerAccepted for an object that the Listener does not control.
+func (k *Kind) ForeignReason() string { return reasons.Foreign(cmp.Or(k.InReasons, k.Kind)) }
+
+// RejectedReason is the one for an object that the API server rejects.
+func (k *Kind) RejectedReason() string { return reasons.Rejected(cmp.Or(k.InReasons, k.Kind)) }
 
 // Object is an object of a backend's kinds, of the type that the scheme has for it.
 type Object interface {

@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
@@ -459,12 +460,12 @@ func TestAnInvalidRouteIsReported(t *testing.T) {
 			"ExtendedValidationFailed: [spec.tls.certificate: Invalid value",
 		},
 		"unreadable": {
-			edge("unreadable"), tcp, accepted, listenersv1alpha1.ReasonRouteRejected,
+			edge("unreadable"), tcp, accepted, reasons.Rejected("Route"),
 			"router serviceaccount does not have permission to get this secret",
 		},
 	} {
 		if name == "missing" && microShift != "" { // the API server looks, too
-			tc.condition, tc.reason, tc.words = accepted, listenersv1alpha1.ReasonRouteRejected, `Not found: "secrets \"missing\" not found"`
+			tc.condition, tc.reason, tc.words = accepted, reasons.Rejected("Route"), `Not found: "secrets \"missing\" not found"`
 		}
 		class := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{name: routed(tc.route)})[name]
 		s.createListener(name, class, tc.ports...)
@@ -573,7 +574,7 @@ func TestOnlyCustomHostsRequirePermission(t *testing.T) {
 	})
 	// The removal of the permission takes effect with a delay, so the first rejected Route is awaited.
 	s.createListener("own", classes["own"], port("http", 8080, corev1.ProtocolTCP))
-	message := s.awaitCondition("own", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonRouteRejected)
+	message := s.awaitCondition("own", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, reasons.Rejected("Route"))
 	for _, words := range []string{"spec.host: Forbidden: you do not have permission to set the host field of the route", "listener-operator-custom-host"} {
 		if !strings.Contains(message, words) {
 			t.Errorf("the condition is %q, and lacks %q", message, words)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
@@ -115,7 +116,7 @@ func startMap(t *testing.T, config *rest.Config, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	reader, writer := io.Pipe()
-	command := plugin.NewCommand(genericiooptions.IOStreams{In: os.Stdin, Out: writer, ErrOut: io.Discard})
+	command := plugin.NewCommand(genericiooptions.IOStreams{In: os.Stdin, Out: writer, ErrOut: io.Discard}, backends.All())
 	command.SetArgs(append([]string{"--kubeconfig", kubeconfig(t, config), "--cache-dir", t.TempDir(), "map"}, args...))
 	var group sync.WaitGroup
 	group.Go(func() {

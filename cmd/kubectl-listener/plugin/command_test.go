@@ -18,6 +18,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
@@ -38,7 +39,7 @@ func runWith(t *testing.T, config *rest.Config, streams genericiooptions.IOStrea
 // runUntil is runWith with a context that may end before the test does.
 func runUntil(ctx context.Context, t *testing.T, config *rest.Config, streams genericiooptions.IOStreams, out *bytes.Buffer, args ...string) (string, error) {
 	t.Helper()
-	command := plugin.NewCommand(streams)
+	command := plugin.NewCommand(streams, backends.All())
 	command.SetArgs(append([]string{"--kubeconfig", kubeconfig(t, config), "--cache-dir", t.TempDir()}, args...))
 	err := command.ExecuteContext(ctx)
 	if strings.Contains(out.String(), "\x1b") {

@@ -23,6 +23,7 @@ import (
 	doctors "github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/doctor"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
@@ -49,7 +50,7 @@ func (i *installed) checkWaitingRequests(t *testing.T) {
 	defer i.remove(t, request)
 	s.event(t, s.pod, listenersv1alpha1.ReasonCertificateWaiting, "volume x has no address yet")
 	at := func(now time.Time) []check.Finding {
-		x := &check.Examination{Client: i.Client, Report: check.Report{Gathered: now}}
+		x := &check.Examination{Backends: backends.All(), Client: i.Client, Report: check.Report{Gathered: now}}
 		doctors.Examine(t.Context(), x, walk.UnusedDays)
 		if x.Err != nil {
 			t.Fatal(x.Err)

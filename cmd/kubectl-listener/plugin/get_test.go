@@ -14,6 +14,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
@@ -140,7 +141,7 @@ func (o *output) lines() []string {
 func TestGetWatchesAddresses(t *testing.T) {
 	w := newWorld(t)
 	out := &output{}
-	command := plugin.NewCommand(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: out, ErrOut: &output{}})
+	command := plugin.NewCommand(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: out, ErrOut: &output{}}, backends.All())
 	command.SetArgs([]string{"--kubeconfig", kubeconfig(t, apiserver.Config(t)), "get", "--watch", "-n", w.namespace})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

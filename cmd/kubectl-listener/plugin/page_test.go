@@ -9,6 +9,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
@@ -22,7 +23,7 @@ func TestEachCommandIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands := plugin.NewCommand(genericiooptions.NewTestIOStreamsDiscard()).Commands()
+	commands := plugin.NewCommand(genericiooptions.NewTestIOStreamsDiscard(), backends.All()).Commands()
 	if len(commands) != 10 {
 		t.Errorf("there are %d commands", len(commands))
 	}
@@ -49,7 +50,7 @@ func TestMustGatherRunsACommandThatExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, line, _ := strings.Cut(string(script), "\nexec /usr/bin/kubectl-listener ")
-	cmd, args, err := plugin.NewCommand(genericiooptions.NewTestIOStreamsDiscard()).Find(strings.Fields(line))
+	cmd, args, err := plugin.NewCommand(genericiooptions.NewTestIOStreamsDiscard(), backends.All()).Find(strings.Fields(line))
 	if err == nil {
 		err = cmd.ParseFlags(args)
 	}

@@ -18,10 +18,12 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/release"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/topology"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/why"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/version"
 )
 
-func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+// NewCommand returns the command with all others below it. They know the backends of the list.
+func NewCommand(streams genericiooptions.IOStreams, list backends.List) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-listener",
 		Short: "Show what is wrong with listener volumes, and what to do about it",
@@ -35,7 +37,7 @@ could not be carried out.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	e := command.NewEnvironment(streams, root)
+	e := command.NewEnvironment(streams, list, root)
 	root.AddCommand(why.NewCommand(e), doctor.NewCommand(e), get.NewCommand(e), release.NewCommand(e),
 		connect.NewCommand(e), ca.NewCommand(e),
 		binding.NewCommand(e), migrate.NewCommand(e), gather.NewCommand(e), topology.NewCommand(e))

@@ -86,7 +86,7 @@ func (w *objectWriter) applyObject(ctx context.Context, s *observe.Snapshot,
 		// It is created again after its deletion.
 		return own, fmt.Sprintf("%s %s", kind.Kind, client.ObjectKeyFromObject(existing)), nil, nil
 	case !observe.Controls(s.Listener, existing):
-		return own, "", exposure.Refuse(kind.ForeignReason,
+		return own, "", exposure.Refuse(kind.ForeignReason(),
 			"%s %s already exists and %s; delete it, or rename the Listener or its port",
 			kind.Kind, client.ObjectKeyFromObject(existing), observe.DescribeController(existing)), nil
 	case desired.Recreate:
@@ -108,7 +108,7 @@ func (w *objectWriter) applyObject(ctx context.Context, s *observe.Snapshot,
 	if kind.Remedy != nil && kind.Remedy(message) != "" {
 		message += "; " + kind.Remedy(message)
 	}
-	return own, "", exposure.Refuse(kind.RejectedReason, "the API server rejects %s %s: %s", kind.Kind,
+	return own, "", exposure.Refuse(kind.RejectedReason(), "the API server rejects %s %s: %s", kind.Kind,
 		client.ObjectKeyFromObject(desired), message), err
 }
 

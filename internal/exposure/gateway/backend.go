@@ -126,8 +126,7 @@ func (b routes) generates() []*exposure.Kind {
 		OtherVersions:    b.otherVersions,
 		Resource:         strings.ToLower(b.Plural),
 		AddToScheme:      gatewayv1.Install,
-		ForeignReason:    listenersv1alpha1.ReasonForeignGatewayRoute,
-		RejectedReason:   listenersv1alpha1.ReasonGatewayRouteRejected,
+		InReasons:        "GatewayRoute",
 	}
 	if !b.ownPort {
 		kind.Holds = func(o exposure.Object) []registry.Key {

@@ -31,8 +31,6 @@ func (b routes) listenerSets() *exposure.Kind {
 		Exclusive:        listenersv1alpha1.WaitingKindGatewayPort,
 		Trim:             trimListenerSet,
 		AddToScheme:      gatewayv1.Install,
-		ForeignReason:    listenersv1alpha1.ReasonForeignListenerSet,
-		RejectedReason:   listenersv1alpha1.ReasonListenerSetRejected,
 	}
 }
 

@@ -25,7 +25,6 @@ var kind = networkingv1.SchemeGroupVersion.WithKind("Ingress")
 var ingresses = perport.Objects[*networkingv1.Ingress]{
 	Kind: "Ingress", Plural: "Ingresses", Protocol: corev1.ProtocolTCP,
 	Exposes: func(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.Ingress != nil },
-	Waiting: listenersv1alpha1.ReasonWaitingForIngress,
 }
 
 func Backend() *exposure.Backend {
@@ -39,13 +38,13 @@ func Backend() *exposure.Backend {
 			Holds: func(o exposure.Object) []registry.Key {
 				return registry.Keys(listenersv1alpha1.WaitingKindHost, hostsOf(o)...)
 			},
-			AddToScheme:    networkingv1.AddToScheme,
-			Annotated:      true,
-			ForeignReason:  listenersv1alpha1.ReasonForeignIngress,
-			RejectedReason: listenersv1alpha1.ReasonIngressRejected,
+			AddToScheme: networkingv1.AddToScheme,
+			Annotated:   true,
 		}},
-		Objects:   objects,
-		Addresses: addresses,
+		Objects:     objects,
+		Addresses:   addresses,
+		Assumed:     networkingv1.SchemeGroupVersion.WithKind("IngressClass"),
+		AssumedName: func(class *listenersv1alpha1.ListenerClass) string { return class.Spec.Ingress.ClassName },
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/host"
@@ -24,7 +25,8 @@ type Objects[T exposure.Object] struct {
 	NameOf func(l *exposure.Listener, port string) string
 	// Is reports whether an object is one of these, rather than another one of the backend. If nil, all are.
 	Is func(exposure.Object) bool
-	// Waiting is the reason of listenersv1alpha1.ListenerReady for an object that is not served yet.
+	// Waiting is the reason of listenersv1alpha1.ListenerReady for an object that is not served yet. Empty is
+	// reasons.WaitingFor the Kind.
 	Waiting string
 }
 
@@ -128,7 +130,7 @@ func (o Objects[T]) Addresses(l *exposure.Listener,
 		}
 	}
 	if e.Complete = len(ports) > 0 && len(missing) == 0; len(missing) > 0 {
-		e.Reason = cmp.Or(e.Reason, o.Waiting)
+		e.Reason = cmp.Or(e.Reason, o.Waiting, reasons.WaitingFor(o.Kind))
 	}
 	e.Message = strings.Join(slices.Concat(missing, leftOut), "; ")
 	return e

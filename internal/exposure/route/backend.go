@@ -48,9 +48,7 @@ func Backend() *exposure.Backend {
 			Holds: func(o exposure.Object) []registry.Key {
 				return registry.Keys(listenersv1alpha1.WaitingKindHost, hostsOf(o)...)
 			},
-			ForeignReason:  listenersv1alpha1.ReasonForeignRoute,
-			RejectedReason: listenersv1alpha1.ReasonRouteRejected,
-			Remedy:         remedy,
+			Remedy: remedy,
 		}},
 		Objects:   objects,
 		Addresses: addresses,

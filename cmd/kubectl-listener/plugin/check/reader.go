@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 )
 
@@ -29,6 +30,8 @@ const (
 // reads nothing, and takes every object as forbidden. Who examines something looks at Err at the end.
 type Examination struct {
 	Client client.Client
+	// Backends are those of the operator.
+	Backends backends.List
 	Report
 	Err error
 }

@@ -51,14 +51,15 @@ var formats = []string{"json", "yaml"}
 
 type Environment struct {
 	genericiooptions.IOStreams
-	flags  *genericclioptions.ConfigFlags
-	Output string
-	from   string
+	Backends backends.List
+	flags    *genericclioptions.ConfigFlags
+	Output   string
+	from     string
 }
 
 // NewEnvironment returns the environment of the commands below root, to which it adds the flags that all of them have.
-func NewEnvironment(streams genericiooptions.IOStreams, root *cobra.Command) *Environment {
-	e := &Environment{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true)}
+func NewEnvironment(streams genericiooptions.IOStreams, list backends.List, root *cobra.Command) *Environment {
+	e := &Environment{IOStreams: streams, Backends: list, flags: genericclioptions.NewConfigFlags(true)}
 	e.flags.AddFlags(root.PersistentFlags())
 	_ = root.RegisterFlagCompletionFunc("namespace", e.CompleteNames(0, kindNamespace)) // the flag exists
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
@@ -99,28 +100,29 @@ func (e *Environment) Client() (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: newScheme()})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: e.newScheme()})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	return c, nil
 }
 
-func newScheme() *runtime.Scheme {
+func (e *Environment) newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme),
 		listenersv1alpha1.AddToScheme(scheme),
-		operatorv1alpha1.AddToScheme(scheme), backends.All().AddToScheme(scheme)))
+		operatorv1alpha1.AddToScheme(scheme), e.Backends.AddToScheme(scheme)))
 	return scheme
 }
 
 func (e *Environment) Examination() (*check.Examination, error) {
 	if e.from != "" {
-		c, index, err := source.Open(e.from, newScheme())
-		return &check.Examination{Client: c, Report: check.Report{Gathered: index.Time.UTC()}}, err
+		c, index, err := source.Open(e.from, e.newScheme())
+		report := check.Report{Gathered: index.Time.UTC()}
+		return &check.Examination{Client: c, Backends: e.Backends, Report: report}, err
 	}
 	c, err := e.Client()
-	return &check.Examination{Client: c}, err
+	return &check.Examination{Client: c, Backends: e.Backends}, err
 }
 
 // Examine returns the function of a command that examines the cluster, and prints the report. text writes it as text.

@@ -24,7 +24,6 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -73,7 +72,7 @@ func (g *gatherer) lists() (lists []list) {
 		"MutatingAdmissionPolicyBinding")
 	add("rbac.authorization.k8s.io/v1", g.binding, nil, "ClusterRoleBinding", "RoleBinding")
 	add("rbac.authorization.k8s.io/v1", g.role, nil, "ClusterRole", "Role")
-	for _, backend := range backends.All() {
+	for _, backend := range g.Backends {
 		for _, kind := range backend.Kinds() {
 			l := list{}
 			l.GroupVersionKind, _ = walk.Served(g.client, kind)
@@ -229,7 +228,7 @@ func (g *gatherer) read(ctx context.Context) {
 		if namespace == "" {
 			g.examine(ctx, s)
 		} else {
-			follow(ctx, s)
+			g.follow(ctx, s)
 		}
 		// Again, because events concern what was read.
 		_ = r.List(ctx, &corev1.EventList{}, client.InNamespace(namespace))
@@ -240,7 +239,7 @@ func (g *gatherer) read(ctx context.Context) {
 }
 
 func (g *gatherer) examine(ctx context.Context, s *source.Source) {
-	x := &check.Examination{Client: s}
+	x := &check.Examination{Client: s, Backends: g.Backends}
 	doctor.Examine(ctx, x, walk.UnusedDays)
 	if x.Err != nil {
 		g.miss("the report of doctor", x.Err)
@@ -253,8 +252,8 @@ func (g *gatherer) examine(ctx context.Context, s *source.Source) {
 }
 
 // follow reads what the walks from the objects of a namespace read.
-func follow(ctx context.Context, s *source.Source) {
-	w := walk.New(&check.Examination{Client: s})
+func (g *gatherer) follow(ctx context.Context, s *source.Source) {
+	w := walk.New(&check.Examination{Client: s, Backends: g.Backends})
 	for _, list := range []client.ObjectList{&corev1.PersistentVolumeClaimList{}, &listenersv1alpha1.ListenerList{},
 		&corev1.PodList{}} {
 		w.List(ctx, list, client.InNamespace(s.Namespace))

@@ -9,6 +9,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 )
 
 // FuzzCompareListeners looks for Listeners and classes at which `kubectl listener migrate` ends, although they belong
@@ -23,7 +24,7 @@ func FuzzCompareListeners(f *testing.F) {
 		if kjson.UnmarshalCaseSensitivePreserveInts(listenerSpec, &l.Spec) != nil || kjson.UnmarshalCaseSensitivePreserveInts(classSpec, &class.Spec) != nil {
 			return // the API server would not store it
 		}
-		m := &migration{Walk: walk.New(&check.Examination{})}
+		m := &migration{Walk: walk.New(&check.Examination{Backends: backends.All()})}
 		m.classes.Items, m.listeners.Items = []listenersv1alpha1.ListenerClass{class}, []listenersv1alpha1.Listener{l}
 		m.compareListeners()
 	})

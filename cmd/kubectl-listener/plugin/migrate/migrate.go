@@ -26,7 +26,6 @@ import (
 	components "github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/stackable"
 )
 
@@ -198,7 +197,7 @@ func (m *migration) compareListeners() {
 		if class := classes[l.Class()]; class == nil {
 			f = f.Warning("", fmt.Sprintf("its class %q does not exist, so it keeps the addresses that it has",
 				l.Class()))
-		} else if _, refusal := backends.All().Of(class).Service(class, l); refusal != nil {
+		} else if _, refusal := m.Backends.Of(class).Service(class, l); refusal != nil {
 			f = f.FailedBy(refusal.Reason, refusal.Message)
 			f.Remedy += " Until then, its Service and its addresses stay as they are."
 		}

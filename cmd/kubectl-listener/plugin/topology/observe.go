@@ -64,7 +64,7 @@ type subject struct {
 func (s *subject) id() string { return s.kind + "/" + s.key.String() }
 
 // observe returns what a client shows of a namespace, or of all if that is "".
-func observe(ctx context.Context, c client.Client, namespace string) (*graph, error) {
+func observe(ctx context.Context, c client.Client, list backends.List, namespace string) (*graph, error) {
 	g := &graph{namespace: namespace, nodes: map[string]*subject{"": {kind: "Node"}}, byID: map[string]*subject{},
 		outdated: make(chan struct{})}
 	var listeners listenersv1alpha1.ListenerList
@@ -74,7 +74,7 @@ func observe(ctx context.Context, c client.Client, namespace string) (*graph, er
 	case err != nil:
 		return nil, fmt.Errorf("listing Listeners: %w", err)
 	}
-	w := walk.New(&check.Examination{Client: c})
+	w := walk.New(&check.Examination{Client: c, Backends: list})
 	for i := range listeners.Items {
 		g.listeners = append(g.listeners, newListener(ctx, w, &listeners.Items[i]))
 	}
@@ -129,7 +129,7 @@ func newListener(ctx context.Context, w *walk.Walk, l *listenersv1alpha1.Listene
 	var class listenersv1alpha1.ListenerClass
 	if w.Client.Get(ctx, types.NamespacedName{Name: l.Class()}, &class) == nil {
 		result.exposure = string(class.Spec.ServiceType)
-		if backend := backends.All().Of(&class); !backend.PlainService {
+		if backend := w.Backends.Of(&class); !backend.PlainService {
 			result.exposure = backend.Name
 		}
 	}

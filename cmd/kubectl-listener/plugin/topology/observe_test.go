@@ -14,6 +14,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 )
 
 func TestTheFirstOfTheWorstFindingsIsShown(t *testing.T) {
@@ -35,7 +36,7 @@ func TestPodIsLinkedToAListenerOnce(t *testing.T) {
 	want := []string{"web", "own"}
 	scheme := runtime.NewScheme()
 	utilruntime.Must(listenersv1alpha1.AddToScheme(scheme))
-	w := walk.New(&check.Examination{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(published).Build()})
+	w := walk.New(&check.Examination{Backends: backends.All(), Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(published).Build()})
 	if got := newPod(t.Context(), w, object).listeners; !slices.Equal(got, want) {
 		t.Errorf("Listeners %q, want %q", got, want)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/connect"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 )
 
 const outputSVG = "svg"
@@ -72,7 +73,7 @@ With --output svg, the command writes the picture as it is now, and ends.`,
 			}
 			ctx, stop := context.WithCancel(cmd.Context())
 			defer stop()
-			s := &server{source: source.Watch(ctx, c, namespace), prefix: "/" + rand.Text() + "/"}
+			s := &server{source: source.Watch(ctx, c, namespace), backends: e.Backends, prefix: "/" + rand.Text() + "/"}
 			if err := s.observe(ctx); err != nil {
 				return err
 			}
@@ -109,7 +110,8 @@ func loopback(address string) (string, error) {
 }
 
 type server struct {
-	source *source.Source
+	source   *source.Source
+	backends backends.List
 	// prefix is the path of the page, with a secret: other users of this machine can connect, too.
 	prefix string
 	graph  atomic.Pointer[graph]
@@ -155,7 +157,7 @@ func (s *server) follow(ctx context.Context) {
 }
 
 func (s *server) observe(ctx context.Context) error {
-	g, err := observe(ctx, s.source, s.source.Namespace)
+	g, err := observe(ctx, s.source, s.backends, s.source.Namespace)
 	if err != nil {
 		return err
 	}
@@ -290,7 +292,7 @@ func (s *server) connect(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "It does not exist any more.", http.StatusNotFound)
 		return
 	}
-	x := &check.Examination{Client: s.source}
+	x := &check.Examination{Client: s.source, Backends: s.backends}
 	connect.Try(r.Context(), x, found.object, connect.Options{Timeout: connect.DefaultTimeout})
 	if x.Err != nil {
 		respond(w,

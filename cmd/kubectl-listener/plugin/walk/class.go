@@ -21,7 +21,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
@@ -50,7 +49,7 @@ func (w *Walk) class(ctx context.Context, listener *listenersv1alpha1.Listener) 
 		r := reasons.Of(listenersv1alpha1.ReasonNamespaceNotAllowed)
 		w.Add(f.Failed(r.Name, problem, r.Remedy))
 	default:
-		w.Add(unlessDeleted(classFinding(f, class), class))
+		w.Add(unlessDeleted(w.classFinding(f, class), class))
 	}
 	return class
 }
@@ -86,12 +85,12 @@ func (w *Walk) mistakenListener(ctx context.Context, f check.Finding, key types.
 	return w.DidYouMean(ctx, f, key, &listenersv1alpha1.ListenerList{})
 }
 
-func classFinding(f check.Finding, class *listenersv1alpha1.ListenerClass) check.Finding {
+func (w *Walk) classFinding(f check.Finding, class *listenersv1alpha1.ListenerClass) check.Finding {
 	if ignored := slices.Concat(exposure.IgnoredSettings(class), exposure.UnknownOverrides(class)); len(ignored) > 0 {
 		return f.Warning(listenersv1alpha1.ReasonSettingsIgnored, strings.Join(ignored, "; "))
 	}
 	text := "serviceType " + string(class.Spec.ServiceType)
-	if backend := backends.All().Of(class); !backend.PlainService {
+	if backend := w.Backends.Of(class); !backend.PlainService {
 		text += ", exposed by " + backend.Name
 	}
 	if pinning := class.Pinning(); pinning != nil {
@@ -110,8 +109,8 @@ func (w *Walk) Classes(ctx context.Context) {
 	}
 	for class := range check.Each(classes.Items) {
 		f = check.Finding{Kind: f.Kind, Name: class.Name}
-		described := classFinding(f, class)
-		for _, kind := range backends.All().Of(class).KindsFor(class) {
+		described := w.classFinding(f, class)
+		for _, kind := range w.Backends.Of(class).KindsFor(class) {
 			if _, served := Served(w.Client, kind); !served {
 				described = f.Failed(listenersv1alpha1.ReasonNotServed,
 					fmt.Sprintf("needs %ss, and the cluster does not serve %s", kind.Kind, kind.GroupVersion()),
@@ -203,7 +202,7 @@ func (w *Walk) Unused(ctx context.Context, days uint16) {
 	}
 	var findings []check.Finding
 	for class := range check.Each(classes.Items) {
-		holds, f := backends.All().Of(class).ScarceOf(class), check.Finding{Kind: "ListenerClass", Name: class.Name}
+		holds, f := w.Backends.Of(class).ScarceOf(class), check.Finding{Kind: "ListenerClass", Name: class.Name}
 		switch all := byClass[class.Name]; {
 		case holds == "":
 		case len(all) == 0:

@@ -14,6 +14,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 )
 
 // ago returns the time so many days ago, and how the doctor writes it.
@@ -66,7 +67,7 @@ func TestAddressesThatNoPodHasMountedAreNamed(t *testing.T) {
 					ObjectMeta: metav1.ObjectMeta{Name: class}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: serviceType},
 				})
 			}
-			w := New(&check.Examination{Client: builder.Build()})
+			w := New(&check.Examination{Backends: backends.All(), Client: builder.Build()})
 			w.Unused(t.Context(), tc.days)
 			var warnings []string
 			for _, f := range w.Findings {
@@ -98,7 +99,7 @@ func TestAClassNeedsItsKindsInAnyVersion(t *testing.T) {
 		group := schema.GroupVersion{Group: "gateway.networking.k8s.io", Version: "v1"}
 		mapper.Add(group.WithKind("Gateway"), meta.RESTScopeNamespace)
 		mapper.Add(schema.GroupVersionKind{Group: group.Group, Version: version, Kind: "TCPRoute"}, meta.RESTScopeNamespace)
-		w := New(&check.Examination{Client: fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(&listenersv1alpha1.ListenerClass{
+		w := New(&check.Examination{Backends: backends.All(), Client: fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(&listenersv1alpha1.ListenerClass{
 			ObjectMeta: metav1.ObjectMeta{Name: "routed"},
 			Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Gateway: &listenersv1alpha1.GatewayExposure{Kind: listenersv1alpha1.GatewayRouteKindTCP}},
 		}).Build()})

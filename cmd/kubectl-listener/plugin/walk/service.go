@@ -7,15 +7,14 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -64,8 +63,12 @@ func portsOf(service *corev1.Service) string {
 // exposures follows the objects that expose a Listener beside its Service, and those that its class names.
 func (w *Walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listener,
 	class *listenersv1alpha1.ListenerClass) {
-	backend := backends.All().Of(class)
-	w.ingressClass(ctx, listener, class)
+	backend := w.Backends.Of(class)
+	if slices.ContainsFunc(backend.Generates, func(k *exposure.Kind) bool {
+		return readyOf(listener).Reason == reasons.WaitingFor(k.Kind)
+	}) {
+		w.assumed(ctx, class, backend)
+	}
 	for _, kind := range backend.KindsFor(class) {
 		if kind != backend.Reads {
 			w.generated(ctx, listener, kind)
@@ -85,18 +88,17 @@ func (w *Walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listen
 	}
 }
 
-// ingressClass reports that the IngressClass of a waiting Listener is missing. Some controllers need none.
-func (w *Walk) ingressClass(ctx context.Context, listener *listenersv1alpha1.Listener,
-	class *listenersv1alpha1.ListenerClass) {
-	if class.Spec.Ingress == nil || readyOf(listener).Reason != listenersv1alpha1.ReasonWaitingForIngress {
+// assumed reports that an object that the class of a waiting Listener names is missing. Some controllers need none.
+func (w *Walk) assumed(ctx context.Context, class *listenersv1alpha1.ListenerClass, backend *exposure.Backend) {
+	if backend.AssumedName == nil {
 		return
 	}
-	f := check.Finding{Kind: "IngressClass", Name: class.Spec.Ingress.ClassName}
+	f := check.Finding{Kind: backend.Assumed.Kind, Name: backend.AssumedName(class)}
 	key := types.NamespacedName{Name: f.Name}
-	if w.Get(ctx, key, &networkingv1.IngressClass{}) == check.Missing {
+	if w.Get(ctx, key, lookup.Metadata(backend.Assumed)) == check.Missing {
 		f = f.Failed("", "does not exist, and class "+class.Name+" names it",
-			"Create it, and see whether its controller runs, or name another one in the class: docs/ingress.md")
-		w.Add(w.DidYouMean(ctx, f, key, &networkingv1.IngressClassList{}))
+			"Create it, and see whether its controller runs, or name another one in the class.")
+		w.Add(w.DidYouMean(ctx, f, key, lookup.MetadataList(backend.Assumed)))
 	}
 }
 

@@ -41,7 +41,8 @@ func New(x *check.Examination) *Walk {
 
 // Apart returns a walk with a report of its own, which may use what this one has read, and stops after its error.
 func (w *Walk) Apart() *Walk {
-	x := &check.Examination{Client: w.Client, Report: check.Report{Gathered: w.Gathered}, Err: w.Err}
+	x := &check.Examination{Client: w.Client, Backends: w.Backends, Err: w.Err}
+	x.Gathered = w.Gathered
 	return &Walk{Examination: x, mounting: w.mounting}
 }
 

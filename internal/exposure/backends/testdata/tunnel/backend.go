@@ -22,20 +22,13 @@ import (
 // Its value is the template of hosts.
 const Annotation = "example.com/tunnel-host-template"
 
-// The reasons that the API would have.
-const (
-	ReasonForeignTunnel    = "ForeignTunnel"
-	ReasonTunnelRejected   = "TunnelRejected"
-	ReasonWaitingForTunnel = "WaitingForTunnel"
-)
-
 // GroupVersion is the version of the API of Tunnels.
 var GroupVersion = schema.GroupVersion{Group: "tunnels.example.com", Version: "v1"}
 
 var kind = GroupVersion.WithKind("Tunnel")
 
 var tunnels = perport.Objects[*Tunnel]{
-	Kind: "Tunnel", Plural: "Tunnels", Protocol: corev1.ProtocolTCP, Waiting: ReasonWaitingForTunnel,
+	Kind: "Tunnel", Plural: "Tunnels", Protocol: corev1.ProtocolTCP,
 	Exposes: func(class *listenersv1alpha1.ListenerClass) bool { return template(class) != "" },
 }
 
@@ -59,8 +52,6 @@ func Backend() *exposure.Backend {
 				metav1.AddToGroupVersion(scheme, GroupVersion)
 				return nil
 			},
-			ForeignReason:  ReasonForeignTunnel,
-			RejectedReason: ReasonTunnelRejected,
 		}},
 		Objects:   objects,
 		Addresses: addresses,
