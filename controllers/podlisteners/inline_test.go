@@ -10,12 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -166,6 +168,25 @@ func TestAPodThatNoKubeletHasAcceptedHasNoListener(t *testing.T) {
 				t.Errorf("events %q", all)
 			}
 		})
+	}
+}
+
+// The node authorizer may refuse what the kubelet reports, which repeats it only after up to ten seconds.
+func TestAPodWithoutAVerdictOfItsKubeletHasAListenerAfterASecond(t *testing.T) {
+	w := newWorld()
+	w.inlineOfClass()
+	w.Pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	c, now := w.start(t, interceptor.Funcs{}), clocktesting.NewFakePassiveClock(time.Now())
+	c.Clock = now
+	bound := now.Now()
+	for _, since := range []time.Duration{0, 400 * time.Millisecond, 999 * time.Millisecond, time.Second} {
+		now.SetTime(bound.Add(since))
+		result, err := c.try()
+		check.Must(t, err)
+		has := listenerNamed(t, c.client, "web-0-listener") != nil
+		if want := since == time.Second; has != want || !want && result.RequeueAfter != time.Second-since {
+			t.Errorf("after %s: there is a Listener: %t, again in %s", since, has, result.RequeueAfter)
+		}
 	}
 }
 

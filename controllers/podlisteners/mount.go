@@ -60,7 +60,7 @@ func mountOf(p *pass, volume *corev1.Volume, pvc *corev1.PersistentVolumeClaim, 
 // awaitsKubelet reports whether the Listener of an inline volume is not created yet. A Pod that waits for a node, or
 // that its kubelet rejects, must not hold a port: a controller may create any number of such Pods.
 func (m *mount) awaitsKubelet() bool {
-	return m.request.Inline && m.selector.Class != "" && m.listener == nil && !claim.PodAccepted(m.pod)
+	return m.request.Inline && m.selector.Class != "" && m.listener == nil && m.verdictIn > 0
 }
 
 func (m *mount) listenerName() string { return m.selector.ListenerName(m.request.Name) }

@@ -2,6 +2,7 @@ package podlisteners
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -31,8 +32,10 @@ type cause struct {
 
 // pass is one look at a Pod, with the warnings about it.
 type pass struct {
-	pod      *corev1.Pod
-	warnings []warning
+	pod *corev1.Pod
+	// verdictIn is how long the kubelet may still take to accept or reject the Pod.
+	verdictIn time.Duration
+	warnings  []warning
 	// overQuota joins the errors about Listeners that a ResourceQuota does not permit.
 	overQuota error
 	again     requests.Deadlines

@@ -43,8 +43,10 @@ type Reconciler struct {
 	warnings message.Warnings[string, cause]
 }
 
-// written is what was written for a Pod that the cache may not have yet.
+// written is what was written for a Pod that the cache may not have yet, and since when the Pod is known to be bound.
 type written struct {
+	// bound is when the Pod was first seen with a node.
+	bound time.Time
 	// created is when its PodListeners were created.
 	created time.Time
 	// labels are those of mounts that the Pod had, at a version, when some were added last: to add them again changes

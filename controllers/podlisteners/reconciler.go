@@ -145,15 +145,19 @@ func (r *Reconciler) write(ctx context.Context, existing *listenersv1alpha1.PodL
 	} else {
 		desired = listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(p.pod), p.pod.UID, p.pod.Spec.NodeName)
 	}
+	w := r.writtenFor(desired.Name)
+	p.verdictIn = w.verdictIn(p.pod, r.Clock.Now())
 	mounts, err := r.observe(ctx, p, &desired.Spec)
 	if err != nil || existing == nil && len(mounts) == 0 {
 		return err
+	}
+	if slices.ContainsFunc(mounts, (*mount).awaitsKubelet) {
+		p.again.Add(p.verdictIn, "the kubelet has not accepted the Pod yet")
 	}
 	if err := r.ensureMounts(ctx, p, mounts); err != nil ||
 		existing == nil && slices.ContainsFunc(mounts, (*mount).awaitsKubelet) {
 		return err
 	}
-	w := r.writtenFor(desired.Name)
 	w.restarts.readAgain(&desired.Spec, p.pod)
 	planned := newPlan(desired.Spec, p, mounts, since, r.Clock.Now())
 	w.restarts.record(&desired.Spec, &planned.spec, p.pod)
@@ -171,6 +175,22 @@ func (r *Reconciler) write(ctx context.Context, existing *listenersv1alpha1.PodL
 	}
 	p.again.Add(planned.previousIn, "the addresses of a previous exposure are about to go away")
 	return err
+}
+
+// verdict is how long the kubelet of a bound Pod may take to accept or reject it. Without a verdict, the Pod counts as
+// accepted: if the node authorizer does not know the Pod yet, it refuses what the kubelet reports, and the kubelet
+// repeats that only after up to ten seconds.
+const verdict = time.Second
+
+// verdictIn returns how long the kubelet may still take to accept or reject the Pod.
+func (w *written) verdictIn(pod *corev1.Pod, now time.Time) time.Duration {
+	if w.bound.IsZero() {
+		w.bound = now
+	}
+	if claim.PodAccepted(pod) {
+		return 0
+	}
+	return max(0, verdict-now.Sub(w.bound))
 }
 
 // cacheLag is for how long an object that is not in the cache is not created again. It may have been deleted meanwhile.
