@@ -25,6 +25,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -206,11 +207,8 @@ var cannotRefuse = map[string][]string{
 	},
 	"an exposure that is not complete leaves the previous one, as with the Ingress here": {
 		listenersv1alpha1.ReasonLoadBalancerPortsError, listenersv1alpha1.ReasonUnusableAddress, listenersv1alpha1.ReasonNoRoutablePorts,
-		reasons.Rejected("Ingress"), reasons.Foreign("Route"), reasons.Rejected("Route"),
-		listenersv1alpha1.ReasonRouteNotAdmitted, reasons.Foreign("GatewayRoute"), reasons.Rejected("GatewayRoute"),
-		listenersv1alpha1.ReasonNoGatewayListener, listenersv1alpha1.ReasonGatewayPortsExhausted, listenersv1alpha1.ReasonListenerSetNotAllowed,
-		reasons.Foreign("ListenerSet"), reasons.Rejected("ListenerSet"), listenersv1alpha1.ReasonGatewayRouteNotAccepted,
-		listenersv1alpha1.ReasonAddressTaken,
+		listenersv1alpha1.ReasonRouteNotAdmitted, listenersv1alpha1.ReasonNoGatewayListener, listenersv1alpha1.ReasonGatewayPortsExhausted,
+		listenersv1alpha1.ReasonListenerSetNotAllowed, listenersv1alpha1.ReasonGatewayRouteNotAccepted, listenersv1alpha1.ReasonAddressTaken,
 	},
 	"TestEntriesOfPodListeners has the previous addresses": {listenersv1alpha1.ReasonInvalidNodeAddress},
 	"a user has deleted the Listener or the node, or taken the Service": {
@@ -427,6 +425,9 @@ func TestWhatRunsStaysHasEachReason(t *testing.T) {
 			}
 			known[reason] = true
 		}
+	}
+	for _, kind := range backends.All().Generated() { // as with the Ingress above
+		known[kind.ForeignReason()], known[kind.RejectedReason()] = true, true
 	}
 	concerned := []string{"Listener", "PersistentVolumeClaim", "Pod"}
 	for _, section := range reasons.Sections() {
