@@ -10,6 +10,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/test/pages"
 )
 
@@ -33,7 +34,7 @@ func TestCommandsOfThePluginExist(t *testing.T) {
 			continue
 		}
 		checked++
-		root := plugin.NewCommand(genericiooptions.NewTestIOStreamsDiscard())
+		root := plugin.NewCommand(genericiooptions.NewTestIOStreamsDiscard(), backends.All())
 		cmd, args, err := root.Find(c.Args[2:])
 		if err == nil {
 			cmd.InitDefaultHelpFlag()
