@@ -22,14 +22,14 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
-// What a stolen token may write by a backend follows from what the backend declares, and a policy of its own for the
-// content.
-func TestABackendThatIsAddedIsConfined(t *testing.T) {
+// tunnelOperator installs the kind of the made-up backend, and returns a client with the operator's permissions for it,
+// confined by the common policies and by the one for the content.
+func tunnelOperator(t *testing.T, w *apiserver.World) client.Client {
+	t.Helper()
 	const dir = "../../internal/exposure/backends/testdata/tunnel/"
-	if _, err := envtest.InstallCRDs(apiserver.Config(t), envtest.CRDInstallOptions{Paths: []string{dir + "crd.yaml"}, ErrorIfPathMissing: true}); err != nil {
-		t.Fatal(err)
-	}
-	w, list := apiserver.NewWorld(t), backends.List{tunnel.Backend()}
+	_, err := envtest.InstallCRDs(apiserver.Config(t), envtest.CRDInstallOptions{Paths: []string{dir + "crd.yaml"}, ErrorIfPathMissing: true})
+	w.Expect(err).NotTo(HaveOccurred())
+	list := backends.List{tunnel.Backend()}
 	create := func(o client.Object) {
 		t.Helper()
 		w.Expect(w.Create(t.Context(), o)).To(Succeed())
@@ -68,7 +68,14 @@ func TestABackendThatIsAddedIsConfined(t *testing.T) {
 	for _, c := range []client.Client{w, operator} {
 		w.Expect(list.AddToScheme(c.Scheme())).To(Succeed())
 	}
+	return operator
+}
 
+// What a stolen token may write by a backend follows from what the backend declares, and a policy of its own for the
+// content.
+func TestABackendThatIsAddedIsConfined(t *testing.T) {
+	w := apiserver.NewWorld(t)
+	operator := tunnelOperator(t, w)
 	listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "uid"}}
 	newTunnel := func(name string) *tunnel.Tunnel {
 		o := &tunnel.Tunnel{
