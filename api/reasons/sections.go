@@ -394,7 +394,7 @@ var exposures = []Reason{
 			"spec.allowedListeners: docs/gateway-api.md#ports-that-the-operator-allocates",
 	},
 	foreign("ListenerSet", "ListenerSet"),
-	rejected("ListenerSet", "ListenerSet", "The API rejects one with more than 64 ports."),
+	rejected("ListenerSet", "ListenerSet", "It rejects one with more than 64 ports."),
 	{
 		Name: listenersv1alpha1.ReasonWaitingForGateway, Severity: Waiting, Actor: Administrator,
 		Causes: []string{gateway},

@@ -151,11 +151,11 @@ func (r *Reconciler) write(ctx context.Context, existing *listenersv1alpha1.PodL
 	if err != nil || existing == nil && len(mounts) == 0 {
 		return err
 	}
-	if slices.ContainsFunc(mounts, (*mount).awaitsKubelet) {
+	awaitsKubelet := slices.ContainsFunc(mounts, (*mount).awaitsKubelet)
+	if awaitsKubelet {
 		p.again.Add(p.verdictIn, "the kubelet has not accepted the Pod yet")
 	}
-	if err := r.ensureMounts(ctx, p, mounts); err != nil ||
-		existing == nil && slices.ContainsFunc(mounts, (*mount).awaitsKubelet) {
+	if err := r.ensureMounts(ctx, p, mounts); err != nil || existing == nil && awaitsKubelet {
 		return err
 	}
 	w.restarts.readAgain(&desired.Spec, p.pod)
