@@ -145,12 +145,12 @@ func (r *Reconciler) write(ctx context.Context, existing *listenersv1alpha1.PodL
 	} else {
 		desired = listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(p.pod), p.pod.UID, p.pod.Spec.NodeName)
 	}
-	w := r.writtenFor(desired.Name)
-	p.verdictIn = w.verdictIn(p.pod, r.Clock.Now())
 	mounts, err := r.observe(ctx, p, &desired.Spec)
 	if err != nil || existing == nil && len(mounts) == 0 {
 		return err
 	}
+	w := r.writtenFor(desired.Name)
+	p.verdictIn = w.verdictIn(p.pod, r.Clock.Now())
 	awaitsKubelet := slices.ContainsFunc(mounts, (*mount).awaitsKubelet)
 	if awaitsKubelet {
 		p.again.Add(p.verdictIn, "the kubelet has not accepted the Pod yet")
