@@ -51,10 +51,9 @@ type Backend struct {
 	// the existing objects of a Listener refer to. Both are nil if it reads none.
 	Reads      *Kind
 	References func(class *listenersv1alpha1.ListenerClass, objects []Object) []types.NamespacedName
-	// Assumed is the kind of what classes name and the backend does not read, and AssumedName returns the name that a
-	// class gives. A Listener may wait because it does not exist. Both are empty if there is no such kind.
-	Assumed     schema.GroupVersionKind
-	AssumedName func(class *listenersv1alpha1.ListenerClass) string
+	// Assumed returns kind and name of what a class names and the backend does not read. A Listener may wait because it
+	// does not exist. Nil: nothing.
+	Assumed func(class *listenersv1alpha1.ListenerClass) (kind schema.GroupVersionKind, name string)
 	// PlainService states that clients connect to the Service, whose type does not matter for any other backend.
 	PlainService bool
 	// Headless states that the Services of its Listeners have no cluster IP: clients connect to the Pods.

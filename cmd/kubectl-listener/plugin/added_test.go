@@ -20,19 +20,23 @@ import (
 
 // The commands show the objects of a backend, and say what its reasons mean, by what it declares.
 func TestABackendThatIsAddedIsShown(t *testing.T) {
-	crd := envtest.CRDInstallOptions{Paths: []string{"../../../internal/exposure/backends/testdata/tunnel/crd.yaml"}, ErrorIfPathMissing: true}
+	crd := envtest.CRDInstallOptions{
+		Paths: []string{"../../../internal/exposure/backends/testdata/tunnel/crd.yaml"}, ErrorIfPathMissing: true,
+	}
 	all := slices.Concat(backends.List{tunnel.Backend()}, backends.All())
 	w := newWorld(t)
 	check.Must(t, all.AddToScheme(w.Scheme()))
 	w.class.Spec = listenersv1alpha1.ListenerClassSpec{
-		ServiceType: listenersv1alpha1.ServiceTypeClusterIP, ServiceAnnotations: map[string]string{tunnel.Annotation: "{listener}.{namespace}.example.com"},
+		ServiceType:        listenersv1alpha1.ServiceTypeClusterIP,
+		ServiceAnnotations: map[string]string{tunnel.Annotation: "{listener}.{namespace}.example.com"},
 	}
 	w.update(t, w.class)
 	shows := func(command string, words ...string) {
 		t.Helper()
 		streams, _, out, _ := genericiooptions.NewTestIOStreams()
 		c := plugin.NewCommand(streams, all)
-		c.SetArgs(append(strings.Fields(command), "--kubeconfig", kubeconfig(t, apiserver.Config(t)), "--cache-dir", t.TempDir(), "--namespace", w.namespace))
+		c.SetArgs(append(strings.Fields(command), "--kubeconfig", kubeconfig(t, apiserver.Config(t)),
+			"--cache-dir", t.TempDir(), "--namespace", w.namespace))
 		err := c.ExecuteContext(t.Context())
 		for _, word := range words {
 			if !strings.Contains(out.String(), word) {
@@ -51,7 +55,9 @@ func TestABackendThatIsAddedIsShown(t *testing.T) {
 		TypeMeta: metav1.TypeMeta{APIVersion: tunnel.GroupVersion.String(), Kind: "Tunnel"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: w.namespace, Name: "web-http",
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(w.listener, listenersv1alpha1.GroupVersion.WithKind("Listener"))},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(w.listener, listenersv1alpha1.GroupVersion.WithKind("Listener")),
+			},
 		},
 	})
 	shows("why listener/web", "exposed by Tunnel", "Tunnel "+w.namespace+"/web-http", "No step is wrong")

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
@@ -41,10 +42,11 @@ func Backend() *exposure.Backend {
 			AddToScheme: networkingv1.AddToScheme,
 			Annotated:   true,
 		}},
-		Objects:     objects,
-		Addresses:   addresses,
-		Assumed:     networkingv1.SchemeGroupVersion.WithKind("IngressClass"),
-		AssumedName: func(class *listenersv1alpha1.ListenerClass) string { return class.Spec.Ingress.ClassName },
+		Objects:   objects,
+		Addresses: addresses,
+		Assumed: func(class *listenersv1alpha1.ListenerClass) (schema.GroupVersionKind, string) {
+			return networkingv1.SchemeGroupVersion.WithKind("IngressClass"), class.Spec.Ingress.ClassName
+		},
 	}
 }
 

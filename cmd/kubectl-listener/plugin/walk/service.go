@@ -64,7 +64,7 @@ func portsOf(service *corev1.Service) string {
 func (w *Walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listener,
 	class *listenersv1alpha1.ListenerClass) {
 	backend := w.Backends.Of(class)
-	if slices.ContainsFunc(backend.Generates, func(k *exposure.Kind) bool {
+	if backend.Assumed != nil && slices.ContainsFunc(backend.Generates, func(k *exposure.Kind) bool {
 		return readyOf(listener).Reason == reasons.WaitingFor(k.Kind)
 	}) {
 		w.assumed(ctx, class, backend)
@@ -90,15 +90,12 @@ func (w *Walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listen
 
 // assumed reports that an object that the class of a waiting Listener names is missing. Some controllers need none.
 func (w *Walk) assumed(ctx context.Context, class *listenersv1alpha1.ListenerClass, backend *exposure.Backend) {
-	if backend.AssumedName == nil {
-		return
-	}
-	f := check.Finding{Kind: backend.Assumed.Kind, Name: backend.AssumedName(class)}
-	key := types.NamespacedName{Name: f.Name}
-	if w.Get(ctx, key, lookup.Metadata(backend.Assumed)) == check.Missing {
+	kind, name := backend.Assumed(class)
+	f, key := check.Finding{Kind: kind.Kind, Name: name}, types.NamespacedName{Name: name}
+	if w.Get(ctx, key, lookup.Metadata(kind)) == check.Missing {
 		f = f.Failed("", "does not exist, and class "+class.Name+" names it",
 			"Create it, and see whether its controller runs, or name another one in the class.")
-		w.Add(w.DidYouMean(ctx, f, key, lookup.MetadataList(backend.Assumed)))
+		w.Add(w.DidYouMean(ctx, f, key, lookup.MetadataList(kind)))
 	}
 }
 
