@@ -141,7 +141,8 @@ func (o *output) lines() []string {
 func TestGetWatchesAddresses(t *testing.T) {
 	w := newWorld(t)
 	out := &output{}
-	command := plugin.NewCommand(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: out, ErrOut: &output{}}, backends.All())
+	streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: out, ErrOut: &output{}}
+	command := plugin.NewCommand(streams, backends.All())
 	command.SetArgs([]string{"--kubeconfig", kubeconfig(t, apiserver.Config(t)), "get", "--watch", "-n", w.namespace})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
