@@ -1,7 +1,9 @@
 package listener
 
 import (
+	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -9,8 +11,10 @@ import (
 
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -284,5 +288,38 @@ func TestOnlyTheSpecOfAGatewayChangesTheClass(t *testing.T) {
 	}
 	if !mapped(func() { gateway.Generation++ }) {
 		t.Error("the spec of a Gateway does not count as a change of its class")
+	}
+}
+
+// Tenants may write Gateways of their own as often as they like.
+func TestOnlyAGatewayThatIsReferredToCostsMore(t *testing.T) {
+	read := 0
+	count := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		err := c.List(ctx, list, options...)
+		if strings.HasPrefix(reflect.TypeOf(list).String(), "*v1.TLSRoute") {
+			read += meta.LenList(list)
+		}
+		return err
+	}}
+	r := newState(clusterIP).change(func(s *state) {
+		s.class.Spec.Gateway = &listenersv1alpha1.GatewayExposure{
+			Kind: listenersv1alpha1.GatewayRouteKindTLS, HostTemplate: "{listener}.{namespace}.example.com", ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}},
+		}
+	}).with(newGateway(gatewayv1.TLSProtocolType)).operator(t, count)
+	r.reconcileAfter(0)
+	toListeners := r.referenceToListeners(schema.GroupVersion(gatewayv1.GroupVersion).WithKind("Gateway"))
+	gateway := newGateway(gatewayv1.TLSProtocolType)
+
+	gateway.UID, gateway.Name = "theirs", "theirs"
+	read = 0
+	requests := toListeners(t.Context(), gateway)
+	if _, remembered := r.settler.Get(settle.Reference(gateway.UID)); len(requests) > 0 || read > 0 || remembered {
+		t.Errorf("a Gateway that nothing refers to: requests %v, %d routes read, remembered: %t", requests, read, remembered)
+	}
+
+	gateway.UID, gateway.Name = "used", "edge"
+	change(r, r.listener().Class(), func(class *listenersv1alpha1.ListenerClass) { class.Spec.Gateway.ParentRefs[0].Name = "another" })
+	if requests := toListeners(t.Context(), gateway); len(requests) != 1 || requests[0].NamespacedName != client.ObjectKeyFromObject(r.listener()) {
+		t.Errorf("a Gateway that only a route refers to: %v", requests)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -107,7 +108,7 @@ func (r *Reconciler) view(backend *exposure.Backend, kind *exposure.Kind) (*plat
 	} else {
 		options.Handler = handler.EnqueueRequestsFromMapFunc(r.objectToListeners(kind))
 		options.Predicates = []predicate.Predicate{controlledOrDeleted(kind.Exclusive != "")}
-		options.Indexes = map[string]client.IndexerFunc{index.ObjectsByListener: index.ObjectListener}
+		options.Indexes = index.OfObjects(backend)
 	}
 	return r.Platform.View(options)
 }
@@ -205,7 +206,11 @@ func (r *Reconciler) serviceToListeners(ctx context.Context, o client.Object) []
 
 func (r *Reconciler) classToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	r.settler.Mark(settle.ChangedClass(o.GetName()))
-	return r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()})
+	return r.ofClass(ctx, o)
+}
+
+func (r *Reconciler) ofClass(ctx context.Context, class client.Object) []reconcile.Request {
+	return r.listeners(ctx, client.MatchingFields{index.ListenersByClass: class.GetName()})
 }
 
 // namespaceToListeners maps a Namespace, by whose labels classes and Gateways may select it, to its Listeners.
@@ -243,33 +248,31 @@ func (r *Reconciler) objectToListeners(kind *exposure.Kind) handler.MapFunc {
 
 // referenceToListeners maps an object that backends only read to the Listeners whose class or objects refer to it. Its
 // previous state is mapped first. A change of its spec is one of the class; its status may be so for seconds only.
+// Tenants may write such objects. What nothing refers to is not remembered, and costs no look at the objects of others.
 func (r *Reconciler) referenceToListeners(kind schema.GroupVersionKind) handler.MapFunc {
-	return func(ctx context.Context, o client.Object) []reconcile.Request {
-		var requests []reconcile.Request
+	return func(ctx context.Context, o client.Object) (requests []reconcile.Request) {
+		key := client.ObjectKeyFromObject(o)
+		toListeners := sync.OnceValue(func() handler.MapFunc {
+			if r.settler.Differs(settle.Reference(o.GetUID()), strconv.FormatInt(o.GetGeneration(), 10)) {
+				return r.classToListeners
+			}
+			return r.ofClass
+		})
 		var classes listenersv1alpha1.ListenerClassList
 		index.List(ctx, r.Client, &classes)
-		toListeners := func(ctx context.Context, class client.Object) []reconcile.Request {
-			return r.listeners(ctx, client.MatchingFields{index.ListenersByClass: class.GetName()})
-		}
-		if r.settler.Differs(settle.Reference(o.GetUID()), strconv.FormatInt(o.GetGeneration(), 10)) {
-			toListeners = r.classToListeners
-		}
 		for _, backend := range r.Backends {
 			if backend.Reads == nil || backend.Reads.GroupVersionKind != kind {
 				continue
 			}
-			refers := func(class *listenersv1alpha1.ListenerClass, objects ...exposure.Object) bool {
-				return slices.Contains(backend.References(class, objects), client.ObjectKeyFromObject(o))
-			}
 			for i := range classes.Items {
-				if refers(&classes.Items[i]) {
-					requests = append(requests, toListeners(ctx, &classes.Items[i])...)
+				if slices.Contains(backend.References(&classes.Items[i], nil), key) {
+					requests = append(requests, toListeners()(ctx, &classes.Items[i])...)
 				}
 			}
 			for _, kind := range backend.Generates {
-				for _, object := range r.reader.Kinds.Readable(ctx, kind) {
-					if listener, ok := observe.ListenerOf(object); ok &&
-						refers(&listenersv1alpha1.ListenerClass{}, object) {
+				for _, object := range r.reader.Kinds.Readable(ctx, kind,
+					client.MatchingFields{index.ObjectsByReference: key.String()}) {
+					if listener, ok := observe.ListenerOf(object); ok {
 						requests = append(requests, reconcile.Request{NamespacedName: listener})
 					}
 				}

@@ -44,8 +44,10 @@ const (
 	PodsByInline           = "pod.inline"
 	PodListenersByListener = "podlisteners.listener"
 	PodListenersByNode     = "podlisteners.node"
-	// ObjectsByListener finds objects of a backend's kind by the label of their Listener. The caches of these have it.
-	ObjectsByListener = "object.listener"
+	// ObjectsByListener finds objects of a backend's kind by the label of their Listener, and ObjectsByReference those of
+	// Listeners by namespace and name of what they refer to. The caches of these have them.
+	ObjectsByListener  = "object.listener"
+	ObjectsByReference = "object.reference"
 )
 
 func Register(ctx context.Context, indexer client.FieldIndexer) error {
@@ -234,8 +236,22 @@ func listenerRefusal(o client.Object) []string {
 	return []string{reason, Waiting(waiting.Kind, waiting.Value)}
 }
 
-func ObjectListener(o client.Object) []string {
-	return nonEmpty(names.ListenerLabel(exposure.ListenerOf(o)))
+// OfObjects returns the indexes of the objects that a backend generates.
+func OfObjects(backend *exposure.Backend) map[string]client.IndexerFunc {
+	return map[string]client.IndexerFunc{
+		ObjectsByListener: func(o client.Object) []string {
+			return nonEmpty(names.ListenerLabel(exposure.ListenerOf(o)))
+		},
+		ObjectsByReference: func(o client.Object) (references []string) {
+			if backend.References == nil || exposure.ListenerOf(o) == "" {
+				return nil
+			}
+			for _, key := range backend.References(&listenersv1alpha1.ListenerClass{}, []exposure.Object{o}) {
+				references = append(references, key.String())
+			}
+			return references
+		},
+	}
 }
 
 func nonEmpty(s string) []string {

@@ -58,18 +58,20 @@ func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Fun
 	if err := index.Register(t.Context(), fieldIndexer{builder}); err != nil {
 		t.Fatalf("registering indexes: %v", err)
 	}
-	kinds := map[schema.GroupVersionKind]*exposure.Kind{} // backends share some
+	generatedBy := map[schema.GroupVersionKind]*exposure.Backend{} // backends share some
 	for _, backend := range list {
 		for _, kind := range backend.Generates {
-			kinds[kind.GroupVersionKind] = kind
+			generatedBy[kind.GroupVersionKind] = backend
 		}
 	}
-	for gvk, kind := range kinds {
+	for gvk, backend := range generatedBy {
 		o, err := scheme.New(gvk)
 		if err != nil {
-			t.Fatalf("creating an object of kind %s: %v", kind.Kind, err)
+			t.Fatalf("creating an object of kind %s: %v", gvk.Kind, err)
 		}
-		builder.WithIndex(o.(client.Object), index.ObjectsByListener, index.ObjectListener)
+		for name, extract := range index.OfObjects(backend) {
+			builder.WithIndex(o.(client.Object), name, extract)
+		}
 	}
 	return builder.Build()
 }
