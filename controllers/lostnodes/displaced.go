@@ -16,6 +16,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -43,7 +44,7 @@ func (r *Reconciler) displaced(ctx context.Context, o *observed) (string, error)
 			return "", err
 		}
 		var nodes corev1.NodeList
-		if err := r.Client.List(ctx, &nodes); err != nil {
+		if err := r.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 			return "", fmt.Errorf("listing nodes: %w", err)
 		}
 		if why := displaces(pod, verdict, node, nodes.Items, affinities); why != "" {
