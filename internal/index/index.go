@@ -44,8 +44,8 @@ const (
 	PodsByInline           = "pod.inline"
 	PodListenersByListener = "podlisteners.listener"
 	PodListenersByNode     = "podlisteners.node"
-	// ObjectsByListener finds objects of a backend's kind by the label of their Listener, and ObjectsByReference those of
-	// Listeners by namespace and name of what they refer to. The caches of these have them.
+	// ObjectsByListener finds objects of a backend's kind by the label of their Listener, and ObjectsByReference those
+	// of Listeners by namespace and name of what they refer to. The caches of these have them.
 	ObjectsByListener  = "object.listener"
 	ObjectsByReference = "object.reference"
 )
