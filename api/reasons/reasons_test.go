@@ -14,6 +14,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/api/reasons"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // declared returns the values of the constants of the API that are reasons, by their names.
@@ -22,9 +23,7 @@ func declared(t *testing.T) map[string]string {
 	constants := map[string]string{}
 	for _, file := range []string{"../v1alpha1/listener_types.go", "../operator/v1alpha1/listeneroperator_types.go"} {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		ast.Inspect(parsed, func(n ast.Node) bool {
 			if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Reason") {
 				constants[spec.Names[0].Name] = strings.Trim(spec.Values[0].(*ast.BasicLit).Value, `"`)
@@ -51,9 +50,7 @@ func product(t *testing.T) string {
 			source.Write(content)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 	}
 	return source.String()
 }

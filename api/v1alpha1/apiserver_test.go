@@ -14,6 +14,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
@@ -22,9 +23,7 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 func object(t *testing.T, namespace, text string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.Unmarshal([]byte(text), &o.Object))
 	o.SetAPIVersion(listenersv1alpha1.GroupVersion.String())
 	o.SetNamespace(namespace)
 	if o.GetName() == "" {
@@ -38,14 +37,10 @@ func stored(t *testing.T, namespace, text string) any {
 	t.Helper()
 	o := object(t, namespace, text)
 	c := apiserver.Client(t)
-	if err := c.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Create(t.Context(), o))
 	kept := &unstructured.Unstructured{}
 	kept.SetGroupVersionKind(o.GroupVersionKind())
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), kept); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(o), kept))
 	return kept.Object["spec"]
 }
 
@@ -99,9 +94,7 @@ func TestSpecIsStoredWithDefaultsAndNulls(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var want any
-			if err := yaml.Unmarshal([]byte(tc.want), &want); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, yaml.Unmarshal([]byte(tc.want), &want))
 			got := stored(t, tc.namespace, tc.given)
 			if diff := cmp.Diff(normal(t, want), normal(t, got)); diff != "" {
 				t.Errorf("spec (-want +got):\n%s", diff)
@@ -114,13 +107,9 @@ func TestSpecIsStoredWithDefaultsAndNulls(t *testing.T) {
 func normal(t *testing.T, v any) any {
 	t.Helper()
 	raw, err := yaml.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var same any
-	if err := yaml.Unmarshal(raw, &same); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.Unmarshal(raw, &same))
 	return same
 }
 
@@ -164,9 +153,7 @@ func TestNullAndAbsentPublishNotReadyAddressesDiffer(t *testing.T) {
 		{"null", `{kind: Listener, metadata: {name: "null"}, spec: {publishNotReadyAddresses: null}}`, false},
 		{"absent", `{kind: Listener, metadata: {name: absent}, spec: {}}`, true},
 	} {
-		if err := c.Create(t.Context(), object(t, namespace, tc.given)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.Create(t.Context(), object(t, namespace, tc.given)))
 		listener := &listenersv1alpha1.Listener{}
 		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: tc.name}, listener); err != nil {
 			t.Fatal(err)
@@ -196,9 +183,7 @@ status: null
 	var versions []string
 	for range 2 {
 		o := object(t, namespace, text)
-		if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("kafka"), client.ForceOwnership); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("kafka"), client.ForceOwnership))
 		versions = append(versions, o.GetResourceVersion())
 		if o.GetGeneration() != 1 {
 			t.Errorf("generation is %d, want 1", o.GetGeneration())
@@ -218,9 +203,7 @@ func TestPortsAreAtomic(t *testing.T) {
 	for owner, ports := range []string{`[{name: a, port: 1}, {name: b, port: 2}]`, `[{name: b, port: 3}]`} {
 		o = object(t, namespace, `{kind: Listener, metadata: {name: web}, spec: {ports: `+ports+`}}`)
 		err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("owner-"+string(rune('a'+owner))), client.ForceOwnership)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 	}
 	got, _, _ := unstructured.NestedSlice(o.Object, "spec", "ports")
 	if diff := cmp.Diff([]any{map[string]any{"name": "b", "port": int64(3)}}, got); diff != "" {
@@ -234,9 +217,7 @@ func TestNodeNameOfPodListenersIsImmutableAndSelectable(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod-1"},
 		Spec:       listenersv1alpha1.PodListenersSpec{Listeners: map[string]listenersv1alpha1.PodListener{}},
 	}
-	if err := c.Create(t.Context(), pl); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Create(t.Context(), pl))
 	set := func(node string) error {
 		changed := pl.DeepCopy()
 		changed.Spec.NodeName = node
@@ -245,9 +226,7 @@ func TestNodeNameOfPodListenersIsImmutableAndSelectable(t *testing.T) {
 	if err := set("node-1"); err != nil {
 		t.Error("setting spec.nodeName: ", err)
 	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pl), pl); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(pl), pl))
 	if pl.Generation != 2 {
 		t.Errorf("generation is %d after a change of the spec, want 2", pl.Generation)
 	}
@@ -274,14 +253,10 @@ func TestMetadataChangeDoesNotIncreaseGenerationOfPodListeners(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod-1", Generation: 7},
 		Spec:       listenersv1alpha1.PodListenersSpec{Listeners: map[string]listenersv1alpha1.PodListener{}, NodeName: "node-1"},
 	}
-	if err := c.Create(t.Context(), pl); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Create(t.Context(), pl))
 	changed := pl.DeepCopy()
 	changed.Labels = map[string]string{"a": "b"}
-	if err := c.Patch(t.Context(), changed, client.MergeFrom(pl)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Patch(t.Context(), changed, client.MergeFrom(pl)))
 	if pl.Generation != 1 || changed.Generation != 1 {
 		t.Errorf("generation is %d after creation and %d after a label, want 1", pl.Generation, changed.Generation)
 	}
@@ -290,25 +265,19 @@ func TestMetadataChangeDoesNotIncreaseGenerationOfPodListeners(t *testing.T) {
 func TestStatusAcceptsNullsAndEmptyLists(t *testing.T) {
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
 	o := object(t, namespace, `{kind: Listener, metadata: {name: web}, spec: {className: c}}`)
-	if err := c.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Create(t.Context(), o))
 	for _, status := range []map[string]any{
 		{"serviceName": nil, "ingressAddresses": nil, "nodePorts": nil},
 		{"ingressAddresses": []any{}},
 	} {
 		o.Object["status"] = status
-		if err := c.Status().Update(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.Status().Update(t.Context(), o))
 		if diff := cmp.Diff(status, o.Object["status"]); diff != "" {
 			t.Errorf("status (-want +got):\n%s", diff)
 		}
 	}
 	listener := &listenersv1alpha1.Listener{}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), listener); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(o), listener))
 	if listener.Status == nil || listener.Status.IngressAddresses == nil {
 		t.Errorf("the empty list was read back as %#v", ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}))
 	}

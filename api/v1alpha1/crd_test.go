@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // field is the part of the schema of a field that the contract fixes. Zero values other than that of Type mean that the
@@ -302,13 +304,9 @@ func TestCRDsHaveShortNamesColumnsAndSelectableFields(t *testing.T) {
 func readCRD(t *testing.T, plural string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "listeners.stackable.tech_"+plural+".yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(raw, crd); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.UnmarshalStrict(raw, crd))
 	return crd
 }
 

@@ -15,14 +15,13 @@ import (
 
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func sample(t *testing.T, name string, into any) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "..", "config", "samples", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if err := yaml.UnmarshalStrict(raw, into); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -37,9 +36,7 @@ func TestSamplesAreValid(t *testing.T) {
 	}
 	sample(t, "kustomization.yaml", &kustomization)
 	files, err := filepath.Glob(filepath.Join("..", "..", "config", "samples", "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	const configuration = "configuration/listeneroperator.yaml"
 	if len(kustomization.Resources) != len(files)-1 || slices.ContainsFunc(kustomization.Resources, func(name string) bool { return filepath.Ext(name) != ".yaml" }) {
 		t.Errorf("kustomization.yaml lists %q, want the %d files beside it", kustomization.Resources, len(files)-1)
@@ -64,9 +61,7 @@ func TestSamplesAreValid(t *testing.T) {
 		}
 		bare := given.DeepCopy()
 		delete(bare.Object, "spec")
-		if err := c.Create(t.Context(), bare, client.DryRunAll); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.Create(t.Context(), bare, client.DryRunAll))
 		if diff := cmp.Diff(bare.Object["spec"], given.Object["spec"]); diff != "" {
 			t.Errorf("%s differs from the defaults, which it claims to show (-defaults +sample):\n%s", name, diff)
 		}
@@ -107,9 +102,7 @@ func TestRecipesAreValid(t *testing.T) {
 	namespace := apiserver.Namespace(t)
 	for _, file := range files {
 		raw, err := os.ReadFile(filepath.Clean(file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for document := range strings.SplitSeq(string(raw), "\n---\n") {
 			o := &unstructured.Unstructured{}
 			if err := yaml.UnmarshalStrict([]byte(document), &o.Object); err != nil {

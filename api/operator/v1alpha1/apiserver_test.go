@@ -11,6 +11,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
@@ -22,9 +23,7 @@ func TestListenerOperatorIsASingletonWithDefaults(t *testing.T) {
 		t.Errorf("another name: got %v, want an Invalid error", err)
 	}
 	only := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
-	if err := c.Create(t.Context(), only); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Create(t.Context(), only))
 	want := operatorv1alpha1.ListenerOperatorSpec{
 		ManagementState: operatorv1alpha1.Managed,
 		Preset:          operatorv1alpha1.PresetEphemeralNodes,
