@@ -9,20 +9,18 @@ import (
 	"testing"
 
 	"k8s.io/client-go/util/cert"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // The Secret may be created after the operator has started, be updated, and be deleted.
 func TestMetricsAreServedWithTheCurrentCertificate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "secret")
 	certificate, err := newMetricsCertificate(dir, "operators")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	config := &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certificate.get}
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = listener.Close() }()
 	go func() { _ = http.Serve(listener, http.NotFoundHandler()) }() //nolint:gosec // ends with the test
 	served := func() (*x509.Certificate, error) {
@@ -36,9 +34,7 @@ func TestMetricsAreServedWithTheCurrentCertificate(t *testing.T) {
 	mustServe := func(host string) {
 		t.Helper()
 		got, err := served()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if err := got.VerifyHostname(host); err != nil {
 			t.Error(err)
 		}
@@ -46,33 +42,23 @@ func TestMetricsAreServedWithTheCurrentCertificate(t *testing.T) {
 	write := func(host string) {
 		t.Helper()
 		pair, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for name, data := range map[string][]byte{"tls.crt": pair, "tls.key": key} {
-			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 		}
 	}
 
 	mustServe("listener-operator-metrics.operators.svc")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Mkdir(dir, 0o700))
 	mustServe("listener-operator-metrics.operators.svc")
 	write("first.example.com")
 	mustServe("first.example.com")
 	write("second.example.com")
 	mustServe("second.example.com")
-	if err := os.WriteFile(filepath.Join(dir, "tls.key"), []byte("broken"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(dir, "tls.key"), []byte("broken"), 0o600))
 	if got, err := served(); err == nil {
 		t.Errorf("with a broken key, %v is served", got.DNSNames)
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.RemoveAll(dir))
 	mustServe("listener-operator-metrics.operators.svc")
 }

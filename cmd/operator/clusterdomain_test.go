@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestClusterDomainIsThatOfTheResolver(t *testing.T) {
@@ -22,9 +24,7 @@ func TestClusterDomainIsThatOfTheResolver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "resolv.conf")
-			if err := os.WriteFile(file, []byte(tc.content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.WriteFile(file, []byte(tc.content), 0o600))
 			got, err := resolverDomain(file)
 			if err != nil || got != tc.want {
 				t.Errorf("domain is %q, error is %v, want %q", got, err, tc.want)

@@ -15,31 +15,26 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // Each metric in the dashboard, and each of the labels that its query names, is in the operator's metrics, or the query
 // would show nothing for ever.
 func TestEveryQueryOfTheDashboardHasMetrics(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("..", "..", "config", "dashboard", "grafana-dashboard.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var dashboard struct {
 		Panels []struct {
 			Title   string
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(raw, &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(raw, &dashboard))
 	if len(dashboard.Panels) == 0 {
 		t.Fatal("the dashboard has no panels")
 	}
 	certificate, err := newMetricsCertificate("", "operators")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(certificate.expiry())
 	h := newHostile(t)

@@ -28,6 +28,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // hostileNames are strings that the API server accepts as a value that names another object. No client can send a
@@ -75,9 +76,7 @@ func TestNamesThatCannotBeUsedCauseNoErrors(t *testing.T) {
 	}
 	h.checkLabels()
 	var events eventsv1.EventList
-	if err := h.List(t.Context(), &events, client.InNamespace(h.namespace)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, h.List(t.Context(), &events, client.InNamespace(h.namespace)))
 	for i := range events.Items {
 		if e := &events.Items[i]; e.Reason == "ProvisioningFailed" {
 			t.Errorf("the provisioner retries claim %s for ever: %s", e.Regarding.Name, e.Note)
@@ -104,16 +103,12 @@ func newHostile(t *testing.T) *hostile {
 		}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.namespace + "-node-1"}},
 	} {
-		if err := client.IgnoreAlreadyExists(h.Create(t.Context(), o)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, client.IgnoreAlreadyExists(h.Create(t.Context(), o)))
 	}
 	go (&cluster{Client: h.Client, namespace: h.namespace}).run(t.Context())
 	cfg := apiserver.Config(t)
 	apis, err := platform.Watch(t.Context(), cfg, backends.All().OptionalKinds()...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	apiserver.StartManager(t, cfg, h.namespace, func(mgr ctrl.Manager) error {
 		for _, c := range controllers(mgr, apis, Options{Namespace: h.namespace}, clock.RealClock{}) {
 			if c.name == "nodeagent" {
@@ -132,9 +127,7 @@ func newHostile(t *testing.T) *hostile {
 func (h *hostile) errors() float64 {
 	h.Helper()
 	families, err := ctrlmetrics.Registry.Gather()
-	if err != nil {
-		h.Fatal(err)
-	}
+	check.Must(h, err)
 	var sum float64
 	for _, f := range families {
 		if f.GetName() != "controller_runtime_reconcile_errors_total" {
@@ -152,9 +145,7 @@ func (h *hostile) errors() float64 {
 func (h *hostile) checkLabels() {
 	h.Helper()
 	families, err := ctrlmetrics.Registry.Gather()
-	if err != nil {
-		h.Fatal(err)
-	}
+	check.Must(h, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			for _, label := range m.GetLabel() {
@@ -209,9 +200,7 @@ func (h *hostile) claim(name, annotation, value string) *corev1.PersistentVolume
 	m := &model{T: h.T, namespace: h.namespace}
 	pod := m.pod(0)
 	pod.Name, pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = name, name
-	if err := h.Create(h.Context(), pod); err != nil {
-		h.Fatal(err)
-	}
+	check.Must(h, h.Create(h.Context(), pod))
 	claim := claimOf(h.namespace, name)
 	claim.Annotations[annotation] = value
 	return claim
@@ -238,9 +227,7 @@ func (h *hostile) mounted(name, listener string) *corev1.Pod {
 	h.Helper()
 	claim := claimOf(h.namespace, name)
 	claim.Spec.VolumeName = h.namespace + "-" + name
-	if err := h.Create(h.Context(), claim); err != nil {
-		h.Fatal(err)
-	}
+	check.Must(h, h.Create(h.Context(), claim))
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: claim.Spec.VolumeName, Annotations: map[string]string{names.AnnotationNode: listener}},
 		Spec: corev1.PersistentVolumeSpec{
@@ -251,9 +238,7 @@ func (h *hostile) mounted(name, listener string) *corev1.Pod {
 			}},
 		},
 	}
-	if err := h.Create(h.Context(), volume); err != nil {
-		h.Fatal(err)
-	}
+	check.Must(h, h.Create(h.Context(), volume))
 	m := &model{T: h.T, namespace: h.namespace}
 	pod := m.pod(0)
 	pod.Name, pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = name, name

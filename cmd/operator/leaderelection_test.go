@@ -16,6 +16,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
@@ -99,9 +100,7 @@ func leaseOfAKilledOperator(t *testing.T, holder string) string {
 			AcquireTime: &now, RenewTime: &now,
 		},
 	}
-	if err := apiserver.Client(t).Create(t.Context(), lease); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, apiserver.Client(t).Create(t.Context(), lease))
 	return namespace
 }
 
@@ -145,9 +144,7 @@ func startCandidate(t *testing.T, namespace, pod, uid string) *candidate {
 	mgr, err := newManager(config, Options{
 		Namespace: namespace, LeaderElection: true, PodName: pod, PodUID: uid, MetricsAddress: "0", HealthAddress: "0",
 	}, neverExpiring)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	c.mgr = mgr
 	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
@@ -155,9 +152,7 @@ func startCandidate(t *testing.T, namespace, pod, uid string) *candidate {
 		<-c.mayEnd
 		return nil
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	done := make(chan error, 1)
 	go func() { done <- c.mgr.Start(ctx) }()
 	t.Cleanup(func() {

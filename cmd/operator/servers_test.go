@@ -12,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/flood"
 )
 
@@ -19,9 +20,7 @@ import (
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer listener.Close()
 	return listener.Addr().String()
 }
@@ -30,13 +29,9 @@ func freeAddress(t *testing.T) string {
 func startServers(t *testing.T, options Options) {
 	t.Helper()
 	mgr, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	certificate, err := newMetricsCertificate("", "operators")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if err := addServers(t.Context(), mgr, options, func(c *tls.Config) { c.GetCertificate = certificate.get }); err != nil {
 		t.Fatal(err)
 	}
@@ -55,21 +50,15 @@ func startServers(t *testing.T, options Options) {
 func getFrom(t *testing.T, url string) (status int, body, version string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	client := http.Client{Transport: &http.Transport{
 		ForceAttemptHTTP2: true, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // self-signed
 	}}
 	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer response.Body.Close()
 	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return response.StatusCode, string(content), response.Proto
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -144,9 +145,7 @@ func (m *moving) stackablePod(kind, owner, role string) *corev1.Pod {
 func (m *moving) create(objects ...client.Object) {
 	m.Helper()
 	for _, o := range objects {
-		if err := m.Create(m.Context(), o); err != nil {
-			m.Fatal(err)
-		}
+		check.Must(m, m.Create(m.Context(), o))
 	}
 }
 
@@ -156,9 +155,7 @@ func (m *moving) start() *writes {
 	recorded, config := &writes{}, rest.CopyConfig(m.config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { recorded.RoundTripper = next; return recorded })
 	apis, err := platform.Watch(m.Context(), config, backends.All().OptionalKinds()...)
-	if err != nil {
-		m.Fatal(err)
-	}
+	check.Must(m, err)
 	apiserver.StartManager(m.T, config, m.namespace, func(mgr ctrl.Manager) error {
 		return setupControllers(mgr, func(error) {}, apis, Options{Namespace: m.namespace, NodeAgentImage: "listener-operator:test"}, clock.RealClock{})
 	})
