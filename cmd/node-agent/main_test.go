@@ -21,6 +21,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 const podUID = "0b7b1c1e-5d0f-4c59-9ad2-3f1f3a6f8a55"
@@ -66,9 +67,7 @@ func TestOptions(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -89,14 +88,10 @@ type kubelet struct {
 func newKubelet(t *testing.T) *kubelet {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "k") //nolint:usetesting // t.TempDir is too long a path for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	for _, d := range []string{"pods", "plugins/listeners.stackable.tech", "plugins_registry"} {
-		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
 	return &kubelet{t: t, dir: dir, health: freeAddress(t), stopped: make(chan error, 1)}
 }
@@ -116,9 +111,7 @@ func startAgent(t *testing.T) *kubelet {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer l.Close() //nolint:errcheck // only its address is used
 	return l.Addr().String()
 }
@@ -127,9 +120,7 @@ func (k *kubelet) dial(socket string) *grpc.ClientConn {
 	k.t.Helper()
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	check.Must(k.t, err)
 	k.t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -140,9 +131,7 @@ func (k *kubelet) register(answer *registrationv1.RegistrationStatus) *grpc.Clie
 	k.t.Helper()
 	registry := registrationv1.NewRegistrationClient(k.dial(filepath.Join(k.dir, "plugins_registry", "listeners.stackable.tech-reg.sock")))
 	info, err := registry.GetInfo(k.t.Context(), &registrationv1.InfoRequest{})
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	check.Must(k.t, err)
 	if info.GetName() != "listeners.stackable.tech" {
 		k.t.Errorf("the name of the driver is %q", info.GetName())
 	}
@@ -180,9 +169,7 @@ func TestVolumeIsPublishedAndUnpublished(t *testing.T) {
 	g.Eventually(k.ready).WithTimeout(apiserver.Timeout).Should(Equal(http.StatusOK))
 
 	mount := filepath.Join(k.dir, "pods", podUID, "volumes", "kubernetes.io~csi", "pvc-1", "mount")
-	if err := os.MkdirAll(filepath.Dir(mount), 0o750); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.MkdirAll(filepath.Dir(mount), 0o750))
 	namespace := apiserver.Namespace(t)
 	published := make(chan error, 1)
 	go func() {
@@ -196,9 +183,7 @@ func TestVolumeIsPublishedAndUnpublished(t *testing.T) {
 		published <- err
 	}()
 	answer(t, client.ObjectKey{Namespace: namespace, Name: "web-0"})
-	if err := <-published; err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, <-published)
 	port, err := os.ReadFile(filepath.Join(mount, "default-address", "ports", "http"))
 	if err != nil || string(port) != "31234" {
 		t.Errorf("the Pod reads %q, %v", port, err)
@@ -225,9 +210,7 @@ func answer(t *testing.T, pod client.ObjectKey) {
 			Address: "192.0.2.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 31234},
 		}},
 	}}
-	if err := apiserver.Client(t).Create(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, apiserver.Client(t).Create(t.Context(), object))
 }
 
 func TestAgentExitsIfTheKubeletRejectsItsRegistration(t *testing.T) {

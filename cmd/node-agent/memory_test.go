@@ -25,6 +25,7 @@ import (
 	registrationv1 "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 const (
@@ -87,9 +88,7 @@ func measureAgent(t *testing.T, program, url string) {
 	k := newKubelet(t)
 	agent := exec.CommandContext(t.Context(), program)
 	agent.Env = append(os.Environ(), agentVariable+"="+url, "TEST_AGENT_DIR="+k.dir, "TEST_AGENT_HEALTH="+k.health)
-	if err := agent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, agent.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- agent.Wait() }()
 	k.register(&registrationv1.RegistrationStatus{PluginRegistered: true})
@@ -106,9 +105,7 @@ func measureAgent(t *testing.T, program, url string) {
 			}
 			connection := k.dial(filepath.Join(k.dir, "plugins", "listeners.stackable.tech", "csi.sock"))
 			target := filepath.Join(k.dir, "pods", string(uid(pod)), "volumes", "kubernetes.io~csi", fmt.Sprint("pvc-", volume), "mount")
-			if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.MkdirAll(filepath.Dir(target), 0o750))
 			calls.Go(func() {
 				defer connection.Close() //nolint:errcheck // as the kubelet does after each request
 				_, err := csi.NewNodeClient(connection).NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
@@ -162,15 +159,11 @@ func uid(pod int) types.UID {
 func memory(t *testing.T, pid int) int {
 	t.Helper()
 	all, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	value := func(name string) int {
 		match := regexp.MustCompile(name + `:\s*(\d+) kB`).FindSubmatch(all)
 		kib, err := strconv.Atoi(string(match[1]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return kib << 10
 	}
 	return value("VmHWM") - value("RssFile")
