@@ -9,6 +9,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
@@ -28,9 +29,7 @@ func TestWrittenCertificate(t *testing.T) {
 		t.Fatal(members[0].problem, err)
 	}
 	certificate := apply.Object(names.KindCertificate, key)
-	if err := c.Get(t.Context(), key, certificate); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Get(t.Context(), key, certificate))
 	certificate.SetResourceVersion("")
 	certificate.SetManagedFields(nil)
 	golden.Compare(t, "certificate", certificate)

@@ -11,6 +11,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/growth"
 )
 
@@ -48,9 +49,7 @@ func TestCertificatesOfOthersCostNoMemory(t *testing.T) {
 		forged.SetLabels(map[string]string{names.LabelManagedBy: names.Operator})
 		forged.Object["spec"] = map[string]any{"dnsNames": []any{"web.example.com"}}
 		kept, err := trim(forged)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if _, has := kept.(*unstructured.Unstructured).Object["spec"]; has != want {
 			t.Errorf("the spec of Certificate %s is kept: %v", name, has)
 		}

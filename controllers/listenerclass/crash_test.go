@@ -12,6 +12,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listenerclass"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/crash"
 )
 
@@ -27,9 +28,7 @@ func TestAPresetIsCompleteWhateverHappensToAWrite(t *testing.T) {
 			if err := c.DeleteAllOf(t.Context(), &listenersv1alpha1.ListenerClass{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := client.IgnoreAlreadyExists(c.Create(t.Context(), configuration(operatorv1alpha1.PresetStableNodes))); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, client.IgnoreAlreadyExists(c.Create(t.Context(), configuration(operatorv1alpha1.PresetStableNodes))))
 		},
 		Kinds: []client.ObjectList{&listenersv1alpha1.ListenerClassList{}},
 		Done: func(ctx context.Context, c client.Client, _ string) bool {

@@ -14,6 +14,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listenerclass"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
@@ -28,9 +29,7 @@ func configuration(preset operatorv1alpha1.Preset) *operatorv1alpha1.ListenerOpe
 func classes(t *testing.T, c client.Client) map[string]string {
 	t.Helper()
 	var list listenersv1alpha1.ListenerClassList
-	if err := c.List(t.Context(), &list); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.List(t.Context(), &list))
 	found := map[string]string{}
 	for i := range list.Items {
 		class := &list.Items[i]

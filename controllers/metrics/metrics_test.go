@@ -23,6 +23,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
@@ -43,9 +44,7 @@ func newCluster(t testing.TB, classes ...string) *cluster {
 		clock: testingclock.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), registry: prometheus.NewRegistry(),
 	}
 	c.counts = newCollector(c.clock)
-	if err := c.counts.watch(t.Context(), c.informers); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.counts.watch(t.Context(), c.informers))
 	c.registry.MustRegister(c.counts)
 	for _, name := range classes {
 		c.class(name, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer})
@@ -56,9 +55,7 @@ func newCluster(t testing.TB, classes ...string) *cluster {
 func (c *cluster) informer(o client.Object) *controllertest.FakeInformer {
 	c.Helper()
 	informer, err := c.informers.FakeInformerFor(c.Context(), o)
-	if err != nil {
-		c.Fatal(err)
-	}
+	check.Must(c, err)
 	return informer
 }
 
@@ -150,9 +147,7 @@ func (c *cluster) lostVolume(name, driver string) *corev1.PersistentVolume {
 func (c *cluster) values(prefix string) map[string]float64 {
 	c.Helper()
 	families, err := c.registry.Gather()
-	if err != nil {
-		c.Fatal(err)
-	}
+	check.Must(c, err)
 	got := map[string]float64{}
 	for _, family := range families {
 		rest, ok := strings.CutPrefix(family.GetName(), "listener_operator_"+prefix)

@@ -25,6 +25,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -85,9 +86,7 @@ func (s *set) startOperator(cfg *rest.Config) (stop func()) {
 
 func (s *set) must(err error) {
 	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
+	check.Must(s, err)
 }
 
 // createAll creates the StatefulSet, its Pods, which are ready and outdated, and a budget that permits no eviction.

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
@@ -124,9 +125,7 @@ func (f *flapping) reconcile() time.Duration {
 
 func (f *flapping) must(err error) {
 	f.Helper()
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, err)
 }
 
 // A node, or the controller of a load balancer, that changes an address every other minute restarts each Pod once, and

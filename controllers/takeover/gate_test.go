@@ -19,6 +19,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/cache"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
@@ -54,26 +55,18 @@ func start(t *testing.T) started {
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true), UsePriorityQueue: ptr.To(false)},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := index.Register(t.Context(), mgr.GetFieldIndexer()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, index.Register(t.Context(), mgr.GetFieldIndexer()))
 	ctx, cancel := context.WithCancelCause(context.Background())
 	gate, err := SetupWithManager(mgr, cancel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	s := started{running: make(chan struct{}), ended: make(chan error, 1)}
 	err = gate.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		close(s.running)
 		<-ctx.Done()
 		return nil
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -105,18 +98,14 @@ func TestControllersRunOnlyWhileStackablesOperatorDoesNot(t *testing.T) {
 	first := start(t)
 	await(t, first.running, "the controllers of an operator that is alone")
 	other := nodeDriver(namespace)
-	if err := c.Create(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Create(t.Context(), other))
 	if err := await(t, first.ended, "the end of the process"); err == nil || !strings.Contains(err.Error(), "DaemonSet "+namespace+"/sdp-csi-node-driver") {
 		t.Errorf("the manager has ended with the error %v", err)
 	}
 	next := start(t)
 	second := nodeDriver(namespace)
 	second.Name = "sdp-csi-node-driver-zzz9p"
-	if err := c.Create(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Create(t.Context(), second))
 	for _, pod := range []*corev1.Pod{other, second} {
 		select {
 		case <-next.running:
@@ -125,9 +114,7 @@ func TestControllersRunOnlyWhileStackablesOperatorDoesNot(t *testing.T) {
 			t.Fatal("the manager does not wait: ", err)
 		default:
 		}
-		if err := c.Delete(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.Delete(t.Context(), pod))
 	}
 	await(t, next.running, "the controllers, after the end of Stackable's")
 }
