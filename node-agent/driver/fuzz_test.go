@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/node-agent/driver"
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
@@ -29,9 +30,7 @@ func FuzzPublishRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, id, target, namespace, name, uid, ephemeral string, block bool) {
 		n := newNode(t)
 		d := driver.New("node-1", volume.NewHost(n.dir), anyVolume{})
-		if err := os.MkdirAll(filepath.Dir(n.target("pvc-1")), 0o750); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.MkdirAll(filepath.Dir(n.target("pvc-1")), 0o750))
 		capability := &csi.VolumeCapability{AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}}}
 		if block {
 			capability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/node-agent/driver"
 	"github.com/listener-operator/listener-operator/node-agent/podlisteners"
 	"github.com/listener-operator/listener-operator/node-agent/volume"
@@ -100,9 +101,7 @@ func (n *node) target(volume string) string {
 func (n *node) request(volume string) *csi.NodePublishVolumeRequest {
 	n.t.Helper()
 	target := n.target(volume)
-	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
-		n.t.Fatal(err)
-	}
+	check.Must(n.t, os.MkdirAll(filepath.Dir(target), 0o750))
 	return &csi.NodePublishVolumeRequest{
 		VolumeId:   volume,
 		TargetPath: target,
@@ -124,9 +123,7 @@ func (n *node) request(volume string) *csi.NodePublishVolumeRequest {
 func (n *node) read(volume, name string) string {
 	n.t.Helper()
 	content, err := os.ReadFile(filepath.Join(n.target(volume), name))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	check.Must(n.t, err)
 	return string(content)
 }
 
@@ -148,9 +145,7 @@ func address(a string) listenersv1alpha1.IngressAddress {
 
 func TestNodeInfo(t *testing.T) {
 	got, err := newNode(t).driver.NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want := &csi.NodeGetInfoResponse{
 		NodeId: "node-1", MaxVolumesPerNode: math.MaxInt64,
 		AccessibleTopology: &csi.Topology{Segments: map[string]string{"listeners.stackable.tech/hostname": "node-1"}},
@@ -167,9 +162,7 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("plugin info is %v, error %v", info, err)
 	}
 	capabilities, err := d.GetPluginCapabilities(t.Context(), &csi.GetPluginCapabilitiesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want := &csi.GetPluginCapabilitiesResponse{Capabilities: []*csi.PluginCapability{{Type: &csi.PluginCapability_Service_{
 		Service: &csi.PluginCapability_Service{Type: csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS},
 	}}}}
@@ -238,9 +231,7 @@ func TestTwoVolumesOfAPodHaveTheirOwnAddresses(t *testing.T) {
 	n := newNode(t)
 	n.source.set("pvc-1", address("192.0.2.1"))
 	n.source.set("pvc-2", address("2001:db8::1"), address("192.0.2.2"))
-	if err := errors.Join(n.publish(t.Context(), "pvc-1"), n.publish(t.Context(), "pvc-2")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(n.publish(t.Context(), "pvc-1"), n.publish(t.Context(), "pvc-2")))
 	for file, want := range map[[2]string]string{
 		{"pvc-1", "default-address/address"}:          "192.0.2.1",
 		{"pvc-2", "default-address/address"}:          "2001:db8::1",
@@ -265,16 +256,12 @@ func TestPublishedVolumeHasTheNamespaceOfItsPod(t *testing.T) {
 	n.source.set("pvc-1", address("192.0.2.1"))
 	request := n.request("pvc-1")
 	record := `{"driverName":"listeners.stackable.tech","volumeHandle":"pvc-1"}`
-	if err := os.WriteFile(filepath.Join(filepath.Dir(n.target("pvc-1")), "vol_data.json"), []byte(record), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(filepath.Dir(n.target("pvc-1")), "vol_data.json"), []byte(record), 0o600))
 	if _, err := n.driver.NodePublishVolume(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
 	got, err := n.host.Published(podUID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want := []volume.Published{{Target: volume.Target{PodUID: podUID, Name: "pvc-1", Namespace: "shop"}, ID: "pvc-1"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -290,9 +277,7 @@ func TestLateAddressCompletesTheMountAtOnce(t *testing.T) {
 		time.Sleep(100 * time.Second) // on the fake clock
 		began := time.Now()
 		n.source.set("pvc-1", address("192.0.2.1"))
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, <-done)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("answered after %s", took)
 		}
@@ -387,15 +372,11 @@ func TestPublishedVolumeIsRepublishedWithoutTheOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		n.source.set("pvc-1", address("192.0.2.1"))
-		if err := n.publish(t.Context(), "pvc-1"); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, n.publish(t.Context(), "pvc-1"))
 		restarted := newSource() // as of an agent that cannot reach the API server
 		n.driver = driver.New("node-1", volume.NewHost(n.dir), restarted)
 		began := time.Now()
-		if err := n.publish(t.Context(), "pvc-1"); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, n.publish(t.Context(), "pvc-1"))
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("answered after %s", took)
 		}
@@ -403,9 +384,7 @@ func TestPublishedVolumeIsRepublishedWithoutTheOperator(t *testing.T) {
 			t.Errorf("the Pod reads %q", got)
 		}
 		restarted.set("pvc-1", address("192.0.2.2"))
-		if err := n.publish(t.Context(), "pvc-1"); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, n.publish(t.Context(), "pvc-1"))
 		if got := n.read("pvc-1", "default-address/address"); got != "192.0.2.2" {
 			t.Errorf("with a connection the Pod reads %q", got)
 		}
@@ -444,13 +423,9 @@ func TestAddressesThatAreNoFileNamesAreNotPublished(t *testing.T) {
 	n.source.set("pvc-1", listenersv1alpha1.IngressAddress{
 		Address: "192.0.2.1", Ports: map[string]int32{"a/b": 1, "..": 2, strings.Repeat("p", 64): 3, strings.Repeat("p", 63): 4, "ok": 5},
 	})
-	if err := n.publish(t.Context(), "pvc-1"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, n.publish(t.Context(), "pvc-1"))
 	entries, err := os.ReadDir(filepath.Join(n.target("pvc-1"), "default-address", "ports"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	got := map[string]bool{}
 	for _, e := range entries {
 		got[e.Name()] = true
@@ -463,14 +438,10 @@ func TestAddressesThatAreNoFileNamesAreNotPublished(t *testing.T) {
 func TestUnpublishIsLocalAndIdempotent(t *testing.T) {
 	n := newNode(t)
 	n.source.set("pvc-1", address("192.0.2.1"))
-	if err := n.publish(t.Context(), "pvc-1"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, n.publish(t.Context(), "pvc-1"))
 	n.driver = driver.New("node-1", volume.NewHost(n.dir), nil) // a call of the source would panic
 	for range 2 {
-		if err := n.unpublish("pvc-1"); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, n.unpublish("pvc-1"))
 		if _, err := os.Lstat(n.target("pvc-1")); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the volume: %v", err)
 		}
@@ -508,9 +479,7 @@ func TestFailureToWriteAVolumeIsInternal(t *testing.T) {
 func TestFailureToRewriteAVolumeIsInternal(t *testing.T) {
 	n := newNode(t)
 	n.source.set("pvc-1", address("192.0.2.1"))
-	if err := n.publish(t.Context(), "pvc-1"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, n.publish(t.Context(), "pvc-1"))
 	n.host.Label = func(*os.File) error { return errors.New("denied") }
 	n.source.set("pvc-1", address("192.0.2.2"))
 	if err := n.publish(t.Context(), "pvc-1"); status.Code(err) != codes.Internal {
@@ -540,9 +509,7 @@ func (n *node) files() []string {
 func TestStagingIsAnnouncedAndDoesNothing(t *testing.T) {
 	n := newNode(t)
 	capabilities, err := n.driver.NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want := &csi.NodeGetCapabilitiesResponse{Capabilities: []*csi.NodeServiceCapability{{Type: &csi.NodeServiceCapability_Rpc{
 		Rpc: &csi.NodeServiceCapability_RPC{Type: csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME},
 	}}}}
@@ -551,9 +518,7 @@ func TestStagingIsAnnouncedAndDoesNothing(t *testing.T) {
 	}
 	n.source.set("pvc-1", address("192.0.2.1"))
 	staging := filepath.Join(n.dir, "plugins", "kubernetes.io", "csi", "listeners.stackable.tech", "sha", "globalmount")
-	if err := os.MkdirAll(staging, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.MkdirAll(staging, 0o750))
 	before := n.files()
 	if _, err := n.driver.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
 		VolumeId: "pvc-1", StagingTargetPath: staging, VolumeCapability: n.request("pvc-1").VolumeCapability,
@@ -566,9 +531,7 @@ func TestStagingIsAnnouncedAndDoesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.RemoveAll(filepath.Join(n.dir, "pods")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.RemoveAll(filepath.Join(n.dir, "pods")))
 	if diff := cmp.Diff(before, n.files()); diff != "" {
 		t.Errorf("(-before +after):\n%s", diff)
 	}

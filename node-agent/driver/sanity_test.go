@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/node-agent/driver"
 	"github.com/listener-operator/listener-operator/node-agent/podlisteners"
 	"github.com/listener-operator/listener-operator/node-agent/server"
@@ -40,9 +41,7 @@ func (anyVolume) Recheck(podlisteners.Pod) {}
 func TestSanity(t *testing.T) {
 	dir := shortDir(t)
 	for _, d := range []string{"pods", "plugins/listeners.stackable.tech", "plugins_registry"} {
-		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
 	served := make(chan error, 1)
 	ctx, cancel := context.WithCancel(logr.NewContext(t.Context(), testr.New(t)))
@@ -71,9 +70,7 @@ func TestSanity(t *testing.T) {
 	config.CheckPath = func(path string) (sanity.PathKind, error) { return checkPath(targetOf(path)) }
 	config.StagingPath = filepath.Join(dir, "staging")
 	// The Controller service is not the driver's.
-	if err := flag.Set("ginkgo.skip", `Controller Service|ListVolumes|Snapshot`); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, flag.Set("ginkgo.skip", `Controller Service|ListVolumes|Snapshot`))
 	// Ginkgo also succeeds if it skips all specs.
 	var passed int
 	ginkgo.ReportAfterSuite("specs", func(report ginkgo.Report) { passed = report.SpecReports.CountWithState(types.SpecStatePassed) })
@@ -87,9 +84,7 @@ func TestSanity(t *testing.T) {
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "k") //nolint:usetesting // t.TempDir is too long a path for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
@@ -165,9 +160,7 @@ func (provisioner) DeleteVolume(context.Context, *csi.DeleteVolumeRequest) (*csi
 func serveProvisioner(t *testing.T, path string, identity csi.IdentityServer) string {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	s := grpc.NewServer()
 	csi.RegisterIdentityServer(s, identity)
 	csi.RegisterControllerServer(s, provisioner{})

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/node-agent/podlisteners"
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
@@ -39,13 +40,9 @@ func FuzzPodListeners(f *testing.F) {
 		n.publish("pvc-1", "192.0.2.1")
 		before := filesOutside(t, n)
 		watch, err := podlisteners.NewWatch(&rest.Config{}, "node-1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		syncer := podlisteners.NewSyncer(watch, n.host)
-		if err := watch.Receive(object); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, watch.Receive(object))
 		_ = syncer.Sync(t.Context(), object) // fails if no address is valid
 		if diff := cmp.Diff(before, filesOutside(t, n)); diff != "" {
 			t.Fatalf("outside of the volume (-before +after):\n%s", diff)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/node-agent/podlisteners"
 )
 
@@ -42,13 +43,9 @@ func large() (object, kept *listenersv1alpha1.PodListeners) {
 
 func TestTheCacheKeepsWhatMountsNeed(t *testing.T) {
 	watch, err := podlisteners.NewWatch(&rest.Config{}, "node-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	object, kept := large()
-	if err := watch.Receive(object); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, watch.Receive(object))
 	if diff := cmp.Diff(kept, object); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -58,9 +55,7 @@ func TestTheCacheKeepsWhatMountsNeed(t *testing.T) {
 func TestAListIsReadObjectByObject(t *testing.T) {
 	object, kept := large()
 	raw, err := json.Marshal(listenersv1alpha1.PodListenersList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}, Items: []listenersv1alpha1.PodListeners{*object, *object}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var size atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if got := r.URL.Query().Get("fieldSelector"); got != "spec.nodeName=node-1" {
@@ -70,9 +65,7 @@ func TestAListIsReadObjectByObject(t *testing.T) {
 	}))
 	defer server.Close()
 	watch, err := podlisteners.NewWatch(&rest.Config{Host: server.URL, QPS: -1}, "node-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for cut := 0; cut < len(raw); cut += max(1, min(len(raw)-cut-20, 997)) { // also the last bytes one by one
 		size.Store(int64(cut))
 		if list, err := watch.List(t.Context()); err == nil {
@@ -81,9 +74,7 @@ func TestAListIsReadObjectByObject(t *testing.T) {
 	}
 	size.Store(int64(len(raw)))
 	list, err := watch.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want := &listenersv1alpha1.PodListenersList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}, Items: []listenersv1alpha1.PodListeners{*kept, *kept}}
 	if diff := cmp.Diff(want, list); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -92,14 +83,10 @@ func TestAListIsReadObjectByObject(t *testing.T) {
 
 func TestFewMountsOfAPodWait(t *testing.T) {
 	watch, err := podlisteners.NewWatch(&rest.Config{}, "node-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	object, _ := large()
 	object.Spec.Listeners["v000"] = entry("pvc-0", "")
-	if err := watch.Receive(object); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, watch.Receive(object))
 	pod := podlisteners.Pod{Namespace: "shop", Name: "web-0", UID: "uid"}
 	results := make(chan error)
 	for range 5 {
@@ -117,9 +104,7 @@ func TestFewMountsOfAPodWait(t *testing.T) {
 	}
 	object = object.DeepCopy()
 	object.Spec.Listeners["v000"] = entry("pvc-0", "192.0.2.1")
-	if err := watch.Receive(object); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, watch.Receive(object))
 	for range 4 {
 		if err := <-results; err != nil {
 			t.Errorf("a mount that waited ended with %v", err)

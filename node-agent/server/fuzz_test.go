@@ -6,6 +6,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	registrationv1 "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // FuzzRegistration checks that the agent is ready after a status of the kubelet if, and only if, the driver is
@@ -15,9 +17,7 @@ func FuzzRegistration(f *testing.F) {
 		{PluginRegistered: true}, {Error: "another driver has this name"}, {PluginRegistered: true, Error: "contradictory"}, {},
 	} {
 		message, err := proto.Marshal(status)
-		if err != nil {
-			f.Fatal(err)
-		}
+		check.Must(f, err)
 		f.Add(message)
 	}
 	f.Fuzz(func(t *testing.T, message []byte) {

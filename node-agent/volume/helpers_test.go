@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
@@ -120,7 +121,5 @@ func hostname(address string, ports map[string]int32) listenersv1alpha1.IngressA
 
 func must(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // labelled publishes a volume with a fake Labeller, which fails for the name fail. It returns the labelled names in
@@ -21,9 +22,7 @@ func labelled(t *testing.T, fail string) (names []string, mount string, err erro
 	dir := t.TempDir()
 	target := Target{PodUID: "uid", Name: "pv", Namespace: "shop"}
 	parent := filepath.Join(dir, "pods", target.parent())
-	if err := os.MkdirAll(parent, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.MkdirAll(parent, 0o750))
 	host := NewHost(dir)
 	host.Label = func(f *os.File) error {
 		name := strings.TrimPrefix(f.Name(), parent+"/")
@@ -43,9 +42,7 @@ func labelled(t *testing.T, fail string) (names []string, mount string, err erro
 
 func TestAllFilesAndDirectoriesAreLabelled(t *testing.T) {
 	got, mount, err := labelled(t, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want := []string{
 		"mount", "mount/..generation-X", "mount/..generation-X/addresses", "mount/..generation-X/addresses/192.0.2.1",
 		"mount/..generation-X/addresses/192.0.2.1/address", "mount/..generation-X/addresses/192.0.2.1/ports",
@@ -91,9 +88,7 @@ func TestFileSystemWithoutLabelsIsAccepted(t *testing.T) {
 		t.Skipf("needs CAP_SYS_ADMIN, or a kernel that uses SELinux and does not label %s: %v", name, err)
 	}
 	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer f.Close()
 	if err := setLabel(f); err != nil {
 		t.Error(err)
@@ -102,9 +97,7 @@ func TestFileSystemWithoutLabelsIsAccepted(t *testing.T) {
 
 func TestFileThatMustNotBeLabelledIsAnError(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer f.Close()
 	const immutable = 0x10 // FS_IMMUTABLE_FL
 	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
@@ -125,20 +118,14 @@ func TestLabelIsAnAttributeOfTheFile(t *testing.T) {
 	const want = "system_u:object_r:container_file_t:s0"
 	dir := t.TempDir()
 	probe := filepath.Join(dir, "probe")
-	if err := os.WriteFile(probe, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(probe, nil, 0o600))
 	if err := unix.Setxattr(probe, "security.selinux", []byte(want), 0); err != nil {
 		t.Skipf("needs a file system with labels in %s, and CAP_SYS_ADMIN where the kernel does not use SELinux: %v", dir, err)
 	}
 	f, err := os.Create(filepath.Join(dir, "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer f.Close()
-	if err := setLabel(f); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, setLabel(f))
 	value := make([]byte, 100)
 	n, err := unix.Getxattr(f.Name(), "security.selinux", value)
 	if err != nil {
