@@ -21,6 +21,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
@@ -42,9 +43,7 @@ func observe(t *testing.T, c client.Client, namespace string) *corev1.ConfigMap 
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return observed
 }
 
@@ -63,9 +62,7 @@ func TestApplySendsWhatDiffers(t *testing.T) {
 			observed := observe(t, c, namespace)
 			changed := observed.DeepCopy()
 			changed.Data["key"] = value
-			if err := c.Patch(t.Context(), changed, client.MergeFrom(observed)); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, c.Patch(t.Context(), changed, client.MergeFrom(observed)))
 		}
 	}
 	for _, tc := range []struct {
@@ -83,20 +80,14 @@ func TestApplySendsWhatDiffers(t *testing.T) {
 		{"a change of another field", func() {
 			observed := observe(t, c, namespace)
 			observed.Annotations = map[string]string{"theirs": "x"}
-			if err := c.Update(t.Context(), observed); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, c.Update(t.Context(), observed))
 		}, "b", false},
 		{"a change together with one of the desired state", change("theirs"), "c", true},
 		{"a deletion by another writer", func() {
-			if err := c.Delete(t.Context(), observe(t, c, namespace)); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, c.Delete(t.Context(), observe(t, c, namespace)))
 		}, "c", true},
 		{"a deletion by the applier", func() {
-			if err := applier.Delete(t.Context(), observe(t, c, namespace)); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, applier.Delete(t.Context(), observe(t, c, namespace)))
 		}, "c", true},
 		{"another process", func() { applier = apply.New(c, "tester") }, "c", true},
 		{"another process and a change", func() { applier = apply.New(c, "tester"); change("theirs")() }, "c", true},
@@ -127,9 +118,7 @@ func TestWritesHaveTheUIDOfTheObservedObject(t *testing.T) {
 	var got []request
 	sent := func(verb string, o runtime.ApplyConfiguration, manager string, force *bool) {
 		content, err := apply.Unstructured(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		got = append(got, request{verb, string(content.GetUID()), content.GetResourceVersion(), manager, force != nil && *force})
 	}
 	c := fakeclient.New(t, interceptor.Funcs{
@@ -159,9 +148,7 @@ func TestWritesHaveTheUIDOfTheObservedObject(t *testing.T) {
 	if _, err := applier.ApplyStatus(t.Context(), observed, &corev1.PodStatus{}, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := applier.Delete(t.Context(), observed); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, applier.Delete(t.Context(), observed))
 	want := []request{
 		{"apply", "", "1", owner, true},
 		{"apply", "observed", "", owner, true},
@@ -179,17 +166,13 @@ func TestNamesakeIsNeverModified(t *testing.T) {
 	applier := apply.New(c, "tester")
 	mustApply(t, applier, configMap(namespace, "a"), nil)
 	observed := observe(t, c, namespace)
-	if err := c.Delete(t.Context(), observed); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Delete(t.Context(), observed))
 	if _, err := applier.Apply(t.Context(), configMap(namespace, "b"), observed); !apierrors.IsConflict(err) {
 		t.Errorf("deleted: got %v, want a conflict", err)
 	}
 	foreign := &corev1.ConfigMap{Data: map[string]string{"key": "theirs"}}
 	foreign.Namespace, foreign.Name = namespace, "some"
-	if err := c.Create(t.Context(), foreign); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Create(t.Context(), foreign))
 	if _, err := applier.Apply(t.Context(), configMap(namespace, "b"), observed); !apierrors.IsConflict(err) {
 		t.Errorf("replaced: got %v, want a conflict", err)
 	}
@@ -202,9 +185,7 @@ func TestNamesakeIsNeverModified(t *testing.T) {
 func TestObjectThatWasNotObservedIsNeverModified(t *testing.T) {
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
 	service, err := apply.Unstructured(corev1ac.Service("some", namespace).WithSpec(corev1ac.ServiceSpec().WithPorts(corev1ac.ServicePort().WithPort(80))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	listener := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": listenersv1alpha1.GroupVersion.String(), "kind": "Listener",
 		"metadata": map[string]any{"namespace": namespace, "name": "some"}, "spec": map[string]any{"className": "theirs"},
@@ -215,17 +196,13 @@ func TestObjectThatWasNotObservedIsNeverModified(t *testing.T) {
 			t.Errorf("%s: sent is %t, error %v", desired.GetKind(), sent, err)
 		}
 		before := created.DeepCopy()
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(desired), before); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(desired), before))
 		desired.SetLabels(map[string]string{"adopted": "yes"})
 		if _, err := apply.New(c, "another").Apply(t.Context(), desired, nil); !apierrors.IsConflict(err) {
 			t.Errorf("%s: got %v, want a conflict", desired.GetKind(), err)
 		}
 		after := before.DeepCopy()
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(desired), after); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(desired), after))
 		if diff := cmp.Diff(before, after); diff != "" {
 			t.Errorf("%s (-before +after):\n%s", desired.GetKind(), diff)
 		}
@@ -237,9 +214,7 @@ func TestObjectThatWasNotObservedIsNeverModified(t *testing.T) {
 func TestStatusIsSentOnceForAVersion(t *testing.T) {
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
 	listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "some"}}
-	if err := c.Create(t.Context(), listener); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Create(t.Context(), listener))
 	stale, between, applier := listener.DeepCopy(), listener.DeepCopy(), apply.New(c, "tester")
 	status := func(message string) *listenersv1alpha1.ListenerStatus {
 		waiting := &listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindNodePort, Since: metav1.Now()}
@@ -268,14 +243,10 @@ func TestStatusIsSentOnceForAVersion(t *testing.T) {
 		{"the same for the version after it", status("a"), listener, true},
 	} {
 		if tc.observed == listener {
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(listener), listener); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(listener), listener))
 		}
 		if tc.name == "the first one again" {
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(listener), between); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(listener), between))
 		}
 		if got, err := applier.ApplyStatus(t.Context(), tc.observed, tc.status, ""); err != nil || got != tc.want {
 			t.Errorf("%s: sent is %t, error %v", tc.name, got, err)
@@ -287,9 +258,7 @@ func TestStatusIsSentOnceForAVersion(t *testing.T) {
 	if _, err := applier.ApplyStatus(t.Context(), stale, status("c"), stale.GetResourceVersion()); !apierrors.IsConflict(err) {
 		t.Errorf("for an old version: error %v, want a conflict", err)
 	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(listener), listener); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(listener), listener))
 	if sent, err := applier.ApplyStatus(t.Context(), listener, status("c"), listener.GetResourceVersion()); err != nil || !sent {
 		t.Errorf("for the current version: sent is %t, error %v", sent, err)
 	}
@@ -335,9 +304,7 @@ func TestUnchangedServiceIsNotAppliedAgainAfterRestart(t *testing.T) {
 					corev1ac.ServicePort().WithName("http").WithProtocol(corev1.ProtocolTCP).WithPort(port),
 					corev1ac.ServicePort().WithName("dns").WithProtocol(corev1.ProtocolUDP).WithPort(port),
 				)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return desired
 	}
 	read := func() *corev1.Service {
@@ -352,9 +319,7 @@ func TestUnchangedServiceIsNotAppliedAgainAfterRestart(t *testing.T) {
 			before := read()
 			after := before.DeepCopy()
 			change(after)
-			if err := c.Patch(t.Context(), after, client.MergeFrom(before), client.FieldOwner(manager)); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, c.Patch(t.Context(), after, client.MergeFrom(before), client.FieldOwner(manager)))
 		}
 	}
 	mustApply(t, apply.New(c, owner), service(80), nil)
@@ -412,18 +377,12 @@ func TestObjectWithAFinalizerIsDeletedThoughItsKindIsNotInTheScheme(t *testing.T
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
 	object := configMap(namespace, "some")
 	object.SetFinalizers([]string{"example.com/kept"})
-	if err := c.Create(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Create(t.Context(), object))
 	unknown, err := client.New(apiserver.Config(t), client.Options{Scheme: runtime.NewScheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	observed := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: object.GetName(), UID: object.GetUID()}}
 	observed.SetGroupVersionKind(object.GroupVersionKind())
-	if err := apply.New(unknown, "tester").Delete(t.Context(), observed); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, apply.New(unknown, "tester").Delete(t.Context(), observed))
 	if observe(t, c, namespace).DeletionTimestamp == nil {
 		t.Error("the object is not being deleted")
 	}

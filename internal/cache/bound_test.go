@@ -20,6 +20,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/growth"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -177,9 +178,7 @@ func TestLargePodsCostLittleMemory(t *testing.T) {
 			for i := range pods {
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("pod-", i)}}
 				tc.pod(pod)
-				if err := kept.Add(transformed(t, pod)); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, kept.Add(transformed(t, pod)))
 			}
 			each := (growth.Heap() - before) / pods >> 10
 			if t.Logf("a Pod costs %d KiB", each); each > tc.each {
@@ -230,15 +229,11 @@ func TestAddressesOfManyPodsCostLittleMemory(t *testing.T) {
 		written.Spec.StartAddresses[fmt.Sprint("v", v)] = entry.IngressAddresses
 	}
 	content, err := json.Marshal(written)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	before, kept := growth.Heap(), make([]*listenersv1alpha1.PodListeners, pods)
 	for i := range kept {
 		read := &listenersv1alpha1.PodListeners{}
-		if err := json.Unmarshal(content, read); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, json.Unmarshal(content, read))
 		kept[i] = transformed(t, read)
 		if diff := cmp.Diff(written.Spec, kept[i].Spec); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)

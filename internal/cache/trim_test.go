@@ -19,6 +19,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -356,9 +357,7 @@ func transformed[T client.Object](t *testing.T, o T) T {
 		}
 	}
 	kept, err := transform(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return kept.(T)
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/listener-operator/listener-operator/internal/certificate"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // BenchmarkAuthority derives the authority of a namespace from a root, which the operator does for each certificate.
@@ -20,9 +21,7 @@ func BenchmarkAuthority(b *testing.B) {
 // BenchmarkIssue signs a certificate for a key of each type.
 func BenchmarkIssue(b *testing.B) {
 	a, err := certificate.NewRoot(now).Authority("kafka", "uid")
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	for name, key := range keys(b) {
 		b.Run(name, func(b *testing.B) {
 			leaf := leafOf(key, "203.0.113.7", "2001:db8::7", "kafka-0.example.com")

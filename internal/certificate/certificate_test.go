@@ -21,6 +21,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/certificate"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 var now = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
@@ -28,9 +29,7 @@ var now = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 func authority(t *testing.T, root certificate.Root, namespace string, uid types.UID) *certificate.Authority {
 	t.Helper()
 	a, err := root.Authority(namespace, uid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return a
 }
 
@@ -38,9 +37,7 @@ func authority(t *testing.T, root certificate.Root, namespace string, uid types.
 func TestAuthoritiesNeedNoStorage(t *testing.T) {
 	root := certificate.NewRoot(now)
 	restored, err := certificate.Decode(certificate.Roots{root}.Encode())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	first := authority(t, root, "kafka", "uid-1")
 	if again := authority(t, restored[0], "kafka", "uid-1"); !bytes.Equal(again.PEM(), first.PEM()) {
 		t.Error("the second authority of a namespace has another certificate")
@@ -67,19 +64,13 @@ func keys(t testing.TB) map[string]crypto.Signer {
 	all := map[string]crypto.Signer{}
 	for _, curve := range []elliptic.Curve{elliptic.P256(), elliptic.P384(), elliptic.P521()} {
 		key, err := ecdsa.GenerateKey(curve, rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		all["ECDSA "+curve.Params().Name] = key
 	}
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 3072)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	_, edKey, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	all["RSA 3072"], all["Ed25519"] = rsaKey, edKey
 	return all
 }
@@ -91,9 +82,7 @@ func parse(t *testing.T, chain []byte) *x509.Certificate {
 		t.Fatalf("want one certificate: %s", chain)
 	}
 	c, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return c
 }
 
@@ -118,9 +107,7 @@ func TestClientsVerifyTheAddresses(t *testing.T) {
 	for name, key := range keys(t) {
 		t.Run(name, func(t *testing.T) {
 			issued, err := a.Issue(leafOf(key, "203.0.113.7", "2001:db8::1", "Kafka.Example.com", "203.0.113.7"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			c := parse(t, issued.Chain)
 			for _, address := range []string{"203.0.113.7", "2001:db8::1", "kafka.example.com"} {
 				for _, at := range []time.Time{issued.NotBefore, now, issued.NotAfter} {
@@ -159,9 +146,7 @@ func TestPodsIdentifyThemselvesAsClients(t *testing.T) {
 	leaf := leafOf(keys(t)["Ed25519"], "203.0.113.7")
 	leaf.Client = true
 	issued, err := a.Issue(leaf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
 		options := x509.VerifyOptions{Roots: trusted, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}}
 		if _, err := parse(t, issued.Chain).Verify(options); err != nil {

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/listener-operator/listener-operator/internal/etcdrestore"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestWatchesFromAFutureResourceVersionAreRefused(t *testing.T) {
@@ -48,9 +49,7 @@ func TestWatchesFromAFutureResourceVersionAreRefused(t *testing.T) {
 			var reported []string
 			client := http.Client{Transport: etcdrestore.Detect(func(err error) { reported = append(reported, err.Error()) })(http.DefaultTransport)}
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+fmt.Sprintf(watched, tc.version), http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			response, err := client.Do(request)
 			if tc.reported != apierrors.IsResourceExpired(err) || !tc.reported && err != nil {
 				t.Fatal(err)
@@ -102,13 +101,9 @@ func TestTheListHasTheNameOfTheWatch(t *testing.T) {
 		}))
 		defer server.Close()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/?"+selector+"&resourceVersion=1&watch=true", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		response, err := etcdrestore.Detect(func(error) {})(http.DefaultTransport).RoundTrip(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		_ = response.Body.Close()
 		if !slices.Equal(lists, []string{want}) {
 			t.Errorf("before a watch with %s, the lists are %q, want one with %s", selector, lists, want)

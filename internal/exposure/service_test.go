@@ -20,6 +20,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
@@ -32,9 +33,7 @@ const (
 func rawYAML(t testing.TB, s string) runtime.RawExtension {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return runtime.RawExtension{Raw: raw}
 }
 
@@ -42,17 +41,13 @@ func rawYAML(t testing.TB, s string) runtime.RawExtension {
 func serviceOverride(t testing.TB, s string) runtime.RawExtension {
 	t.Helper()
 	var o unstructured.Unstructured
-	if err := yaml.Unmarshal([]byte(s), &o.Object); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.Unmarshal([]byte(s), &o.Object))
 	o.SetAPIVersion("v1")
 	o.SetKind("Service")
 	o.SetNamespace("ns")
 	o.SetName("web")
 	raw, err := json.Marshal(o.Object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return runtime.RawExtension{Raw: raw}
 }
 
@@ -252,9 +247,7 @@ spec:
 				tc.listener(listener)
 			}
 			service, err := backends.All().Of(class).Service(class, listener)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			golden.Compare(t, "service-"+name, service)
 		})
 	}
@@ -478,9 +471,7 @@ func FuzzListenerOverride(f *testing.F) {
 		class, listener := newClass(clusterIP), newListener()
 		class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"externalIPs":["192.0.2.1"],"loadBalancerSourceRanges":["10.0.0.0/8"]}}`)
 		want, err := backends.All().Of(class).Service(class, listener)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		listener.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: raw}}
 		got, err := backends.All().Of(class).Service(class, listener)
 		if err != nil {

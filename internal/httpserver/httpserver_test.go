@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/listener-operator/listener-operator/internal/httpserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/flood"
 )
 
@@ -14,9 +15,7 @@ import (
 func serve(t *testing.T) string {
 	t.Helper()
 	listener, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	server := httpserver.New(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	t.Cleanup(func() { _ = server.Close() })
 	go func() { _ = server.Serve(listener) }()
@@ -32,9 +31,7 @@ func TestManyConnectionsWithLargeHeadersNeedLittleMemory(t *testing.T) {
 func dial(t *testing.T, from net.IP, to string) net.Conn {
 	t.Helper()
 	connection, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}).DialContext(t.Context(), "tcp", to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = connection.Close() })
 	return connection
 }

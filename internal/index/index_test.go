@@ -13,6 +13,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestVolumesAndPodListenersAreIndexedByTheirListener(t *testing.T) {
@@ -33,9 +34,7 @@ func TestVolumesAndPodListenersAreIndexedByTheirListener(t *testing.T) {
 		t.Errorf("of the PodListeners (-want +got):\n%s", diff)
 	}
 	indexer := extractors{}
-	if err := index.Register(t.Context(), indexer); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, index.Register(t.Context(), indexer))
 	if diff := cmp.Diff([]string{"node-1"}, indexer[index.PodListenersByNode](podListeners)); diff != "" {
 		t.Errorf("by node (-want +got):\n%s", diff)
 	}
@@ -44,9 +43,7 @@ func TestVolumesAndPodListenersAreIndexedByTheirListener(t *testing.T) {
 // Most claims of a cluster have a volume. The class of those may change.
 func TestClaimsAreIndexedByTheirClassAndWithoutAVolumeByTheirListener(t *testing.T) {
 	indexer := extractors{}
-	if err := index.Register(t.Context(), indexer); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, index.Register(t.Context(), indexer))
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		names.AnnotationListenerClass: "public", names.AnnotationListenerName: "web",
 	}}}
@@ -65,9 +62,7 @@ func TestClaimsAreIndexedByTheirClassAndWithoutAVolumeByTheirListener(t *testing
 // Messages are for people.
 func TestListenersAreIndexedByTheirRefusal(t *testing.T) {
 	indexer := extractors{}
-	if err := index.Register(t.Context(), indexer); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, index.Register(t.Context(), indexer))
 	for name, tc := range map[string]struct {
 		change func(*listenersv1alpha1.Listener)
 		want   []string

@@ -14,6 +14,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/internal/keys"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // What package names defines below a domain of the operator is a key, or is named here.
@@ -23,9 +24,7 @@ func TestTheTableHasEachKey(t *testing.T) {
 		names.PodMountLabelPrefix, names.TrustBundlePrefix,
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "../names/names.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defined := map[string]bool{}
 	ast.Inspect(file, func(node ast.Node) bool {
 		literal, ok := node.(*ast.BasicLit)

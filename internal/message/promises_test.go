@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
@@ -60,9 +61,7 @@ func TestEachPromiseOfAMessageIsTested(t *testing.T) {
 	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	said := map[string]string{}
 	root, err := checkout.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, dir := range []string{"api/v1alpha1", "cmd/operator", "controllers", "internal", "node-agent"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || filepath.Ext(path) != ".go" || strings.Contains(path, "testutil") {
@@ -91,9 +90,7 @@ func TestEachPromiseOfAMessageIsTested(t *testing.T) {
 			})
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 	}
 	tested := map[string]bool{} // a message may promise several things
 	for part, test := range promises {

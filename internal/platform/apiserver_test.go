@@ -31,6 +31,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 	"github.com/listener-operator/listener-operator/internal/tlsprofile"
 )
@@ -48,9 +49,7 @@ func watch(t *testing.T) (*platform.APIs, client.Client) {
 	c := apiserver.Client(t)
 	crds.Remove(t, c, crds.Routes, crds.ServiceMonitors)
 	apis, err := platform.Watch(t.Context(), apiserver.Config(t), routeKind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return apis, c
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestOperatorRoleAllowsToWatchTheCRDsAndAPIServicesOfOptionalKindsOnly(t *testing.T) {
@@ -27,15 +28,11 @@ func TestOperatorRoleAllowsToWatchTheCRDsAndAPIServicesOfOptionalKindsOnly(t *te
 		}
 	}
 	raw, err := os.ReadFile("../../config/rbac/operator.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	got := map[string][]string{}
 	for document := range strings.SplitSeq(string(raw), "\n---\n") {
 		var role rbacv1.ClusterRole
-		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, yaml.Unmarshal([]byte(document), &role))
 		for _, rule := range role.Rules {
 			if resource := rule.Resources[0]; slices.Contains([]string{"customresourcedefinitions", "apiservices"}, resource) &&
 				slices.Contains(rule.Verbs, "watch") {

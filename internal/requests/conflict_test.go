@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
@@ -73,9 +74,7 @@ func TestARequestThatAQuotaRefusesIsRepeatedLessAndLessOften(t *testing.T) {
 	r := Requeue(newManager(t), "test", reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, err }))
 	after := func() time.Duration {
 		result, err := r.Reconcile(t.Context(), request("shop", 0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return result.RequeueAfter
 	}
 	first := after()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/listener-operator/listener-operator/internal/servertime"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // It is not if the header alone may explain the difference.
@@ -28,12 +29,8 @@ func TestTheClockIsThatOfTheServer(t *testing.T) {
 				t.Errorf("before the first response, the clock is ahead by %s", ahead)
 			}
 			response, err := (&http.Client{Transport: c.Wrap(http.DefaultTransport)}).Get(server.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := response.Body.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
+			check.Must(t, response.Body.Close())
 			if ahead := time.Until(c.Now()); (ahead - tc.want).Abs() > 30*time.Second {
 				t.Errorf("the clock is ahead by %s", ahead)
 			}

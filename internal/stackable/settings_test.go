@@ -10,6 +10,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listenerclass"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // exposed returns a Listener shop/web of a class, at this address, and with a node port if nodePort is true.
@@ -93,9 +94,7 @@ func TestSettingsAreWhatClassesAndListenersShow(t *testing.T) {
 func TestPresetClassesAreThoseOfThePresets(t *testing.T) {
 	for _, preset := range []operatorv1alpha1.Preset{operatorv1alpha1.PresetEphemeralNodes, operatorv1alpha1.PresetStableNodes} {
 		classes, err := listenerclass.Preset(preset)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		var got []string
 		for i := range classes {
 			got = append(got, classes[i].Name)

@@ -8,26 +8,22 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/client-go/util/cert"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // serve returns the address of a server that applies the profile.
 func serve(t *testing.T, p *Profile) string {
 	t.Helper()
 	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	p.Apply(config)
 	config.Certificates = []tls.Certificate{pair} // after Apply, as the metrics server does
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -75,9 +71,7 @@ func TestServerAppliesTheProfile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec, err := profileSpec(tc.profile)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			p.spec.Store(spec)
 			if !dial(address, tls.VersionTLS13, 0) {
 				t.Error("TLS 1.3 is rejected")

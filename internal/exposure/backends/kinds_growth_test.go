@@ -25,6 +25,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/internal/testutil/growth"
 )
@@ -271,20 +272,14 @@ func TestTheWorkForEveryKindIsLinear(t *testing.T) {
 		read.Insert(kind.Kind)
 	}
 	root, err := checkout.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var tests strings.Builder
 	for _, pattern := range []string{"internal/exposure/backends/*growth_test.go", "controllers/*/growth_test.go"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for _, file := range files {
 			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			tests.Write(content)
 		}
 	}

@@ -305,9 +305,7 @@ func TestEachFieldOfAStatusWithoutGoTypeIsReadOrNotForAReason(t *testing.T) {
 func checkVerdict(t *testing.T, path string, v verdict, forms ...string) {
 	t.Helper()
 	root, err := checkout.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if v.not != "" {
 		return
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/gateway"
 	"github.com/listener-operator/listener-operator/internal/registry"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
@@ -166,9 +167,7 @@ func TestRoutesGolden(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			desired, err := l.desired(gateway.Backend(l.Class.Spec.Gateway.Kind))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			objects := make([]any, len(desired))
 			for i := range desired {
 				objects[i] = desired[i].Object
@@ -182,15 +181,11 @@ func TestRoutesGolden(t *testing.T) {
 func sections(t *testing.T, l *input) map[string]string {
 	t.Helper()
 	desired, err := l.desired(gateway.Backend(listenersv1alpha1.GatewayRouteKindTCP))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	got := map[string]string{}
 	for _, d := range desired {
 		var route gatewayv1.TCPRoute
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object, &route); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object, &route))
 		got[d.GetName()] = string(route.Spec.ParentRefs[0].Name) + "/" + string(*route.Spec.ParentRefs[0].SectionName)
 	}
 	return got

@@ -15,6 +15,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/gateway"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // openGateway returns a Gateway that allows ListenerSets of all namespaces, with a listener at port 9001 of its own.
@@ -56,9 +57,7 @@ func allocated(t *testing.T, l *input) map[string]string {
 		t.Fatal(refusal)
 	}
 	var set gatewayv1.ListenerSet
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired[0].Object, &set); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(desired[0].Object, &set))
 	got := map[string]string{}
 	for _, entry := range set.Spec.Listeners {
 		got[string(entry.Name)] = fmt.Sprintf("%s:%d", set.Spec.ParentRef.Name, entry.Port)

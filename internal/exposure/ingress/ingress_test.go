@@ -13,6 +13,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/ingress"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
@@ -59,9 +60,7 @@ func TestIngressesGolden(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			desired, err := ingress.Backend().Objects(listener, exposure.Others{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			objects := make([]any, len(desired))
 			for i := range desired {
 				objects[i] = desired[i].Object
@@ -207,9 +206,7 @@ func TestIngressOfAnotherIngressClassIsCreatedAgain(t *testing.T) {
 		l := newListener(func(e *listenersv1alpha1.IngressExposure) { e.Ports = []string{"http"} })
 		l.Objects = []exposure.Object{observed("http", "a.example.com", class, false)}
 		desired, err := ingress.Backend().Objects(l, exposure.Others{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if desired[0].Recreate != want {
 			t.Errorf("IngressClass %s: Recreate is %t, want %t", class, desired[0].Recreate, want)
 		}

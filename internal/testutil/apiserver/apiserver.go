@@ -46,6 +46,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/cache"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
@@ -179,15 +180,11 @@ func NamespaceWithoutPolicies(t testing.TB) string {
 	t.Helper()
 	c, namespace := Client(t), Namespace(t)
 	var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
-	if err := c.List(t.Context(), &bindings); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.List(t.Context(), &bindings))
 	for i := range bindings.Items {
 		patch := fmt.Appendf(nil, `{"spec":{"matchResources":{"namespaceSelector":{"matchExpressions":[`+
 			`{"key":%q,"operator":"NotIn","values":[%q]}]}}}}`, corev1.LabelMetadataName, namespace)
-		if err := c.Patch(t.Context(), &bindings.Items[i], client.RawPatch(types.MergePatchType, patch)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.Patch(t.Context(), &bindings.Items[i], client.RawPatch(types.MergePatchType, patch)))
 	}
 	return namespace
 }
@@ -289,9 +286,7 @@ func runManager(t testing.TB, cfg *rest.Config, namespace string,
 	if err != nil {
 		t.Fatal("creating a manager: ", err)
 	}
-	if err := index.Register(t.Context(), mgr.GetFieldIndexer()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, index.Register(t.Context(), mgr.GetFieldIndexer()))
 	if err := setup(mgr); err != nil {
 		t.Fatal("setting up controllers: ", err)
 	}
@@ -319,13 +314,9 @@ func WithToken(t testing.TB, admin *rest.Config, namespace, account string) *res
 			Containers: []corev1.Container{{Name: "main", Image: "main"}}},
 	}
 	for _, object := range []client.Object{serviceAccount, pod} {
-		if err := client.IgnoreAlreadyExists(c.Create(t.Context(), object)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, client.IgnoreAlreadyExists(c.Create(t.Context(), object)))
 	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name,
 			UID: pod.UID},
@@ -345,9 +336,7 @@ const resolution = time.Second / 100
 func processorTime(t testing.TB) (total time.Duration) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, stat := range stats {
 		content, _ := os.ReadFile(stat) // other processes end
 		_, rest, found := strings.Cut(string(content), "(kube-apiserver) ")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
@@ -23,9 +24,7 @@ func TestEachTestHasItsOwnNamespace(t *testing.T) {
 
 func TestManagerReadsFromItsCache(t *testing.T) {
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace(t), Name: names.CertificateAuthorityConfigMap}}
-	if err := apiserver.Client(t).Create(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, apiserver.Client(t).Create(t.Context(), config))
 	mgr := apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error {
 		_, err := mgr.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{})
 		return err

@@ -6,14 +6,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
 func TestRootIsFoundFromNestedModule(t *testing.T) {
 	want, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, dir := range []string{".", want, filepath.Join(want, "hack", "tools", "etcd")} {
 		t.Chdir(dir)
 		if got, err := checkout.Root(); err != nil || got != want {

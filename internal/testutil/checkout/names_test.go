@@ -11,6 +11,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
@@ -18,9 +19,7 @@ import (
 func read(t *testing.T, name string) (content string, paths, tests []string) {
 	t.Helper()
 	root, err := checkout.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	if err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, "_test.go") {
@@ -36,9 +35,7 @@ func read(t *testing.T, name string) (content string, paths, tests []string) {
 		t.Fatal(err)
 	}
 	raw, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return string(raw), paths, tests
 }
 
@@ -57,9 +54,7 @@ func TestThePathsInTheConfigurationOfTheLintersExist(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal([]byte(content), &config); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.Unmarshal([]byte(content), &config))
 	glob := strings.NewReplacer("**/", "(.*/)?", "/**", "/.*", "*", "[^/]*", ".", `\.`)
 	var patterns []string
 	for _, rule := range config.Linters.Settings.Depguard.Rules {

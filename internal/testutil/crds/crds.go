@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
@@ -186,14 +187,10 @@ func Read(t testing.TB, name CRD) *unstructured.Unstructured {
 	pattern := filepath.Join(module(t, from), filepath.FromSlash(from.directory), "*"+plural)
 	for _, suffix := range []string{".yaml", ".crd.yaml", "-Default.crd.yaml"} {
 		files, err := filepath.Glob(pattern + suffix)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for _, file := range files { // the name of one kind may be the end of another's
 			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			crd := &unstructured.Unstructured{}
 			if err := yaml.Unmarshal(raw, crd); err != nil {
 				t.Fatalf("parsing %s: %v", file, err)
@@ -216,9 +213,7 @@ func module(t testing.TB, from source) string {
 		return directory.(string)
 	}
 	root, err := checkout.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", from.module)
 	cmd.Dir = filepath.Join(root, filepath.Dir(from.modfile))
 	out, err := cmd.Output()
@@ -226,9 +221,7 @@ func module(t testing.TB, from source) string {
 		t.Fatalf("downloading module %s as %s pins it: %v", from.module, from.modfile, err)
 	}
 	var downloaded struct{ Dir string }
-	if err := json.Unmarshal(out, &downloaded); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(out, &downloaded))
 	modules.Store(from.module, downloaded.Dir)
 	return downloaded.Dir
 }

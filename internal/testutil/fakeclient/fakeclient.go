@@ -26,6 +26,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func Scheme() *runtime.Scheme {
@@ -48,9 +49,7 @@ func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Fun
 	objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := Scheme()
-	if err := list.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, list.AddToScheme(scheme))
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(intercept).
 		WithStatusSubresource(&listenersv1alpha1.Listener{}, &operatorv1alpha1.ListenerOperator{}).
 		WithTypeConverters(kubernetesTypes{applyconfigurations.NewTypeConverter(clientgoscheme.Scheme)},

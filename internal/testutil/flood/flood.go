@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 const (
@@ -32,9 +34,7 @@ func Check(t *testing.T, address, url string, want int) {
 	for i := range connections {
 		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i%16))}}
 		connection, err := dialer.DialContext(t.Context(), "tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		defer connection.Close()
 		writer := io.Writer(connection)
 		if url[:5] == "https" {
@@ -51,9 +51,7 @@ func Check(t *testing.T, address, url string, want int) {
 	defer client.CloseIdleConnections()
 	get := func() {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		response, err := client.Do(request)
 		if err != nil {
 			t.Fatalf("a client with another address is kept away: %v", err)

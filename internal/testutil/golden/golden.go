@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 var update = flag.Bool("update", false, "overwrite the golden files")
@@ -17,19 +19,13 @@ var update = flag.Bool("update", false, "overwrite the golden files")
 func Compare(t *testing.T, name string, o any) {
 	t.Helper()
 	got, err := yaml.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	path := filepath.Join("testdata", name+".yaml")
 	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(path, got, 0o600))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("differs from %s, which -update overwrites (-want +got):\n%s", path, diff)
 	}

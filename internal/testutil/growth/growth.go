@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // maxGrowth is how much the work may grow in proportion to the input: a sort of n entries takes n*log(n) comparisons.
@@ -83,9 +85,7 @@ func statements(ctx context.Context, t *testing.T, program, test, work string) (
 		t.Fatalf("running %s: %v\n%s", work, err, out)
 	}
 	file, err := os.Open(profile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer file.Close()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		var number, executed uint64

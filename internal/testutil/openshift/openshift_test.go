@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 	"github.com/listener-operator/listener-operator/internal/testutil/openshift"
 )
@@ -40,9 +41,7 @@ func newFixture(t *testing.T) *fixture {
 	crds.Install(t, f.admin, crds.Routes)
 	ctx, cancel := context.WithTimeout(t.Context(), apiserver.Timeout)
 	defer cancel()
-	if err := openshift.Install(ctx, f.admin, domain); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, openshift.Install(ctx, f.admin, domain))
 	config.Impersonate.UserName = "user"
 	f.user = newClient(t, config)
 	f.allow("user", rbacv1.PolicyRule{APIGroups: []string{"route.openshift.io"}, Resources: []string{"routes"}, Verbs: []string{"*"}})
@@ -52,9 +51,7 @@ func newFixture(t *testing.T) *fixture {
 func newClient(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
 	c, err := client.New(config, client.Options{Scheme: apiserver.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return c
 }
 
@@ -62,17 +59,13 @@ func newClient(t *testing.T, config *rest.Config) client.Client {
 func (f *fixture) allow(user string, rule rbacv1.PolicyRule) {
 	f.Helper()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, GenerateName: "role-"}, Rules: []rbacv1.PolicyRule{rule}}
-	if err := f.admin.Create(f.Context(), role); err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, f.admin.Create(f.Context(), role))
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: role.Name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 	}
-	if err := f.admin.Create(f.Context(), binding); err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, f.admin.Create(f.Context(), binding))
 }
 
 func (f *fixture) route(name string, spec routev1.RouteSpec) *routev1.Route {
@@ -92,9 +85,7 @@ func TestHostIsChosenForRouteWithoutHost(t *testing.T) {
 	f := newFixture(t)
 	for name, spec := range map[string]routev1.RouteSpec{"plain": {}, "subdomain": {Subdomain: "sub"}} {
 		route := f.route(name, spec)
-		if err := f.user.Create(t.Context(), route); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, f.user.Create(t.Context(), route))
 		want, generated := "plain-"+f.namespace+".apps.test", "true"
 		if name == "subdomain" {
 			want, generated = "", ""
@@ -105,14 +96,10 @@ func TestHostIsChosenForRouteWithoutHost(t *testing.T) {
 	}
 	// An update without a host keeps it.
 	route := f.route("plain", routev1.RouteSpec{})
-	if err := f.user.Get(t.Context(), client.ObjectKeyFromObject(route), route); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, f.user.Get(t.Context(), client.ObjectKeyFromObject(route), route))
 	was := route.Spec.Host
 	route.Spec.Host, route.Labels = "", map[string]string{"changed": "yes"}
-	if err := f.user.Update(t.Context(), route); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, f.user.Update(t.Context(), route))
 	if route.Spec.Host != was || route.Labels["changed"] != "yes" {
 		t.Errorf("after an update without a host: host %q, labels %v", route.Spec.Host, route.Labels)
 	}
@@ -129,9 +116,7 @@ func TestHostsAndCertificatesRequireSeparatePermissions(t *testing.T) {
 		Termination: routev1.TLSTerminationEdge, ExternalCertificate: &routev1.LocalObjectReference{Name: "cert"},
 	}})), "spec.tls.externalCertificate: Forbidden: user does not have")
 	route := f.route("sub", routev1.RouteSpec{Subdomain: "sub"})
-	if err := f.user.Create(t.Context(), route); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, f.user.Create(t.Context(), route))
 	route.Spec.Subdomain = "other"
 	f.expectInvalid(f.user.Update(t.Context(), route), `spec.subdomain: Invalid value: "other": you do not have permission to set the subdomain field`)
 	route.Spec.Subdomain, route.Spec.Host = "sub", "own.test"
@@ -170,9 +155,7 @@ func TestRouteIsRejectedUntilRouterMayReadItsSecret(t *testing.T) {
 func TestWildcardPolicyIsImmutable(t *testing.T) {
 	f := newFixture(t)
 	route := f.route("wild", routev1.RouteSpec{Host: "www.test", WildcardPolicy: routev1.WildcardPolicySubdomain})
-	if err := f.admin.Create(t.Context(), route); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, f.admin.Create(t.Context(), route))
 	route.Spec.WildcardPolicy = routev1.WildcardPolicyNone
 	f.expectInvalid(f.admin.Update(t.Context(), route), "spec.wildcardPolicy: Invalid value: field is immutable")
 }

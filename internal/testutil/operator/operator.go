@@ -30,6 +30,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
@@ -71,9 +72,7 @@ func Clean(t testing.TB, c client.Client, namespace string) {
 	config.Name = operatorv1alpha1.ListenerOperatorName
 	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	policies, err := confinement.Policies(metav1.OwnerReference{})
-	if err := errors.Join(err, client.IgnoreNotFound(c.Patch(t.Context(), config, release))); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(err, client.IgnoreNotFound(c.Patch(t.Context(), config, release))))
 	leftovers := []client.Object{config}
 	for _, p := range policies {
 		leftovers = append(leftovers, p.Policy, p.Binding)
@@ -85,22 +84,16 @@ func Clean(t testing.TB, c client.Client, namespace string) {
 		}
 	}
 	for _, o := range leftovers {
-		if err := client.IgnoreNotFound(c.Delete(t.Context(), o)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, client.IgnoreNotFound(c.Delete(t.Context(), o)))
 	}
 	// It is part of the operator's manifests.
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
-	if err := c.Create(t.Context(), account); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Create(t.Context(), account))
 }
 
 func (w *World) must(err error) {
 	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
+	check.Must(w, err)
 }
 
 // InstallRBAC creates the RBAC objects of config/rbac for an operator and its agents in the namespace.
