@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/listener-operator/listener-operator/hack/objects"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // minimal is the smallest stream of manifests that results in a bundle.
@@ -72,12 +73,8 @@ func checkout(t *testing.T) string {
 		"scorecard/config.yaml":             "a: &a {b: c}\nd: *a\n",
 	} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		check.Must(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	return dir
 }
@@ -95,18 +92,14 @@ func generated(t *testing.T, dir string) map[string]string {
 			files[strings.TrimPrefix(path, dir+"/")] = string(data)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 	}
 	return files
 }
 
 func generate(t *testing.T, dir string, o Options) map[string]string {
 	t.Helper()
-	if err := run(o, dir, strings.NewReader(minimal)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, run(o, dir, strings.NewReader(minimal)))
 	return generated(t, dir)
 }
 
@@ -126,9 +119,7 @@ func TestBundleIsReproducible(t *testing.T) {
 	dir := checkout(t)
 	first := generate(t, dir, Options{Version: "1.2.3", Image: "registry.example/a:1"})
 	stale := filepath.Join(dir, "bundle/manifests/stale.yaml")
-	if err := os.WriteFile(stale, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(stale, nil, 0o600))
 	// Version and image default to the existing bundle's, and a file that is no longer generated is removed.
 	if diff := cmp.Diff(first, generate(t, dir, Options{})); diff != "" {
 		t.Errorf("the second bundle differs (-first +second):\n%s", diff)
@@ -160,9 +151,7 @@ func TestBundleContainsVersionTimeAndImage(t *testing.T) {
 func TestAnotherPackage(t *testing.T) {
 	dir := checkout(t)
 	const source = "annotations: {" + annotationPackage + ": listener-operator, " + annotationChannels + ": 'candidate,stable', " + annotationDefault + ": stable}"
-	if err := os.WriteFile(filepath.Join(dir, "config/manifests/annotations.yaml"), []byte(source), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(dir, "config/manifests/annotations.yaml"), []byte(source), 0o600))
 	release := Options{Version: "1.2.3", Image: "registry.example/a:1"}
 	own := generate(t, dir, release)
 	for name, tc := range map[string]struct {
@@ -244,9 +233,7 @@ func TestLabelsAreSortedAndAliasesResolved(t *testing.T) {
 
 func TestScorecardUsesTheImageOfTheRelease(t *testing.T) {
 	dir := checkout(t)
-	if err := os.WriteFile(filepath.Join(dir, "scorecard/config.yaml"), []byte("image: "+ownTests+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(dir, "scorecard/config.yaml"), []byte("image: "+ownTests+"\n"), 0o600))
 	files := generate(t, dir, Options{Version: "1.2.3", Image: "registry.example/a:1"})
 	if got, want := files["bundle/tests/scorecard/config.yaml"], documentStart+header+"image: registry.example/a-scorecard:v1.2.3\n"; got != want {
 		t.Errorf("the scorecard's configuration is %q, want %q", got, want)
@@ -255,13 +242,9 @@ func TestScorecardUsesTheImageOfTheRelease(t *testing.T) {
 
 func TestDescriptorsComeFromTheSchema(t *testing.T) {
 	m, err := objects.Read(strings.NewReader(minimal))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	crd, err := single[apiextensionsv1.CustomResourceDefinition](m, "CustomResourceDefinition")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	got := fields("", crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"])
 	want := []field{
 		{path: "nodeAgent", displayName: "Node Agent"},
@@ -317,13 +300,9 @@ func TestLongLinesAreFolded(t *testing.T) {
 		"short":  "first\nsecond\n",
 	}
 	data, err := yaml.Marshal(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	folded, err := foldLongLines(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for line := range strings.Lines(string(folded)) {
 		if len(line) > maxLine {
 			t.Errorf("line is too long: %q", line)
@@ -333,9 +312,7 @@ func TestLongLinesAreFolded(t *testing.T) {
 		t.Errorf("short lines are not kept:\n%s", folded)
 	}
 	var got map[string]any
-	if err := yaml.Unmarshal(folded, &got); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.Unmarshal(folded, &got))
 	if diff := cmp.Diff(content, got); diff != "" {
 		t.Errorf("values changed (-want +got):\n%s", diff)
 	}

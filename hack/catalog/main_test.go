@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
@@ -73,12 +74,8 @@ func modifiedBundle(t *testing.T, before, after string) string {
 	dir := bundleOf(t, "listener-operator", "0.3.0", "stable")
 	path := filepath.Join(dir, "manifests", "csv.yaml")
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(content), before, after)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(content), before, after)), 0o600))
 	return dir
 }
 
@@ -88,12 +85,8 @@ func files(t *testing.T, contents map[string]string) string {
 	dir := t.TempDir()
 	for name, content := range contents {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		check.Must(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	return dir
 }
@@ -120,9 +113,7 @@ func options(t *testing.T, template string, bundles ...Source) Options {
 func read(t *testing.T, o Options, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(o.Output, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return string(data)
 }
 
@@ -132,9 +123,7 @@ func documents(t *testing.T, stream string) []map[string]any {
 	var all []map[string]any
 	for document := range strings.SplitSeq(strings.TrimPrefix(stream, "---\n"), "---\n") {
 		var fields map[string]any
-		if err := yaml.UnmarshalStrict([]byte(document), &fields); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, yaml.UnmarshalStrict([]byte(document), &fields))
 		all = append(all, fields)
 	}
 	return all
@@ -153,9 +142,7 @@ func TestGeneratedCatalogue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := options(t, tc.template, bundle)
 			o.Channels = tc.channels
-			if err := run(t.Context(), o, renderArguments); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, run(t.Context(), o, renderArguments))
 			golden.Compare(t, name, documents(t, read(t, o, "configs/listener-operator/catalog.yaml")))
 		})
 	}
@@ -163,13 +150,9 @@ func TestGeneratedCatalogue(t *testing.T) {
 
 func TestLocalBundleIsRenderedWhenTheTemplateListsIt(t *testing.T) {
 	first := options(t, published, Source{Dir: bundleOf(t, "listener-operator", "0.3.0", "stable"), Image: "registry.example/bundle@sha256:1"})
-	if err := run(t.Context(), first, renderArguments); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, run(t.Context(), first, renderArguments))
 	second := options(t, read(t, first, "template.yaml"), first.Bundles...)
-	if err := run(t.Context(), second, renderArguments); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, run(t.Context(), second, renderArguments))
 	if template := read(t, first, "template.yaml"); !strings.Contains(template, "registry.example/bundle@sha256:1") {
 		t.Errorf("the template does not contain the given image:\n%s", template)
 	}
@@ -183,9 +166,7 @@ func TestLocalBundleIsRenderedWhenTheTemplateListsIt(t *testing.T) {
 func TestNewReleaseReplacesTheHighestVersion(t *testing.T) {
 	template := strings.NewReplacer("v0.1.0", "v0.10.0", "v0.2.0", "v0.9.0").Replace(published)
 	o := options(t, template, Source{Dir: bundleOf(t, "listener-operator", "0.11.0", "candidate")})
-	if err := run(t.Context(), o, renderArguments); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, run(t.Context(), o, renderArguments))
 	for _, document := range documents(t, read(t, o, "configs/listener-operator/catalog.yaml")) {
 		if document["schema"] != schemaChannel || document["name"] != "candidate" {
 			continue
@@ -235,15 +216,9 @@ func TestInvalidInputIsRejected(t *testing.T) {
 func TestPreviousCatalogueIsReplaced(t *testing.T) {
 	o := options(t, empty)
 	stale := filepath.Join(o.Output, configs, "stale.yaml")
-	if err := os.MkdirAll(filepath.Dir(stale), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(stale, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := run(t.Context(), o, renderArguments); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.MkdirAll(filepath.Dir(stale), 0o700))
+	check.Must(t, os.WriteFile(stale, nil, 0o600))
+	check.Must(t, run(t.Context(), o, renderArguments))
 	if _, err := os.Stat(stale); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error of the stale file is %v, want ErrNotExist", err)
 	}
@@ -258,9 +233,7 @@ func TestPreviousCatalogueIsReplaced(t *testing.T) {
 func opm(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(files(t, map[string]string{"opm": "#!/bin/sh\n" + script}), "opm")
-	if err := os.Chmod(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Chmod(path, 0o700))
 	return path
 }
 
@@ -282,9 +255,7 @@ func TestBundlesAreRenderedByOpm(t *testing.T) {
 
 func TestPreviousCatalogueIsKeptWhenABundleCannotBeRendered(t *testing.T) {
 	o := options(t, empty, Source{Dir: bundleOf(t, "listener-operator", "0.3.0", "stable")})
-	if err := run(t.Context(), o, renderArguments); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, run(t.Context(), o, renderArguments))
 	before := read(t, o, "template.yaml")
 	cause := errors.New("no such image")
 	err := run(t.Context(), o, func(context.Context, string, string) ([]byte, error) { return nil, cause })
@@ -298,9 +269,7 @@ func TestPreviousCatalogueIsKeptWhenABundleCannotBeRendered(t *testing.T) {
 
 func TestTemplateOfTheRepositoryIsConsistent(t *testing.T) {
 	g, err := readTemplate("../../config/catalog/template.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	all := map[string]bool{}
 	for _, channel := range g.of(schemaChannel) {
 		names := releases(channel)

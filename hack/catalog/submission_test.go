@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
@@ -21,13 +22,9 @@ func TestSubmission(t *testing.T) {
 				"openshift/ci.yaml":   "fbc: {enabled: true, catalog_mapping: [{template_name: basic.yaml, type: olm.template.basic, catalog_names: [v5.0]}]}\n",
 				"operatorhub/ci.yaml": "updateGraph: semver-mode\n",
 			}), "template.yaml")
-			if err := run(t.Context(), o, renderArguments); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, run(t.Context(), o, renderArguments))
 			got := map[string]string{}
-			if err := readFiles(filepath.Join(o.Output, "submission"), "", got); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, readFiles(filepath.Join(o.Output, "submission"), "", got))
 			golden.Compare(t, name, got)
 		})
 	}
@@ -51,9 +48,7 @@ func TestPipelinesAcceptTheirConfiguration(t *testing.T) {
 	}
 	for _, path := range paths {
 		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		var c ci
 		if err := yaml.UnmarshalStrict(content, &c); err != nil {
 			t.Errorf("%s: %v", path, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/hack/archive"
 	"github.com/listener-operator/listener-operator/hack/command"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // `make validate-chart` checks with Helm what the chart installs.
@@ -18,9 +19,7 @@ func manifests(t *testing.T) string {
 	t.Helper()
 	t.Chdir("../..")
 	out, err := command.Run(t.Context(), "go", "tool", "-modfile=hack/tools/dev/go.mod", "kustomize", "build", "config/default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return string(out)
 }
 
@@ -32,13 +31,9 @@ func generate(t *testing.T, manifests string) (packed []byte, files map[string]s
 		t.Fatal(err)
 	}
 	packed, err := os.ReadFile(filepath.Join(dir, "listener-operator-1.2.3.tgz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	unpacked, err := archive.Unpack(packed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	files = map[string]string{}
 	for _, f := range unpacked {
 		files[strings.TrimPrefix(f.Name, "listener-operator/")] = string(f.Content)

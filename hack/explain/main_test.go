@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestParagraphsBecomeLines(t *testing.T) {
@@ -26,16 +28,10 @@ func TestParagraphsBecomeLines(t *testing.T) {
 func TestOnlyDescriptionsChange(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "crd.yaml")
 	before := "---\npattern: |-\n  a\n  b\nproperties:\n  description:\n    description: |-\n      the\n      text\n    maxLength: 3\n    type: string\nversions:\n- description: |-\n    a\n    b\n"
-	if err := os.WriteFile(file, []byte(before), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := run(filepath.Dir(file)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(file, []byte(before), 0o600))
+	check.Must(t, run(filepath.Dir(file)))
 	after, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want := "---\npattern: |-\n  a\n  b\nproperties:\n  description:\n    description: the text\n    maxLength: 3\n    type: string\nversions:\n- description: a b\n"
 	if diff := cmp.Diff(want, string(after)); diff != "" {
 		t.Errorf("file (-want +got):\n%s", diff)
@@ -51,19 +47,11 @@ func TestDescriptionsAreNotBrokenInTheMiddleOfASentence(t *testing.T) {
 	for _, file := range files {
 		copied := filepath.Join(t.TempDir(), filepath.Base(file))
 		before, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(copied, before, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := rewrite(copied); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
+		check.Must(t, os.WriteFile(copied, before, 0o600))
+		check.Must(t, rewrite(copied))
 		after, err := os.ReadFile(copied)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if diff := cmp.Diff(string(before), string(after)); diff != "" {
 			t.Errorf("%s needs make generate (-want +got):\n%s", file, diff)
 		}

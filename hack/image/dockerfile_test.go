@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestFromDockerfile(t *testing.T) {
@@ -24,9 +26,7 @@ func TestFromDockerfile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "Dockerfile")
-			if err := os.WriteFile(path, []byte(tc.content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.WriteFile(path, []byte(tc.content), 0o600))
 			got, err := FromDockerfile(path, "dir")
 			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("error %v, want %q", err, tc.err)

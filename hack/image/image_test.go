@@ -15,19 +15,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // source writes a file of the given age.
 func source(t *testing.T, age time.Duration) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(path, []byte("content"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(path, []byte("content"), 0o755))
 	when := time.Now().Add(-age)
-	if err := os.Chtimes(path, when, when); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Chtimes(path, when, when))
 	return path
 }
 
@@ -55,13 +53,9 @@ func TestDigestDependsOnlyOnInput(t *testing.T) {
 	digests := map[v1.Hash]bool{}
 	for _, age := range []time.Duration{0, time.Hour} {
 		img, err := Build(example(source(t, age)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		digest, err := img.Digest()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		digests[digest] = true
 	}
 	if len(digests) != 1 {
@@ -80,26 +74,18 @@ type member struct {
 func members(t *testing.T, spec Spec) []member {
 	t.Helper()
 	img, err := Build(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	layers, err := img.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	reader, err := layers[0].Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var got []member
 	for archive := tar.NewReader(reader); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			return got
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		got = append(got, member{header.Name, header.Mode, header.Linkname})
 	}
 }
@@ -121,12 +107,8 @@ func TestLayerContainsFilesDirectoriesAndLinks(t *testing.T) {
 
 func TestSourceDirectoryIsCopiedRecursively(t *testing.T) {
 	dir := filepath.Dir(source(t, 0))
-	if err := os.MkdirAll(filepath.Join(dir, "a/b"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "a/b/c"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.MkdirAll(filepath.Join(dir, "a/b"), 0o700))
+	check.Must(t, os.WriteFile(filepath.Join(dir, "a/b/c"), []byte("x"), 0o600))
 	for to, want := range map[string][]member{
 		"/etc/it": {
 			{"etc/", 0o755, ""}, {"etc/it/", 0o755, ""}, {"etc/it/a/", 0o755, ""}, {"etc/it/a/b/", 0o755, ""}, {"etc/it/a/b/c", 0o644, ""},
@@ -145,20 +127,14 @@ func TestSourceDirectoryIsCopiedRecursively(t *testing.T) {
 func TestRootFileSystemIsCopiedAsItIs(t *testing.T) {
 	root, program := t.TempDir(), source(t, 0)
 	for dir, mode := range map[string]fs.FileMode{"dev": 0o755, "etc": 0o755, "root": 0o700, "tmp": 0o777 | fs.ModeSticky, "usr": 0o755, "usr/bin": 0o755} {
-		if err := errors.Join(os.MkdirAll(filepath.Join(root, dir), 0o755), os.Chmod(filepath.Join(root, dir), mode)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, errors.Join(os.MkdirAll(filepath.Join(root, dir), 0o755), os.Chmod(filepath.Join(root, dir), mode)))
 	}
 	links := map[string]string{"bin": "usr/bin", "etc/mtab": "/proc/mounts", "usr/bin/pager": "/etc/alternatives/missing", "usr/bin/X11": "."}
 	for link, target := range links {
-		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.Symlink(target, filepath.Join(root, link)))
 	}
 	su := filepath.Join(root, "usr/bin/su")
-	if err := errors.Join(os.WriteFile(su, nil, 0o755), os.Chmod(su, 0o755|fs.ModeSetuid), syscall.Mkfifo(filepath.Join(root, "dev/initctl"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(os.WriteFile(su, nil, 0o755), os.Chmod(su, 0o755|fs.ModeSetuid), syscall.Mkfifo(filepath.Join(root, "dev/initctl"), 0o600)))
 	// A second directory at /etc, whose files are added to it.
 	etc := filepath.Dir(source(t, 0))
 	want := []member{
@@ -174,13 +150,9 @@ func TestRootFileSystemIsCopiedAsItIs(t *testing.T) {
 
 func TestConfigurationIsThatOfTheSpec(t *testing.T) {
 	img, err := Build(example(source(t, 0)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	file, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want := v1.Config{
 		Entrypoint: []string{"/bin/program"},
 		Cmd:        []string{"--flag"},
@@ -219,9 +191,7 @@ func TestInvalidSpecsAreRejected(t *testing.T) {
 
 func TestArchiveKeepsShortNames(t *testing.T) {
 	img, err := Build(Spec{Files: map[string]File{"/a": {Content: []byte("x")}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var archive bytes.Buffer
 	if err := WriteTar(&archive, map[string]v1.Image{"short:1": img, "localhost/long:2": img}); err != nil {
 		t.Fatal(err)
@@ -229,9 +199,7 @@ func TestArchiveKeepsShortNames(t *testing.T) {
 	manifest, err := tarball.LoadManifest(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(archive.Bytes())), nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	got := map[string]bool{}
 	for _, entry := range manifest {
 		for _, tag := range entry.RepoTags {

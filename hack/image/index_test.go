@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // published returns an index for two architectures, with a program of the given age.
@@ -29,18 +31,14 @@ func published(t *testing.T, age time.Duration) v1.ImageIndex {
 		specs = append(specs, spec)
 	}
 	index, err := BuildIndex(specs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return index
 }
 
 func TestIndexContainsAnImageForEachArchitecture(t *testing.T) {
 	index := published(t, 0)
 	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	type described struct {
 		MediaType          types.MediaType
 		Platform           string
@@ -49,13 +47,9 @@ func TestIndexContainsAnImageForEachArchitecture(t *testing.T) {
 	var got []described
 	for _, m := range manifest.Manifests {
 		img, err := index.Image(m.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		config, err := img.ConfigFile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		got = append(got, described{m.MediaType, m.Platform.String(), config.Architecture, config.Config.User})
 	}
 	want := []described{
@@ -70,24 +64,16 @@ func TestIndexContainsAnImageForEachArchitecture(t *testing.T) {
 func TestDigestIsKeptWhenTheIndexIsEncodedAgain(t *testing.T) {
 	index := published(t, 0)
 	raw, err := index.RawManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var decoded ocispec.Index
-	if err := json.Unmarshal(raw, &decoded); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(raw, &decoded))
 	again, err := json.Marshal(decoded)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if diff := cmp.Diff(string(raw), string(again)); diff != "" {
 		t.Errorf("encoded again (-first +second):\n%s", diff)
 	}
 	digest, err := index.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if want, _, err := v1.SHA256(bytes.NewReader(again)); err != nil || digest != want {
 		t.Errorf("digest is %s, want %s: %v", digest, want, err)
 	}
@@ -96,9 +82,7 @@ func TestDigestIsKeptWhenTheIndexIsEncodedAgain(t *testing.T) {
 func TestArchiveOfAnIndexDependsOnlyOnInput(t *testing.T) {
 	var archives [2]bytes.Buffer
 	for i := range archives {
-		if err := WriteIndex(&archives[i], published(t, time.Duration(i)*time.Hour), "registry.example/a", "1.2.3"); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, WriteIndex(&archives[i], published(t, time.Duration(i)*time.Hour), "registry.example/a", "1.2.3"))
 	}
 	if !bytes.Equal(archives[0].Bytes(), archives[1].Bytes()) {
 		t.Error("the archives differ")
@@ -108,24 +92,16 @@ func TestArchiveOfAnIndexDependsOnlyOnInput(t *testing.T) {
 func TestArchiveOfAnIndexIsANamedLayout(t *testing.T) {
 	index := published(t, 0)
 	var written bytes.Buffer
-	if err := WriteIndex(&written, index, "registry.example/a", "1.2.3"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, WriteIndex(&written, index, "registry.example/a", "1.2.3"))
 	read, err := layout.ImageIndexFromPath(unpack(t, &written))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if err := validate.Index(read); err != nil {
 		t.Error(err)
 	}
 	manifest, err := read.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	digest, err := index.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if len(manifest.Manifests) != 1 || manifest.Manifests[0].Digest != digest {
 		t.Fatalf("the layout contains %v, want the index %s", manifest.Manifests, digest)
 	}
@@ -140,18 +116,14 @@ func unpack(t *testing.T, r io.Reader) string {
 	t.Helper()
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = root.Close() }()
 	for archive := tar.NewReader(r); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			return dir
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if header.Typeflag == tar.TypeDir {
 			err = root.MkdirAll(filepath.Clean(header.Name), 0o755)
 		} else {
@@ -160,8 +132,6 @@ func unpack(t *testing.T, r io.Reader) string {
 				err = root.WriteFile(header.Name, content, 0o644)
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 	}
 }

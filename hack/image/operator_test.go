@@ -6,15 +6,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // dockerfile returns the last stage of a Dockerfile as a Spec without sources.
 func dockerfile(t *testing.T, path string) Spec {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	s := Spec{Files: map[string]File{}, Labels: map[string]string{}}
 	stages := strings.Split(strings.ReplaceAll(string(data), "\\\n", " "), "\nFROM ")
 	for line := range strings.Lines(stages[len(stages)-1]) {

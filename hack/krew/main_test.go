@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/listener-operator/listener-operator/hack/archive"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func options(output string) Options {
@@ -31,25 +32,17 @@ func TestTheManifestInstallsTheArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw, err := os.ReadFile(filepath.Join(dir, "listener.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var m plugin
-	if err := yaml.UnmarshalStrict(raw, &m); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.UnmarshalStrict(raw, &m))
 	p := m.Spec.Platforms[0]
 	content, err := os.ReadFile(filepath.Join(dir, strings.TrimPrefix(p.URI, "https://releases.example/v1.2.3/")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != p.SHA256 {
 		t.Errorf("the manifest has the checksum %s, want %x", p.SHA256, sum)
 	}
 	unpacked, err := archive.Unpack(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	files := map[string][]byte{}
 	for _, f := range unpacked {
 		files[f.Name] = f.Content
@@ -63,9 +56,7 @@ func TestTheManifestInstallsTheArchive(t *testing.T) {
 		}
 	}
 	binary := filepath.Join(t.TempDir(), p.Bin)
-	if err := os.WriteFile(binary, files[p.Bin], 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(binary, files[p.Bin], 0o700))
 	out, err := exec.CommandContext(t.Context(), binary, "--version").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "kubectl listener version 1.2.3") {
 		t.Errorf("error %v, version %s", err, out)
@@ -79,13 +70,9 @@ func TestTheManifestFollowsTheRulesOfKrew(t *testing.T) {
 		sums[p] = strings.Repeat("0", 64)
 	}
 	raw, err := manifest(options(""), platforms(), sums)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var m plugin
-	if err := yaml.UnmarshalStrict(raw, &m); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.UnmarshalStrict(raw, &m))
 	if m.Metadata["name"] != "listener" || m.Spec.Version != "v1.2.3" || len(m.Spec.ShortDescription) > 50 || m.Spec.Description == "" {
 		t.Errorf("%+v", m)
 	}

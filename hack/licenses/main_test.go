@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // root is the root of the repository.
@@ -52,12 +54,8 @@ func source(t *testing.T, files map[string]string, packages ...string) *module {
 	m := &module{Path: "example.org/m", Version: "v1.2.3", Dir: t.TempDir(), packages: map[string]bool{}}
 	for name, content := range files {
 		path := filepath.Join(m.Dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		check.Must(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	for _, name := range packages {
 		m.packages[filepath.Join(m.Dir, name)] = true
@@ -99,9 +97,7 @@ func TestLicensesOfLinkedPackagesAreFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := source(t, tc.files, tc.packages...).license()
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if got.Expression != tc.expression {
 				t.Errorf("license is %s, want %s", got.Expression, tc.expression)
 			}
@@ -182,12 +178,8 @@ func TestModuleReplacedByADirectoryIsRejected(t *testing.T) {
 func TestLicensesOfTheOperatorAreCollected(t *testing.T) {
 	output := t.TempDir()
 	stale := filepath.Join(output, "modules/gone@v1.0.0/LICENSE")
-	if err := os.MkdirAll(filepath.Dir(stale), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(stale, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.MkdirAll(filepath.Dir(stale), 0o700))
+	check.Must(t, os.WriteFile(stale, nil, 0o600))
 	t.Chdir(root)
 	if err := run(t.Context(), ".", output, linux, []string{"./cmd/operator", "./cmd/node-agent"}); err != nil {
 		t.Fatal(err)
@@ -196,20 +188,14 @@ func TestLicensesOfTheOperatorAreCollected(t *testing.T) {
 		t.Error("the directory of a module that is no longer linked was not removed")
 	}
 	own, err := os.ReadFile("LICENSE")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if got, err := os.ReadFile(filepath.Join(output, "LICENSE")); err != nil || !bytes.Equal(got, own) || len(got) == 0 {
 		t.Errorf("LICENSE is not the operator's: %v", err)
 	}
 	table, err := os.ReadFile(filepath.Join(output, "modules.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	rows, err := csv.NewReader(bytes.NewReader(table)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	licenses := map[string]string{}
 	for _, row := range rows[1:] {
 		licenses[row[0]] = row[2]
@@ -249,9 +235,7 @@ func TestLicensesAreThoseOfThePlatforms(t *testing.T) {
 	t.Chdir("../..")
 	for platform, want := range map[string]bool{"linux/amd64": false, "windows/amd64": true} {
 		modules, err := linked(t.Context(), "cmd/kubectl-listener", []string{platform}, []string{"."})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		const ofWindows = "github.com/Azure/go-ansiterm"
 		if got := slices.ContainsFunc(modules, func(m *module) bool { return m.Path == ofWindows }); got != want {
 			t.Errorf("%s: %s is linked: %v", platform, ofWindows, got)

@@ -9,29 +9,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestThePageIsCurrent(t *testing.T) {
 	root := filepath.Join("..", "..")
 	definitions, err := read(filepath.Join(root, "config", "crd", "bases"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want, err := page(definitions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	got, err := os.ReadFile(filepath.Join(root, "docs", "api.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if diff := cmp.Diff(want+keySection(), string(got)); diff != "" {
 		t.Errorf("docs/api.md is not current; run 'make generate' (-want +got):\n%s", diff)
 	}
 	volumes, err := os.ReadFile(filepath.Join(root, "docs", "volumes.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if diff := cmp.Diff(fill(string(volumes)), string(volumes)); diff != "" {
 		t.Errorf("docs/volumes.md is not current; run 'make generate' (-want +got):\n%s", diff)
 	}
@@ -80,13 +74,9 @@ spec:
 
 func TestPageHasEachFieldWithItsLimitsAndRules(t *testing.T) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.Unmarshal([]byte(definition), crd); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.Unmarshal([]byte(definition), crd))
 	got, err := page([]*apiextensionsv1.CustomResourceDefinition{crd})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	_, got, _ = strings.Cut(got, "|---|---|---|---|\n")
 	want := `| [Thing](#thing) | ` + "`example.com/v1` | Namespaced | `th`, `thing`" + ` |
 
@@ -117,9 +107,7 @@ The API server rejects an object, with one of these messages, if a rule does not
 
 func TestAFieldWithoutADescriptionIsAnError(t *testing.T) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.Unmarshal([]byte(strings.Replace(definition, ", description: name is a name.", "", 1)), crd); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.Unmarshal([]byte(strings.Replace(definition, ", description: name is a name.", "", 1)), crd))
 	if _, err := page([]*apiextensionsv1.CustomResourceDefinition{crd}); err == nil || !strings.Contains(err.Error(), "list[].name has no description") {
 		t.Errorf("error %v", err)
 	}

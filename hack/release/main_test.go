@@ -21,6 +21,7 @@ import (
 	"github.com/operator-framework/api/pkg/validation"
 
 	"github.com/listener-operator/listener-operator/hack/image"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // root is the root of the repository.
@@ -33,9 +34,7 @@ func TestInvalidOptionsAreRejected(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1")
 	t.Setenv("SOURCE_COMMIT", someCommit)
 	good := Options{Version: "1.2.3", Image: "registry.example/team/operator"}
-	if err := good.complete(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, good.complete(t.Context()))
 	if want := time.Unix(1, 0).UTC(); good.Created != want || good.Commit != someCommit {
 		t.Errorf("created %s from %s, want %s from %s", good.Created, good.Commit, want, someCommit)
 	}
@@ -68,27 +67,19 @@ func TestInvalidOptionsAreRejected(t *testing.T) {
 func built(t *testing.T, root string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := build(t.Context(), root, dir, "1.2.3", runtime.GOARCH, "./cmd/node-agent"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, build(t.Context(), root, dir, "1.2.3", runtime.GOARCH, "./cmd/node-agent"))
 	return dir
 }
 
 func TestProgramDependsOnlyOnItsSource(t *testing.T) {
 	other := t.TempDir()
 	for _, name := range []string{"api", "cmd", "controllers", "internal", "node-agent"} {
-		if err := os.CopyFS(filepath.Join(other, name), os.DirFS(filepath.Join(root, name))); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.CopyFS(filepath.Join(other, name), os.DirFS(filepath.Join(root, name))))
 	}
 	for _, name := range []string{"go.mod", "go.sum"} {
 		data, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(other, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
+		check.Must(t, os.WriteFile(filepath.Join(other, name), data, 0o600))
 	}
 	// The user's settings have no effect either.
 	first := built(t, root)
@@ -113,9 +104,7 @@ func TestProgramsLinkNoPackageThatKeepsUnusedMethods(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps", "-tags", tags}, commands()...)...)
 	list.Dir = root
 	output, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for linked := range strings.Lines(string(output)) {
 		if linked = strings.TrimSpace(linked); linked == "text/template" || linked == "html/template" {
 			t.Errorf("a program links %s; find out why with `go mod why`", linked)
@@ -126,27 +115,19 @@ func TestProgramsLinkNoPackageThatKeepsUnusedMethods(t *testing.T) {
 func TestBillListsProgramsAndTheirModules(t *testing.T) {
 	r := newRelease(Options{Version: "1.2.3", Image: "registry.example/operator", Created: time.Unix(1, 0).UTC()}, t.TempDir())
 	t.Chdir(root)
-	if err := r.collectLicenses(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.collectLicenses(t.Context()))
 	// One program is used for both, to save time.
 	agent := filepath.Join(built(t, "."), "node-agent")
 	target, err := r.mkdir(programsOf(runtime.GOARCH))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, name := range programs {
-		if err := os.Link(agent, filepath.Join(target, name)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.Link(agent, filepath.Join(target, name)))
 	}
 	descriptor := v1.Descriptor{
 		Digest: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}, Platform: &v1.Platform{OS: "linux", Architecture: runtime.GOARCH},
 	}
 	bom, err := r.bill(descriptor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if got, want := bom.Metadata.Timestamp, "1970-01-01T00:00:01Z"; got != want {
 		t.Errorf("time is %s, want that of the commit, %s", got, want)
 	}
@@ -200,24 +181,16 @@ func TestBundleDeclaresTheArchitecturesOfTheImage(t *testing.T) {
 		specs = append(specs, image.Spec{Architecture: architecture})
 	}
 	index, err := image.BuildIndex(specs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	manifest, err := index.RawManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	// The validator runs docker to get the platforms of an image.
 	dir := t.TempDir()
 	docker := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = manifest ]; then echo '%s'; fi\n", manifest)
-	if err := os.WriteFile(filepath.Join(dir, "docker"), []byte(docker), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(dir, "docker"), []byte(docker), 0o700))
 	t.Setenv("PATH", dir)
 	bundle, err := manifests.GetBundleFromDir(root + "/bundle")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, result := range validation.MultipleArchitecturesValidator.Validate(bundle) {
 		for _, e := range slices.Concat(result.Errors, result.Warnings) {
 			t.Error(e)
@@ -231,17 +204,11 @@ func TestReadmeListsEveryImage(t *testing.T) {
 		err := r.buildImage(name, r.Image+"-"+name, "v1.2.3", func(architecture string) (image.Spec, error) {
 			return image.Spec{Architecture: architecture}, nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 	}
-	if err := r.describe(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.describe(t.Context()))
 	content, err := os.ReadFile(filepath.Join(r.dir, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, want := range []string{
 		"# listener operator 1.2.3\n",
 		"for amd64, arm64, ppc64le, s390x.",
@@ -258,9 +225,7 @@ func TestReadmeListsEveryImage(t *testing.T) {
 
 func TestReadmeAppliesManifestsLikeMakeDeploy(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join(root, "hack/deploy.sh"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	flags := regexp.MustCompile(` apply (.*) -f -`).FindSubmatch(script)
 	if flags == nil {
 		t.Fatal("hack/deploy.sh applies nothing")
@@ -276,9 +241,7 @@ func TestReadmeAppliesManifestsLikeMakeDeploy(t *testing.T) {
 func TestScorecardImageIsNamedAsInTheBundle(t *testing.T) {
 	r := newRelease(Options{Version: "1.2.3", Image: "registry.example/operator", Architectures: []string{runtime.GOARCH}}, t.TempDir())
 	t.Chdir(root)
-	if err := r.buildScorecardImage(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.buildScorecardImage(t.Context()))
 	p := r.images["scorecard"]
 	if got, want := p.Repository+":"+p.Tag, "registry.example/operator-scorecard:v1.2.3"; got != want {
 		t.Errorf("image is %s, want %s", got, want)
@@ -290,18 +253,12 @@ func TestScorecardImageIsNamedAsInTheBundle(t *testing.T) {
 
 func TestChecksumsIncludeAllFiles(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "b"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Mkdir(filepath.Join(dir, "b"), 0o700))
 	for _, name := range []string{"b/c", "a"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
 	}
 	sums, err := checksums(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want := "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb  a\n"
 	if got := string(sums); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "  b/c\n") || strings.Count(got, "\n") != 2 {
 		t.Errorf("checksums:\n%s", got)

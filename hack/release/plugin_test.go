@@ -10,18 +10,15 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 
 	"github.com/listener-operator/listener-operator/hack/archive"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // The test builds the program of the node agent, because the plugin takes long to build for each platform.
 func TestBillOfAPluginListsItsModules(t *testing.T) {
 	program, err := os.ReadFile(filepath.Join(built(t, root), "node-agent"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	modules, err := linked(filepath.Join(built(t, root), "node-agent"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	table := "module,version,licenses\n"
 	for _, m := range modules {
 		table += m.Path + "," + m.Version + ",MIT\n"
@@ -30,28 +27,16 @@ func TestBillOfAPluginListsItsModules(t *testing.T) {
 	packed, err := archive.Pack([]archive.File{
 		{Name: "licenses/modules.csv", Content: []byte(table)}, {Name: "kubectl-listener.exe", Mode: 0o755, Content: program},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	path := filepath.Join(t.TempDir(), "kubectl-listener_windows_amd64.tar.gz")
-	if err := os.WriteFile(path, packed, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.describePlugin(path); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(path, packed, 0o600))
+	check.Must(t, r.describePlugin(path))
 	content, err := os.ReadFile(filepath.Join(r.dir, "sbom/kubectl-listener_windows_amd64.cdx.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var bom cdx.BOM
-	if err := json.Unmarshal(content, &bom); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(content, &bom))
 	sum, err := checksum(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if got := (*bom.Metadata.Component.Hashes)[0].Value; got != sum {
 		t.Errorf("the bill is for %s, want the archive with the checksum %s", got, sum)
 	}

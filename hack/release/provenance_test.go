@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/listener-operator/listener-operator/hack/image"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // testRelease returns a small release of a commit, with all attested files.
@@ -31,9 +32,7 @@ func testRelease(t *testing.T, commit string) *release {
 		if _, err := r.mkdir(filepath.Dir(name)); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.write(name, []byte(name)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, r.write(name, []byte(name)))
 	}
 	for name, repository := range map[string]string{"bundle": r.Image + "-bundle", "operator": r.Image} {
 		if err := r.buildImage(name, repository, "v1.2.3", func(architecture string) (image.Spec, error) {
@@ -48,25 +47,15 @@ func testRelease(t *testing.T, commit string) *release {
 // statement returns the statement of a release and its predicate, after it validated both.
 func statement(t *testing.T, r *release) (*intoto.Statement, *provenance.Provenance) {
 	t.Helper()
-	if err := r.attest(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.attest(t.Context()))
 	content, err := os.ReadFile(filepath.Join(r.dir, "provenance.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	s, p := &intoto.Statement{}, &provenance.Provenance{}
 	// Both reject unknown fields.
-	if err := protojson.Unmarshal(content, s); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, protojson.Unmarshal(content, s))
 	inner, err := json.Marshal(s.Predicate.AsMap())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := protojson.Unmarshal(inner, p); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, protojson.Unmarshal(inner, p))
 	for _, err := range []error{s.Validate(), p.Validate()} {
 		if err != nil {
 			t.Error(err)
@@ -82,9 +71,7 @@ func TestProvenanceListsSubjects(t *testing.T) {
 		t.Errorf("predicate type is %s", s.PredicateType)
 	}
 	sums, err := checksums(r.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want := map[string]string{}
 	for line := range strings.Lines(string(sums)) {
 		if sum, name, _ := strings.Cut(strings.TrimSpace(line), "  "); name != "provenance.json" && !strings.HasPrefix(name, "bundle/") {
@@ -109,9 +96,7 @@ func TestProvenanceListsSubjects(t *testing.T) {
 func TestProvenanceListsDependencies(t *testing.T) {
 	r := testRelease(t, someCommit)
 	program := filepath.Join(built(t, root), "node-agent")
-	if err := r.depend(program); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.depend(program))
 	_, p := statement(t, r)
 	if diff := cmp.Diff(map[string]any{"version": "1.2.3", "image": "registry.example/operator", "created": "1970-01-01T00:00:01Z"},
 		p.BuildDefinition.ExternalParameters.AsMap()); diff != "" {
@@ -126,9 +111,7 @@ func TestProvenanceListsDependencies(t *testing.T) {
 		t.Errorf("the source is %v, want the commit %s", got[source], someCommit)
 	}
 	modules, err := linked(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if want := len(modules) + 1; len(got) != want || want < 20 {
 		t.Errorf("%d dependencies, want %d modules and the source", len(got), len(modules))
 	}
@@ -147,12 +130,8 @@ func TestProvenanceIsReproducible(t *testing.T) {
 	var statements [2][]byte
 	for i := range statements {
 		r := testRelease(t, someCommit)
-		if err := r.depend(filepath.Join(built(t, root), "node-agent")); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.attest(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, r.depend(filepath.Join(built(t, root), "node-agent")))
+		check.Must(t, r.attest(t.Context()))
 		var err error
 		if statements[i], err = os.ReadFile(filepath.Join(r.dir, "provenance.json")); err != nil {
 			t.Fatal(err)
@@ -165,9 +144,7 @@ func TestProvenanceIsReproducible(t *testing.T) {
 
 func TestEncodingIsReproducible(t *testing.T) {
 	content, err := encode(&intoto.Statement{Type: "a", Subject: []*intoto.ResourceDescriptor{{Name: "b", Digest: map[string]string{"z": "1", "c": "2"}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want := `{
   "_type": "a",
   "subject": [
@@ -204,12 +181,8 @@ func TestProvenanceNamesNoCommitWithUncommittedChanges(t *testing.T) {
 	}
 	write := func(name, content string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.MkdirAll(filepath.Dir(name), 0o700))
+		check.Must(t, os.WriteFile(name, []byte(content), 0o600))
 	}
 	expect := func(want string) {
 		t.Helper()
