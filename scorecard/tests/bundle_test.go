@@ -7,6 +7,8 @@ import (
 	"github.com/operator-framework/api/pkg/manifests"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // object returns an object of a bundle.
@@ -30,9 +32,7 @@ func bundleOf(objects ...*unstructured.Unstructured) *manifests.Bundle {
 
 func TestBundleOfTheRepositoryIsInstallable(t *testing.T) {
 	b, err := manifests.GetBundleFromDir("../../bundle")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if err := bundleIsInstallable(t.Context(), &environment{bundle: b}); err != nil {
 		t.Error(err)
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestStateDependsOnTheKindOfError(t *testing.T) {
@@ -63,9 +65,7 @@ func TestInvalidRunIsReportedAsError(t *testing.T) {
 	for name, args := range map[string][]string{"no test": nil, "an unknown test": {"x"}, "no bundle": {"bundle-is-installable"}} {
 		t.Run(name, func(t *testing.T) {
 			output, err := json.Marshal(status(t.Context(), args))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			var got v1alpha3.TestStatus
 			if err := json.Unmarshal(output, &got); err != nil || len(got.Results) != 1 || got.Results[0].State != v1alpha3.ErrorState {
 				t.Errorf("got %s (%v), want one result with an error", output, err)
@@ -78,13 +78,9 @@ func TestInvalidRunIsReportedAsError(t *testing.T) {
 func stages(t *testing.T) [][]string {
 	t.Helper()
 	data, err := os.ReadFile("../config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var config v1alpha3.Configuration
-	if err := yaml.Unmarshal(data, &config); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.Unmarshal(data, &config))
 	var all [][]string
 	for _, stage := range config.Stages {
 		var own []string

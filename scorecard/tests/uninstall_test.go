@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
@@ -80,9 +81,7 @@ func TestOnlyUnmanagedObjectsMayStay(t *testing.T) {
 	}}
 	e := &environment{bundle: bundleOf(), client: fakeclient.New(t, interceptor.Funcs{}, agent, policy, metrics)}
 	all, err := dependents(t.Context(), e, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, f := range all {
 		if want := f.key.Name == "operator"; f.unmanaged != want {
 			t.Errorf("%s: unmanaged is %t, want %t", f, f.unmanaged, want)
@@ -95,9 +94,7 @@ func TestOnlyUnmanagedObjectsMayStay(t *testing.T) {
 
 func TestKindsIncludeAllResourcesOfTheConfiguration(t *testing.T) {
 	b, err := manifests.GetBundleFromDir("../../bundle")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	all := resources(&environment{bundle: b})
 	if len(all) == 0 {
 		t.Error("the bundle lists no resources of ListenerOperator")
@@ -139,9 +136,7 @@ func TestVolumesInUsePreventTheRemoval(t *testing.T) {
 
 func TestScorecardHasPermissionForAllKinds(t *testing.T) {
 	data, err := os.ReadFile("../rbac.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	allowed := map[string]bool{}
 	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
 		var role rbacv1.ClusterRole
@@ -149,9 +144,7 @@ func TestScorecardHasPermissionForAllKinds(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if role.Kind != "ClusterRole" {
 			continue
 		}

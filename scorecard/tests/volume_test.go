@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
@@ -35,17 +36,11 @@ func TestServerReadsItsVolume(t *testing.T) {
 	}
 	for name, content := range map[string]string{"default-address/address": "192.0.2.1", "default-address/ports/http": "31337"} {
 		path := filepath.Join(volume, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		check.Must(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	name, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	got, err := readSelf(volume)
 	if want := (self{Pod: name, Address: "192.0.2.1", Port: "31337"}); err != nil || got != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
@@ -57,9 +52,7 @@ func TestResponseMustContainTheAddress(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
 	defer server.Close()
 	address, port, err := net.SplitHostPort(server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for name, tc := range map[string]struct{ answer, want string }{
 		"expected":        {`{"pod": "a", "address": "` + address + `", "port": "` + port + `"}`, ""},
 		"another Pod":     {`{"pod": "b", "address": "` + address + `", "port": "` + port + `"}`, "want"},
