@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // largest is a little less than the API server takes in one request.
@@ -100,9 +101,7 @@ func TestALargePodTakesNoLongerBecauseOfItsAnnotations(t *testing.T) {
 	for name, pod := range growing() {
 		t.Run(name, func(t *testing.T) {
 			asks, err := json.Marshal(pod)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			plain := []byte(strings.ReplaceAll(string(asks), "listener-operator.dev/", "nobody-operator.dev/xx"))
 			namespace := other.Name
 			if strings.HasSuffix(name, "that is read") { // a policy that changes Pods costs each of them something

@@ -24,6 +24,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/keys"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -193,9 +194,7 @@ func TestAnAnnotatedPodGetsTheVolumeAndItsMounts(t *testing.T) {
 				tc.change(tc.pod)
 			}
 			got, err := w.dryRun(tc.pod)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			want, volumes := tc.want, tc.pod.Spec.Volumes
 			if want == nil {
 				want = mounts(tc.pod)
@@ -457,9 +456,7 @@ func TestTheFileHasTheDefaultsOfTheAPIServer(t *testing.T) {
 // What one policy refuses is what the other one does not act on.
 func TestBothPoliciesMeanTheSameByAName(t *testing.T) {
 	files, err := injection.Objects()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	mutating, validating := files[0].(*admissionregistrationv1.MutatingAdmissionPolicy).Spec, files[2].(*admissionregistrationv1.ValidatingAdmissionPolicy).Spec
 	if !equality.Semantic.DeepEqual(mutating.MatchConstraints, validating.MatchConstraints) || !equality.Semantic.DeepEqual(mutating.ParamKind, validating.ParamKind) {
 		t.Error("the policies are for different Pods")
@@ -490,9 +487,7 @@ func TestBothPoliciesMeanTheSameByAName(t *testing.T) {
 // What an inline volume can be asked for, an annotation can ask for.
 func TestThePolicyHasEachKeyOfTheTable(t *testing.T) {
 	files, err := injection.Objects()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	policy := files[0].(*admissionregistrationv1.MutatingAdmissionPolicy).Spec
 	values, listed := "", ""
 	for _, v := range policy.Variables {
