@@ -4,7 +4,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -96,9 +95,7 @@ func TestSpecIsStoredWithDefaultsAndNulls(t *testing.T) {
 			var want any
 			check.Must(t, yaml.Unmarshal([]byte(tc.want), &want))
 			got := stored(t, tc.namespace, tc.given)
-			if diff := cmp.Diff(normal(t, want), normal(t, got)); diff != "" {
-				t.Errorf("spec (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "spec", normal(t, want), normal(t, got))
 		})
 	}
 }
@@ -206,9 +203,7 @@ func TestPortsAreAtomic(t *testing.T) {
 		check.Must(t, err)
 	}
 	got, _, _ := unstructured.NestedSlice(o.Object, "spec", "ports")
-	if diff := cmp.Diff([]any{map[string]any{"name": "b", "port": int64(3)}}, got); diff != "" {
-		t.Errorf("ports (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "ports", []any{map[string]any{"name": "b", "port": int64(3)}}, got)
 }
 
 func TestNodeNameOfPodListenersIsImmutableAndSelectable(t *testing.T) {
@@ -272,9 +267,7 @@ func TestStatusAcceptsNullsAndEmptyLists(t *testing.T) {
 	} {
 		o.Object["status"] = status
 		check.Must(t, c.Status().Update(t.Context(), o))
-		if diff := cmp.Diff(status, o.Object["status"]); diff != "" {
-			t.Errorf("status (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "status", status, o.Object["status"])
 	}
 	listener := &listenersv1alpha1.Listener{}
 	check.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(o), listener))

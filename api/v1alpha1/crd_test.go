@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
@@ -224,9 +223,7 @@ func TestCRDsMatchTheContract(t *testing.T) {
 		t.Run(plural, func(t *testing.T) {
 			crd := readCRD(t, plural)
 			crd.Spec.Names.ListKind, crd.Spec.Names.ShortNames, crd.Spec.Names.Categories = "", nil, nil
-			if diff := cmp.Diff(want.names, crd.Spec.Names); diff != "" {
-				t.Errorf("names (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "names", want.names, crd.Spec.Names)
 			if string(crd.Spec.Scope) != want.scope || crd.Spec.Group != "listeners.stackable.tech" {
 				t.Errorf("got scope %s of group %s", crd.Spec.Scope, crd.Spec.Group)
 			}
@@ -246,9 +243,7 @@ func TestCRDsMatchTheContract(t *testing.T) {
 				f.Ours = want.fields[path].Ours
 				got[path] = f
 			}
-			if diff := cmp.Diff(want.fields, got); diff != "" {
-				t.Errorf("fields (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "fields", want.fields, got)
 		})
 	}
 }
@@ -281,22 +276,14 @@ func TestCRDsHaveShortNamesColumnsAndSelectableFields(t *testing.T) {
 	} {
 		t.Run(plural, func(t *testing.T) {
 			crd := readCRD(t, plural)
-			if diff := cmp.Diff([]string{want.short}, crd.Spec.Names.ShortNames); diff != "" {
-				t.Errorf("short names (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff([]string{"listener-operator"}, crd.Spec.Names.Categories); diff != "" {
-				t.Errorf("categories (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "short names", []string{want.short}, crd.Spec.Names.ShortNames)
+			check.Equal(t, "categories", []string{"listener-operator"}, crd.Spec.Names.Categories)
 			columns := map[string]string{}
 			for _, c := range crd.Spec.Versions[0].AdditionalPrinterColumns {
 				columns[c.Name] = c.JSONPath
 			}
-			if diff := cmp.Diff(want.columns, columns); diff != "" {
-				t.Errorf("columns (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(want.selects, crd.Spec.Versions[0].SelectableFields); diff != "" {
-				t.Errorf("selectable fields (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "columns", want.columns, columns)
+			check.Equal(t, "selectable fields", want.selects, crd.Spec.Versions[0].SelectableFields)
 		})
 	}
 }

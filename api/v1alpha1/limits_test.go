@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // addressWith returns an address with a number of ports, whose names have a length.
@@ -50,9 +50,7 @@ func TestVolumesBeyondTheLimitsAreRemoved(t *testing.T) {
 				spec.Listeners[volume] = listenersv1alpha1.PodListener{IngressAddresses: addresses}
 			}
 			got := spec.Limit(tc.order)
-			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("removed (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "removed", tc.want, got, cmpopts.EquateEmpty())
 			if len(spec.Listeners) != len(tc.volumes)-len(tc.want) {
 				t.Errorf("%d of %d volumes stay", len(spec.Listeners), len(tc.volumes))
 			}

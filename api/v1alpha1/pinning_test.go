@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestPinningOfAClass(t *testing.T) {
@@ -29,9 +29,7 @@ func TestPinningOfAClass(t *testing.T) {
 		"pinnedNodePorts without node ports": {listenersv1alpha1.ListenerClassSpec{ServiceType: "LoadBalancer", PinnedNodePorts: true}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, (&listenersv1alpha1.ListenerClass{Spec: tc.spec}).Pinning()); diff != "" {
-				t.Errorf("pinning (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "pinning", tc.want, (&listenersv1alpha1.ListenerClass{Spec: tc.spec}).Pinning())
 		})
 	}
 }

@@ -87,9 +87,7 @@ func TestSamplesReferToEachOther(t *testing.T) {
 			t.Errorf("claim template %s has storage class %s", claim.Name, *claim.Spec.StorageClassName)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("annotations by claim template (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "annotations by claim template", want, got)
 }
 
 // Users copy the recipes, too: the API server must accept each of their objects.

@@ -4,7 +4,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -37,9 +36,7 @@ func TestListenerOperatorIsASingletonWithDefaults(t *testing.T) {
 		},
 		Injection: operatorv1alpha1.InjectionDisabled,
 	}
-	if diff := cmp.Diff(want, only.Spec); diff != "" {
-		t.Errorf("spec (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "spec", want, only.Spec)
 	for name, mutate := range map[string]func(*operatorv1alpha1.ListenerOperatorSpec){
 		"unknown preset":              func(s *operatorv1alpha1.ListenerOperatorSpec) { s.Preset = "mine" },
 		"unknown placement":           func(s *operatorv1alpha1.ListenerOperatorSpec) { s.NodeAgent.Placement = "Somewhere" },
