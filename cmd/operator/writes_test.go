@@ -8,7 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -19,6 +18,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -81,9 +81,7 @@ func testWrites(t *testing.T, create func(t *testing.T, c client.Client, namespa
 	if persistentVolumes > 0 {
 		want["POST persistentvolumes"] = persistentVolumes * pods
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "writes", want, got)
 }
 
 // createPodWithFreshClaim creates a Pod with an ephemeral volume, and its claim, as Kubernetes does.
