@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -94,9 +93,7 @@ func TestMissingClassesOfThePresetAreCreated(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if diff := cmp.Diff(tc.want, classes(t, c)); diff != "" {
-				t.Errorf("classes (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "classes", tc.want, classes(t, c))
 		})
 	}
 }
@@ -133,7 +130,5 @@ func TestClassesHaveTheFieldManagerOfTheOperator(t *testing.T) {
 	if _, err := r.Reconcile(t.Context(), configuration(operatorv1alpha1.PresetEphemeralNodes)); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"listener-operator", "listener-operator", "listener-operator"}, managers); diff != "" {
-		t.Errorf("field managers (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "field managers", []string{"listener-operator", "listener-operator", "listener-operator"}, managers)
 }
