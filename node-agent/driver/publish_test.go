@@ -245,9 +245,7 @@ func TestTwoVolumesOfAPodHaveTheirOwnAddresses(t *testing.T) {
 		}
 	}
 	pod := podlisteners.Pod{Namespace: "shop", Name: "web-0", UID: podUID}
-	if diff := cmp.Diff([]podlisteners.Pod{pod, pod}, n.source.rechecked); diff != "" {
-		t.Errorf("rechecked (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "rechecked", []podlisteners.Pod{pod, pod}, n.source.rechecked)
 }
 
 // The namespace protects the volume from objects in other namespaces that claim the same Pod uid.

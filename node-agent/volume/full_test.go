@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // limit puts the kubelet's directory of Pods on a tmpfs with these mount options, which limit the number of files.
@@ -75,9 +76,7 @@ func TestFailedMigrationKeepsTheContent(t *testing.T) {
 		"addresses": "drwxr-xr-x", "addresses/192.0.2.1": "drwxr-xr-x", "addresses/192.0.2.1/address": "-rw-r--r-- 192.0.2.1",
 		"addresses/192.0.2.1/ports": "drwxr-xr-x", "addresses/192.0.2.1/ports/http": "-rw-r--r-- 80",
 	}
-	if diff := cmp.Diff(want, seen(t, n)); diff != "" {
-		t.Errorf("not the same tree in this package's layout (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "not the same tree in this package's layout", want, seen(t, n))
 }
 
 // TestVolumeOnAFullDiskIsRemoved fills a file system with directories until there is no block left, so that the

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
@@ -219,9 +220,7 @@ func TestChangedContentIsWritten(t *testing.T) {
 				t.Error("nothing changed")
 			}
 			fresh.write(second...)
-			if diff := cmp.Diff(seen(t, fresh), seen(t, n)); diff != "" {
-				t.Errorf("differs from a fresh volume (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "differs from a fresh volume", seen(t, fresh), seen(t, n))
 		})
 	}
 }
@@ -279,9 +278,7 @@ func TestInterruptedWriteIsCompletedByTheNext(t *testing.T) {
 			}
 			tc.kill(t, n.mount)
 			n.write(ip("192.0.2.2", map[string]int32{"http": 80}))
-			if diff := cmp.Diff(seen(t, fresh), seen(t, n)); diff != "" {
-				t.Errorf("differs from a fresh volume (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "differs from a fresh volume", seen(t, fresh), seen(t, n))
 		})
 	}
 }
@@ -355,9 +352,7 @@ func TestInterruptedMigrationIsCompletedByTheNextWrite(t *testing.T) {
 				t.Errorf("before the next write the Pod reads %q", got)
 			}
 			n.write(ip("192.0.2.2", map[string]int32{"http": 81}))
-			if diff := cmp.Diff(seen(t, fresh), seen(t, n)); diff != "" {
-				t.Errorf("differs from a fresh volume (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "differs from a fresh volume", seen(t, fresh), seen(t, n))
 		})
 	}
 }
@@ -415,9 +410,7 @@ func TestUpdateWritesAVolumeThatItsPodHasEmptied(t *testing.T) {
 			if err != nil || !written.Changed {
 				t.Errorf("changed %v, error %v", written.Changed, err)
 			}
-			if diff := cmp.Diff(seen(t, fresh), seen(t, n)); diff != "" {
-				t.Errorf("differs from a fresh volume (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "differs from a fresh volume", seen(t, fresh), seen(t, n))
 		})
 	}
 }
@@ -521,9 +514,7 @@ func canary(t testing.TB, dir string) string {
 
 func checkCanary(t testing.TB, outside string) {
 	t.Helper()
-	if diff := cmp.Diff(map[string]string{"canary": "-rw------- alive"}, listing(t, outside)); diff != "" {
-		t.Errorf("outside of the volume (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "outside of the volume", map[string]string{"canary": "-rw------- alive"}, listing(t, outside))
 	info, err := os.Stat(outside)
 	must(t, err)
 	if !info.ModTime().Equal(time.Unix(1, 0)) {

@@ -9,10 +9,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
@@ -186,9 +186,7 @@ func TestHostilePodCannotEscapeOrBlockItsVolume(t *testing.T) {
 					t.Errorf("the default address is %q", got)
 				}
 				if again == "new content" {
-					if diff := cmp.Diff(want, seen(t, n)); diff != "" {
-						t.Errorf("differs from a fresh volume (-want +got):\n%s", diff)
-					}
+					check.Equal(t, "differs from a fresh volume", want, seen(t, n))
 				}
 				asAgent(t, func() {
 					if err := n.host.Remove(t.Context(), n.target); err != nil {
@@ -223,9 +221,7 @@ func TestFilledDirectoryIsReplaced(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(n.mount, "of the Pod"), []byte("kept"), 0o644))
 	n.write(ip("192.0.2.1", map[string]int32{"http": 80}))
 	fresh.write(ip("192.0.2.1", map[string]int32{"http": 80}))
-	if diff := cmp.Diff(seen(t, fresh), seen(t, n)); diff != "" {
-		t.Errorf("differs from a fresh volume (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "differs from a fresh volume", seen(t, fresh), seen(t, n))
 	if got := n.read("of the Pod"); got != "kept" {
 		t.Errorf("the Pod's own file reads %q", got)
 	}

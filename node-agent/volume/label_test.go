@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -53,9 +52,7 @@ func TestAllFilesAndDirectoriesAreLabelled(t *testing.T) {
 		t.Errorf("the volume itself, whose label links inherit, is not labelled first: %q", got)
 	}
 	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("labelled (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "labelled", want, got)
 	if _, err := os.ReadFile(filepath.Join(mount, "default-address", "address")); err != nil {
 		t.Error(err)
 	}
