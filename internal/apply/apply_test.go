@@ -156,9 +156,7 @@ func TestWritesHaveTheUIDOfTheObservedObject(t *testing.T) {
 		{"apply status", "observed", "", owner, true},
 		{"delete", "observed", "", "", false},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(request{})); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "requests", want, got, cmp.AllowUnexported(request{}))
 }
 
 func TestNamesakeIsNeverModified(t *testing.T) {

@@ -100,9 +100,7 @@ func TestTrimmedPodKeepsClaimsPortsControllerNodePhaseAndReadiness(t *testing.T)
 		},
 	}
 	want.GenerateName = "web-"
-	if diff := cmp.Diff(want, kept); diff != "" {
-		t.Errorf("pod (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "pod", want, kept)
 }
 
 func TestPodThatIsNotScheduledKeepsWhatDecidesAboutItsNode(t *testing.T) {
@@ -125,14 +123,10 @@ func TestPodThatIsNotScheduledKeepsWhatDecidesAboutItsNode(t *testing.T) {
 		},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{verdict}},
 	}
-	if diff := cmp.Diff(want, trimPod(pod.DeepCopy())); diff != "" {
-		t.Errorf("pod (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "pod", want, trimPod(pod.DeepCopy()))
 	pod.Spec.NodeName = "node-1"
 	want = &corev1.Pod{ObjectMeta: trimmedMetadata(nil), Spec: corev1.PodSpec{NodeName: "node-1", Volumes: pod.Spec.Volumes}}
-	if diff := cmp.Diff(want, trimPod(pod)); diff != "" {
-		t.Errorf("pod on a node (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "pod on a node", want, trimPod(pod))
 }
 
 func TestPodWithoutClaimsKeepsMetadataNodeAndPhaseOnly(t *testing.T) {
@@ -140,9 +134,7 @@ func TestPodWithoutClaimsKeepsMetadataNodeAndPhaseOnly(t *testing.T) {
 		ObjectMeta: metadata(map[string]string{"app": "web"}),
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}},
 	}
-	if diff := cmp.Diff(&corev1.Pod{ObjectMeta: trimmedMetadata(nil)}, trimPod(pod)); diff != "" {
-		t.Errorf("pod (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "pod", &corev1.Pod{ObjectMeta: trimmedMetadata(nil)}, trimPod(pod))
 }
 
 func TestTrimmedNodeKeepsAddressesReadinessLabelsAndTaints(t *testing.T) {
@@ -166,9 +158,7 @@ func TestTrimmedNodeKeepsAddressesReadinessLabelsAndTaints(t *testing.T) {
 		},
 	}
 	want.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "198.51.100.1"}
-	if diff := cmp.Diff(want, trimNode(node)); diff != "" {
-		t.Errorf("node (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "node", want, trimNode(node))
 }
 
 func TestTrimmedServiceKeepsWhatAddressesDependOn(t *testing.T) {
@@ -194,14 +184,10 @@ func TestTrimmedServiceKeepsWhatAddressesDependOn(t *testing.T) {
 		Status: whole.Status,
 	}
 	want.Annotations = map[string]string{names.AnnotationHostname: "web.example.com", names.AnnotationPod: "web-0"}
-	if diff := cmp.Diff(want, trimService(whole.DeepCopy(), "operators")); diff != "" {
-		t.Errorf("service (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "service", want, trimService(whole.DeepCopy(), "operators"))
 	want = whole.DeepCopy()
 	want.ManagedFields = nil
-	if diff := cmp.Diff(want, trimService(whole.DeepCopy(), "shop")); diff != "" {
-		t.Errorf("service in the operator's namespace (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "service in the operator's namespace", want, trimService(whole.DeepCopy(), "shop"))
 }
 
 func TestTrimmedPolicyKeepsWhichPodsItSelects(t *testing.T) {
@@ -307,13 +293,9 @@ func TestTrimmedVolumeKeepsReservationAndReclaimPolicy(t *testing.T) {
 	want.Annotations = map[string]string{
 		names.AnnotationNode: "node-1", names.AnnotationLostSince: "then", names.AnnotationReleasedFrom: "node-2", "pv.kubernetes.io/provisioned-by": names.Driver,
 	}
-	if diff := cmp.Diff(want, trimVolume(whole.DeepCopy())); diff != "" {
-		t.Errorf("volume (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "volume", want, trimVolume(whole.DeepCopy()))
 	whole.Spec.CSI.Driver = "another.example"
-	if diff := cmp.Diff(&corev1.PersistentVolume{ObjectMeta: trimmedMetadata(nil)}, trimVolume(whole)); diff != "" {
-		t.Errorf("volume of another driver (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "volume of another driver", &corev1.PersistentVolume{ObjectMeta: trimmedMetadata(nil)}, trimVolume(whole))
 }
 
 func TestClaimIsNotTrimmedUntilItIsBound(t *testing.T) {
@@ -325,25 +307,19 @@ func TestClaimIsNotTrimmedUntilItIsBound(t *testing.T) {
 	}
 	want := whole.DeepCopy()
 	want.ManagedFields = nil
-	if diff := cmp.Diff(want, trimClaim(whole.DeepCopy())); diff != "" {
-		t.Errorf("claim (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "claim", want, trimClaim(whole.DeepCopy()))
 	whole.Spec.VolumeName = "pvc-1"
 	want = &corev1.PersistentVolumeClaim{
 		ObjectMeta: trimmedMetadata(whole.Labels, owner("Pod", true)), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pvc-1"},
 	}
 	whole.Annotations[names.AnnotationRelease] = "never"
-	if diff := cmp.Diff(want, trimClaim(whole.DeepCopy())); diff != "" {
-		t.Errorf("bound claim of another driver (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "bound claim of another driver", want, trimClaim(whole.DeepCopy()))
 	whole.Annotations[names.AnnotationProvisioner] = names.Driver
 	whole.Annotations[names.AnnotationListenerClass] = "public"
 	want.Annotations = map[string]string{
 		names.AnnotationProvisioner: names.Driver, names.AnnotationRelease: "never", names.AnnotationListenerClass: "public",
 	}
-	if diff := cmp.Diff(want, trimClaim(whole)); diff != "" {
-		t.Errorf("bound claim of the driver (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "bound claim of the driver", want, trimClaim(whole))
 }
 
 // transformed returns what a cache with Options keeps of an object.
@@ -391,9 +367,7 @@ func TestTrimmedListenerKeepsSpecAndStatus(t *testing.T) {
 		ObjectMeta: trimmedMetadata(whole.Labels, whole.OwnerReferences...), Spec: *whole.Spec.DeepCopy(), Status: whole.Status.DeepCopy(),
 	}
 	want.Annotations = map[string]string{names.AnnotationClaim: "web-0"}
-	if diff := cmp.Diff(want, transformed(t, whole)); diff != "" {
-		t.Errorf("listener (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "listener", want, transformed(t, whole))
 }
 
 func TestTrimmedPodListenersLacksManagedFieldsOnly(t *testing.T) {
@@ -407,9 +381,7 @@ func TestTrimmedPodListenersLacksManagedFieldsOnly(t *testing.T) {
 	whole.Finalizers = []string{"example.com/x"}
 	want := &listenersv1alpha1.PodListeners{ObjectMeta: *whole.ObjectMeta.DeepCopy(), Spec: *whole.Spec.DeepCopy()}
 	want.ManagedFields = nil
-	if diff := cmp.Diff(want, transformed(t, whole), cmpopts.IgnoreTypes(metav1.TypeMeta{})); diff != "" {
-		t.Errorf("pod listeners (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "pod listeners", want, transformed(t, whole), cmpopts.IgnoreTypes(metav1.TypeMeta{}))
 }
 
 func TestPodKeepsRestartsOfContainersThatMountListenerVolumes(t *testing.T) {
@@ -427,12 +399,8 @@ func TestPodKeepsRestartsOfContainersThatMountListenerVolumes(t *testing.T) {
 	}
 	kept, own := trimPod(pod), []corev1.VolumeMount{{Name: "own"}}
 	want := []corev1.Container{{Name: "init", VolumeMounts: own, Ports: []corev1.ContainerPort{{ContainerPort: 80}}}, {Name: "web", VolumeMounts: own}}
-	if diff := cmp.Diff(want, kept.Spec.Containers); diff != "" {
-		t.Errorf("containers (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]corev1.ContainerStatus{{Name: "init", RestartCount: 1}, {Name: "web", RestartCount: 2}}, kept.Status.ContainerStatuses); diff != "" {
-		t.Errorf("statuses (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "containers", want, kept.Spec.Containers)
+	check.Equal(t, "statuses", []corev1.ContainerStatus{{Name: "init", RestartCount: 1}, {Name: "web", RestartCount: 2}}, kept.Status.ContainerStatuses)
 	if diff := cmp.Diff(kept.DeepCopy(), trimPod(kept)); diff != "" {
 		t.Errorf("(-once +twice):\n%s", diff)
 	}

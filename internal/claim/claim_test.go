@@ -14,6 +14,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestParseSelector(t *testing.T) {
@@ -176,9 +177,7 @@ func TestListenersOfEphemeralClaimsAreKeptForPodsWhoseNamesStay(t *testing.T) {
 				source = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "web-0-listener"}}
 			}
 			pod.Spec.Volumes = []corev1.Volume{{Name: "data"}, {Name: "listener", VolumeSource: source}}
-			if diff := cmp.Diff(tc.want, claim.Keeper(pod, "web-0-listener")); diff != "" {
-				t.Errorf("keeper (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "keeper", tc.want, claim.Keeper(pod, "web-0-listener"))
 		})
 	}
 }
@@ -206,9 +205,7 @@ func TestListenerOfAClaimHasItsLabelsButNotItsOwners(t *testing.T) {
 			"ports": []any{map[string]any{"name": "http", "port": int64(80), "protocol": "TCP"}},
 		},
 	}
-	if diff := cmp.Diff(want, got.Object); diff != "" {
-		t.Errorf("Listener (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "Listener", want, got.Object)
 }
 
 // So `kubectl get lsn -l apps.kubernetes.io/pod-index=0` finds the Listener of the first replica.

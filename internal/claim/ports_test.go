@@ -12,6 +12,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // The proxies of service meshes are sidecars, and declare ports that containers may have the names of.
@@ -33,9 +34,7 @@ func TestPodPortsAreThoseOfAllContainersAndThenOfSidecars(t *testing.T) {
 		{Name: "bare", Port: 7},
 		{Name: "metrics", Port: 4},
 	}
-	if diff := cmp.Diff(want, claim.PodPorts(pod)); diff != "" {
-		t.Errorf("ports (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "ports", want, claim.PodPorts(pod))
 	for _, duplicate := range []string{"http is 8080/TCP, not 3/TCP", "metrics is 4/TCP, not 2/TCP"} {
 		if got := claim.DuplicatePorts(pod); !strings.Contains(got, duplicate) {
 			t.Errorf("duplicates %q lack %q", got, duplicate)
@@ -115,9 +114,7 @@ func TestLastOfSeveralPortsWithTheSameNameIsExposed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, claim.PodPorts(tc.pod)); diff != "" {
-				t.Errorf("ports (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "ports", tc.want, claim.PodPorts(tc.pod))
 			if got := claim.DuplicatePorts(tc.pod); !strings.Contains(got, tc.message) || (got == "") != (tc.message == "") {
 				t.Errorf("message %q", got)
 			}

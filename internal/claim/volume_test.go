@@ -3,12 +3,12 @@ package claim_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -41,9 +41,7 @@ func TestVolumeNodes(t *testing.T) {
 					PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: tc.driver}},
 				},
 			}
-			if diff := cmp.Diff(tc.want, claim.VolumeNodes(pv)); diff != "" {
-				t.Errorf("nodes (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "nodes", tc.want, claim.VolumeNodes(pv))
 		})
 	}
 }
@@ -57,7 +55,5 @@ func TestNamesOfClaimsOfAPod(t *testing.T) {
 			objects.ClaimVolume("named", "shared"),
 		}},
 	}
-	if diff := cmp.Diff([]string{"web-0-own", "shared"}, claim.NamesOf(pod)); diff != "" {
-		t.Errorf("claims (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "claims", []string{"web-0-own", "shared"}, claim.NamesOf(pod))
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -485,8 +484,6 @@ func FuzzListenerOverride(f *testing.F) {
 				s.Spec.Ports[i].AppProtocol, s.Spec.Ports[i].Protocol = nil, nil
 			}
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("fields that the class does not allow are overridden (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "fields that the class does not allow are overridden", want, got)
 	})
 }

@@ -20,9 +20,7 @@ func TestVolumesAndPodListenersAreIndexedByTheirListener(t *testing.T) {
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
 		names.LabelListenerNamespace: "shop", names.LabelListenerName: "web",
 	}}}
-	if diff := cmp.Diff([]string{"shop/web"}, index.VolumeListener(pv)); diff != "" {
-		t.Errorf("of the volume (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "of the volume", []string{"shop/web"}, index.VolumeListener(pv))
 	delete(pv.Labels, names.LabelListenerName)
 	if got := index.VolumeListener(pv); got != nil {
 		t.Errorf("a volume with one of the two labels is indexed by %v", got)
@@ -30,14 +28,10 @@ func TestVolumesAndPodListenersAreIndexedByTheirListener(t *testing.T) {
 	podListeners := &listenersv1alpha1.PodListeners{Spec: listenersv1alpha1.PodListenersSpec{
 		NodeName: "node-1", Listeners: map[string]listenersv1alpha1.PodListener{"a": {ListenerName: "web"}, "b": {}},
 	}}
-	if diff := cmp.Diff([]string{"web"}, index.PodListenersListeners(podListeners)); diff != "" {
-		t.Errorf("of the PodListeners (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "of the PodListeners", []string{"web"}, index.PodListenersListeners(podListeners))
 	indexer := extractors{}
 	check.Must(t, index.Register(t.Context(), indexer))
-	if diff := cmp.Diff([]string{"node-1"}, indexer[index.PodListenersByNode](podListeners)); diff != "" {
-		t.Errorf("by node (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "by node", []string{"node-1"}, indexer[index.PodListenersByNode](podListeners))
 }
 
 // Most claims of a cluster have a volume. The class of those may change.

@@ -48,9 +48,7 @@ func TestTheTableHasEachKey(t *testing.T) {
 		}
 		delete(defined, key.Name)
 	}
-	if diff := cmp.Diff(map[string]bool{}, defined); diff != "" {
-		t.Errorf("keys that are not in the table (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "keys that are not in the table", map[string]bool{}, defined)
 }
 
 // Each key is right where it belongs, and is explained everywhere else, whatever is wrong with it.

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
@@ -40,7 +39,5 @@ func TestOperatorRoleAllowsToWatchTheCRDsAndAPIServicesOfOptionalKindsOnly(t *te
 			}
 		}
 	}
-	if diff := cmp.Diff(want, got, cmpopts.SortSlices(strings.Compare)); diff != "" {
-		t.Errorf("resource names in the role (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "resource names in the role", want, got, cmpopts.SortSlices(strings.Compare))
 }

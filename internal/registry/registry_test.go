@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 var errNone = errors.New("no number is left")
@@ -243,9 +244,7 @@ func TestNumbersKeepTheirUse(t *testing.T) {
 	}
 	expect := func(want map[string]int32) {
 		t.Helper()
-		if diff := cmp.Diff(want, r.Begin(holder).Reserved(limited.Kind)); diff != "" {
-			t.Errorf("numbers (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "numbers", want, r.Begin(holder).Reserved(limited.Kind))
 	}
 	allocate(map[string]int32{"http": 1, "admin": 2}).Commit(func(Key) bool { return false })
 	expect(map[string]int32{"http": 1, "admin": 2})

@@ -6,9 +6,10 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestANamespaceWithManyRequestsDelaysOthersByOne(t *testing.T) {
@@ -29,9 +30,7 @@ func TestANamespaceWithManyRequestsDelaysOthersByOne(t *testing.T) {
 	want := []reconcile.Request{
 		request("busy", 0), request("quiet", 0), request("other", 0), request("busy", 1), request("quiet", 1), request("busy", 2),
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("order (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "order", want, got)
 }
 
 // A namespace whose requests are added again while they are processed does not keep the workers.
@@ -71,9 +70,7 @@ func TestEveryRequestIsHandedOutOnce(t *testing.T) {
 		queue.Done(next)
 		got[next]++
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "requests", want, got)
 }
 
 // workers handle the requests of a queue, each until it is released.

@@ -83,9 +83,7 @@ func TestSettingsAreWhatClassesAndListenersShow(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Settings(tc.classes, tc.listeners, tc.resolver)); diff != "" {
-				t.Errorf("settings (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "settings", tc.want, Settings(tc.classes, tc.listeners, tc.resolver))
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -162,9 +163,7 @@ func TestEndpointsAreCanonical(t *testing.T) {
 		{Advertised: address{Address: "::ffff:192.0.2.1", Ports: ports{"kafka": 1}}},
 		{Advertised: address{Address: "2001:DB8:0::1", Ports: ports{"other": 1}}},
 	})
-	if diff := cmp.Diff([]string{"kafka.example.com:9092", "kafka.example.com:9092/UDP", "192.0.2.1:1", "[2001:db8::1]:1"}, got); diff != "" {
-		t.Errorf("endpoints (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "endpoints", []string{"kafka.example.com:9092", "kafka.example.com:9092/UDP", "192.0.2.1:1", "[2001:db8::1]:1"}, got)
 }
 
 // What is published for other nodes, or for other host ports on its node, is not its own.
@@ -179,9 +178,7 @@ func TestAPodGetsWhatIsPublishedForItsOwnAddress(t *testing.T) {
 		{Address: "10.0.0.1", Ports: ports{"kafka": 31000}, Advertised: published(4)},
 	}
 	got := advertise.Instead(targets, []address{{Address: "10.0.0.1", Ports: ports{"kafka": 30092, "admin": 30093}}})
-	if diff := cmp.Diff([]address{published(1), published(2)}, got); diff != "" {
-		t.Errorf("addresses (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "addresses", []address{published(1), published(2)}, got)
 }
 
 // What several nodes have is one address with several targets.

@@ -305,9 +305,7 @@ func TestEachPortHasAListenerOfTheGatewayForItself(t *testing.T) {
 		}, routes{"web-admin": "edge/tcp-2", "web-http": "edge/tcp-3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, sections(t, newListener(listenersv1alpha1.GatewayRouteKindTCP, tc.change))); diff != "" {
-				t.Errorf("listeners of Gateways (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "listeners of Gateways", tc.want, sections(t, newListener(listenersv1alpha1.GatewayRouteKindTCP, tc.change)))
 		})
 	}
 }
@@ -542,9 +540,7 @@ func TestAddressesAreThoseThatGatewaysServe(t *testing.T) {
 			if tc.want == nil {
 				tc.want = addresses{}
 			}
-			if diff := cmp.Diff(tc.want, got.Addresses); diff != "" {
-				t.Errorf("addresses (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "addresses", tc.want, got.Addresses)
 			if got.Complete != (tc.reason == "") || got.Reason != tc.reason || !strings.Contains(got.Message, tc.message) {
 				t.Errorf("complete %t, reason %q, message %q; want reason %q with %q", got.Complete, got.Reason, got.Message, tc.reason, tc.message)
 			}
@@ -578,7 +574,5 @@ func TestObjectsOfOthersAreTrimmed(t *testing.T) {
 	set.Labels, set.Spec.Listeners[0].AllowedRoutes, set.Status.Listeners = map[string]string{"a": "b"}, &gatewayv1.AllowedRoutes{}, []gatewayv1.ListenerEntryStatus{{}}
 	kinds[0].Trim(set)
 	want.Spec.Listeners[0].Protocol = ""
-	if diff := cmp.Diff(want, set); diff != "" {
-		t.Errorf("a trimmed ListenerSet (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "a trimmed ListenerSet", want, set)
 }

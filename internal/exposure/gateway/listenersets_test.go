@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -180,9 +179,7 @@ func TestPortsOfAGatewayAreAllocated(t *testing.T) {
 					change(l)
 				}
 			}))
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("ports of Gateways (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "ports of Gateways", tc.want, got)
 		})
 	}
 }
@@ -292,9 +289,7 @@ func TestAddressesAreThoseOfListenerSetsThatAGatewayServes(t *testing.T) {
 				want = append(want, listenersv1alpha1.IngressAddress{Address: "192.0.2.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 9002}})
 			}
 			got := gateway.Backend(listenersv1alpha1.GatewayRouteKindTCP).Addresses(l.Listener, exposure.Placement{})
-			if diff := cmp.Diff(want, got.Addresses); diff != "" {
-				t.Errorf("addresses (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "addresses", want, got.Addresses)
 			if got.Reason != tc.reason || !strings.Contains(got.Message, tc.message) {
 				t.Errorf("reason %q, message %q; want reason %q with %q", got.Reason, got.Message, tc.reason, tc.message)
 			}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -14,6 +13,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/host"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // newListener returns a Listener of a class, created for a claim that the Pods mount.
@@ -105,9 +105,7 @@ func TestAnnotationsOfTheServiceAreMadeFromTemplates(t *testing.T) {
 			want := maps.Clone(before)
 			maps.Copy(want, tc.want)
 			want[names.AnnotationHostname022] = want[names.AnnotationHostname]
-			if diff := cmp.Diff(want, got.Annotations); diff != "" {
-				t.Errorf("annotations (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "annotations", want, got.Annotations)
 			if service.Annotations[names.AnnotationHostname] != others {
 				t.Error("the given Service was changed")
 			}

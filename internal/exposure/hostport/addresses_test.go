@@ -13,6 +13,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/hostport"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -139,9 +140,7 @@ func TestPodIsReachedAtItsNodeAndItsOwnPorts(t *testing.T) {
 				tc.node = node("a", "10.0.0.1")
 			}
 			got := hostport.Backend().PodAddresses(&exposure.Listener{Listener: l.Listener, Class: l.Class}, tc.pod, tc.node)
-			if diff := cmp.Diff(tc.want, got.Addresses); diff != "" {
-				t.Errorf("addresses (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "addresses", tc.want, got.Addresses)
 			if got.Complete != (len(tc.want) > 0) {
 				t.Errorf("complete is %t", got.Complete)
 			}
@@ -235,9 +234,7 @@ func TestListenerHasTheAddressesOfItsPods(t *testing.T) {
 			l.Status = tc.status
 			placement := exposure.Placement{Nodes: tc.nodes, MissingNodes: tc.missing, Mounting: tc.pods}
 			got := hostport.Backend().Addresses(l, placement)
-			if diff := cmp.Diff(tc.want, got.Addresses); diff != "" {
-				t.Errorf("addresses (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "addresses", tc.want, got.Addresses)
 			if got.Reason != tc.reason || got.Complete != (tc.reason == "") || got.NodePorts != nil {
 				t.Errorf("got %+v", got)
 			}
@@ -270,9 +267,7 @@ func TestHostPortsAtAddressesOfBothFamilies(t *testing.T) {
 		t.Errorf("message %q, addresses of the Pod (-want +got):\n%s", got.Message, diff)
 	}
 	placement := exposure.Placement{Nodes: []*corev1.Node{both}, Mounting: []*corev1.Pod{web}}
-	if diff := cmp.Diff(want, hostport.Backend().Addresses(l, placement).Addresses); diff != "" {
-		t.Errorf("addresses of the Listener (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "addresses of the Listener", want, hostport.Backend().Addresses(l, placement).Addresses)
 }
 
 func TestHostPortsAtTheAdvertisedAddress(t *testing.T) {
@@ -286,9 +281,7 @@ func TestHostPortsAtTheAdvertisedAddress(t *testing.T) {
 		Mounting: []*corev1.Pod{pod("web-0", "a", port(8080, 18080, nil)), pod("web-1", "b", port(8080, 18080, nil))},
 	}
 	got := hostport.Backend().Addresses(l, placement)
-	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{ip("198.51.100.1", map[string]int32{"http": 18080})}, got.Addresses); diff != "" {
-		t.Errorf("addresses (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "addresses", []listenersv1alpha1.IngressAddress{ip("198.51.100.1", map[string]int32{"http": 18080})}, got.Addresses)
 	if got.Reason != listenersv1alpha1.ReasonInvalidNodeAddress || !got.Complete || !strings.Contains(got.Message, "node b has an invalid annotation") {
 		t.Errorf("got %+v", got)
 	}

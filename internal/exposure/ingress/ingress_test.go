@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -179,9 +178,7 @@ func TestAddressesAreTheHostsThatAControllerHasTaken(t *testing.T) {
 			if tc.want == nil {
 				tc.want = []listenersv1alpha1.IngressAddress{}
 			}
-			if diff := cmp.Diff(tc.want, got.Addresses); diff != "" {
-				t.Errorf("addresses (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "addresses", tc.want, got.Addresses)
 			if got.Complete != tc.complete || !strings.Contains(got.Message, tc.message) {
 				t.Errorf("complete is %t with the message %q, want %t with %q", got.Complete, got.Message, tc.complete, tc.message)
 			}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +13,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // hostPattern is the pattern of spec.host in the CustomResourceDefinition of Routes.
@@ -164,9 +164,7 @@ func TestAddressesAreTheAdmittedHosts(t *testing.T) {
 			if tc.want == nil {
 				tc.want = []listenersv1alpha1.IngressAddress{} // never null
 			}
-			if diff := cmp.Diff(tc.want, got.Addresses); diff != "" {
-				t.Errorf("addresses (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "addresses", tc.want, got.Addresses)
 			if got.Reason != tc.reason || got.Complete != (tc.reason == "") || got.NodePorts != nil {
 				t.Errorf("got %+v, want reason %q", got, tc.reason)
 			}
@@ -263,9 +261,7 @@ func TestRoutesThatAreRejectedForTheirCertificate(t *testing.T) {
 			for _, rejected := range route.Backend().Addresses(l, exposure.Placement{}).Rejected {
 				got = append(got, rejected.Since)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("rejected since (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "rejected since", tc.want, got)
 		})
 	}
 }

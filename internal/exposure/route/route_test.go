@@ -79,16 +79,12 @@ func TestRoutesAreInTheOrderOfPreference(t *testing.T) {
 					Host: port + ".example.com", Conditions: []routev1.RouteIngressCondition{{Type: routev1.RouteAdmitted, Status: corev1.ConditionTrue}},
 				}}}})
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("ports of the Routes (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "ports of the Routes", tc.want, got)
 			l.Objects, got = objects, nil
 			for _, a := range route.Backend().Addresses(l, exposure.Placement{}).Addresses {
 				got = append(got, strings.TrimSuffix(a.Address, ".example.com"))
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("ports of the addresses (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "ports of the addresses", tc.want, got)
 		})
 	}
 }

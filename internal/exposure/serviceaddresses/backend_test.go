@@ -14,6 +14,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/serviceaddresses"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -191,9 +192,7 @@ func TestANameIsTheFirstAddress(t *testing.T) {
 				listener.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: tc.want[:1]}
 			}
 			got := serviceaddresses.Backend().Addresses(&exposure.Listener{Listener: listener, Class: class, Service: tc.service}, exposure.Placement{})
-			if diff := cmp.Diff(tc.want, got.Addresses); diff != "" {
-				t.Errorf("addresses (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "addresses", tc.want, got.Addresses)
 		})
 	}
 }
@@ -240,9 +239,7 @@ func TestAddressesFollowTheFamiliesOfTheService(t *testing.T) {
 			got := serviceaddresses.Backend().Addresses(&exposure.Listener{
 				Listener: &listenersv1alpha1.Listener{}, Class: &listenersv1alpha1.ListenerClass{Spec: tc.spec}, Service: service,
 			}, exposure.Placement{Nodes: nodes}).Addresses
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("addresses (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "addresses", tc.want, got)
 		})
 	}
 }
