@@ -184,9 +184,7 @@ func TestAnotherPackage(t *testing.T) {
 			if want := "name: " + tc.want[annotationPackage] + ".v1.2.3\n"; !strings.Contains(files[csvFile], want) {
 				t.Errorf("the ClusterServiceVersion lacks %q:\n%s", want, files[csvFile])
 			}
-			if diff := cmp.Diff(own, generate(t, dir, Options{})); diff != "" {
-				t.Errorf("the next bundle (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "the next bundle", own, generate(t, dir, Options{}))
 		})
 	}
 }
@@ -253,9 +251,7 @@ func TestDescriptorsComeFromTheSchema(t *testing.T) {
 		{path: "ports[0].name", displayName: "Name", xDescriptors: []string{uiPrefix + "text"}},
 		{path: "preset", displayName: "Preset", description: "Which classes.", xDescriptors: []string{uiPrefix + "select:all", uiPrefix + "select:none"}},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(field{})); diff != "" {
-		t.Errorf("fields (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "fields", want, got, cmp.AllowUnexported(field{}))
 }
 
 func TestInvalidInputIsRejected(t *testing.T) {
@@ -313,7 +309,5 @@ func TestLongLinesAreFolded(t *testing.T) {
 	}
 	var got map[string]any
 	check.Must(t, yaml.Unmarshal(folded, &got))
-	if diff := cmp.Diff(content, got); diff != "" {
-		t.Errorf("values changed (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "values changed", content, got)
 }

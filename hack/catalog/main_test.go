@@ -173,9 +173,7 @@ func TestNewReleaseReplacesTheHighestVersion(t *testing.T) {
 		}
 		entries := document["entries"].([]any)
 		want := entry{"name": "listener-operator.v0.11.0", "replaces": "listener-operator.v0.10.0", "skipRange": ">=0.9.0 <0.11.0"}
-		if diff := cmp.Diff(want, entries[len(entries)-1]); diff != "" {
-			t.Errorf("new release (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "new release", want, entries[len(entries)-1])
 	}
 }
 

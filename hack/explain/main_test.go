@@ -33,9 +33,7 @@ func TestOnlyDescriptionsChange(t *testing.T) {
 	after, err := os.ReadFile(file)
 	check.Must(t, err)
 	want := "---\npattern: |-\n  a\n  b\nproperties:\n  description:\n    description: the text\n    maxLength: 3\n    type: string\nversions:\n- description: a b\n"
-	if diff := cmp.Diff(want, string(after)); diff != "" {
-		t.Errorf("file (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "file", want, string(after))
 }
 
 // kubectl explain is where users look for the meaning of a field.

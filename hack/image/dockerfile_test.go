@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
@@ -31,9 +29,7 @@ func TestFromDockerfile(t *testing.T) {
 			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("spec (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "spec", tc.want, got)
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
@@ -21,14 +20,10 @@ func TestThePageIsCurrent(t *testing.T) {
 	check.Must(t, err)
 	got, err := os.ReadFile(filepath.Join(root, "docs", "api.md"))
 	check.Must(t, err)
-	if diff := cmp.Diff(want+keySection(), string(got)); diff != "" {
-		t.Errorf("docs/api.md is not current; run 'make generate' (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "docs/api.md is not current; run 'make generate'", want+keySection(), string(got))
 	volumes, err := os.ReadFile(filepath.Join(root, "docs", "volumes.md"))
 	check.Must(t, err)
-	if diff := cmp.Diff(fill(string(volumes)), string(volumes)); diff != "" {
-		t.Errorf("docs/volumes.md is not current; run 'make generate' (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "docs/volumes.md is not current; run 'make generate'", fill(string(volumes)), string(volumes))
 	for _, place := range places {
 		if !strings.Contains(string(volumes), "<!-- generated: "+place.String()+" -->\n| "+place.Field) {
 			t.Errorf("docs/volumes.md has no table for the %s", place)
@@ -100,9 +95,7 @@ ThingSpec describes a thing.
 The API server rejects an object, with one of these messages, if a rule does not hold:
 
 - ` + "`list[]`: a must be b\n\n`kubectl get` shows AGE, SIZE (with `-o wide`).\n"
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("page (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "page", want, got)
 }
 
 func TestAFieldWithoutADescriptionIsAnError(t *testing.T) {

@@ -88,9 +88,7 @@ func TestProvenanceListsSubjects(t *testing.T) {
 	for _, subject := range s.Subject {
 		got[subject.Name] = subject.Digest["sha256"]
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("subjects (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "subjects", want, got)
 }
 
 func TestProvenanceListsDependencies(t *testing.T) {
