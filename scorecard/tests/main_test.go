@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
 	"sigs.k8s.io/yaml"
 
@@ -45,9 +44,7 @@ func TestResultContainsEachError(t *testing.T) {
 	e := &environment{}
 	e.logf("checking %s", "x")
 	got := result("x", e, errors.Join(failf("a"), failf("b"))).Results[0]
-	if diff := cmp.Diff([]string{"a", "b"}, got.Errors); diff != "" {
-		t.Errorf("errors (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "errors", []string{"a", "b"}, got.Errors)
 	if !strings.HasSuffix(got.Log, " checking x\n") {
 		t.Errorf("log is %q", got.Log)
 	}
@@ -97,9 +94,7 @@ func stages(t *testing.T) [][]string {
 func TestScorecardRunsEveryTest(t *testing.T) {
 	want := slices.Sorted(maps.Keys(tests))
 	got := slices.Sorted(slices.Values(slices.Concat(stages(t)...)))
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("tests in scorecard/config.yaml (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "tests in scorecard/config.yaml", want, got)
 }
 
 func TestUninstallRunsLast(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
@@ -86,9 +86,7 @@ func TestOtherManagersOfTheConfiguration(t *testing.T) {
 		t.Errorf("got %v for the operator and its tests", got)
 	}
 	config.ManagedFields = append(config.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kubectl"}, metav1.ManagedFieldsEntry{Manager: "kubectl"})
-	if diff := cmp.Diff([]string{"kubectl"}, otherManagers(config)); diff != "" {
-		t.Errorf("field managers (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "field managers", []string{"kubectl"}, otherManagers(config))
 }
 
 func TestAwaitSeesChanges(t *testing.T) {

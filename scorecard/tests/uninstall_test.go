@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/manifests"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -59,9 +58,7 @@ func TestDependentsAreOwnedByTheConfiguration(t *testing.T) {
 			for _, f := range all {
 				got = append(got, f.String())
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("dependents (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "dependents", tc.want, got)
 			if err = errors.Join(err, checkListed(e, all)); (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("got %v, want %q", err, tc.err)
 			}
