@@ -206,9 +206,7 @@ func TestAnAnnotatedPodGetsTheVolumeAndItsMounts(t *testing.T) {
 				}
 				volumes = append(volumes, objects.InlineVolume(tc.volume, attributes))
 			}
-			if diff := cmp.Diff(want, mounts(got)); diff != "" {
-				t.Errorf("mounts (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "mounts", want, mounts(got))
 			if !equality.Semantic.DeepEqual(volumes, got.Spec.Volumes) {
 				t.Errorf("volumes (-want +got):\n%s", cmp.Diff(volumes, got.Spec.Volumes))
 			}
