@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,8 +53,8 @@ func TestAdvertisedAddressesArePublishedInPlaceOfThoseOfNodes(t *testing.T) {
 	f.Expect(f.service().Spec.Ports[0].NodePort).To(Equal(nodePorts["http"]))
 }
 
-// The later one is refused with both names, also by a class of its own and after a restart, and gets the address when
-// the first one has given it up. Package holdings tests all ways to give it up.
+// The later one is refused with both names, also by a class of its own, and gets the address when the first one has
+// given it up. Package holdings tests all ways to give it up, and restarts.
 func TestNoTwoListenersAreAdvertisedAtOneAddress(t *testing.T) {
 	address := listenersv1alpha1.AdvertisedAddress(apiserver.Namespace(t) + ".example.com") // of no other test
 	f := newFixture(t, advertisingClass(address, "443"))
@@ -69,28 +68,13 @@ func TestNoTwoListenersAreAdvertisedAtOneAddress(t *testing.T) {
 
 	f.key = second
 	f.createVolume(node.Name)
-	l := f.createListener(func(l *listenersv1alpha1.Listener) { l.Spec.ClassName = &other.Name })
-	isRefused := func() {
-		t.Helper()
-		refused := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAddressTaken)
-		f.Expect(accepted(refused).Message).To(ContainSubstring("a port of Listener %s is at %s:443, which Listener %s has already", second, address, first))
-		f.Expect(refused.Status.IngressAddresses).To(BeEmpty())
-		f.Expect(refused.Status.NodePorts).NotTo(BeEmpty())
-	}
-	isRefused()
+	f.createListener(func(l *listenersv1alpha1.Listener) { l.Spec.ClassName = &other.Name })
+	refused := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAddressTaken)
+	f.Expect(accepted(refused).Message).To(ContainSubstring("a port of Listener %s is at %s:443, which Listener %s has already", second, address, first))
+	f.Expect(refused.Status.IngressAddresses).To(BeEmpty())
+	f.Expect(refused.Status.NodePorts).NotTo(BeEmpty())
 
-	class := f.class
-	stopProcess(t)
-	f = newFixture(t, advertisingClass("unused.example.com", "")) // another process
-	f.key = second
-	f.change(l, func() { l.Spec.Ports[0].Name = "https" })
-	isRefused()
-
-	f.change(class, func() { class.Spec.Advertise.PortTemplate = "444" })
+	f.change(f.class, func() { f.class.Spec.Advertise.PortTemplate = "444" })
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 	f.eventuallyAddresses(string(address))
-}
-
-func accepted(l *listenersv1alpha1.Listener) metav1.Condition {
-	return *meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerAccepted)
 }

@@ -16,7 +16,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,6 +32,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener"
+	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -67,7 +67,6 @@ var running *process
 type settings struct {
 	config   *rest.Config
 	backends backends.List
-	nodes    *settling.Nodes
 }
 
 const (
@@ -77,8 +76,6 @@ const (
 
 	// gracePeriod is shorter than that of production, which unit tests have with a fake clock.
 	gracePeriod = time.Second
-	// unusedPeriod is shorter than that of production, too.
-	unusedPeriod = 2 * time.Second
 )
 
 func ofType(serviceType listenersv1alpha1.ServiceType) listenersv1alpha1.ListenerClassSpec {
@@ -124,10 +121,8 @@ func (f *fixture) start(s settings) {
 	if s.backends == nil {
 		s.backends = backends.All()
 	}
-	if s.nodes == nil {
-		s.nodes = settling.NewNodes(clock.RealClock{})
-		s.nodes.Period = time.Second
-	}
+	nodes := settling.NewNodes(clock.RealClock{})
+	nodes.Period = time.Second
 	watching, stopWatching := context.WithCancel(context.Background())
 	apis, err := platform.Watch(watching, s.config, s.backends.OptionalKinds()...)
 	f.Expect(err).NotTo(HaveOccurred())
@@ -141,7 +136,7 @@ func (f *fixture) start(s settings) {
 		}))).To(Succeed())
 		return (&listener.Reconciler{
 			Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Platform: apis, Backends: s.backends,
-			GracePeriod: gracePeriod, UnusedPeriod: unusedPeriod, Nodes: s.nodes,
+			GracePeriod: gracePeriod, Nodes: nodes,
 		}).SetupWithManager(mgr)
 	})
 	running = f.process
@@ -228,14 +223,19 @@ func (f *fixture) change(o client.Object, change func()) {
 func (f *fixture) reason(conditionType string) func() string {
 	return func() string {
 		l := &listenersv1alpha1.Listener{}
-		if err := f.Get(f.Context(), f.key, l); err != nil || l.Status == nil {
+		if err := f.Get(f.Context(), f.key, l); err != nil {
 			return ""
 		}
-		if c := meta.FindStatusCondition(l.Status.Conditions, conditionType); c != nil && c.ObservedGeneration == l.Generation {
+		if c := observe.Condition(l, conditionType); c.ObservedGeneration == l.Generation {
 			return c.Reason
 		}
 		return ""
 	}
+}
+
+// accepted returns the condition Accepted of a Listener, which is empty while there is none.
+func accepted(l *listenersv1alpha1.Listener) metav1.Condition {
+	return observe.Condition(l, listenersv1alpha1.ListenerAccepted)
 }
 
 func (f *fixture) eventually(conditionType, reason string) *listenersv1alpha1.Listener {
@@ -359,6 +359,12 @@ func TestClusterIPListenerBecomesReady(t *testing.T) {
 	for _, entry := range service.ManagedFields {
 		f.Expect(entry.Manager).To(Equal(names.FieldManagerService))
 	}
+	// Another client overwrites the status.
+	l.Status = &listenersv1alpha1.ListenerStatus{}
+	f.Expect(f.Status().Update(t.Context(), l)).To(Succeed())
+	f.eventuallyAddresses("web." + f.key.Namespace + ".svc.cluster.local")
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
+
 	// That a new Listener gets its addresses is no event.
 	l = f.listener()
 	f.change(l, func() { l.Spec.ClassName = nil })
@@ -550,29 +556,6 @@ func TestServiceFollowsLabelsAndOverrides(t *testing.T) {
 	f.Eventually(func() map[string]string { return f.service().Labels }).Should(HaveKeyWithValue("team", "red"))
 }
 
-// The author of a Listener may not replace the class by overrides. The Service and the addresses stay as they were.
-// Tests of package exposure have the fields.
-func TestOverridesThatTheClassDoesNotAllowAreRefused(t *testing.T) {
-	f := newFixture(t, ofType(clusterIP))
-	l := f.createListener(nil)
-	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
-	service, addresses := f.service(), f.listener().Status.IngressAddresses
-	f.Expect(addresses).NotTo(BeEmpty())
-	f.change(l, func() { override(l, `{"c":"d"}`, `{"ports":[{"port":80,"targetPort":8080}]}`) })
-	refused := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonInvalidOverrides)
-	f.Expect(accepted(refused).Message).To(ContainSubstring("spec.ports.targetPort"))
-	f.Eventually(func() []string { return f.warnings(listenersv1alpha1.ReasonInvalidOverrides) }).Should(ConsistOf(ContainSubstring("spec.ports.targetPort")))
-	f.Expect(cmp.Diff(service, f.service())).To(BeEmpty())
-	f.Expect(f.listener().Status.IngressAddresses).To(Equal(addresses))
-
-	// The administrator allows it.
-	f.change(f.class, func() {
-		f.class.Spec.ListenerOverrides = &listenersv1alpha1.ListenerOverrides{Allowed: []listenersv1alpha1.ServiceField{"metadata.annotations", "spec.ports.targetPort"}}
-	})
-	f.Eventually(func() string { return f.service().Spec.Ports[0].TargetPort.String() }).Should(Equal("8080"))
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
-}
-
 func TestUnknownFieldsInOverridesOfAClassAreIgnoredWithAWarning(t *testing.T) {
 	f := newFixture(t, ofType(clusterIP))
 	f.createListener(nil)
@@ -585,15 +568,11 @@ func TestUnknownFieldsInOverridesOfAClassAreIgnoredWithAWarning(t *testing.T) {
 	f.Expect(f.service().Spec.Selector).To(Equal(map[string]string{"app": "web"}))
 	f.Expect(f.service().Finalizers).To(Equal([]string{"example.com/cleanup"}))
 	f.Eventually(func() []string { return f.warnings(listenersv1alpha1.ReasonInvalidOverrides) }).Should(ConsistOf(ContainSubstring(`"spec.newField"`)))
-	c := meta.FindStatusCondition(f.listener().Status.Conditions, listenersv1alpha1.ListenerAccepted)
-	f.Expect(c.Status).To(Equal(metav1.ConditionTrue))
-	f.Expect(c.Message).To(ContainSubstring(`"spec.newField"`))
+	f.Expect(accepted(f.listener())).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Message", ContainSubstring(`"spec.newField"`))))
 
 	f.change(f.class, func() { f.class.Spec.ServiceOverrides.Raw = []byte(`{}`) })
 	f.Eventually(func() []string { return f.service().Finalizers }).Should(BeEmpty())
-	f.Eventually(func() string {
-		return meta.FindStatusCondition(f.listener().Status.Conditions, listenersv1alpha1.ListenerAccepted).Message
-	}).ShouldNot(ContainSubstring("newField"))
+	f.Eventually(func() string { return accepted(f.listener()).Message }).ShouldNot(ContainSubstring("newField"))
 }
 
 func TestHostNameFollowsTheClusterDomain(t *testing.T) {
@@ -611,30 +590,11 @@ func TestHostNameFollowsTheClusterDomain(t *testing.T) {
 	f.eventuallyAddresses(prefix + "cluster.local")
 }
 
-func TestOverwrittenStatusIsRepaired(t *testing.T) {
-	f := newFixture(t, ofType(clusterIP))
-	f.createListener(nil)
-	l := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
-	l.Status = &listenersv1alpha1.ListenerStatus{}
-	f.Expect(f.Status().Update(t.Context(), l)).To(Succeed())
-	f.eventuallyAddresses("web." + f.key.Namespace + ".svc.cluster.local")
-	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
-}
-
 // Stackable's listener operator applied Service and status with the same field managers, and with other fields.
 func TestServiceAndStatusOfStackablesOperatorAreTakenOver(t *testing.T) {
 	stopProcess(t)
-	g, c := NewWithT(t), apiserver.Client(t)
-	namespace := apiserver.Namespace(t)
-	class := &listenersv1alpha1.ListenerClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "takeover-" + namespace}, Spec: ofType(nodePort),
-	}
-	g.Expect(c.Create(t.Context(), class)).To(Succeed())
-	l := &listenersv1alpha1.Listener{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
-		Spec:       listenersv1alpha1.ListenerSpec{ClassName: &class.Name, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
-	}
-	createWithNull(t, l)
+	f := newClass(t, ofType(nodePort))
+	l := f.createListener(nil)
 	service := parse(t, `
 apiVersion: v1
 kind: Service
@@ -648,8 +608,8 @@ spec:
   selector: {stale: "1"}
   ports: [{name: http, port: 80, protocol: TCP}, {name: stale, port: 81, protocol: TCP}]
 `)
-	service.SetNamespace(namespace)
-	g.Expect(c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(service), client.FieldOwner(names.FieldManagerService), client.ForceOwnership)).To(Succeed())
+	service.SetNamespace(f.Namespace)
+	f.Expect(f.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(service), client.FieldOwner(names.FieldManagerService), client.ForceOwnership)).To(Succeed())
 	status := parse(t, `
 apiVersion: listeners.stackable.tech/v1alpha1
 kind: Listener
@@ -659,14 +619,11 @@ status:
   ingressAddresses: [{address: 192.0.2.9, addressType: IP, ports: {http: 1}}]
   nodePorts: {http: 1, stale: 2}
 `)
-	status.SetNamespace(namespace)
-	g.Expect(c.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(status), client.FieldOwner(names.FieldManagerListenerStatus), client.ForceOwnership)).To(Succeed())
-	before := &corev1.Service{}
-	key := client.ObjectKeyFromObject(l)
-	g.Expect(c.Get(t.Context(), key, before)).To(Succeed())
+	status.SetNamespace(f.Namespace)
+	f.Expect(f.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(status), client.FieldOwner(names.FieldManagerListenerStatus), client.ForceOwnership)).To(Succeed())
+	before := f.service()
 
-	f := newFixture(t, ofType(clusterIP))
-	f.key = key
+	f.start(settings{})
 	got := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForPods)
 	after := f.service()
 	f.Expect(after.UID).To(Equal(before.UID))

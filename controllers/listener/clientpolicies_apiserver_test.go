@@ -91,17 +91,3 @@ func TestPolicyFollowsAllowedClients(t *testing.T) {
 	f.change(f.class, func() { f.class.Spec.AllowedClients = nil })
 	f.Eventually(func() []string { return f.service().Spec.LoadBalancerSourceRanges }).Should(BeEmpty())
 }
-
-func TestForeignPolicyIsReportedUntilItIsDeleted(t *testing.T) {
-	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
-		ServiceType: clusterIP, HostPort: &listenersv1alpha1.HostPortExposure{}, AllowedClients: []listenersv1alpha1.CIDR{"198.51.100.0/24"},
-	})
-	foreign := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "web-allowed-clients"}}
-	f.Expect(f.Create(t.Context(), foreign)).To(Succeed())
-	f.createListener(nil)
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonForeignNetworkPolicy)
-	f.Expect(f.policy().Spec.Ingress).To(BeEmpty())
-	f.Expect(f.Delete(t.Context(), foreign)).To(Succeed())
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
-	f.Eventually(func() int32 { _, port, _ := f.admitted(); return port }).Should(BeEquivalentTo(80))
-}

@@ -94,31 +94,6 @@ func TestKubernetesAllocatesTheFirstAddressesOfAServiceCIDRLast(t *testing.T) {
 	f.Expect(inRange).To(BeNumerically(">", 0), "Kubernetes does allocate cluster IPs of the ServiceCIDR")
 }
 
-// No Service can change its cluster IP.
-func TestAServiceWithAnotherClusterIPStaysAsItIs(t *testing.T) {
-	spec := routedClass()
-	spec.ClusterIPs = nil
-	f := newFixture(t, spec)
-	f.createServiceCIDR("10.97.32.0/20")
-	f.createListener(nil)
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
-	before := f.service()
-	f.eventuallyAddresses(before.Spec.ClusterIP)
-
-	f.change(f.class, func() {
-		f.class.Spec.ClusterIPs = &listenersv1alpha1.ClusterIPs{CIDRs: []listenersv1alpha1.CIDR{"10.97.32.0/24"}}
-	})
-	l := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonServiceRejected)
-	f.Expect(l.Status.Conditions[0].Message).To(ContainSubstring("has the cluster IP " + before.Spec.ClusterIP + ", which no Service can change"))
-	f.Expect(f.service().UID).To(Equal(before.UID))
-	f.eventuallyAddresses(before.Spec.ClusterIP)
-
-	f.deleteService()
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
-	f.Expect(f.clusterIP()).To(HavePrefix("10.97.32."))
-	f.eventuallyAddresses(f.clusterIP())
-}
-
 // TestOtherServicesAreKeptOutOfARange applies the policy of the page.
 func TestOtherServicesAreKeptOutOfARange(t *testing.T) {
 	f := newFixture(t, routedClass("10.97.48.0/24"))

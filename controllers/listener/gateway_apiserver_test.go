@@ -289,14 +289,6 @@ func newListenerSets(t *testing.T, kind listenersv1alpha1.GatewayRouteKind, numb
 	return g
 }
 
-// openGateway creates a Gateway that allows ListenerSets of all namespaces, and has a listener at port 20000.
-func (g *gateways) openGateway() *gatewayv1.Gateway {
-	g.Helper()
-	gateway := g.createGateway(gatewayListener("own", gatewayv1.TCPProtocolType, 20000))
-	g.allowListenerSets(gateway, gatewayv1.NamespacesFromAll)
-	return gateway
-}
-
 func (g *gateways) allowListenerSets(gateway *gatewayv1.Gateway, from gatewayv1.FromNamespaces) {
 	g.Helper()
 	g.Eventually(func() error {
@@ -376,55 +368,4 @@ func TestAListenerSetIsWrittenWhenTheGatewayAllowsIt(t *testing.T) {
 	g.Expect(g.sections()).To(Equal(map[string]string{"web-http": "own"}))
 	crds.Remove(t, g.Client, crds.ListenerSets)
 	g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
-}
-
-// Not every Gateway serves TCP and UDP at one port.
-func TestAListenerThatChangesItsProtocolGetsAnotherPort(t *testing.T) {
-	g := newListenerSets(t, listenersv1alpha1.GatewayRouteKindTCP, "20000-20999")
-	crds.Install(t, g.Client, crds.ListenerSets)
-	g.openGateway()
-	g.createListener(func(l *listenersv1alpha1.Listener) {
-		l.Spec.Ports = append(l.Spec.Ports, listenersv1alpha1.ListenerPort{Name: "echo", Port: 9090, Protocol: ptr.To(corev1.ProtocolUDP)})
-	})
-	g.Eventually(g.ports).Should(Equal(map[string]int32{"web-tcp/http": 20001}))
-	g.change(g.class, func() { g.class.Spec.Gateway.Kind = listenersv1alpha1.GatewayRouteKindUDP })
-	g.Eventually(g.ports).Should(Equal(map[string]int32{"web-tcp/http": 20001, "web-udp/echo": 20002}))
-}
-
-// Either of them is enough. A port outside of the range stays, too, as long as the ListenerSet has it, unless the
-// Gateway itself has it.
-func TestPortsOfAGatewayStayWhenAStatusOrAListenerSetIsLost(t *testing.T) {
-	g := newListenerSets(t, listenersv1alpha1.GatewayRouteKindTCP, "20005-20005")
-	crds.Install(t, g.Client, crds.ListenerSets)
-	gateway := g.openGateway()
-	g.createListener(nil)
-	want := map[string]int32{"web-tcp/http": 20005}
-	g.Eventually(g.ports).Should(Equal(want))
-	g.acceptTCP("web-http")
-	g.program("web-tcp")
-	g.eventuallyAddresses("192.0.2.1")
-
-	g.change(g.class, func() { g.class.Spec.Gateway.PortRange = "20001-20002" })
-	l := g.listener()
-	l.Status = nil
-	g.Expect(g.Status().Update(t.Context(), l)).To(Succeed())
-	g.eventuallyAddresses("192.0.2.1")
-	g.Expect(g.ports()).To(Equal(want))
-
-	g.change(g.class, func() { g.class.Spec.Gateway.PortRange = "20001-20009" })
-	before := g.listenerSet("web-tcp")
-	g.Expect(g.api.Delete(t.Context(), before)).To(Succeed())
-	g.Eventually(func() bool { return g.listenerSet("web-tcp").UID != before.UID }).Should(BeTrue())
-	g.Expect(g.ports()).To(Equal(want))
-
-	// Another client changes the published port, and then an administrator needs it for the Gateway.
-	g.program("web-tcp")
-	g.eventuallyAddresses("192.0.2.1")
-	set := g.listenerSet("web-tcp")
-	g.change(set, func() { set.Spec.Listeners[0].Port = 9999 })
-	g.Eventually(g.ports).Should(Equal(want))
-	g.Expect(g.api.Get(t.Context(), client.ObjectKeyFromObject(gateway), gateway)).To(Succeed())
-	gateway.Spec.Listeners = []gatewayv1.Listener{gatewayListener("own", gatewayv1.TCPProtocolType, 20005)}
-	g.Expect(g.api.Update(t.Context(), gateway)).To(Succeed())
-	g.Eventually(g.ports).Should(Equal(map[string]int32{"web-tcp/http": 20001}))
 }

@@ -200,6 +200,11 @@ func withHeadlessService(s *state) {
 	s.service.Spec.ClusterIP, s.service.Spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
 }
 
+// withClusterIP lets the class have a range with one cluster IP.
+func withClusterIP(s *state) {
+	s.class.Spec.ClusterIPs = &listenersv1alpha1.ClusterIPs{CIDRs: []listenersv1alpha1.CIDR{"10.97.0.4/32"}}
+}
+
 func newMount(pod, node, volume string) *listenersv1alpha1.PodListeners {
 	return &listenersv1alpha1.PodListeners{
 		ObjectMeta: metav1.ObjectMeta{

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
@@ -60,8 +61,9 @@ func TestARouteOfAnotherNamespaceCannotHide(t *testing.T) {
 	}
 }
 
-// It names the Listener as its controller, and a Gateway serves it, while the Listener has no address by its class.
-func TestARouteOfATenantPublishesNoHost(t *testing.T) {
+// It names the Listener as its controller, and a Gateway or an Ingress controller serves it, while the Listener has no
+// address by its class.
+func TestAnObjectOfATenantPublishesNoHost(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-http", OwnerReferences: newState(clusterIP).service.OwnerReferences}
 	hosts := []gatewayv1.Hostname{"db.theirs.svc.cluster.local"}
 	status := gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{{
@@ -70,7 +72,9 @@ func TestARouteOfATenantPublishesNoHost(t *testing.T) {
 	tls, http := &gatewayv1.TLSRoute{ObjectMeta: meta}, &gatewayv1.HTTPRoute{ObjectMeta: meta}
 	tls.Spec.ParentRefs, tls.Spec.Hostnames, tls.Status.RouteStatus = toGateway, hosts, status
 	http.Spec.ParentRefs, http.Spec.Hostnames, http.Status.RouteStatus = toGateway, hosts, status
-	for protocol, theirs := range map[gatewayv1.ProtocolType]client.Object{gatewayv1.TLSProtocolType: tls, gatewayv1.HTTPProtocolType: http} {
+	ingress := &networkingv1.Ingress{ObjectMeta: meta, Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: string(hosts[0])}}}}
+	ingress.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.1"}}
+	for protocol, theirs := range map[gatewayv1.ProtocolType]client.Object{gatewayv1.TLSProtocolType: tls, gatewayv1.HTTPProtocolType: http, "": ingress} {
 		o := newState(loadBalancer).with(theirs, newGateway(protocol)).reconcile(t, 1, interceptor.Funcs{}, nil)
 		if o.err != nil || len(o.addresses()) != 0 {
 			t.Errorf("%T: error %v, addresses %v", theirs, o.err, o.addresses())

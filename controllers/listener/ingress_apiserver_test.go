@@ -4,14 +4,11 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
@@ -77,48 +74,5 @@ func TestHostOfAnIngressIsReportedWhileAControllerServesIt(t *testing.T) {
 	f.eventuallyAddresses("10.4.0.1")
 	f.Eventually(func() bool {
 		return apierrors.IsNotFound(f.Get(f.Context(), client.ObjectKeyFromObject(second), &networkingv1.Ingress{}))
-	}).Should(BeTrue())
-}
-
-func TestForeignIngressIsNeverModified(t *testing.T) {
-	f := newFixture(t, ingressClass("first"))
-	foreign := &networkingv1.Ingress{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "web-http"},
-		Spec:       networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: "other.example.com"}}},
-	}
-	f.Expect(f.Create(t.Context(), foreign)).To(Succeed())
-	f.createListener(nil)
-	f.eventually(listenersv1alpha1.ListenerAccepted, reasons.Foreign("Ingress"))
-	f.Expect(f.ingress("web-http", "").ResourceVersion).To(Equal(foreign.ResourceVersion))
-	f.Expect(f.Delete(t.Context(), foreign)).To(Succeed())
-	f.take(f.ingress("web-http", foreign.UID), "192.0.2.1")
-	f.eventuallyAddresses("web." + f.key.Namespace + ".example.com")
-}
-
-// An Ingress that names the Listener as its controller, and that an Ingress controller serves, has a host of the
-// tenant's choice. The operator deletes it when the Listener has an address.
-func TestATenantCannotPublishAHostByAnIngressOfItsOwn(t *testing.T) {
-	f := newFixture(t, ofType(loadBalancer))
-	l := f.createListener(nil)
-	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForLoadBalancer)
-	theirs := &networkingv1.Ingress{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: f.key.Namespace, Name: "web-http",
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(l, listenersv1alpha1.GroupVersion.WithKind("Listener"))},
-		},
-		Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: "other.example.com"}}},
-	}
-	f.Expect(f.Create(t.Context(), theirs)).To(Succeed())
-	f.take(theirs, "192.0.2.1")
-	f.Eventually(f.idle).Should(BeTrue())
-	f.change(l, func() { l.Labels = map[string]string{"reconciled": "again"} })
-	f.Eventually(func() map[string]string { return f.service().Labels }).Should(HaveKeyWithValue("reconciled", "again"))
-	f.Eventually(f.idle).Should(BeTrue())
-	f.Expect(f.listener().Status.IngressAddresses).To(BeEmpty())
-
-	f.assign(corev1.LoadBalancerIngress{IP: "192.0.2.2"})
-	f.eventuallyAddresses("192.0.2.2")
-	f.Eventually(func() bool {
-		return apierrors.IsNotFound(f.Get(t.Context(), client.ObjectKeyFromObject(theirs), &networkingv1.Ingress{}))
 	}).Should(BeTrue())
 }

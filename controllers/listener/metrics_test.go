@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
@@ -57,16 +58,19 @@ func TestRangesAreMeasuredInTheLeaderAlone(t *testing.T) {
 		}
 		return found
 	}
-	c := fakeclient.New(t, interceptor.Funcs{}, newNodePortClass("ports", "30000-30009"), &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "others"}})
+	c := fakeclient.New(t, interceptor.Funcs{}, newNodePortClass("ports", "30000-30009"), newNodePortClass("overlap", "30007-30016"),
+		&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "others"}})
 	p := newReconciler(backends.All(), c, nil)
-	used := sets.New(heldNodePort(30001), heldNodePort(32000))
-	p.held.Registry.Observe(types.NamespacedName{Namespace: "shop", Name: "web"}, nil, used)
+	service := otherService(30001, 32000)
+	service.Spec.HealthCheckNodePort = 30008
+	p.held.ServiceHandler().Create(t.Context(), event.CreateEvent{Object: service}, nil)
 	g.Expect(series()).To(BeEmpty())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- rangeMetrics{p.Client, p.held.Registry}.export(ctx) }()
 	g.Eventually(series).WithTimeout(time.Minute).Should(ConsistOf(
-		"listener_operator_port_range_left ports/NodePort 9", "listener_operator_port_range_size ports/NodePort 10",
+		"listener_operator_port_range_left ports/NodePort 8", "listener_operator_port_range_size ports/NodePort 10",
+		"listener_operator_port_range_left overlap/NodePort 9", "listener_operator_port_range_size overlap/NodePort 10",
 	))
 	cancel()
 	g.Expect(<-ended).To(Succeed())

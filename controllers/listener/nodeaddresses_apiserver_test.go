@@ -1,23 +1,21 @@
 package listener_test
 
 import (
-	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
-func TestAdvertisedAddressOfANodeIsWatched(t *testing.T) {
+// The address of a dead node stays published, because nobody knows whether the node returns.
+func TestAListenerFollowsWhatItsNodeAdvertisesAndWhetherItIsReady(t *testing.T) {
 	f := newFixture(t, ofType(nodePort))
 	f.createListener(nil)
 	node := f.createNode("10.3.0.1")
@@ -30,27 +28,17 @@ func TestAdvertisedAddressOfANodeIsWatched(t *testing.T) {
 	f.change(node, func() { node.Annotations[names.AnnotationAdvertisedAddress] = "198.51.100.7:30080" })
 	l := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonInvalidNodeAddress)
 	f.Expect(l.Status.IngressAddresses).To(BeEmpty())
-	ready := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerReady)
-	f.Expect(ready.Message).To(ContainSubstring(`"198.51.100.7:30080" is neither an IP address nor a host name`))
-
+	f.Expect(observe.Condition(l, listenersv1alpha1.ListenerReady).Message).To(ContainSubstring(`"198.51.100.7:30080" is neither an IP address nor a host name`))
 	f.change(node, func() { delete(node.Annotations, names.AnnotationAdvertisedAddress) })
 	f.eventuallyAddresses("10.3.0.1")
-}
 
-// The address of a dead node stays published, because nobody knows whether the node returns.
-func TestListenerSaysThatItsNodeIsNotReady(t *testing.T) {
-	f := newFixture(t, ofType(nodePort))
-	f.createListener(nil)
-	node := f.createNode("10.3.4.1")
-	f.createVolume(node.Name)
-	f.eventuallyAddresses("10.3.4.1")
 	ready := func(status corev1.ConditionStatus) {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
 		f.Expect(f.Status().Update(t.Context(), node)).To(Succeed())
 	}
 
 	ready(corev1.ConditionUnknown)
-	l := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonNodesNotReady)
+	l = f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonNodesNotReady)
 	f.Expect(l.Status.IngressAddresses).To(HaveLen(1))
 	f.Expect(l.Status.Summary.Reason).To(Equal(listenersv1alpha1.ReasonNodesNotReady))
 
@@ -118,37 +106,4 @@ func TestDualStackListenerHasAnAddressOfEachFamily(t *testing.T) {
 	f.change(f.class, func() { f.class.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol} })
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonServiceRejected)
 	f.eventuallyAddresses("fd00:3::1")
-}
-
-// After a StatefulSet was scaled down, its claims still exist, and one of them is pinned.
-func TestAddressesOfClaimsThatNoPodMountsAreLeftOut(t *testing.T) {
-	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
-		ServiceType:                  nodePort,
-		ServiceExternalTrafficPolicy: ptr.To(corev1.ServiceExternalTrafficPolicyLocal),
-	})
-	f.createListener(nil)
-	var nodes []*corev1.Node
-	var volumes []*corev1.PersistentVolume
-	for i := range 3 {
-		node := f.createNodeAs(metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", f.key.Namespace, i)}, fmt.Sprintf("10.4.0.%d", i))
-		nodes, volumes = append(nodes, node), append(volumes, f.createVolume(node.Name))
-	}
-	pinned := volumes[2]
-	f.change(pinned, func() { pinned.Spec.NodeAffinity = claim.NodeAffinity(nodes[2].Name) })
-	start := func(i int) *corev1.Pod { return f.createPod(fmt.Sprintf("web-%d", i), nodes[i], volumes[i]) }
-	start(0)
-	others := []*corev1.Pod{start(1), start(2)}
-	f.eventuallyAddresses("10.4.0.0", "10.4.0.1", "10.4.0.2")
-
-	for _, pod := range others {
-		f.Expect(f.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
-	}
-	l := f.eventuallyAddresses("10.4.0.0")
-	f.Expect(l.Status.UnusedNodes).To(Equal([]string{nodes[1].Name, nodes[2].Name}))
-	f.Expect(l.Status.Conditions).To(ContainElement(HaveField("Message", ContainSubstring(nodes[1].Name+" (no Pod on it mounts the Listener)"))))
-	f.Expect(l.Status.Summary.Nodes).To(Equal(nodes[0].Name))
-	f.Expect(claim.VolumeNodes(volumes[1])).To(Equal([]string{nodes[1].Name}))
-
-	start(2)
-	f.eventuallyAddresses("10.4.0.0", "10.4.0.2")
 }

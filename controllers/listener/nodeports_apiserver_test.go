@@ -109,22 +109,6 @@ func TestDeletedServiceGetsItsNodePortsAgain(t *testing.T) {
 	f.Expect(f.nodePortEvents()).To(BeEmpty())
 }
 
-func TestTerminatingServiceGetsItsNodePortsAgain(t *testing.T) {
-	f := newFixture(t, ofType(nodePort))
-	f.createListener(nil)
-	before := f.eventuallyNodePorts(1)
-	first := f.service()
-	f.change(first, func() { first.Finalizers = []string{"example.com/cleanup"} })
-	f.Expect(f.Delete(t.Context(), first)).To(Succeed())
-	l := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonServiceTerminating)
-	f.Expect(l.Status.NodePorts).To(Equal(before))
-	first = f.service()
-	f.change(first, func() { first.Finalizers = nil })
-	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForPods)
-	f.Expect(f.eventuallyNodePorts(1)).To(Equal(before))
-	f.Expect(f.service().UID).NotTo(Equal(first.UID))
-}
-
 func TestServiceGetsItsNodePortsAgainAfterOtherServiceTypes(t *testing.T) {
 	f := newFixture(t, ofType(nodePort))
 	f.createListener(severalPorts)
@@ -210,45 +194,6 @@ func TestNodePortsOfOtherServicesAreNotTaken(t *testing.T) {
 	f.Expect(f.nodePortEvents()).To(HaveLen(1))
 }
 
-// The API server deallocates the node ports of a Service only after it has deleted the Service. Here a number stays
-// allocated because it is the port of another Service's health check.
-func TestNodePortsAreAwaitedWhileNoServicePortHasThem(t *testing.T) {
-	f := newFixture(t, ofType(nodePort))
-	f.createListener(nil)
-	before := f.eventuallyNodePorts(1)
-	f.change(f.class, func() { f.class.Spec.ServiceType = clusterIP })
-	f.Eventually(func() map[string]int32 { return f.listener().Status.LastNodePorts }).Should(Equal(before))
-	other := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "other"},
-		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
-			HealthCheckNodePort: before["http"], AllocateLoadBalancerNodePorts: ptr.To(false), Ports: []corev1.ServicePort{{Port: 80}},
-		},
-	}
-	f.Expect(f.Create(t.Context(), other)).To(Succeed())
-	version, reconciled := f.listener().ResourceVersion, reconciliations(t)
-	f.change(f.class, func() { f.class.Spec.ServiceType = nodePort })
-	f.Eventually(func() float64 { return reconciliations(t) }).Should(BeNumerically(">=", reconciled+2))
-	f.Expect(f.listener().ResourceVersion).To(Equal(version))
-	f.Expect(f.service().Spec.Type).To(Equal(corev1.ServiceTypeClusterIP))
-
-	f.Expect(f.Delete(t.Context(), other)).To(Succeed())
-	f.Expect(f.eventuallyNodePorts(1)).To(Equal(before))
-	f.Expect(f.nodePortEvents()).To(BeEmpty())
-}
-
-func TestNodePortsOutsideTheRangeAreReplaced(t *testing.T) {
-	stopProcess(t)
-	f := newClass(t, ofType(nodePort))
-	l := f.createListener(nil)
-	l.Status = &listenersv1alpha1.ListenerStatus{NodePorts: map[string]int32{"http": 20000}, IngressAddresses: []listenersv1alpha1.IngressAddress{}}
-	f.Expect(f.Status().Update(t.Context(), l)).To(Succeed())
-	f.start(settings{})
-	after := f.eventuallyNodePorts(1)
-	f.Expect(after["http"]).To(BeNumerically(">=", 30000))
-	f.Eventually(f.nodePortEvents).Should(ConsistOf(ContainSubstring("http: %d instead of 20000 (Invalid value: 20000: provided port is not in the valid range", after["http"])))
-}
-
 func TestNodePortsOfOverridesTakePrecedence(t *testing.T) {
 	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
 		ServiceType:       nodePort,
@@ -273,21 +218,6 @@ func TestNodePortsOfOverridesTakePrecedence(t *testing.T) {
 	f.Expect(f.eventuallyNodePorts(1)).To(Equal(map[string]int32{"http": number}))
 	f.Expect(before).NotTo(Equal(number))
 	f.Expect(f.nodePortEvents()).To(BeEmpty())
-}
-
-// While the operator does not run, its status is all that remembers the node ports.
-func TestServiceDeletedWithoutAnOperatorGetsItsNodePortsAgain(t *testing.T) {
-	spec := ofType(nodePort)
-	first := newFixture(t, spec)
-	first.createListener(nil)
-	before := first.eventuallyNodePorts(1)
-	stopProcess(t)
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: first.key.Namespace, Name: first.key.Name}}
-	first.Expect(first.Delete(t.Context(), service)).To(Succeed())
-
-	second := newFixture(t, spec)
-	second.key = first.key
-	second.Expect(second.eventuallyNodePorts(1)).To(Equal(before))
 }
 
 // sameTarget returns the spec of a class whose node ports lead to the container ports of the same numbers.
@@ -358,39 +288,6 @@ func TestNodePortsLeadToTheSameContainerPorts(t *testing.T) {
 	f.Expect(f.targets()).To(Equal(numbers(f.listener().Status.NodePorts)))
 }
 
-func TestTargetPortsFollowTheClass(t *testing.T) {
-	f := newFixture(t, ofType(nodePort))
-	f.createListener(severalPorts)
-	before := f.eventuallyNodePorts(3)
-	own := numbers(map[string]int32{"dns-tcp": 53, "dns-udp": 53, "http": 80})
-	f.Expect(f.targets()).To(Equal(own))
-	uid := f.service().UID
-	for _, step := range []struct {
-		change func()
-		want   map[string]intstr.IntOrString
-	}{
-		{func() { f.class.Spec.NodePorts = sameTarget().NodePorts }, numbers(before)},
-		{func() { f.class.Spec.NodePorts.Range = "30080-30085" }, numbers(before)},
-		{func() { f.class.Spec.NodePorts = nil }, own},
-		{func() { f.class.Spec.NodePorts = sameTarget().NodePorts }, numbers(before)},
-		{func() { f.class.Spec.ServiceType, f.class.Spec.NodePorts = clusterIP, nil }, own},
-		{func() { f.class.Spec = sameTarget() }, numbers(before)},
-		{func() {
-			f.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"port":80,"targetPort":"web"}]}}`)
-		}, map[string]intstr.IntOrString{
-			"dns-tcp": intstr.FromInt32(before["dns-tcp"]), "dns-udp": intstr.FromInt32(before["dns-udp"]), "http": intstr.FromString("web"),
-		}},
-	} {
-		f.change(f.class, step.change)
-		f.Eventually(f.targets).Should(Equal(step.want))
-		if f.class.Spec.ServiceType == nodePort {
-			f.Expect(f.eventuallyNodePorts(3)).To(Equal(before))
-		}
-	}
-	f.Expect(f.service().UID).To(Equal(uid))
-	f.Expect(f.nodePortEvents()).To(BeEmpty())
-}
-
 // left returns what the metrics say about the ports that are left in a range of a class, or -1 if they say nothing.
 func (f *fixture) left(class, kind string) int {
 	f.Helper()
@@ -408,49 +305,6 @@ func (f *fixture) left(class, kind string) int {
 		}
 	}
 	return -1
-}
-
-// As many Listeners get a number as the metric says, although other Services have numbers of the range, and the ranges
-// of two classes overlap.
-func TestThePortsThatAreLeftAreThoseThatListenersCanGet(t *testing.T) {
-	const first, size, overlap = 30010, 10, 5 // numbers of no other test: nothing is garbage-collected
-	nodePorts := func(first int) listenersv1alpha1.ListenerClassSpec {
-		return listenersv1alpha1.ListenerClassSpec{
-			ServiceType: nodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: fmt.Sprintf("%d-%d", first, first+size-1)},
-		}
-	}
-	f := newFixture(t, nodePorts(first))
-	other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: nodePorts(first + size - overlap)}
-	f.Expect(f.Create(t.Context(), other)).To(Succeed())
-	f.occupy(first + 2)
-	checked := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "health-check"}, Spec: corev1.ServiceSpec{
-		Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, HealthCheckNodePort: first + 3,
-		AllocateLoadBalancerNodePorts: ptr.To(false), Ports: []corev1.ServicePort{{Port: 80}},
-	}}
-	f.Expect(f.Create(t.Context(), checked)).To(Succeed())
-	left := func(class string) func() int { return func() int { return f.left(class, "NodePort") } }
-	f.Eventually(left(f.class.Name)).Should(Equal(size - 2))
-	f.Eventually(left(other.Name)).Should(Equal(size))
-
-	inOverlap := 0
-	for i := range size - 2 {
-		f.key.Name = fmt.Sprint("web-", i)
-		f.createListener(nil)
-		if f.eventuallyNodePorts(1)["http"] >= first+size-overlap {
-			inOverlap++
-		}
-	}
-	f.key.Name = "last"
-	f.createListener(nil)
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNodePortsExhausted)
-	f.Expect(f.left(f.class.Name, "NodePort")).To(Equal(0))
-	f.Expect(f.left(other.Name, "NodePort")).To(Equal(size - inOverlap))
-
-	f.Expect(f.Delete(t.Context(), other)).To(Succeed())
-	f.Eventually(left(other.Name)).Should(Equal(-1))
-	f.change(f.class, func() { f.class.Spec.NodePorts.Range = fmt.Sprintf("%d-%d", first, first+size+1) })
-	f.eventuallyNodePorts(1)
-	f.Expect(f.left(f.class.Name, "NodePort")).To(Equal(1))
 }
 
 // The Pods of a Job exist until the Job is deleted, and would hold their node ports.
@@ -504,14 +358,4 @@ func TestAJobHasMorePodsThanItsClassHasNodePorts(t *testing.T) {
 		g.Expect(f.List(t.Context(), &services, client.InNamespace(f.key.Namespace))).To(Succeed())
 		g.Expect(len(listeners.Items) + len(services.Items)).To(BeZero())
 	}).Should(Succeed())
-}
-
-func TestAListenerRecoversWhenTheRangeOfItsClassIsCorrected(t *testing.T) {
-	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
-		ServiceType: nodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: "20000-29999"}, // not in that of the cluster
-	})
-	f.createListener(nil)
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonServiceRejected)
-	f.change(f.class, func() { f.class.Spec.NodePorts.Range = "30050-30079" })
-	f.Expect(f.eventuallyNodePorts(1)["http"]).To(And(BeNumerically(">=", 30050), BeNumerically("<=", 30079)))
 }

@@ -109,6 +109,9 @@ func TestListenersHavePortsOfTheirOwnAtASharedAddress(t *testing.T) {
 			newSharingState("9000-9000").change(override(`{"ports": [{"port": 80, "targetPort": "web"}]}`)),
 			shared{ports: map[string]servedPort{"http": target(9000, "web")}, stored: map[string]int32{"http": 9000}},
 		},
+		"of a Service that has a load balancer of its own": {
+			newSharingState("9000-9000").change(func(s *state) { s.service = newState(loadBalancer).service }), at(9000),
+		},
 		"another type of overrides": {newSharingState("9000-9000").change(override(`{"type": "ClusterIP"}`)), not},
 		"no longer shared":          {newSharingState("9000-9000").change(had(9000)).change(func(s *state) { s.class.Spec.LoadBalancer = nil }), not},
 		"shared while Routes are not admitted yet": {

@@ -56,9 +56,6 @@ type Reconciler struct {
 	// GracePeriod is how long a previous exposure stays after the current one is complete. Defaults to ten seconds,
 	// longer than a router takes to reload, and a node to open a port.
 	GracePeriod time.Duration
-	// UnusedPeriod is how long Pods must have been on the same nodes before the addresses of others are left out.
-	// Defaults to half an hour: a node restarts, and the cluster autoscaler replaces a machine, within a quarter.
-	UnusedPeriod time.Duration
 	// Nodes has the settled addresses of Nodes, which other controllers share.
 	Nodes *settling.Nodes
 
@@ -68,11 +65,15 @@ type Reconciler struct {
 	settler *settle.Settler
 }
 
+// unusedPeriod is how long Pods must have been on the same nodes before the addresses of others are left out: a node
+// restarts, and the cluster autoscaler replaces a machine, within a quarter of an hour.
+const unusedPeriod = 30 * time.Minute
+
 func (r *Reconciler) initialize(c clock.PassiveClock) {
 	kinds := &observe.Kinds{Scheme: r.Client.Scheme(), Readers: map[schema.GroupVersionKind]observe.KindReader{}}
 	r.reader = &observe.Reader{Client: r.Client, Backends: r.Backends, Kinds: kinds, ClusterDomain: r.ClusterDomain}
 	r.held = holdings.New(r.reader)
-	r.settler = settle.New(c, r.Nodes, cmp.Or(r.UnusedPeriod, 30*time.Minute))
+	r.settler = settle.New(c, r.Nodes, unusedPeriod)
 	r.writer = write.New(r.Client, r.Events, r.reader, r.settler.Since, cmp.Or(r.GracePeriod, 10*time.Second))
 }
 

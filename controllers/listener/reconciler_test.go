@@ -21,6 +21,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/decide"
+	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 )
 
 // The event about them is on the class, which many Listeners may share.
@@ -33,21 +34,6 @@ func TestIgnoredSettingsOfTheClassAreInTheCondition(t *testing.T) {
 	for _, e := range o.events {
 		if strings.Contains(e, "has no effect") {
 			t.Errorf("event %q", e)
-		}
-	}
-}
-
-func TestNodePortsAreReportedForNodePortClassesOnly(t *testing.T) {
-	for serviceType, want := range map[listenersv1alpha1.ServiceType]map[string]int32{
-		nodePort:     {"http": 30080},
-		loadBalancer: nil,
-		clusterIP:    nil,
-	} {
-		s := newState(serviceType)
-		s.service.Spec.Ports[0].NodePort = 30080 // Services of type LoadBalancer have node ports, too
-		o := s.reconcile(t, 1, interceptor.Funcs{}, nil)
-		if diff := cmp.Diff(want, o.listener.Status.NodePorts); diff != "" || o.err != nil {
-			t.Errorf("%s: error %v, node ports (-want +got):\n%s", serviceType, o.err, diff)
 		}
 	}
 }
@@ -76,6 +62,35 @@ func TestServiceIsNotApplied(t *testing.T) {
 			}
 			if diff := cmp.Diff(s.service, o.service, cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion")); diff != "" {
 				t.Errorf("service (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Others may have its cluster IP, so it is up to users to delete it. TestStatus has the addresses meanwhile.
+func TestAServiceThatCannotChangeStaysUntilItIsDeleted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state         *state
+		message, want string // the cluster IP then
+	}{
+		"not headless":       {newState(clusterIP).change(withPods), "has a cluster IP, which no Service can lose", corev1.ClusterIPNone},
+		"headless":           {newState(clusterIP).change(withHeadlessService), "is headless", ""},
+		"another cluster IP": {newState(clusterIP).change(withClusterIP), "has the cluster IP 10.96.0.1, which no Service can change", "10.97.0.4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := tc.state.operator(t, interceptor.Funcs{})
+			before := get[corev1.Service](o, key.Name)
+			refused := observe.Condition(o.reconcile(key.Name), listenersv1alpha1.ListenerAccepted)
+			if refused.Reason != listenersv1alpha1.ReasonServiceRejected || !strings.Contains(refused.Message, tc.message) || !strings.Contains(refused.Message, "delete the Service") {
+				t.Errorf("condition %+v", refused)
+			}
+			if diff := cmp.Diff(before, get[corev1.Service](o, key.Name)); diff != "" {
+				t.Errorf("Service (-before +after):\n%s", diff)
+			}
+			o.delete(before)
+			got, service := accepted(o.reconcile(key.Name)), get[corev1.Service](o, key.Name)
+			if got != listenersv1alpha1.ReasonAccepted || service.Spec.ClusterIP != tc.want {
+				t.Errorf("then, the Listener is %s, and the Service has the cluster IP %q", got, service.Spec.ClusterIP)
 			}
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -106,17 +105,6 @@ func (f *fixture) noService() {
 	f.Expect(f.Get(f.Context(), f.key, &corev1.Service{})).NotTo(Succeed())
 }
 
-// accepted returns the status and the message of the condition Accepted.
-func (f *fixture) accepted() (metav1.ConditionStatus, string) {
-	f.Helper()
-	if status := f.listener().Status; status != nil {
-		if c := meta.FindStatusCondition(status.Conditions, listenersv1alpha1.ListenerAccepted); c != nil {
-			return c.Status, c.Message
-		}
-	}
-	return "", ""
-}
-
 func TestListenerInANamespaceThatTheClassDoesNotAllowGetsNoService(t *testing.T) {
 	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
 		ServiceType: nodePort,
@@ -147,10 +135,9 @@ func TestListenersKeepAClassThatNoLongerAllowsTheirNamespace(t *testing.T) {
 	f.change(f.class, func() {
 		f.class.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{Names: []string{"other"}}
 	})
-	f.Eventually(func() string { _, m := f.accepted(); return m }).Should(ContainSubstring("the class no longer allows namespace " + f.key.Namespace))
+	f.Eventually(func() string { return accepted(f.listener()).Message }).Should(ContainSubstring("the class no longer allows namespace " + f.key.Namespace))
 	f.Eventually(func() []string { return f.warnings(listenersv1alpha1.ReasonNamespaceNotAllowed) }).Should(HaveLen(1))
-	status, _ := f.accepted()
-	f.Expect(status).To(Equal(metav1.ConditionTrue))
+	f.Expect(accepted(f.listener()).Status).To(Equal(metav1.ConditionTrue))
 	f.Expect(f.listener().Status.IngressAddresses).To(Equal(addresses))
 	f.Expect(f.listener().Status.KeptClassName).To(Equal(f.class.Name))
 
@@ -176,22 +163,7 @@ func TestListenersKeepAClassThatNoLongerAllowsTheirNamespace(t *testing.T) {
 
 	// Once it has left the class, it cannot return.
 	f.change(l, func() { l.Spec.ClassName = &f.class.Name })
-	f.Eventually(func() string { _, m := f.accepted(); return m }).Should(ContainSubstring("ListenerClass " + f.class.Name + " does not allow namespace"))
+	f.Eventually(func() string { return accepted(f.listener()).Message }).Should(ContainSubstring("ListenerClass " + f.class.Name + " does not allow namespace"))
 	f.change(f.class, func() { f.class.Spec.AllowedNamespaces = nil })
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
-}
-
-func TestListenerWithTooManyPortsIsNotAccepted(t *testing.T) {
-	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: clusterIP, MaxPorts: new(int32(2))})
-	ports := []listenersv1alpha1.ListenerPort{{Name: "a", Port: 1}, {Name: "b", Port: 2}, {Name: "c", Port: 3}}
-	l := f.createListener(func(l *listenersv1alpha1.Listener) { l.Spec.Ports = ports })
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonInvalidPorts)
-	_, message := f.accepted()
-	f.Expect(message).To(ContainSubstring("the Listener has 3 ports, and ListenerClass " + f.class.Name + " allows 2"))
-	f.noService()
-	f.change(l, func() { l.Spec.Ports = ports[:2] })
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
-	f.change(l, func() { l.Spec.Ports = ports })
-	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonInvalidPorts)
-	f.Expect(f.service().Spec.Ports).To(HaveLen(2))
 }

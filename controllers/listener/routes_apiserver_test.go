@@ -68,57 +68,9 @@ func (f *fixture) setIngress(name, router, host string, status corev1.ConditionS
 	f.Expect(f.Status().Update(f.Context(), route)).To(Succeed())
 }
 
-// generated returns the host that OpenShift chooses for a Route.
-func (f *fixture) generated(name string) string {
-	return name + "-" + f.key.Namespace + ".apps.example.com"
-}
-
 func (f *fixture) admit(name, host string) {
 	f.Helper()
 	f.setIngress(name, "default", host, corev1.ConditionTrue, "", "")
-}
-
-func TestPreviousExposureStaysUntilTheNewAddressesAreComplete(t *testing.T) {
-	serveRoutes(t)
-	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{
-		ServiceType: nodePort, ServiceExternalTrafficPolicy: new(corev1.ServiceExternalTrafficPolicyLocal),
-	})
-	f.createListener(nil)
-	f.createVolume(f.createNode("10.3.0.1").Name)
-	before := f.eventuallyAddresses("10.3.0.1").Status
-	service := f.service()
-
-	f.change(f.class, func() {
-		f.class.Spec.ServiceType, f.class.Spec.ServiceExternalTrafficPolicy = clusterIP, nil
-		f.class.Spec.Route = &listenersv1alpha1.RouteExposure{}
-	})
-	f.route("web-http")
-	f.Eventually(f.idle).Should(BeTrue())
-	f.Expect(f.listener().Status.IngressAddresses).To(Equal(before.IngressAddresses))
-	f.Expect(f.listener().Status.NodePorts).To(Equal(before.NodePorts))
-	f.Expect(f.service().Spec).To(Equal(service.Spec))
-
-	admitted := time.Now()
-	f.admit("web-http", f.generated("web-http"))
-	f.eventuallyAddresses(f.generated("web-http"))
-	f.Eventually(func() corev1.ServiceType { return f.service().Spec.Type }).Should(Equal(corev1.ServiceTypeClusterIP))
-	f.Expect(time.Since(admitted)).To(BeNumerically(">=", gracePeriod), "the grace period")
-	f.Expect(f.listener().Status.NodePorts).To(BeNil())
-	f.Expect(f.service().UID).To(Equal(service.UID))
-
-	f.change(f.class, func() {
-		f.class.Spec.ServiceType, f.class.Spec.Route = loadBalancer, nil
-	})
-	f.Eventually(func() corev1.ServiceType { return f.service().Spec.Type }).Should(Equal(corev1.ServiceTypeLoadBalancer))
-	f.Eventually(f.idle).Should(BeTrue())
-	f.eventuallyAddresses(f.generated("web-http"))
-	f.Expect(f.listener().Status.Conditions[1].Message).To(ContainSubstring(f.generated("web-http") + " through the previous exposure, until that of ListenerClass " + f.class.Name + " is complete: "))
-	f.route("web-http")
-	f.assign(corev1.LoadBalancerIngress{Hostname: "lb.example.com"})
-	f.eventuallyAddresses("lb.example.com")
-	f.Eventually(func() error {
-		return f.Get(t.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: "web-http"}, &routev1.Route{})
-	}).Should(MatchError(ContainSubstring("not found")))
 }
 
 func (f *fixture) eventuallySpec(name string, want func(routev1.RouteSpec) bool) *routev1.Route {

@@ -213,6 +213,11 @@ func TestNodesThatMayAnswerAreNotLeftOut(t *testing.T) {
 			if got := r.published(); got != tc.want || again != 0 {
 				t.Errorf("published %q, want %q; again after %s", got, tc.want, again)
 			}
+			status, ready := r.listener().Status, observe.Condition(r.listener(), listenersv1alpha1.ListenerReady)
+			if tc.want == used && (!slices.Equal(status.UnusedNodes, []string{"node-2", "node-3"}) || status.Summary.Nodes != "node-1" ||
+				!strings.Contains(ready.Message, "node-2 (no Pod on it mounts the Listener)")) {
+				t.Errorf("unused nodes %q, summary %q, message %q", status.UnusedNodes, status.Summary.Nodes, ready.Message)
+			}
 		})
 	}
 }

@@ -423,7 +423,12 @@ func TestListenersWithDifferentDemandsFollowOneAnother(t *testing.T) {
 
 // A Listener that cannot get what is free keeps no other one from it.
 func TestDemandsDifferByWhatAListenerCanGet(t *testing.T) {
-	listener := func(change func(l *listenersv1alpha1.Listener, accepted *metav1.Condition)) *listenersv1alpha1.Listener {
+	type (
+		l      = *listenersv1alpha1.Listener
+		c      = *metav1.Condition
+		change = func(l l, accepted c)
+	)
+	listener := func(change change) *listenersv1alpha1.Listener {
 		l := &listenersv1alpha1.Listener{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
 			Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To("edge"), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
@@ -435,52 +440,38 @@ func TestDemandsDifferByWhatAListenerCanGet(t *testing.T) {
 		return l
 	}
 	w := newWaiting(nil)
-	same := w.demand(listener(func(*listenersv1alpha1.Listener, *metav1.Condition) {}))
+	same := w.demand(listener(func(l, c) {}))
 	for name, tc := range map[string]struct {
-		change func(l *listenersv1alpha1.Listener, accepted *metav1.Condition)
+		change change
 		same   bool
 		none   bool // it waits for nothing
 	}{
-		"another name": {func(l *listenersv1alpha1.Listener, _ *metav1.Condition) { l.Namespace, l.Name = "other", "other" }, true, false},
-		"a port of another name": {func(l *listenersv1alpha1.Listener, accepted *metav1.Condition) {
+		"another name": {func(l l, _ c) { l.Namespace, l.Name = "other", "other" }, true, false},
+		"a port of another name": {func(l l, accepted c) {
 			l.Spec.Ports[0].Name, accepted.Message = "https", "no node port is left for port https"
 		}, true, false},
-		"one that has waited for longer": {func(l *listenersv1alpha1.Listener, _ *metav1.Condition) {
-			l.Status.WaitingFor.Since = metav1.Unix(0, 0)
-		}, true, false},
-		"more ports": {func(l *listenersv1alpha1.Listener, _ *metav1.Condition) {
+		"one that has waited for longer": {func(l l, _ c) { l.Status.WaitingFor.Since = metav1.Unix(0, 0) }, true, false},
+		"more ports": {func(l l, _ c) {
 			l.Spec.Ports = append(l.Spec.Ports, listenersv1alpha1.ListenerPort{Name: "admin", Port: 81})
 		}, false, false},
-		"some ports already": {func(l *listenersv1alpha1.Listener, _ *metav1.Condition) {
-			l.Status.NodePorts = map[string]int32{"http": 30080}
-		}, false, false},
-		"another class": {func(l *listenersv1alpha1.Listener, _ *metav1.Condition) { l.Spec.ClassName = ptr.To("inner") }, false, false},
-		"a limited namespace": {func(l *listenersv1alpha1.Listener, _ *metav1.Condition) {
-			l.Status.WaitingFor.NamespaceLimit = true
-		}, false, false},
-		"another kind": {func(l *listenersv1alpha1.Listener, _ *metav1.Condition) {
-			l.Status.WaitingFor.Kind = listenersv1alpha1.WaitingKindSharedPort
-		}, false, false},
-		"a key": {func(l *listenersv1alpha1.Listener, _ *metav1.Condition) {
-			l.Status.WaitingFor.Value, l.Status.WaitingFor.Holder = "h", "a/b"
-		}, false, false},
-		"published addresses": {func(l *listenersv1alpha1.Listener, _ *metav1.Condition) {
+		"some ports already":  {func(l l, _ c) { l.Status.NodePorts = map[string]int32{"http": 30080} }, false, false},
+		"another class":       {func(l l, _ c) { l.Spec.ClassName = ptr.To("inner") }, false, false},
+		"a limited namespace": {func(l l, _ c) { l.Status.WaitingFor.NamespaceLimit = true }, false, false},
+		"another kind":        {func(l l, _ c) { l.Status.WaitingFor.Kind = listenersv1alpha1.WaitingKindSharedPort }, false, false},
+		"a key":               {func(l l, _ c) { l.Status.WaitingFor.Value, l.Status.WaitingFor.Holder = "h", "a/b" }, false, false},
+		"published addresses": {func(l l, _ c) {
 			l.Status.IngressAddresses = []listenersv1alpha1.IngressAddress{{Address: "h", Ports: map[string]int32{"http": 443}}}
 		}, false, false},
-		"another reason": {func(_ *listenersv1alpha1.Listener, c *metav1.Condition) {
-			c.Reason = listenersv1alpha1.ReasonPortLimitReached
-		}, false, false},
-		"nothing that others have": {func(l *listenersv1alpha1.Listener, c *metav1.Condition) {
-			c.Reason, l.Status.WaitingFor = listenersv1alpha1.ReasonClassNotFound, nil
-		}, false, true},
-		"it is accepted again": {func(_ *listenersv1alpha1.Listener, c *metav1.Condition) { c.Status = metav1.ConditionTrue }, false, true},
+		"another reason":           {func(_ l, c c) { c.Reason = listenersv1alpha1.ReasonPortLimitReached }, false, false},
+		"nothing that others have": {func(l l, c c) { c.Reason, l.Status.WaitingFor = listenersv1alpha1.ReasonClassNotFound, nil }, false, true},
+		"it is accepted again":     {func(_ l, c c) { c.Status = metav1.ConditionTrue }, false, true},
 	} {
 		if got := w.demand(listener(tc.change)); (got == same) != tc.same || (got == "") != tc.none {
 			t.Errorf("%s: demands %q and %q", name, same, got)
 		}
 	}
 	limited := func(namespace string) string {
-		return w.demand(listener(func(l *listenersv1alpha1.Listener, _ *metav1.Condition) {
+		return w.demand(listener(func(l l, _ c) {
 			l.Namespace, l.Status.WaitingFor.NamespaceLimit = namespace, true
 		}))
 	}
