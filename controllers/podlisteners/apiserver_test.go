@@ -11,56 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
-
-// The node affinity of a volume is immutable, and an address that was published must not become wrong. So a volume that
-// a Pod mounts stays as it is, pinned or not, whatever its class becomes. The preferred type of address shows that the
-// controller has seen the change.
-func TestAVolumeInUseIsKeptWhenItsClassIsChangedToPinOrNotToPin(t *testing.T) {
-	const host, ip = "node-1.example", "192.0.2.1"
-	for name, pinned := range map[string]bool{"pinned": true, "not pinned": false} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			b := newBoundPod(t)
-			apiserver.StartManager(t, nil, "operators", setup)
-			class := b.class("own", pinned)
-			b.node(objects.InternalIP(ip), corev1.NodeAddress{Type: corev1.NodeHostName, Address: host})
-			pvc := b.claim("own", names.AnnotationListenerClass, class.Name)
-			pod := b.pod("own")
-			listener := b.ownListener(pvc, pod)
-			b.expose(listener, 30081)
-
-			volume := func() *corev1.PersistentVolume {
-				t.Helper()
-				pv := &corev1.PersistentVolume{}
-				g.Expect(b.client.Get(t.Context(), client.ObjectKey{Name: pvc.Spec.VolumeName}, pv)).To(Succeed())
-				return pv
-			}
-			published := func(g Gomega) string {
-				addresses := b.entry(pod, "own")(g).IngressAddresses
-				g.Expect(addresses).To(HaveLen(1))
-				return addresses[0].Address
-			}
-			g.Eventually(published).WithTimeout(apiserver.Timeout).Should(Equal(ip))
-			before := volume()
-			g.Expect(len(claim.PinnedNodes(before)) > 0).To(Equal(pinned))
-			g.Expect(claim.VolumeNodes(before)).To(Equal([]string{pod.Spec.NodeName}))
-			for _, change := range []struct {
-				pins bool
-				kind listenersv1alpha1.PreferredAddressType
-				want string
-			}{{!pinned, listenersv1alpha1.PreferredAddressTypeHostname, host}, {pinned, listenersv1alpha1.PreferredAddressTypeIP, ip}} {
-				b.change(class, func() { class.Spec.PinnedNodePorts, class.Spec.PreferredAddressType = change.pins, change.kind })
-				g.Eventually(published).WithTimeout(apiserver.Timeout).Should(Equal(change.want))
-				g.Expect(volume()).To(Equal(before))
-			}
-		})
-	}
-}
 
 // The class that a claim names is followed as soon as it can be used, whatever keeps it from that, and whoever changes
 // the Listener.

@@ -13,19 +13,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
-// The agents keep PodListeners in memory. Finished Pods stay until somebody deletes them.
-func TestPodListenersOfAFinishedPodAreDeleted(t *testing.T) {
-	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
-		w := newWorld()
-		w.publishedBefore(listenersv1alpha1.PodListener{IngressAddresses: nodeAddr})
-		w.Pod.Status.Phase = phase
-		c, _ := w.mustRun(t)
-		if got := published(t, c); got != nil {
-			t.Errorf("Pod in phase %s: its PodListeners is %+v", phase, got)
-		}
-	}
-}
-
 // mountAgain gives the Pod so many volumes of its claim, whose Listener has so many ports. It returns them, and entries
 // of the volumes without addresses.
 func (w *world) mountAgain(volumes, number int) (map[string]int32, map[string]listenersv1alpha1.PodListener) {

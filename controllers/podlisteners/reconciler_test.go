@@ -87,9 +87,7 @@ func TestEntriesOfPodListeners(t *testing.T) {
 		"the node and the host ports of this Pod, and not those of other Pods": {
 			func(w *world) { w.hostPort(80); w.Listener.Status.IngressAddresses = lb }, ofNode(onHost(80)),
 		},
-		"the ports of a Pod in the network of its node": {
-			func(w *world) { w.hostPort(0); w.Pod.Spec.HostNetwork = true }, ofNode(onHost(8080)),
-		},
+		"the ports of a Pod in the network of its node": {func(w *world) { w.hostPort(0); w.Pod.Spec.HostNetwork = true }, ofNode(onHost(8080))},
 		"what is advertised in place of the address of this node": {
 			func(w *world) { w.advertise(targetOf("192.0.2.1", portMap, 1), targetOf("192.0.2.2", portMap, 2)) }, ofNode(advertisedAt(1)),
 		},
@@ -97,15 +95,11 @@ func TestEntriesOfPodListeners(t *testing.T) {
 			w.hostPort(80)
 			w.advertise(targetOf("192.0.2.1", map[string]int32{"http": 81}, 1), targetOf("192.0.2.1", map[string]int32{"http": 80}, 2))
 		}, ofNode(advertisedAt(2))},
-		"what is advertised while the class does not exist": {
-			func(w *world) { w.advertise(targetOf("192.0.2.1", portMap, 1)); w.Class = nil }, ofNode(advertisedAt(1)),
-		},
+		"what is advertised while the class does not exist": {func(w *world) { w.advertise(targetOf("192.0.2.1", portMap, 1)); w.Class = nil }, ofNode(advertisedAt(1))},
 		"what is advertised, until the Listener has the addresses by a class that advertises none": {
 			func(w *world) { w.advertise(targetOf("192.0.2.1", portMap, 1)); w.Class.Spec.Advertise = nil }, ofNode(advertisedAt(1)),
 		},
-		"no address of the node if none is advertised for it": {
-			func(w *world) { w.advertise(targetOf("192.0.2.2", portMap, 2)) }, ofNode(),
-		},
+		"no address of the node if none is advertised for it":           {func(w *world) { w.advertise(targetOf("192.0.2.2", portMap, 2)) }, ofNode()},
 		"the previous addresses while none are advertised for the node": {func(w *world) { w.advertise(); before(w) }, ofNode(lb...)},
 		// It has the addresses of its previous exposure until its first Pod with a host port runs.
 		"the host ports of this Pod, while its Listener waits for others": {func(w *world) {
@@ -118,43 +112,25 @@ func TestEntriesOfPodListeners(t *testing.T) {
 			w.Listener.CreationTimestamp, w.Listener.Status = metav1.NewTime(time.Now().Add(-5*time.Second)), nil
 		}, ofCluster()},
 		// Two Pods on two nodes share a claim: the volume is pinned to the node of the first one.
-		"no address of another node than the one that the volume is pinned to": {
-			func(w *world) { w.Volume.Spec.NodeAffinity = claim.NodeAffinity("node-9") }, ofCluster(),
-		},
-		"no address of other Pods for a Pod without host ports": {
-			func(w *world) { w.hostPort(0); w.Listener.Status.IngressAddresses = lb }, ofNode(),
-		},
-		"node ports, until a Pod of a class that changed has host ports": {
-			func(w *world) { w.hostPort(0); w.Listener.Status.NodePorts = portMap }, ofNode(nodeAddr...),
-		},
-		"the previous addresses while the status of the Listener is outdated": {
-			func(w *world) { before(w); w.Listener.Generation++ }, ofCluster(lb...),
-		},
-		"the previous addresses while the class does not exist": {func(w *world) { before(w); w.Class = nil }, ofCluster(lb...)},
-		"no address that the Listener has no more, while its class does not exist": {
-			func(w *world) { w.publishedBefore(ofCluster(lb...)); w.Class = nil }, ofCluster(),
-		},
-		"no address of a Listener that was deleted": {
-			func(w *world) { w.publishedBefore(ofCluster(lb...)); w.Listener = nil }, ofCluster(),
-		},
+		"no address of another node than the one that the volume is pinned to":     {func(w *world) { w.Volume.Spec.NodeAffinity = claim.NodeAffinity("node-9") }, ofCluster()},
+		"no address of other Pods for a Pod without host ports":                    {func(w *world) { w.hostPort(0); w.Listener.Status.IngressAddresses = lb }, ofNode()},
+		"node ports, until a Pod of a class that changed has host ports":           {func(w *world) { w.hostPort(0); w.Listener.Status.NodePorts = portMap }, ofNode(nodeAddr...)},
+		"the previous addresses while the status of the Listener is outdated":      {func(w *world) { before(w); w.Listener.Generation++ }, ofCluster(lb...)},
+		"the previous addresses while the class does not exist":                    {func(w *world) { before(w); w.Class = nil }, ofCluster(lb...)},
+		"no address that the Listener has no more, while its class does not exist": {func(w *world) { w.publishedBefore(ofCluster(lb...)); w.Class = nil }, ofCluster()},
+		"no address of a Listener that was deleted":                                {func(w *world) { w.publishedBefore(ofCluster(lb...)); w.Listener = nil }, ofCluster()},
 		"no address of a Listener that is being deleted, whose status does not change any more": {
 			func(w *world) { before(w); w.loadBalancer(lb...); deleted(w.Listener) }, ofCluster(),
 		},
-		"no address of an earlier Listener of the name": {
-			func(w *world) { w.publishedBefore(ofCluster(lb...)); w.Listener.Status = nil }, ofCluster(),
-		},
+		"no address of an earlier Listener of the name": {func(w *world) { w.publishedBefore(ofCluster(lb...)); w.Listener.Status = nil }, ofCluster()},
 		"the new address of the node while the class of a running Pod does not exist": {func(w *world) {
 			w.Class = nil
 			w.publishedBefore(ofNode(nodeAddr...))
 			w.Listener.Status.IngressAddresses, w.Node.Status.Addresses[0].Address = nodeAddr, "192.0.2.7"
 		}, ofNode(at("192.0.2.7")...)},
-		"the addresses in the status for a new Pod while the class does not exist": {
-			func(w *world) { w.loadBalancer(lb...); w.Class = nil }, ofCluster(lb...),
-		},
-		"the address of the node for a new Pod while the class does not exist": {func(w *world) { w.Class = nil }, ofNode(nodeAddr...)},
-		"the addresses of the node in each family of the Service while the class does not exist": {
-			func(w *world) { w.bothFamilies(); w.Class = nil }, ofNode(bothAddr...),
-		},
+		"the addresses in the status for a new Pod while the class does not exist":               {func(w *world) { w.loadBalancer(lb...); w.Class = nil }, ofCluster(lb...)},
+		"the address of the node for a new Pod while the class does not exist":                   {func(w *world) { w.Class = nil }, ofNode(nodeAddr...)},
+		"the addresses of the node in each family of the Service while the class does not exist": {func(w *world) { w.bothFamilies(); w.Class = nil }, ofNode(bothAddr...)},
 		"the host name of the node while the class does not exist and other addresses are host names": {func(w *world) {
 			w.Class, w.Listener.Status.IngressAddresses = nil, host("node-2.example")
 			w.addNodeAddress(corev1.NodeHostName, "node-1.example")
@@ -180,9 +156,7 @@ func TestEntriesOfPodListeners(t *testing.T) {
 		}, ofNode(nodeAddr...)},
 		"the previous addresses while the Node does not exist":                {func(w *world) { before(w); w.Node = nil }, ofNode(lb...)},
 		"the addresses that the Pod was given while its claim does not exist": {func(w *world) { before(w); w.Claim = nil }, ofNode(lb...)},
-		"no address of a new Pod whose claim does not exist": {
-			func(w *world) { w.publishedBefore(ofCluster()); w.Claim = nil }, ofCluster(),
-		},
+		"no address of a new Pod whose claim does not exist":                  {func(w *world) { w.publishedBefore(ofCluster()); w.Claim = nil }, ofCluster()},
 		"no entry for a volume that the Pod does not have": {func(w *world) {
 			w.publishedBefore(entry{})
 			w.existing.Spec.Listeners = map[string]entry{"other": ofCluster(lb...)}
@@ -428,8 +402,11 @@ func TestPodListenersThatDoesNotMatchIsReplacedOrDeleted(t *testing.T) {
 			w.existing.OwnerReferences = append(w.existing.OwnerReferences, metav1.OwnerReference{Kind: "Node", UID: "x"})
 		}, right},
 		"of a Pod that does not exist": {func(w *world) { w.Pod = nil }, nil},
-		"of a Pod of another uid":      {func(w *world) { w.Pod.UID = "another" }, nil},
-		"of a Pod without claims":      {func(w *world) { w.Pod.Spec.Volumes = nil }, nil},
+		// The agents keep PodListeners in memory, and finished Pods stay until they are deleted.
+		"of a Pod that has succeeded": {func(w *world) { w.Pod.Status.Phase = corev1.PodSucceeded }, nil},
+		"of a Pod that has failed":    {func(w *world) { w.Pod.Status.Phase = corev1.PodFailed }, nil},
+		"of a Pod of another uid":     {func(w *world) { w.Pod.UID = "another" }, nil},
+		"of a Pod without claims":     {func(w *world) { w.Pod.Spec.Volumes = nil }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()

@@ -19,10 +19,8 @@ func TestAContainerThatRestartsHasReadItsAddress(t *testing.T) {
 	}
 	const first, second, third = "192.0.2.1", "192.0.2.2", "192.0.2.3"
 	for name, steps := range map[string][]step{
-		"after the change": {{address: first}, {address: second, outdated: true}, {restarted: []string{"init", "web", "helper"}}},
-		"before the change": {
-			{address: first}, {restarted: []string{"init", "web", "helper"}}, {address: second, outdated: true},
-		},
+		"after the change":  {{address: first}, {address: second, outdated: true}, {restarted: []string{"init", "web", "helper"}}},
+		"before the change": {{address: first}, {restarted: []string{"init", "web", "helper"}}, {address: second, outdated: true}},
 		"before the next change": {
 			{address: first}, {address: second, outdated: true}, {restarted: []string{"init", "web", "helper"}}, {address: third, outdated: true},
 			{restarted: []string{"init", "web", "helper"}},

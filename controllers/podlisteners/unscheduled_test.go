@@ -27,18 +27,16 @@ func TestSchedulerIsRemindedOfBoundClaims(t *testing.T) {
 		reminded string
 		waits    bool
 	}{
-		"since longer":  {func(*world) {}, string(podUID), false},
-		"after another": {func(w *world) { w.Volume.Annotations = map[string]string{names.AnnotationReminded: "another"} }, "another", false},
-		"reminded":      {func(w *world) { w.Volume.Annotations = map[string]string{names.AnnotationReminded: string(podUID)} }, string(podUID), false},
-		"just bound":    {func(w *world) { w.Volume.CreationTimestamp = metav1.Now() }, "", true},
-		"bound in future, by another clock": {
-			func(w *world) { w.Volume.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Hour)) }, string(podUID), false,
-		},
-		"not bound":      {func(w *world) { w.Claim.Spec.VolumeName = "" }, "", false},
-		"another reason": {func(w *world) { w.unschedulable("0/3 nodes are available: 3 Insufficient cpu.") }, "", false},
-		"not tried yet":  {func(w *world) { w.Pod.Status.Conditions = nil }, "", false},
-		"another driver": {func(w *world) { w.Volume.Spec.CSI.Driver = "another" }, "", false},
-		"being deleted":  {func(w *world) { deleted(w.Pod) }, "", false},
+		"since longer":                      {func(*world) {}, string(podUID), false},
+		"after another":                     {func(w *world) { w.Volume.Annotations = map[string]string{names.AnnotationReminded: "another"} }, "another", false},
+		"reminded":                          {func(w *world) { w.Volume.Annotations = map[string]string{names.AnnotationReminded: string(podUID)} }, string(podUID), false},
+		"just bound":                        {func(w *world) { w.Volume.CreationTimestamp = metav1.Now() }, "", true},
+		"bound in future, by another clock": {func(w *world) { w.Volume.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Hour)) }, string(podUID), false},
+		"not bound":                         {func(w *world) { w.Claim.Spec.VolumeName = "" }, "", false},
+		"another reason":                    {func(w *world) { w.unschedulable("0/3 nodes are available: 3 Insufficient cpu.") }, "", false},
+		"not tried yet":                     {func(w *world) { w.Pod.Status.Conditions = nil }, "", false},
+		"another driver":                    {func(w *world) { w.Volume.Spec.CSI.Driver = "another" }, "", false},
+		"being deleted":                     {func(w *world) { deleted(w.Pod) }, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
