@@ -59,6 +59,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// newRunningWorld returns a world in which the operator runs.
+func newRunningWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.start(clock.RealClock{})
+	return w
+}
+
 // start starts the operator. Its authorities have a clock of their own.
 func (w *world) start(authoritiesClock clock.PassiveClock) {
 	w.Helper()
@@ -95,6 +103,14 @@ func (w *world) pod(name string, claims ...string) *corev1.Pod {
 		volumes = append(volumes, objects.ClaimVolume(volume, name+"-"+volume))
 	}
 	return w.podWith(name, volumes...)
+}
+
+// exposedPod creates a Pod whose volume has an address.
+func (w *world) exposedPod() *corev1.Pod {
+	w.Helper()
+	pod := w.pod("web-0", "own@"+names.Driver)
+	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
+	return pod
 }
 
 func (w *world) podWith(name string, volumes ...corev1.Volume) *corev1.Pod {
@@ -197,6 +213,16 @@ func (w *world) issued(r *certificatesv1.PodCertificateRequest) *x509.Certificat
 	return c
 }
 
+// events returns the reasons and the messages of the events of a namespace.
+func (w *world) events(namespace string) (texts []string, _ error) {
+	var all corev1.EventList
+	err := w.List(w.Context(), &all, client.InNamespace(namespace))
+	for _, e := range all.Items {
+		texts = append(texts, e.Reason+" "+e.Message)
+	}
+	return texts, err
+}
+
 // waiting returns what the requests of Pods wait for, by the name of the Pod, as the events of the Pods say.
 func (w *world) waiting() (map[string]string, error) {
 	var all corev1.EventList
@@ -210,6 +236,14 @@ func (w *world) waiting() (map[string]string, error) {
 	return texts, err
 }
 
+// secret returns the Secret with the roots of the authorities.
+func (w *world) secret() *corev1.Secret {
+	w.Helper()
+	secret := &corev1.Secret{}
+	w.Expect(w.Get(w.Context(), client.ObjectKey{Namespace: w.operators, Name: names.CertificateAuthoritySecret}, secret)).To(Succeed())
+	return secret
+}
+
 // published returns what is published for a namespace.
 func (w *world) published(namespace string) []client.Object {
 	return []client.Object{
@@ -218,28 +252,26 @@ func (w *world) published(namespace string) []client.Object {
 	}
 }
 
-// bundles returns the certificates to trust in a namespace, as the ConfigMap and as the ClusterTrustBundle have them.
-func (w *world) bundles(g Gomega, namespace string) (configMap, bundle string) {
+// trusted returns the certificates to trust in a namespace, which ConfigMap and ClusterTrustBundle both have.
+func (w *world) trusted(g Gomega, namespace string) string {
 	cm, ctb := &corev1.ConfigMap{}, &certificatesv1.ClusterTrustBundle{}
 	g.Expect(w.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: "listener-ca.crt"}, cm)).To(Succeed())
 	g.Expect(w.Get(w.Context(), client.ObjectKey{Name: "listener-operator.dev:address:" + namespace}, ctb)).To(Succeed())
-	return cm.Data["ca.crt"], ctb.Spec.TrustBundle
+	g.Expect(ctb.Spec.TrustBundle).To(Equal(cm.Data["ca.crt"]))
+	return ctb.Spec.TrustBundle
 }
 
 // verify verifies a certificate for an address, as a client that trusts the authorities of a namespace.
 func (w *world) verify(c *x509.Certificate, namespace, address string) error {
 	w.Helper()
-	configMap, bundle := w.bundles(w, namespace)
-	w.Expect(bundle).To(Equal(configMap))
 	pool := x509.NewCertPool()
-	w.Expect(pool.AppendCertsFromPEM([]byte(bundle))).To(BeTrue())
+	w.Expect(pool.AppendCertsFromPEM([]byte(w.trusted(w, namespace)))).To(BeTrue())
 	_, err := c.Verify(x509.VerifyOptions{Roots: pool, DNSName: address})
 	return err
 }
 
 func TestAPodWithAnInlineVolumeHasACertificate(t *testing.T) {
-	w := newWorld(t)
-	w.start(clock.RealClock{})
+	w := newRunningWorld(t)
 	pod := w.podWith("web-0", objects.InlineVolume("listener", map[string]string{names.AnnotationListenerClass: "public"}))
 	request := w.request(pod, names.Signer, nil)
 	w.Eventually(w.waiting).Should(HaveKeyWithValue("web-0", ContainSubstring(`volume "listener" has no address yet`)))
@@ -250,8 +282,7 @@ func TestAPodWithAnInlineVolumeHasACertificate(t *testing.T) {
 // They are for all addresses of the Pod, those of the Pods that share its Listener, and nothing that the request or a
 // Listener says. They are issued as soon as the last address is known.
 func TestCertificatesAreForPublishedAddresses(t *testing.T) {
-	w := newWorld(t)
-	w.start(clock.RealClock{})
+	w := newRunningWorld(t)
 	pod, other := w.pod("web-0", "own@"+names.Driver, "shared@"+names.Driver, "data@example.com/disk"), w.pod("web-1", "shared@"+names.Driver)
 	w.publish(other, map[string]string{"shared": "web:203.0.113.8"})
 	request := w.request(pod, names.Signer, nil)
@@ -263,9 +294,7 @@ func TestCertificatesAreForPublishedAddresses(t *testing.T) {
 		w.Expect(w.Get(w.Context(), client.ObjectKeyFromObject(o), o)).To(Succeed())
 		w.Expect(o.GetOwnerReferences()).To(HaveLen(1), "%T ends with the CRDs", o)
 	}
-	secret := &corev1.Secret{}
-	w.Expect(w.Get(w.Context(), client.ObjectKey{Namespace: w.operators, Name: names.CertificateAuthoritySecret}, secret)).To(Succeed())
-	w.Expect(secret.OwnerReferences).To(BeEmpty(), "a restored Secret must not be garbage")
+	w.Expect(w.secret().OwnerReferences).To(BeEmpty(), "a restored Secret must not be garbage")
 	for _, address := range []string{"203.0.113.7", "2001:db8::7", "203.0.113.8"} {
 		w.Expect(w.verify(c, w.Namespace, address)).To(Succeed(), address)
 	}
@@ -293,8 +322,7 @@ func TestCertificatesAreForPublishedAddresses(t *testing.T) {
 
 // Each has a reason. Requests of other signers are not touched.
 func TestWhatIsDenied(t *testing.T) {
-	w := newWorld(t)
-	w.start(clock.RealClock{})
+	w := newRunningWorld(t)
 	pod, plain := w.pod("web-0", "own@"+names.Driver, "data@example.com/disk"), w.pod("plain-0", "data@example.com/disk")
 	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
 	elsewhere := pod.DeepCopy()
@@ -314,7 +342,6 @@ func TestWhatIsDenied(t *testing.T) {
 		"unknown annotation":    {pod, map[string]string{"example.com/san": "example.com"}, invalid, "example.com/san"},
 		"no volumes":            {pod, map[string]string{names.AnnotationCertificateVolumes: " , "}, invalid, "names no volume"},
 		"unknown volume":        {pod, map[string]string{names.AnnotationCertificateVolumes: "own,broker"}, invalid, `no listener volume "broker"`},
-		"volumes without end":   {pod, map[string]string{names.AnnotationCertificateVolumes: strings.Repeat("own,", 5000)}, invalid, "longer than 16384 bytes"},
 		"volume of a disk":      {pod, map[string]string{names.AnnotationCertificateVolumes: "data"}, invalid, `no listener volume "data"`},
 		"unknown usage":         {pod, map[string]string{names.AnnotationCertificateUsages: "ca"}, invalid, `"ca"`},
 		"no server":             {pod, map[string]string{names.AnnotationCertificateUsages: "client"}, invalid, `"client"`},
@@ -333,8 +360,7 @@ func TestWhatIsDenied(t *testing.T) {
 
 // Each request says for what. A Pod whose class does not exist has no address yet.
 func TestWhatWaits(t *testing.T) {
-	w := newWorld(t)
-	w.start(clock.RealClock{})
+	w := newRunningWorld(t)
 	noAddress := w.pod("no-address-0", "own@"+names.Driver)
 	w.publish(noAddress, map[string]string{"own": "web-0:"})
 	w.claim("foreign-0-own", names.Driver, "")
@@ -363,8 +389,7 @@ func TestWhatWaits(t *testing.T) {
 
 // Its request is denied.
 func TestAPodOfTheSameNameGetsNothingOfItsPredecessor(t *testing.T) {
-	w := newWorld(t)
-	w.start(clock.RealClock{})
+	w := newRunningWorld(t)
 	first := w.pod("web-0", "own@"+names.Driver)
 	early := w.request(first, names.Signer, nil)
 	w.Expect(w.Delete(w.Context(), first, client.GracePeriodSeconds(0))).To(Succeed())
@@ -382,8 +407,7 @@ func TestAPodOfTheSameNameGetsNothingOfItsPredecessor(t *testing.T) {
 func TestAddressesOfADeletedListenerGetNoCertificate(t *testing.T) {
 	w := newWorld(t)
 	l := w.listen("web-0")
-	pod := w.pod("web-0", "own@"+names.Driver)
-	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
+	pod := w.exposedPod()
 	patch := func(finalizers string) {
 		w.Expect(w.Patch(t.Context(), l, client.RawPatch("application/merge-patch+json", []byte(`{"metadata": {"finalizers": `+finalizers+`}}`)))).To(Succeed())
 	}
@@ -409,8 +433,7 @@ func TestAddressesOfADeletedListenerGetNoCertificate(t *testing.T) {
 
 // Nothing is left of it.
 func TestTheEndOfANamespaceIsNoError(t *testing.T) {
-	w := newWorld(t)
-	w.start(clock.RealClock{})
+	w := newRunningWorld(t)
 	before := metric.Value(t, errorsOfAll)
 	pod, late := w.pod("web-0", "own@"+names.Driver), w.pod("late-0", "own@"+names.Driver)
 	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
@@ -455,8 +478,7 @@ func TestClientsTrustAnAuthorityBeforeItSigns(t *testing.T) {
 	began := time.Now().Add(-time.Hour).Truncate(time.Second)
 	now := clocktesting.NewFakePassiveClock(began)
 	w.start(now)
-	pod := w.pod("web-0", "own@"+names.Driver)
-	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
+	pod := w.exposedPod()
 	first := w.issued(w.request(pod, names.Signer, nil))
 	configuration := &operatorv1alpha1.ListenerOperator{
 		ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName},
@@ -467,11 +489,7 @@ func TestClientsTrustAnAuthorityBeforeItSigns(t *testing.T) {
 	now.SetTime(began.Add(10 * time.Minute))
 	w.create(configuration)
 	w.Cleanup(func() { _ = w.Delete(context.Background(), configuration) })
-	trusted := func(g Gomega) int {
-		configMap, bundle := w.bundles(g, w.Namespace)
-		g.Expect(bundle).To(Equal(configMap))
-		return strings.Count(bundle, "BEGIN")
-	}
+	trusted := func(g Gomega) int { return strings.Count(w.trusted(g, w.Namespace), "BEGIN") }
 	w.Eventually(trusted).Should(Equal(2))
 	second := w.issued(w.request(pod, names.Signer, nil))
 	w.Expect(second.AuthorityKeyId).To(Equal(first.AuthorityKeyId), "clients may not trust the new one yet")
@@ -494,10 +512,8 @@ func TestClientsTrustAnAuthorityBeforeItSigns(t *testing.T) {
 // They survive a restart of the operator, the deletion of their Secret, and damage, which stops the signer until it is
 // repaired. What is published is repaired, too.
 func TestAuthoritiesSurvive(t *testing.T) {
-	w := newWorld(t)
-	w.start(clock.RealClock{})
-	pod := w.pod("web-0", "own@"+names.Driver)
-	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
+	w := newRunningWorld(t)
+	pod := w.exposedPod()
 	first := w.issued(w.request(pod, names.Signer, nil))
 	same := func(when string) {
 		w.Helper()
@@ -507,8 +523,7 @@ func TestAuthoritiesSurvive(t *testing.T) {
 	w.start(clock.RealClock{})
 	same("after a restart")
 
-	secret, key := &corev1.Secret{}, client.ObjectKey{Namespace: w.operators, Name: names.CertificateAuthoritySecret}
-	w.Expect(w.Get(w.Context(), key, secret)).To(Succeed())
+	secret := w.secret()
 	for what, lose := range map[string]func(*corev1.Secret) error{
 		"after the deletion of the Secret": func(o *corev1.Secret) error { return w.Delete(w.Context(), o) },
 		"after all was removed from it": func(o *corev1.Secret) error {
@@ -516,56 +531,46 @@ func TestAuthoritiesSurvive(t *testing.T) {
 			return w.Update(w.Context(), o)
 		},
 	} {
-		current := &corev1.Secret{}
-		w.Expect(w.Get(w.Context(), key, current)).To(Succeed())
-		w.Expect(lose(current)).To(Succeed())
+		w.Expect(lose(w.secret())).To(Succeed())
 		w.Eventually(func() (map[string][]byte, error) {
 			restored := &corev1.Secret{}
-			err := w.Get(w.Context(), key, restored)
+			err := w.Get(w.Context(), client.ObjectKeyFromObject(secret), restored)
 			return restored.Data, err
 		}).Should(Equal(secret.Data))
 		same(what)
 	}
 
-	_, bundle := w.bundles(w, w.Namespace)
+	bundle := w.trusted(w, w.Namespace)
 	for _, o := range w.published(w.Namespace) {
 		w.Expect(w.Delete(w.Context(), o)).To(Succeed())
-		w.Eventually(func(g Gomega) string {
-			cm, ctb := w.bundles(g, w.Namespace)
-			g.Expect(cm).To(Equal(ctb))
-			return cm
-		}).Should(Equal(bundle))
+		w.Eventually(w.trusted).WithArguments(w.Namespace).Should(Equal(bundle))
 	}
 }
 
 // They are in a backup that is restored while the operator runs. Roots that have expired are replaced.
 func TestOtherRootsAreUsedAtOnce(t *testing.T) {
-	w := newWorld(t)
-	w.start(clock.RealClock{})
-	pod := w.pod("web-0", "own@"+names.Driver)
-	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
+	w := newRunningWorld(t)
+	pod := w.exposedPod()
 	first := w.issued(w.request(pod, names.Signer, nil))
 	namespace := &corev1.Namespace{}
 	w.Expect(w.Get(w.Context(), client.ObjectKey{Name: w.Namespace}, namespace)).To(Succeed())
 	restore := func(root certificate.Root) []byte {
-		secret := &corev1.Secret{}
-		w.Expect(w.Get(w.Context(), client.ObjectKey{Namespace: w.operators, Name: names.CertificateAuthoritySecret}, secret)).To(Succeed())
+		secret := w.secret()
 		secret.Data = certificate.Roots{root}.Encode()
 		w.Expect(w.Update(w.Context(), secret)).To(Succeed())
 		authority, err := root.Authority(namespace.Name, namespace.UID)
 		w.Expect(err).NotTo(HaveOccurred())
 		return authority.PEM()
 	}
-	trusted := func() string { _, bundle := w.bundles(w, w.Namespace); return bundle }
 	backup := restore(certificate.NewRoot(time.Now().Add(-time.Hour)))
-	w.Eventually(trusted).Should(Equal(string(backup)))
+	w.Eventually(w.trusted).WithArguments(w.Namespace).Should(Equal(string(backup)))
 	second := w.issued(w.request(pod, names.Signer, nil))
 	w.Expect(w.verify(second, w.Namespace, "203.0.113.7")).To(Succeed())
 	w.Expect(w.verify(first, w.Namespace, "203.0.113.7")).NotTo(Succeed())
 
 	expired := restore(certificate.NewRoot(time.Now().Add(-certificate.AuthorityLifetime)))
-	w.Eventually(trusted).ShouldNot(Equal(string(backup)))
-	w.Expect(trusted()).NotTo(ContainSubstring(string(expired)))
+	w.Eventually(w.trusted).WithArguments(w.Namespace).ShouldNot(Equal(string(backup)))
+	w.Expect(w.trusted(w, w.Namespace)).NotTo(ContainSubstring(string(expired)))
 	w.Expect(w.verify(w.issued(w.request(pod, names.Signer, nil)), w.Namespace, "203.0.113.7")).To(Succeed())
 }
 
@@ -581,18 +586,9 @@ func TestADamagedSecretIsReported(t *testing.T) {
 	}
 	w.create(secret)
 	w.start(clock.RealClock{})
-	pod := w.pod("web-0", "own@"+names.Driver)
-	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
+	pod := w.exposedPod()
 	request := w.request(pod, names.Signer, nil)
-	w.Eventually(func() ([]string, error) {
-		var all corev1.EventList
-		err := w.List(w.Context(), &all, client.InNamespace("default"))
-		var texts []string
-		for _, e := range all.Items {
-			texts = append(texts, e.Reason+" "+e.Message)
-		}
-		return texts, err
-	}).Should(ContainElement(And(
+	w.Eventually(w.events).WithArguments("default").Should(ContainElement(And(
 		HavePrefix(operatorv1alpha1.ReasonCertificateAuthorityDamaged), ContainSubstring(w.operators+"/"+names.CertificateAuthoritySecret), Not(ContainSubstring("truncated")))))
 	w.Expect(w.Get(w.Context(), client.ObjectKeyFromObject(request), request)).To(Succeed())
 	w.Expect(request.Status.Conditions).To(BeEmpty())
@@ -612,8 +608,7 @@ func TestTheConfigMapOfANamespaceIsTheOperators(t *testing.T) {
 	foreign.Data = map[string]string{names.CertificateAuthorityKey: "of others", "other": "x"}
 	w.create(foreign)
 	w.start(clock.RealClock{})
-	pod := w.pod("web-0", "own@"+names.Driver)
-	w.publish(pod, map[string]string{"own": "web-0:203.0.113.7"})
+	pod := w.exposedPod()
 	c := w.issued(w.request(pod, names.Signer, nil))
 	w.Expect(w.verify(c, w.Namespace, "203.0.113.7")).To(Succeed())
 	w.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(cm), cm)).To(Succeed())
@@ -644,19 +639,8 @@ func TestTheConfigMapOfANamespaceIsTheOperators(t *testing.T) {
 
 	cm.Data, cm.Immutable = map[string]string{names.CertificateAuthorityKey: "of others"}, ptr.To(true)
 	w.Expect(w.Update(t.Context(), cm)).To(Succeed())
-	w.Eventually(func() ([]string, error) {
-		var all corev1.EventList
-		err := w.List(t.Context(), &all, client.InNamespace(w.Namespace))
-		var texts []string
-		for _, e := range all.Items {
-			texts = append(texts, e.Reason+" "+e.Message)
-		}
-		return texts, err
-	}).Should(ContainElement(And(HavePrefix(listenersv1alpha1.ReasonForeignConfigMap), ContainSubstring("Delete this ConfigMap"))))
+	w.Eventually(w.events).WithArguments(w.Namespace).Should(ContainElement(And(HavePrefix(listenersv1alpha1.ReasonForeignConfigMap), ContainSubstring("Delete this ConfigMap"))))
 	w.issued(w.request(pod, names.Signer, nil))
 	w.Expect(w.Delete(t.Context(), cm)).To(Succeed())
-	w.Eventually(func(g Gomega) string {
-		configMap, _ := w.bundles(g, w.Namespace)
-		return configMap
-	}).Should(Equal(published[names.CertificateAuthorityKey]))
+	w.Eventually(w.trusted).WithArguments(w.Namespace).Should(Equal(published[names.CertificateAuthorityKey]))
 }

@@ -16,8 +16,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Only a newer API server accepts its type.
-func TestAKeyOfTheFutureIsDenied(t *testing.T) {
+// Only a newer API server accepts a key of an unknown type, and an annotation may
+// have no end. One with the longest names of as many volumes as a certificate can have names is not too long.
+func TestARequestIsDeniedBeforeAnythingReadsIt(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -28,51 +29,36 @@ func TestAKeyOfTheFutureIsDenied(t *testing.T) {
 	}
 	const ed25519ID, unknownID = "\x06\x03\x2b\x65\x70", "\x06\x03\x2b\x65\x7f" // 1.3.101.112 and 1.3.101.127
 	unknown := bytes.ReplaceAll(known, []byte(ed25519ID), []byte(unknownID))
-	for name, stub := range map[string][]byte{"of an unknown type": unknown, "truncated": known[:40], "none": nil} {
-		_, err := parse(&certificatesv1.PodCertificateRequestSpec{StubPKCS10Request: stub})
-		var denied *verdict
-		if !errors.As(err, &denied) || denied.reason != certificatesv1.PodCertificateRequestConditionUnsupportedKeyType {
-			t.Errorf("%s: %+v", name, denied)
-		}
-	}
-	if _, denied := parse(&certificatesv1.PodCertificateRequestSpec{StubPKCS10Request: known}); denied != nil {
-		t.Errorf("a key of a known type is denied: %+v", denied)
-	}
-}
-
-// TestAnAnnotationWithoutEndIsDenied before anything reads it. One with the longest names of as many volumes as a
-// certificate can have names is not too long.
-func TestAnAnnotationWithoutEndIsDenied(t *testing.T) {
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	volumes, want := []string{" ", "last ", "last"}, sets.New("last")
+	volumes, most := []string{" ", "last ", "last"}, sets.New("last")
 	for n := range 254 {
 		volumes = append(volumes, fmt.Sprintf("v%062d", n))
-		want.Insert(fmt.Sprintf("v%062d", n))
+		most.Insert(fmt.Sprintf("v%062d", n))
 	}
+	const unsupported, invalid = certificatesv1.PodCertificateRequestConditionUnsupportedKeyType, certificatesv1.PodCertificateRequestConditionInvalidUserConfig
 	for name, tc := range map[string]struct {
-		volumes string
-		denied  bool
+		stub         []byte
+		volumes      string
+		reason, text string // if it is denied
+		want         sets.Set[string]
 	}{
-		"as many as useful": {strings.Join(volumes, ","), false},
-		"too many":          {strings.Repeat("a,", 32_000), true},
+		"a key of an unknown type":  {stub: unknown, reason: unsupported},
+		"a truncated key":           {stub: known[:40], reason: unsupported},
+		"no key":                    {reason: unsupported},
+		"as many volumes as useful": {stub: known, volumes: strings.Join(volumes, ","), want: most},
+		"too many volumes":          {stub: known, volumes: strings.Repeat("a,", 32_000), reason: invalid, text: "longer than 16384 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, err := parse(&certificatesv1.PodCertificateRequestSpec{
-				StubPKCS10Request: stub, UnverifiedUserAnnotations: map[string]string{names.AnnotationCertificateVolumes: tc.volumes},
-			})
-			var denied *verdict
-			if tc.denied != errors.As(err, &denied) || !tc.denied && !o.volumes.Equal(want) {
-				t.Errorf("%d volumes, denied: %+v", len(o.volumes), denied)
+			spec := &certificatesv1.PodCertificateRequestSpec{StubPKCS10Request: tc.stub}
+			if tc.volumes != "" {
+				spec.UnverifiedUserAnnotations = map[string]string{names.AnnotationCertificateVolumes: tc.volumes}
 			}
-			if tc.denied && (denied.reason != certificatesv1.PodCertificateRequestConditionInvalidUserConfig || !strings.Contains(denied.message, "longer than 16384 bytes")) {
+			o, err := parse(spec)
+			denied := &verdict{}
+			if errors.As(err, &denied) != (tc.reason != "") || denied.reason != tc.reason || !strings.Contains(denied.message, tc.text) {
 				t.Errorf("denied: %+v", denied)
+			}
+			if tc.reason == "" && (err != nil || !o.volumes.Equal(tc.want)) {
+				t.Errorf("error %v, %d volumes", err, len(o.volumes))
 			}
 		})
 	}
