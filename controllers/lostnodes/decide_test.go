@@ -20,18 +20,12 @@ func TestDecision(t *testing.T) {
 		displaced string
 		want      decision // release and invalid are beginnings
 	}{
-		"node lost, not recorded yet":          {func(*world) {}, "", decision{lost: true}},
-		"node lost for less than releaseAfter": {lostFor(4 * time.Minute), "", decision{lost: true, wait: 6 * time.Minute}},
-		"node lost for releaseAfter":           {lostFor(10 * time.Minute), "", decision{lost: true, release: lostNode}},
-		"record of the future, as of a clock that was wrong": {
-			lostFor(-time.Hour), "", decision{lost: true, wait: 10 * time.Minute},
-		},
-		"record that is no time": {
-			func(w *world) { w.Volume.Annotations[names.AnnotationLostSince] = "yesterday" }, "", decision{lost: true, wait: 10 * time.Minute},
-		},
-		"node exists again": {
-			func(w *world) { lostFor(time.Hour)(w); w.nodes = append(w.nodes, node("node-1")) }, "", decision{},
-		},
+		"node lost, not recorded yet":                        {func(*world) {}, "", decision{lost: true}},
+		"node lost for less than releaseAfter":               {lostFor(4 * time.Minute), "", decision{lost: true, wait: 6 * time.Minute}},
+		"node lost for releaseAfter":                         {lostFor(10 * time.Minute), "", decision{lost: true, release: lostNode}},
+		"record of the future, as of a clock that was wrong": {lostFor(-time.Hour), "", decision{lost: true, wait: 10 * time.Minute}},
+		"record that is no time":                             {func(w *world) { w.Volume.Annotations[names.AnnotationLostSince] = "yesterday" }, "", decision{lost: true, wait: 10 * time.Minute}},
+		"node exists again":                                  {func(w *world) { lostFor(time.Hour)(w); w.nodes = append(w.nodes, node("node-1")) }, "", decision{}},
 		"node out of service": {
 			func(w *world) {
 				lostFor(time.Hour)(w)
@@ -43,23 +37,17 @@ func TestDecision(t *testing.T) {
 				w.nodes = append(w.nodes, node("node-1", corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}))
 			}, "", decision{},
 		},
-		"no releaseAfter": {
-			func(w *world) { lostFor(time.Hour)(w); w.Class.Spec.Pinning.ReleaseAfter = nil }, "", decision{lost: true},
-		},
+		"no releaseAfter": {func(w *world) { lostFor(time.Hour)(w); w.Class.Spec.Pinning.ReleaseAfter = nil }, "", decision{lost: true}},
 		"pinnedNodePorts": {
 			func(w *world) {
 				lostFor(time.Hour)(w)
 				w.Class.Spec.Pinning, w.Class.Spec.PinnedNodePorts = nil, true
 			}, "", decision{lost: true},
 		},
-		"class does not exist": {func(w *world) { lostFor(time.Hour)(w); w.Class = nil }, "", decision{lost: true}},
-		"class is not pinned any more": {
-			func(w *world) { lostFor(time.Hour)(w); w.Class.Spec.Pinning = nil }, "", decision{lost: true, release: lostNode},
-		},
-		"excluded": {func(w *world) { lostFor(time.Hour)(w); annotated("never")(w) }, "", decision{lost: true}},
-		"Preferred, node lost a moment ago": {
-			func(w *world) { w.preferred(); w.nodes = nil; lostFor(time.Second)(w) }, "", decision{lost: true, wait: 9 * time.Second},
-		},
+		"class does not exist":              {func(w *world) { lostFor(time.Hour)(w); w.Class = nil }, "", decision{lost: true}},
+		"class is not pinned any more":      {func(w *world) { lostFor(time.Hour)(w); w.Class.Spec.Pinning = nil }, "", decision{lost: true, release: lostNode}},
+		"excluded":                          {func(w *world) { lostFor(time.Hour)(w); annotated("never")(w) }, "", decision{lost: true}},
+		"Preferred, node lost a moment ago": {func(w *world) { w.preferred(); w.nodes = nil; lostFor(time.Second)(w) }, "", decision{lost: true, wait: 9 * time.Second}},
 		"Preferred, node lost for longer than its replacement takes": {
 			func(w *world) { w.preferred(); w.nodes = nil; lostFor(10 * time.Second)(w) }, "", decision{lost: true, release: lostNode},
 		},
@@ -75,13 +63,11 @@ func TestDecision(t *testing.T) {
 			}, "why",
 			decision{wait: 40 * time.Second},
 		},
-		"Preferred, excluded": {func(w *world) { w.preferred(); annotated("never")(w) }, "why", decision{}},
-		"request":             {annotated(ago(time.Second)), "", decision{lost: true, release: requested}},
-		"request, node exists": {
-			func(w *world) { annotated(ago(0))(w); w.nodes = append(w.nodes, node("node-1")) }, "", decision{release: requested},
-		},
-		"request in another time zone":                          {annotated("2026-05-01T04:59:00+02:00"), "", decision{lost: true, release: requested}},
-		"request that was carried out":                          {annotated(ago(2 * time.Hour)), "", decision{lost: true}},
+		"Preferred, excluded":          {func(w *world) { w.preferred(); annotated("never")(w) }, "why", decision{}},
+		"request":                      {annotated(ago(time.Second)), "", decision{lost: true, release: requested}},
+		"request, node exists":         {func(w *world) { annotated(ago(0))(w); w.nodes = append(w.nodes, node("node-1")) }, "", decision{release: requested}},
+		"request in another time zone": {annotated("2026-05-01T04:59:00+02:00"), "", decision{lost: true, release: requested}},
+		"request that was carried out": {annotated(ago(2 * time.Hour)), "", decision{lost: true}},
 		"request of the second in which the volume was created": {annotated(ago(time.Hour)), "", decision{lost: true}},
 		"request of the future":                                 {annotated(ago(-time.Minute)), "", decision{lost: true, wait: time.Minute}},
 		"request of the future, later than the release that the class demands": {
@@ -92,9 +78,7 @@ func TestDecision(t *testing.T) {
 			func(w *world) { lostFor(time.Hour)(w); annotated("yes")(w) }, "",
 			decision{lost: true, release: lostNode, invalid: `the annotation listener-operator.dev/release has the value "yes"`},
 		},
-		"request for a volume that is not pinned": {
-			func(w *world) { w.Volume.Spec.NodeAffinity = nil; annotated(ago(time.Second))(w) }, "", decision{},
-		},
+		"request for a volume that is not pinned": {func(w *world) { w.Volume.Spec.NodeAffinity = nil; annotated(ago(time.Second))(w) }, "", decision{}},
 		"node affinity of another key": {
 			func(w *world) {
 				w.Volume.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Key = corev1.LabelHostname

@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -154,9 +153,7 @@ func checkDisplaced(t *testing.T, w *world, want string, more ...client.Object) 
 	t.Helper()
 	r := w.start(t, interceptor.Funcs{})
 	for _, o := range more {
-		if err := r.api.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		r.add(o)
 	}
 	o, err := r.observe(t.Context(), r.Client, client.ObjectKeyFromObject(w.Claim))
 	if err != nil {
@@ -169,9 +166,7 @@ func checkDisplaced(t *testing.T, w *world, want string, more ...client.Object) 
 	if !strings.Contains(got, want) || (got == "") != (want == "") {
 		t.Errorf("released because %q, want %q", got, want)
 	}
-	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(w.Claim)}); err != nil {
-		t.Fatal(err)
-	}
+	r.reconcile()
 	if released := r.volume().UID != w.Volume.UID; released != (want != "") {
 		t.Errorf("released: %t", released)
 	}

@@ -47,13 +47,29 @@ func (r *run) volume() *corev1.PersistentVolume {
 	return pv
 }
 
+// wantReleased checks that the volume was replaced by one that is not pinned, or else that it was not changed.
+func (r *run) wantReleased(w *world, released bool) {
+	r.t.Helper()
+	pv := r.volume()
+	isReleased := pv.UID != w.Volume.UID && pv.Spec.NodeAffinity == nil
+	if isReleased != released || !released && (pv.UID != w.Volume.UID || pv.ResourceVersion != "999") {
+		r.t.Errorf("released: %t, want %t; the volume is %+v", isReleased, released, pv)
+	}
+}
+
+func (r *run) listener() *listenersv1alpha1.Listener {
+	r.t.Helper()
+	l := &listenersv1alpha1.Listener{}
+	if err := r.api.Get(r.t.Context(), claimKey, l); err != nil {
+		r.t.Fatal(err)
+	}
+	return l
+}
+
 // condition returns the status, the reason and the message of the condition of the Listener.
 func (r *run) condition() string {
 	r.t.Helper()
-	var l listenersv1alpha1.Listener
-	if err := r.api.Get(r.t.Context(), claimKey, &l); err != nil {
-		r.t.Fatal(err)
-	}
+	l := r.listener()
 	c := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerNodesAvailable)
 	if c == nil {
 		return ""
@@ -106,11 +122,7 @@ func TestAReleaseDoesNotChangeTheClassOfAListener(t *testing.T) {
 	r := w.start(t, interceptor.Funcs{})
 	r.reconcile()
 	r.wantEvents("Normal VolumeReleased PersistentVolume pvc-claim-uid is released from node node-1")
-	var l listenersv1alpha1.Listener
-	if err := r.api.Get(t.Context(), claimKey, &l); err != nil {
-		t.Fatal(err)
-	}
-	if l.Class() != "public" || !claim.HasOwner(&l, w.Claim.UID) {
+	if l := r.listener(); l.Class() != "public" || !claim.HasOwner(l, w.Claim.UID) {
 		t.Errorf("the Listener has class %s and owners %v", l.Class(), l.OwnerReferences)
 	}
 }
@@ -141,10 +153,7 @@ func TestVolumeOfALostNodeIsReplaced(t *testing.T) {
 	if diff := cmp.Diff(want, released); diff != "" || released.UID == w.Volume.UID {
 		t.Errorf("the new volume (-want +got):\n%s", diff)
 	}
-	var l listenersv1alpha1.Listener
-	if err := r.api.Get(t.Context(), claimKey, &l); err != nil {
-		t.Fatal(err)
-	}
+	l := r.listener()
 	if l.UID != w.Listener.UID || len(l.OwnerReferences) != 1 || l.OwnerReferences[0].UID != w.Claim.UID {
 		// The fake client does not remove the owner that another manager set.
 		if len(l.OwnerReferences) != 2 || l.OwnerReferences[1].UID != w.Claim.UID {
@@ -223,9 +232,7 @@ func TestLossIsConfirmedByTheAPIServer(t *testing.T) {
 				},
 			})
 			r.reconcile()
-			if pv := r.volume(); pv.UID != w.Volume.UID || pv.ResourceVersion != "999" {
-				t.Errorf("the volume was changed: %+v", pv.ObjectMeta)
-			}
+			r.wantReleased(w, false)
 			r.wantEvents()
 		})
 	}
@@ -299,9 +306,7 @@ func TestPodsThatDoNotMountTheVolumePermitItsRelease(t *testing.T) {
 			w.pods = []*corev1.Pod{p}
 			r := w.start(t, interceptor.Funcs{})
 			r.reconcile()
-			if pv := r.volume(); pv.UID == w.Volume.UID || pv.Spec.NodeAffinity != nil {
-				t.Errorf("the volume was not released: %+v", pv)
-			}
+			r.wantReleased(w, true)
 		})
 	}
 }
@@ -357,9 +362,7 @@ func TestForeignFinalizerOfAVolumeBeingReleasedStays(t *testing.T) {
 	}
 	r.update(pv, func() { pv.Finalizers = []string{finalizerProtection} })
 	r.reconcile()
-	if pv := r.volume(); pv.UID == w.Volume.UID || pv.Spec.NodeAffinity != nil {
-		t.Errorf("the volume was not released: %+v", pv)
-	}
+	r.wantReleased(w, true)
 }
 
 // The provisioner removes the finalizer that volumes of Stackable's listener operator have; the release waits for that.
@@ -513,9 +516,7 @@ func TestVolumesOfOthersAreNotTouched(t *testing.T) {
 			change(w)
 			r := w.start(t, interceptor.Funcs{})
 			r.reconcile()
-			if pv := r.volume(); pv.UID != w.Volume.UID || pv.ResourceVersion != "999" {
-				t.Errorf("the volume was changed: %+v", pv.ObjectMeta)
-			}
+			r.wantReleased(w, false)
 			r.wantEvents()
 		})
 	}

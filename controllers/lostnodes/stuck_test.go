@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -38,22 +37,15 @@ func TestPodThatWaitsForTheNodeOfItsVolumeIsToldWhatToDo(t *testing.T) {
 			w.nodes, w.pods = append(w.nodes, node("node-1")), []*corev1.Pod{rejected(conflicts)}
 			w.Claim.Annotations[names.AnnotationRelease] = start.Format(time.RFC3339)
 		}, nil},
-		"whose volume is not pinned": {func(w *world) {
-			w.Volume.Spec.NodeAffinity, w.pods = nil, []*corev1.Pod{rejected(conflicts)}
-		}, nil},
-		"scheduled": {func(w *world) {
-			w.nodes, w.pods = append(w.nodes, node("node-1")), []*corev1.Pod{pod("node-1")}
-		}, nil},
+		"whose volume is not pinned": {func(w *world) { w.Volume.Spec.NodeAffinity, w.pods = nil, []*corev1.Pod{rejected(conflicts)} }, nil},
+		"scheduled":                  {func(w *world) { w.nodes, w.pods = append(w.nodes, node("node-1")), []*corev1.Pod{pod("node-1")} }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			tc.change(w)
 			r := w.start(t, interceptor.Funcs{})
-			request := reconcile.Request{NamespacedName: claimKey}
 			for range 2 {
-				if _, err := r.Reconcile(t.Context(), request); err != nil {
-					t.Fatal(err)
-				}
+				r.reconcile()
 			}
 			got := warnings(r)
 			if len(tc.want) == 0 && len(got) > 0 || len(tc.want) > 0 && len(got) != 2 { // one on the claim, one on the Pod
@@ -68,9 +60,7 @@ func TestPodThatWaitsForTheNodeOfItsVolumeIsToldWhatToDo(t *testing.T) {
 				return
 			}
 			r.clock.SetTime(start.Add(31 * time.Minute))
-			if _, err := r.Reconcile(t.Context(), request); err != nil {
-				t.Fatal(err)
-			}
+			r.reconcile()
 			if got := warnings(r); len(got) != 2 {
 				t.Errorf("after half an hour: events %q", got)
 			}
@@ -84,9 +74,7 @@ func TestPodOfALostNodeIsToldWhatFollows(t *testing.T) {
 	w.pods = []*corev1.Pod{rejected(conflicts)}
 	r := w.start(t, interceptor.Funcs{})
 	for _, want := range []int{0, 2} { // one on the claim, one on the Pod
-		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: claimKey}); err != nil {
-			t.Fatal(err)
-		}
+		r.reconcile()
 		got := warnings(r)
 		if len(got) != want {
 			t.Fatalf("events %q, want %d", got, want)
@@ -120,9 +108,7 @@ func TestOnlyThePodsThatWaitForTheNodeOfASharedVolumeAreToldSo(t *testing.T) {
 	r, recorded := w.start(t, interceptor.Funcs{}), recordedEvents{}
 	r.Events = recorded
 	for range 2 {
-		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: claimKey}); err != nil {
-			t.Fatal(err)
-		}
+		r.reconcile()
 	}
 	for name, about := range map[string]string{"listener-web-0": "waiting-a", "waiting-a": "waiting-a", "waiting-b": "waiting-b"} {
 		if got := recorded[name]; len(got) != 1 || !strings.HasPrefix(got[0], "PinnedToNode Pod "+about+" can only run on node node-1") {
