@@ -87,6 +87,21 @@ func newClaim(name, annotation, value string) *corev1.PersistentVolumeClaim {
 	}
 }
 
+// class creates a class with the name of the namespace, which Listeners of the claims have.
+func (c *cluster) class(spec listenersv1alpha1.ListenerClassSpec) {
+	c.Helper()
+	c.create(&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace}, Spec: spec})
+}
+
+// pod creates a Pod with a port that mounts a claim.
+func (c *cluster) pod(claim string) {
+	c.Helper()
+	c.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0"}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{ContainerPort: 8080}}}},
+		Volumes:    []corev1.Volume{objects.ClaimVolume("listener", claim)},
+	}})
+}
+
 // waitForEvent waits for an event of the claim.
 func (c *cluster) waitForEvent(claim *corev1.PersistentVolumeClaim, reason string) {
 	c.Helper()
@@ -111,18 +126,9 @@ func TestClassBasedClaimIsProvisionedWhenClassAndPodAppear(t *testing.T) {
 	c := newCluster(t)
 	claim := c.claim("listener-web-0", "listeners.stackable.tech/listener-class", c.Namespace)
 	c.waitForEvent(claim, "ClassNotFound")
-	c.create(&listenersv1alpha1.ListenerClass{
-		ObjectMeta: metav1.ObjectMeta{Name: c.Namespace},
-		Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, PinnedNodePorts: true},
-	})
+	c.class(listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, PinnedNodePorts: true})
 	c.waitForEvent(claim, "WaitForFirstConsumer")
-	c.create(&corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web-0"},
-		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{ContainerPort: 8080}}}},
-			Volumes:    []corev1.Volume{objects.ClaimVolume("listener", claim.Name)},
-		},
-	})
+	c.pod(claim.Name)
 	pv := c.waitForVolume(claim)
 	c.Expect(pv.Finalizers).NotTo(ContainElement("external-provisioner.volume.kubernetes.io/finalizer"))
 	c.Expect(pv.Annotations).To(HaveKeyWithValue("pv.kubernetes.io/provisioned-by", "listeners.stackable.tech"))
@@ -132,21 +138,12 @@ func TestClassBasedClaimIsProvisionedWhenClassAndPodAppear(t *testing.T) {
 
 func TestClassBasedClaimIsProvisionedWhenItsNamespaceIsLabelled(t *testing.T) {
 	c := newCluster(t)
-	c.create(&listenersv1alpha1.ListenerClass{
-		ObjectMeta: metav1.ObjectMeta{Name: c.Namespace},
-		Spec: listenersv1alpha1.ListenerClassSpec{
-			ServiceType:       listenersv1alpha1.ServiceTypeNodePort,
-			AllowedNamespaces: &listenersv1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"exposure": "public"}}},
-		},
+	c.class(listenersv1alpha1.ListenerClassSpec{
+		ServiceType:       listenersv1alpha1.ServiceTypeNodePort,
+		AllowedNamespaces: &listenersv1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"exposure": "public"}}},
 	})
 	claim := c.claim("listener-web-0", "listeners.stackable.tech/listener-class", c.Namespace)
-	c.create(&corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web-0"},
-		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{ContainerPort: 8080}}}},
-			Volumes:    []corev1.Volume{objects.ClaimVolume("listener", claim.Name)},
-		},
-	})
+	c.pod(claim.Name)
 	c.waitForEvent(claim, "NamespaceNotAllowed")
 	c.Expect(apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(claim), &listenersv1alpha1.Listener{}))).To(BeTrue())
 	namespace := &corev1.Namespace{}
@@ -193,10 +190,7 @@ func (c *cluster) createStorageClass() {
 // finds it, and its Listener.
 func (c *cluster) claimWithoutProvisioner() *corev1.PersistentVolumeClaim {
 	c.Helper()
-	c.create(&listenersv1alpha1.ListenerClass{
-		ObjectMeta: metav1.ObjectMeta{Name: c.Namespace},
-		Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP},
-	})
+	c.class(listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	c.create(&listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &c.Namespace},
 	})
@@ -218,10 +212,7 @@ func TestNamedClaimIsProvisionedWhenListenerAndClassAppear(t *testing.T) {
 	late.Spec.ClassName = &c.Namespace
 	c.Expect(c.Patch(t.Context(), late, client.MergeFrom(before))).To(Succeed())
 	c.waitForEvent(claim, "ClassNotFound")
-	c.create(&listenersv1alpha1.ListenerClass{
-		ObjectMeta: metav1.ObjectMeta{Name: c.Namespace},
-		Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP},
-	})
+	c.class(listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	pv := c.waitForVolume(claim)
 	c.Expect(pv.Labels).To(HaveKeyWithValue("listeners.stackable.tech/listener-name", "late"))
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crash"
-	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 func TestAClaimIsProvisionedWhateverHappensToAWrite(t *testing.T) {
@@ -31,18 +30,9 @@ func TestAClaimIsProvisionedWhateverHappensToAWrite(t *testing.T) {
 			cluster := &cluster{World: &apiserver.World{T: t, Gomega: NewWithT(t), Client: c, Namespace: namespace}}
 			class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver}
 			cluster.Expect(client.IgnoreAlreadyExists(c.Create(t.Context(), class))).To(Succeed())
-			cluster.create(&listenersv1alpha1.ListenerClass{
-				ObjectMeta: metav1.ObjectMeta{Name: namespace},
-				Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
-			})
+			cluster.class(listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 			cluster.claim("listener-web-0", names.AnnotationListenerClass, namespace)
-			cluster.create(&corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: "web-0"},
-				Spec: corev1.PodSpec{
-					Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{ContainerPort: 8080}}}},
-					Volumes:    []corev1.Volume{objects.ClaimVolume("listener", "listener-web-0")},
-				},
-			})
+			cluster.pod("listener-web-0")
 		},
 		Kinds: []client.ObjectList{&corev1.PersistentVolumeList{}, &listenersv1alpha1.ListenerList{}, &corev1.PersistentVolumeClaimList{}},
 		Done: func(ctx context.Context, c client.Client, namespace string) bool {

@@ -108,7 +108,8 @@ func (w *world) provision(t *testing.T, intercept interceptor.Funcs) (*corev1.Pe
 
 // A volume is pinned when its Pod is bound to a node, also if the scheduler has selected a node for the claim.
 func TestProvisionedVolume(t *testing.T) {
-	pv, _, _, err := newWorld().provision(t, interceptor.Funcs{})
+	w := newWorld()
+	pv, c, _, err := w.provision(t, interceptor.Funcs{})
 	if err != nil || pv == nil {
 		t.Fatal(pv, err)
 	}
@@ -136,21 +137,8 @@ func TestProvisionedVolume(t *testing.T) {
 	if diff := cmp.Diff(want, pv); diff != "" {
 		t.Errorf("volume (-want +got):\n%s", diff)
 	}
-}
-
-func TestListenerOfAnEarlierClaimGetsTheNewOneAsOwner(t *testing.T) {
-	w := newWorld()
-	w.listenerOf("earlier")
-	_, c, _, err := w.provision(t, interceptor.Funcs{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got listenersv1alpha1.Listener
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Claim), &got); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.ContainsFunc(got.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == w.Claim.UID }) {
-		t.Errorf("owners %+v, want also the claim", got.OwnerReferences)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Claim), &listenersv1alpha1.Listener{}); !apierrors.IsNotFound(err) {
+		t.Errorf("reading the Listener, which is not created yet: %v", err)
 	}
 }
 
@@ -232,47 +220,33 @@ func TestListenerOfAnEarlierClaimIsNotUsedIfItNamedAnotherClass(t *testing.T) {
 	}
 }
 
-func TestListenerOfANewClaimIsNotCreatedYet(t *testing.T) {
-	w := newWorld()
-	_, c, _, err := w.provision(t, interceptor.Funcs{})
-	if err != nil {
-		t.Fatal(err)
+// The Service of a Listener with addresses still works without its class.
+func TestClaimIsProvisioned(t *testing.T) {
+	without := func(status listenersv1alpha1.ListenerStatus) func(*world) {
+		return func(w *world) {
+			w.Class = nil
+			w.byName(&listenersv1alpha1.Listener{Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("gone")}, Status: &status})
+		}
 	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Claim), &listenersv1alpha1.Listener{}); !apierrors.IsNotFound(err) {
-		t.Errorf("reading the Listener: %v, want that it does not exist", err)
-	}
-}
-
-func TestListenerOfAClaimIsKeptWhenItsClassNoLongerAllowsTheNamespace(t *testing.T) {
-	w := newWorld()
-	w.Class.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{}
-	w.listenerOf(w.Claim.UID)
-	if pv, _, _, err := w.provision(t, interceptor.Funcs{}); err != nil || pv == nil {
-		t.Errorf("volume %v, error %v", pv, err)
-	}
-}
-
-// The Service of such a Listener still works.
-func TestListenerWithAddressesNeedsNoClass(t *testing.T) {
-	for name, status := range map[string]*listenersv1alpha1.ListenerStatus{
-		"addresses":  {IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: listenersv1alpha1.AddressTypeIP}}},
-		"node ports": {NodePorts: map[string]int32{"http": 30080}},
+	for name, change := range map[string]func(*world){
+		"although its class no longer allows the namespace": func(w *world) {
+			w.Class.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{}
+			w.listenerOf(w.Claim.UID)
+		},
+		"without a class if its Listener has addresses": without(listenersv1alpha1.ListenerStatus{
+			IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: listenersv1alpha1.AddressTypeIP}},
+		}),
+		"without a class if its Listener has node ports": without(listenersv1alpha1.ListenerStatus{NodePorts: map[string]int32{"http": 30080}}),
+		"with ports of overrides alone": func(w *world) {
+			w.Pod.Spec.Containers[0].Ports = nil
+			w.Class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"name":"http","port":80}]}}`)
+		},
 	} {
 		w := newWorld()
-		w.Class = nil
-		w.byName(&listenersv1alpha1.Listener{Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("gone")}, Status: status})
+		change(w)
 		if pv, _, _, err := w.provision(t, interceptor.Funcs{}); err != nil || pv == nil {
 			t.Errorf("%s: volume %v, error %v", name, pv, err)
 		}
-	}
-}
-
-func TestPortsInOverridesOfTheClassSuffice(t *testing.T) {
-	w := newWorld()
-	w.Pod.Spec.Containers[0].Ports = nil
-	w.Class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"name":"http","port":80}]}}`)
-	if pv, _, _, err := w.provision(t, interceptor.Funcs{}); err != nil || pv == nil {
-		t.Errorf("volume %v, error %v", pv, err)
 	}
 }
 
