@@ -173,10 +173,8 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, d := range []daemon{c.etcd(), c.registry(), c.apiServer()} {
-		if err := control.run(d); err != nil {
-			return err
-		}
+	if err := control.run(c.etcd(), c.registry(), c.apiServer()); err != nil {
+		return err
 	}
 	if err := c.awaitAPI(ctx); err != nil {
 		return err
@@ -185,12 +183,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		return err
 	}
 	// These exit if the API server takes long to start.
-	for _, d := range []daemon{c.controllerManager(), c.scheduler()} {
-		if err := control.run(d); err != nil {
-			return err
-		}
-	}
-	return nil
+	return control.run(c.controllerManager(), c.scheduler())
 }
 
 // awaitAPI waits until the API server is ready, or has exited.

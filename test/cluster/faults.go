@@ -21,14 +21,7 @@ func (c *Cluster) Crash(ctx context.Context, node int, program string) error {
 	if err != nil {
 		return err
 	}
-	p, ok, err := m.find(d)
-	if err != nil || !ok {
-		return err
-	}
-	if err := p.signal(unix.SIGKILL); err != nil {
-		return err
-	}
-	return p.wait(ctx)
+	return m.end(ctx, d, unix.SIGKILL)
 }
 
 // Restart starts a program that Crash has killed. It does not wait until the program works.
@@ -80,9 +73,8 @@ func (c *Cluster) BackUp(ctx context.Context) (dir string, err error) {
 // programs of the control plane and of the nodes start again, but nothing that runs in Pods. Restore waits for the API
 // server.
 func (c *Cluster) Restore(ctx context.Context, backup string) error {
-	control := c.controlPlane()
-	for _, d := range slices.Backward(control) {
-		if err := c.terminate(ctx, d); err != nil {
+	for _, d := range slices.Backward(c.controlPlane()) { // so that the API server ends watches without an error
+		if err := c.control().end(ctx, d, unix.SIGTERM); err != nil {
 			return err
 		}
 	}
@@ -103,19 +95,6 @@ func (c *Cluster) Restore(ctx context.Context, backup string) error {
 		}
 	}
 	return nil
-}
-
-// terminate ends a program of the control plane in an orderly way, so that the API server ends watches without an
-// error.
-func (c *Cluster) terminate(ctx context.Context, d daemon) error {
-	p, ok, err := c.control().find(d)
-	if err != nil || !ok {
-		return err
-	}
-	if err := p.signal(unix.SIGTERM); err != nil {
-		return err
-	}
-	return p.wait(ctx)
 }
 
 // copyDir copies what is in a directory.

@@ -195,8 +195,17 @@ func (m machine) find(d daemon) (process, bool, error) {
 	return found[0], true, nil
 }
 
-// run starts the daemon on the machine unless it is running.
-func (m machine) run(d daemon) error {
+// run starts daemons on the machine, one after the other, unless they are running.
+func (m machine) run(daemons ...daemon) error {
+	for _, d := range daemons {
+		if err := m.runOne(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m machine) runOne(d daemon) error {
 	if _, ok, err := m.find(d); err != nil || ok {
 		return err
 	}
@@ -212,24 +221,26 @@ func (m machine) run(d daemon) error {
 	return nil
 }
 
-// terminate sends SIGTERM to a daemon, and SIGKILL after a timeout.
-func (m machine) terminate(ctx context.Context, d daemon) error {
+// end sends a signal to a daemon, if it runs, and waits until it has exited.
+func (m machine) end(ctx context.Context, d daemon, s unix.Signal) error {
 	p, ok, err := m.find(d)
 	if err != nil || !ok {
 		return err
 	}
-	if err := p.signal(unix.SIGTERM); err != nil {
-		return err
-	}
-	grace, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	if p.wait(grace) == nil {
-		return nil
-	}
-	if err := p.signal(unix.SIGKILL); err != nil {
+	if err := p.signal(s); err != nil {
 		return err
 	}
 	return p.wait(ctx)
+}
+
+// terminate sends SIGTERM to a daemon, and SIGKILL after a timeout.
+func (m machine) terminate(ctx context.Context, d daemon) error {
+	grace, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if m.end(grace, d, unix.SIGTERM) == nil {
+		return nil
+	}
+	return m.end(ctx, d, unix.SIGKILL)
 }
 
 // exec runs a command on the machine and returns its output.

@@ -171,14 +171,7 @@ func (c *Cluster) startKubelet(node int) error {
 	if err := c.ensureNodeCredentials(node); err != nil {
 		return err
 	}
-	m := c.node(node)
-	if err := m.run(c.kubelet(node)); err != nil {
-		return err
-	}
-	if err := m.run(c.kubeProxy(node)); err != nil {
-		return err
-	}
-	return m.run(c.networkPolicies(node))
+	return c.node(node).run(c.kubelet(node), c.kubeProxy(node), c.networkPolicies(node))
 }
 
 // StopNode stops a node as a power cut would: all its processes are killed at once, its disks are kept. The Node object

@@ -165,7 +165,7 @@ func (c *Cluster) startOpenShift(ctx context.Context) error {
 			return fmt.Errorf("waiting for OpenShift's APIs: %w", err)
 		}
 	}
-	return errors.Join(c.control().run(c.serviceCA()), c.control().run(c.policyController()))
+	return c.control().run(c.serviceCA(), c.policyController())
 }
 
 // readAssets returns the assets of MicroShift that match the patterns. Each pattern has to match one.
