@@ -55,15 +55,8 @@ func (c *Cluster) writeSystemImages(ctx context.Context) error {
 		BusyboxImage:     shell,
 		samplesShell:     shell,
 		samplesWebServer: web,
-		PauseImage: {
-			Files:      map[string]image.File{"/pause": {Source: filepath.Join(c.binDir(), "pause")}},
-			Entrypoint: []string{"/pause"},
-			User:       "65535:65535",
-		},
-		corednsImage: {
-			Files:      map[string]image.File{"/coredns": {Source: c.tool("coredns", "coredns")}},
-			Entrypoint: []string{"/coredns"},
-		},
+		PauseImage:       ProgramImage(filepath.Join(c.binDir(), "pause"), "/pause", "65535:65535"),
+		corednsImage:     ProgramImage(c.tool("coredns", "coredns"), "/coredns", ""),
 	})
 }
 

@@ -7,16 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"text/template"
 )
 
 // Kustomize returns the manifests that a kustomization makes of those in a directory. It is a template of these
 // variables and of {{.Manifests}}, that directory.
 func (c *Cluster) Kustomize(ctx context.Context, kustomization, manifests string, variables map[string]string) (_ []byte, err error) {
-	parsed, err := template.New("kustomization").Option("missingkey=error").Parse(kustomization)
-	if err != nil {
-		return nil, fmt.Errorf("parsing the kustomization: %w", err)
-	}
 	dir, err := os.MkdirTemp("", "kustomization-")
 	if err != nil {
 		return nil, fmt.Errorf("creating a directory: %w", err)
@@ -28,13 +23,14 @@ func (c *Cluster) Kustomize(ctx context.Context, kustomization, manifests string
 	if variables["Manifests"], err = filepath.Rel(dir, manifests); err != nil { // kustomize takes relative paths only
 		return nil, fmt.Errorf("finding the manifests: %w", err)
 	}
-	var rendered, stderr bytes.Buffer
-	if err := parsed.Execute(&rendered, variables); err != nil {
-		return nil, fmt.Errorf("rendering the kustomization: %w", err)
+	rendered, err := Render(kustomization, variables)
+	if err != nil {
+		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), rendered.Bytes(), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), rendered, 0o600); err != nil {
 		return nil, fmt.Errorf("writing the kustomization: %w", err)
 	}
+	var stderr bytes.Buffer
 	build := exec.CommandContext(ctx, c.Kubectl(), "kustomize", dir)
 	build.Stderr = &stderr
 	output, err := build.Output()

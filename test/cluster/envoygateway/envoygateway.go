@@ -6,16 +6,13 @@
 package envoygateway
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
-	"text/template"
 
-	"github.com/listener-operator/listener-operator/hack/image"
 	"github.com/listener-operator/listener-operator/test/cluster"
 	"github.com/listener-operator/listener-operator/test/cluster/metallb"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
@@ -36,19 +33,12 @@ const (
 	crds = "charts/gateway-helm/charts/crds/crds"
 )
 
-var (
-	//go:embed envoy-gateway.yaml
-	manifests string
-
-	manifestsTemplate = template.Must(template.New("envoy-gateway").Option("missingkey=error").Parse(manifests))
-)
+//go:embed envoy-gateway.yaml
+var manifests string
 
 // Install installs Envoy Gateway, or completes its installation, and returns when it is ready. Its Gateways get the
-// addresses, a range, from the load balancer of package metallb. Building it takes minutes, once. Progress may be nil.
+// addresses, a range, from the load balancer of package metallb. Building it takes minutes, once.
 func Install(ctx context.Context, c *cluster.Cluster, addresses string, progress io.Writer) error {
-	if progress == nil {
-		progress = io.Discard
-	}
 	programs, err := tools.Ensure(ctx, toolSet)
 	if err != nil {
 		return err
@@ -56,11 +46,7 @@ func Install(ctx context.Context, c *cluster.Cluster, addresses string, progress
 	if err := metallb.SetPool(ctx, c, Namespace, []string{Namespace}, addresses); err != nil {
 		return err
 	}
-	controller, err := c.PushImage(ctx, "envoy-gateway", image.Spec{
-		Files:      map[string]image.File{"/usr/local/bin/envoy-gateway": {Source: filepath.Join(programs, "envoy-gateway"), Mode: 0o755}},
-		Entrypoint: []string{"envoy-gateway"},
-		User:       "65532",
-	})
+	controller, err := c.PushImage(ctx, "envoy-gateway", cluster.ProgramImage(filepath.Join(programs, "envoy-gateway"), "/usr/local/bin/envoy-gateway", "65532"))
 	if err != nil {
 		return err
 	}
@@ -76,20 +62,13 @@ func Install(ctx context.Context, c *cluster.Cluster, addresses string, progress
 	if err := installCRDs(ctx, c); err != nil {
 		return err
 	}
-	var rendered bytes.Buffer
-	err = manifestsTemplate.Execute(&rendered, map[string]any{
+	rendered, err := cluster.Render(manifests, map[string]any{
 		"Namespace": Namespace, "GatewayClass": GatewayClass, "Image": controller, "EnvoyImage": envoy, "LoadBalancerClass": metallb.LoadBalancerClass,
 	})
 	if err != nil {
-		return fmt.Errorf("rendering the manifests of Envoy Gateway: %w", err)
+		return err
 	}
-	if err := c.RunKubectl(ctx, rendered.Bytes(), "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
-		return fmt.Errorf("installing Envoy Gateway: %w", err)
-	}
-	if err := c.RunKubectl(ctx, nil, "rollout", "status", "deployment/envoy-gateway", "--namespace="+Namespace, "--timeout=180s"); err != nil {
-		return fmt.Errorf("waiting for Envoy Gateway: %w", err)
-	}
-	return nil
+	return c.Install(ctx, "Envoy Gateway", rendered, Namespace, "deployment/envoy-gateway")
 }
 
 // installCRDs makes the cluster serve the Gateway API and the kinds of Envoy Gateway.

@@ -16,7 +16,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/listener-operator/listener-operator/hack/image"
 	"github.com/listener-operator/listener-operator/test/cluster"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
@@ -44,11 +43,8 @@ var (
 )
 
 // Install installs the load balancer, or completes its installation, and returns when it serves its configuration. It
-// assigns no address before there is an IPAddressPool. Progress may be nil.
+// assigns no address before there is an IPAddressPool.
 func Install(ctx context.Context, c *cluster.Cluster, progress io.Writer) error {
-	if progress == nil {
-		progress = io.Discard
-	}
 	controller, err := push(ctx, c, "controller", "65534")
 	if err != nil {
 		return err
@@ -68,13 +64,8 @@ func Install(ctx context.Context, c *cluster.Cluster, progress io.Writer) error 
 	if err != nil {
 		return err
 	}
-	if err := c.RunKubectl(ctx, manifests, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
-		return fmt.Errorf("installing the load balancer: %w", err)
-	}
-	for _, workload := range []string{"deployment/controller", "daemonset/speaker"} {
-		if err := c.RunKubectl(ctx, nil, "rollout", "status", "--namespace="+Namespace, "--timeout=120s", workload); err != nil {
-			return fmt.Errorf("waiting for %s: %w", workload, err)
-		}
+	if err := c.Install(ctx, "the load balancer", manifests, Namespace, "deployment/controller", "daemonset/speaker"); err != nil {
+		return err
 	}
 	return configure(ctx, c, advertisement)
 }
@@ -127,9 +118,5 @@ func push(ctx context.Context, c *cluster.Cluster, program, user string) (string
 	if err != nil {
 		return "", err
 	}
-	return c.PushImage(ctx, "metallb-"+program, image.Spec{
-		Files:      map[string]image.File{"/" + program: {Source: filepath.Join(programs, program), Mode: 0o755}},
-		Entrypoint: []string{"/" + program},
-		User:       user,
-	})
+	return c.PushImage(ctx, "metallb-"+program, cluster.ProgramImage(filepath.Join(programs, program), "/"+program, user))
 }

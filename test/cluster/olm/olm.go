@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/template"
 
 	"github.com/operator-framework/api/crds"
 
@@ -30,15 +29,10 @@ const Namespace = "olm"
 const uid = "1001"
 
 //go:embed olm.yaml
-var manifest string
+var manifests string
 
-var manifests = template.Must(template.New("olm").Option("missingkey=error").Parse(manifest))
-
-// Install installs the manager, or completes its installation, and returns when it is available. Progress may be nil.
+// Install installs the manager, or completes its installation, and returns when it is available.
 func Install(ctx context.Context, c *cluster.Cluster, progress io.Writer) error {
-	if progress == nil {
-		progress = io.Discard
-	}
 	programs, err := Programs(ctx)
 	if err != nil {
 		return err
@@ -56,26 +50,18 @@ func Install(ctx context.Context, c *cluster.Cluster, progress io.Writer) error 
 	if err != nil {
 		return err
 	}
-	return apply(ctx, c, definitions, objects, Namespace, "olm-operator", "catalog-operator")
+	return apply(ctx, c, definitions, objects, Namespace, "deployment/olm-operator", "deployment/catalog-operator")
 }
 
 // apply applies CRDs and then other objects, and returns when the Deployments in the namespace are available.
 func apply(ctx context.Context, c *cluster.Cluster, definitions, objects []byte, namespace string, deployments ...string) error {
-	if err := c.RunKubectl(ctx, definitions, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
-		return fmt.Errorf("installing the manager's CRDs: %w", err)
+	if err := c.Install(ctx, "the manager's CRDs", definitions, namespace); err != nil {
+		return err
 	}
 	if err := c.RunKubectl(ctx, definitions, "wait", "--for=condition=Established", "--timeout=60s", "-f", "-"); err != nil {
 		return fmt.Errorf("waiting for the manager's CRDs: %w", err)
 	}
-	if err := c.RunKubectl(ctx, objects, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
-		return fmt.Errorf("installing the manager: %w", err)
-	}
-	for _, name := range deployments {
-		if err := c.RunKubectl(ctx, nil, "rollout", "status", "--namespace="+namespace, "--timeout=120s", "deployment/"+name); err != nil {
-			return fmt.Errorf("waiting for %s: %w", name, err)
-		}
-	}
-	return nil
+	return c.Install(ctx, "the manager", objects, namespace, deployments...)
 }
 
 // Programs returns the directory of the manager's programs and of opm, and builds them first if necessary.
@@ -119,8 +105,7 @@ func crdManifests() ([]byte, error) {
 // render returns all other manifests as YAML. With setUser, the Pods of catalogues get a user, which OpenShift chooses
 // itself, by its security context constraints.
 func render(ref string, setUser bool) ([]byte, error) {
-	var all bytes.Buffer
-	err := manifests.Execute(&all, map[string]any{
+	return cluster.Render(manifests, map[string]any{
 		"Image": ref,
 		"Commands": map[string][]string{
 			"olm-operator": {"/bin/olm", "--namespace=" + Namespace},
@@ -129,8 +114,4 @@ func render(ref string, setUser bool) ([]byte, error) {
 			},
 		},
 	})
-	if err != nil {
-		return nil, fmt.Errorf("rendering the manager's manifests: %w", err)
-	}
-	return all.Bytes(), nil
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"text/template"
 
 	"github.com/listener-operator/listener-operator/hack/image"
 	"github.com/listener-operator/listener-operator/test/cluster"
@@ -25,17 +24,12 @@ const toolSetV1 = "olmv1"
 const catalogService = "catalogd-service." + NamespaceV1 + ".svc"
 
 //go:embed v1.yaml
-var manifestV1 string
-
-var manifestsV1 = template.Must(template.New("olmv1").Option("missingkey=error").Parse(manifestV1))
+var manifestsV1 string
 
 // InstallV1 installs the manager's second generation, with ClusterCatalogs and ClusterExtensions, or completes its
 // installation, and returns when it is available. It does not repair what others change in the objects that it installs
-// (see test/cluster/tools). Both generations may be on one cluster. Progress may be nil.
+// (see test/cluster/tools). Both generations may be on one cluster.
 func InstallV1(ctx context.Context, c *cluster.Cluster, progress io.Writer) error {
-	if progress == nil {
-		progress = io.Discard
-	}
 	definitions, err := crdManifestsV1(ctx)
 	if err != nil {
 		return err
@@ -45,7 +39,7 @@ func InstallV1(ctx context.Context, c *cluster.Cluster, progress io.Writer) erro
 		return err
 	}
 	fmt.Fprintln(progress, "installing the second generation of the Operator Lifecycle Manager")
-	return apply(ctx, c, definitions, objects, NamespaceV1, "catalogd", "operator-controller")
+	return apply(ctx, c, definitions, objects, NamespaceV1, "deployment/catalogd", "deployment/operator-controller")
 }
 
 // crdManifestsV1 returns the CustomResourceDefinitions of the second generation as YAML.
@@ -92,8 +86,7 @@ func renderV1(ctx context.Context, c *cluster.Cluster) ([]byte, error) {
 		return nil, err
 	}
 	pull := []string{"--pull-cas-dir=/authority", "--global-pull-secret=" + NamespaceV1 + "/mirror"}
-	var all bytes.Buffer
-	err = manifestsV1.Execute(&all, map[string]any{
+	return cluster.Render(manifestsV1, map[string]any{
 		"Image": ref, "Certificate": certificate, "Login": secret, "Mirrored": cluster.MirroredRegistry, "Mirror": c.Registry(),
 		"Commands": map[string][]string{
 			"catalogd": append([]string{
@@ -102,8 +95,4 @@ func renderV1(ctx context.Context, c *cluster.Cluster) ([]byte, error) {
 			"operator-controller": append([]string{"/operator-controller", "--catalogd-cas-dir=/authority"}, pull...),
 		},
 	})
-	if err != nil {
-		return nil, fmt.Errorf("rendering the manager's manifests: %w", err)
-	}
-	return all.Bytes(), nil
 }

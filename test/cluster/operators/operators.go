@@ -82,13 +82,8 @@ func Install(ctx context.Context, c *cluster.Cluster, o Operator) error {
 	if err != nil {
 		return fmt.Errorf("encoding a namespace: %w", err)
 	}
-	for _, manifest := range [][]byte{namespace, manifests} {
-		if err := c.RunKubectl(ctx, manifest, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
-			return fmt.Errorf("installing %s: %w", o.set, err)
-		}
+	if err := c.Install(ctx, "the namespace of "+o.set, namespace, o.namespace); err != nil {
+		return err
 	}
-	if err := c.RunKubectl(ctx, nil, "rollout", "status", "--namespace="+o.namespace, "--timeout=180s", "deployment/"+o.deployment); err != nil {
-		return fmt.Errorf("waiting for %s: %w", o.set, err)
-	}
-	return nil
+	return c.Install(ctx, o.set, manifests, o.namespace, "deployment/"+o.deployment)
 }

@@ -6,16 +6,12 @@
 package traefik
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
-	"text/template"
 
-	"github.com/listener-operator/listener-operator/hack/image"
 	"github.com/listener-operator/listener-operator/test/cluster"
 	"github.com/listener-operator/listener-operator/test/cluster/metallb"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
@@ -42,19 +38,12 @@ const gatewayAPI = "sigs.k8s.io/gateway-api"
 // Namespace is the namespace in which it runs, in a Deployment named traefik.
 const Namespace = "traefik"
 
-var (
-	//go:embed traefik.yaml
-	manifests string
-
-	manifestsTemplate = template.Must(template.New("traefik").Option("missingkey=error").Parse(manifests))
-)
+//go:embed traefik.yaml
+var manifests string
 
 // Install installs Traefik, or completes its installation, and returns when it serves at the address, which the load
-// balancer of package metallb gives it. Building it takes minutes, once. Progress may be nil.
+// balancer of package metallb gives it. Building it takes minutes, once.
 func Install(ctx context.Context, c *cluster.Cluster, address string, progress io.Writer) error {
-	if progress == nil {
-		progress = io.Discard
-	}
 	programs, err := tools.Ensure(ctx, "traefik")
 	if err != nil {
 		return err
@@ -62,11 +51,7 @@ func Install(ctx context.Context, c *cluster.Cluster, address string, progress i
 	if err := metallb.SetPool(ctx, c, Namespace, []string{Namespace}, address+"-"+address); err != nil {
 		return err
 	}
-	ref, err := c.PushImage(ctx, "traefik", image.Spec{
-		Files:      map[string]image.File{"/traefik": {Source: filepath.Join(programs, "traefik"), Mode: 0o755}},
-		Entrypoint: []string{"/traefik"},
-		User:       "65534",
-	})
+	ref, err := c.PushImage(ctx, "traefik", cluster.ProgramImage(filepath.Join(programs, "traefik"), "/traefik", "65534"))
 	if err != nil {
 		return err
 	}
@@ -74,23 +59,18 @@ func Install(ctx context.Context, c *cluster.Cluster, address string, progress i
 	if err := installGatewayAPI(ctx, c); err != nil {
 		return err
 	}
-	var rendered bytes.Buffer
-	err = manifestsTemplate.Execute(&rendered, map[string]any{
+	rendered, err := cluster.Render(manifests, map[string]any{
 		"Namespace": Namespace, "IngressClass": IngressClass, "Image": ref, "LoadBalancerClass": metallb.LoadBalancerClass, "TCPPorts": TCPPorts(),
 	})
 	if err != nil {
-		return fmt.Errorf("rendering the manifests of Traefik: %w", err)
+		return err
 	}
-	if err := c.RunKubectl(ctx, rendered.Bytes(), "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
-		return fmt.Errorf("installing Traefik: %w", err)
+	if err := c.Install(ctx, "Traefik", rendered, Namespace, "deployment/traefik"); err != nil {
+		return err
 	}
-	for _, arguments := range []string{
-		"wait --for=jsonpath={.status.loadBalancer.ingress[0].ip}=" + address + " service/traefik", "rollout status deployment/traefik",
-	} {
-		args := append(strings.Fields(arguments), "--namespace="+Namespace, "--timeout=120s")
-		if err := c.RunKubectl(ctx, nil, args...); err != nil {
-			return fmt.Errorf("waiting for Traefik: %w", err)
-		}
+	assigned := "--for=jsonpath={.status.loadBalancer.ingress[0].ip}=" + address
+	if err := c.RunKubectl(ctx, nil, "wait", assigned, "service/traefik", "--namespace="+Namespace, "--timeout=120s"); err != nil {
+		return fmt.Errorf("waiting for the address of Traefik: %w", err)
 	}
 	return nil
 }
