@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,18 +49,7 @@ func newEntry(id Identity, d decision) routev1.RouteIngress {
 
 // equalEntries reports whether two entries are equal, except for their times.
 func equalEntries(a, b routev1.RouteIngress) bool {
-	if len(a.Conditions) != len(b.Conditions) {
-		return false
-	}
-	for i := range a.Conditions {
-		x, y := a.Conditions[i], b.Conditions[i]
-		x.LastTransitionTime, y.LastTransitionTime = nil, nil
-		if x != y {
-			return false
-		}
-	}
-	return a.Host == b.Host && a.RouterName == b.RouterName && a.RouterCanonicalHostname == b.RouterCanonicalHostname &&
-		a.WildcardPolicy == b.WildcardPolicy
+	return cmp.Equal(a, b, cmpopts.IgnoreFields(routev1.RouteIngressCondition{}, "LastTransitionTime"))
 }
 
 // writeStatus fails with a conflict if the Route was changed meanwhile, because the entries of all routers are one
