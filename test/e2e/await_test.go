@@ -133,9 +133,7 @@ func listFor(o client.Object) (client.ObjectList, error) {
 func mustAwait[T client.Object](s *scenario, o T, key client.ObjectKey, condition func(T) bool) T {
 	s.Helper()
 	found, err := await(s.timeoutContext(), o, key, condition)
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	return found
 }
 

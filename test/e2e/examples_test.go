@@ -28,9 +28,7 @@ func quickStart(t *testing.T) {
 		"kubectl": "exec " + testbed.Kubectl() + " --kubeconfig " + testbed.Kubeconfig() + " --namespace " + s.namespace + ` "$@"`,
 		"curl":    `echo "$1" >> ` + requests,
 	} {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil { //nolint:gosec // a program
-			t.Fatal(err)
-		}
+		s.must(os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700)) //nolint:gosec // a program
 	}
 	blocks := 0
 	for _, b := range pages.Blocks(t, "sh") {

@@ -71,9 +71,7 @@ zone %[4]q { type primary; file "zone"; allow-update { key external-dns; }; allo
 		s.must(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	named, err := exec.LookPath("named")
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	s.runOutside(named, "-g", "-c", filepath.Join(dir, "named.conf"))
 	s.awaitName("ns."+zone, testbed.ClientIP())
 }
@@ -84,9 +82,7 @@ func (s *scenario) startExternalDNS(args ...string) {
 	ctx, cancel := context.WithTimeout(s.ctx, buildTimeout)
 	defer cancel()
 	programs, err := tools.Ensure(ctx, "external-dns")
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	s.runOutside(filepath.Join(programs, "external-dns"), append(args,
 		"--kubeconfig="+testbed.Kubeconfig(), "--source=service", "--namespace="+s.namespace, "--policy=sync", "--interval=5s", "--events",
 		"--min-event-sync-interval=1s", "--registry=txt", "--txt-owner-id="+s.namespace, "--domain-filter="+zone,

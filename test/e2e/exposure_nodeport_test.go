@@ -37,9 +37,7 @@ func (s *scenario) translate(address string, node int) {
 func (s *scenario) advertise(ctx context.Context, node string, address *string) {
 	s.Helper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{names.AnnotationAdvertisedAddress: address}}})
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	if err := api.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		s.Errorf("annotating %s: %v", node, err)
 	}

@@ -209,9 +209,7 @@ func TestTLSTerminationFollowsTheClass(t *testing.T) {
 	const customDomain = "shop.example.test"
 	custom := "web-edge." + s.namespace + "." + customDomain
 	pair, err := openshift.authority.Issue(pki.Request{CommonName: "own", DNSNames: []string{custom}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.must(err)
 	s.create(tlsSecret("own", pair.Cert, pair.Key))
 	s.allowRouterToRead("own")
 	classes := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{
@@ -479,9 +477,7 @@ func TestAnInvalidRouteIsReported(t *testing.T) {
 	// The Listener becomes ready when the Secret is created, although the router looks at it only when the Route
 	// changes.
 	pair, err := openshift.authority.Issue(pki.Request{DNSNames: []string{"missing.test"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.must(err)
 	s.create(tlsSecret("missing", pair.Cert, pair.Key))
 	s.awaitListener("missing", 1)
 	var route routev1.Route

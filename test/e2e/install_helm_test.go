@@ -125,9 +125,7 @@ func (h *helmScenario) run(args ...string) (string, error) {
 func (h *helmScenario) mustRun(args ...string) string {
 	h.Helper()
 	out, err := h.run(args...)
-	if err != nil {
-		h.Fatal(err)
-	}
+	h.must(err)
 	return out
 }
 
@@ -135,13 +133,9 @@ func (h *helmScenario) mustRun(args ...string) string {
 // docs/moving-over.md says.
 func (h *helmScenario) takeOverCRDs() {
 	root, err := checkout.Root()
-	if err != nil {
-		h.Fatal(err)
-	}
+	h.must(err)
 	crd, err := os.ReadFile(filepath.Join(root, "config/crd/bases/listeners.stackable.tech_listeners.yaml"))
-	if err != nil {
-		h.Fatal(err)
-	}
+	h.must(err)
 	// The other CRD has other names and descriptions.
 	other := filepath.Join(h.TempDir(), "crd.yaml")
 	h.must(os.WriteFile(other, bytes.Replace(crd, []byte("    shortNames:\n"), []byte("    shortNames:\n    - other\n"), 1), 0o600))

@@ -102,9 +102,7 @@ func withPullSecret(manifests []byte) ([]byte, error) {
 func (m *olmScenario) createPullSecret(namespace string) {
 	m.Helper()
 	config, err := testbed.PullSecret()
-	if err != nil {
-		m.Fatal(err)
-	}
+	m.must(err)
 	m.create(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: pullSecret, Namespace: namespace},
 		Type:       corev1.SecretTypeDockerConfigJson,

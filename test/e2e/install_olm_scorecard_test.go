@@ -55,9 +55,7 @@ func (m *olmScenario) runScorecard() {
 // tests are not pulled, but built here and loaded onto the nodes.
 func (m *olmScenario) checkScorecard() {
 	sdk, err := tools.Ensure(m.ctx, "operator-sdk")
-	if err != nil {
-		m.Fatal(err)
-	}
+	m.must(err)
 	m.loadTestImages(sdk)
 	if _, err := kubectl(m.ctx, "apply", "-f", "../../scorecard/rbac.yaml"); err != nil {
 		m.Fatal(err)
@@ -103,9 +101,7 @@ func checkResult(t *testing.T, status v1alpha3.TestStatus) []string {
 func (m *olmScenario) loadTestImages(sdk string) {
 	m.Helper()
 	root, err := checkout.Root()
-	if err != nil {
-		m.Fatal(err)
-	}
+	m.must(err)
 	dir := m.TempDir()
 	build := exec.CommandContext(m.ctx, "go", "-C", "scorecard", "build", "-trimpath", "-o", dir, "./tests")
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
@@ -115,13 +111,9 @@ func (m *olmScenario) loadTestImages(sdk string) {
 		m.Fatal(err)
 	}
 	shell, err := exec.LookPath("busybox")
-	if err != nil {
-		m.Fatal(err)
-	}
+	m.must(err)
 	untar, err := image.Busybox(m.ctx, shell)
-	if err != nil {
-		m.Fatal(err)
-	}
+	m.must(err)
 	untar.User = testUser
 	specs := map[string]image.Spec{untarImage: untar}
 	for ref, program := range m.testImages() {
@@ -141,9 +133,7 @@ func (m *olmScenario) loadTestImages(sdk string) {
 func (m *olmScenario) testImages() map[string]string {
 	m.Helper()
 	data, err := os.ReadFile(filepath.Join(m.latest().dir, "bundle/tests/scorecard/config.yaml"))
-	if err != nil {
-		m.Fatal(err)
-	}
+	m.must(err)
 	var config v1alpha3.Configuration
 	m.must(yaml.Unmarshal(data, &config))
 	images := map[string]string{}

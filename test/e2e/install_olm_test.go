@@ -150,9 +150,7 @@ func (m *olmScenario) publishReleases(releases ...release) {
 	m.Helper()
 	m.releases = append(m.releases, releases...)
 	image, err := newCatalog(m.ctx, filepath.Join(m.TempDir(), "catalog"), m.releases...)
-	if err != nil {
-		m.Fatal(err)
-	}
+	m.must(err)
 	source := &operatorsv1alpha1.CatalogSource{
 		TypeMeta:   metav1.TypeMeta{APIVersion: operatorsv1alpha1.SchemeGroupVersion.String(), Kind: operatorsv1alpha1.CatalogSourceKind},
 		ObjectMeta: metav1.ObjectMeta{Name: catalogName, Namespace: olm.Namespace},
@@ -264,9 +262,7 @@ func (m *olmScenario) dumpOLM() {
 func (m *olmScenario) suggestedNamespace() *corev1.Namespace {
 	m.Helper()
 	data, err := os.ReadFile(filepath.Join(m.latest().dir, "bundle/manifests/listener-operator.clusterserviceversion.yaml"))
-	if err != nil {
-		m.Fatal(err)
-	}
+	m.must(err)
 	var csv operatorsv1alpha1.ClusterServiceVersion
 	m.must(yaml.Unmarshal(data, &csv))
 	namespace := &corev1.Namespace{}

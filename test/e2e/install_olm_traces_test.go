@@ -29,19 +29,13 @@ var volatileResources = []string{"events", "events.events.k8s.io", "leases.coord
 func (m *olmScenario) listObjects() map[string]bool {
 	m.Helper()
 	config, err := testbed.RESTConfig()
-	if err != nil {
-		m.Fatal(err)
-	}
+	m.must(err)
 	resources, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerPreferredResources()
-	if err != nil {
-		m.Fatal(err)
-	}
+	m.must(err)
 	objects := map[string]bool{}
 	for _, group := range resources {
 		gv, err := schema.ParseGroupVersion(group.GroupVersion)
-		if err != nil {
-			m.Fatal(err)
-		}
+		m.must(err)
 		for _, r := range group.APIResources {
 			resource := gv.WithResource(r.Name)
 			if !slices.Contains(r.Verbs, "list") || slices.Contains(volatileResources, resource.GroupResource().String()) {

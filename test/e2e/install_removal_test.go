@@ -87,9 +87,7 @@ func (s *scenario) awaitUninstalled(config *operatorv1alpha1.ListenerOperator) {
 func (s *scenario) agentUIDs() []types.UID {
 	s.Helper()
 	agents, err := podsOf(s.ctx, "node-agent")
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	var uids []types.UID
 	for _, a := range agents {
 		uids = append(uids, a.UID)

@@ -133,9 +133,7 @@ func expectFields(t *testing.T, lines []string, texts ...string) {
 func (s *scenario) kubectl(args ...string) []string {
 	s.Helper()
 	output, err := kubectl(s.ctx, append([]string{"-n", s.namespace}, args...)...)
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	s.Logf("kubectl %s:\n%s", strings.Join(args, " "), output)
 	return strings.Split(strings.TrimSpace(output), "\n")
 }

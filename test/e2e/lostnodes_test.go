@@ -275,9 +275,7 @@ func TestADeletedNodeDoesNotAffectOtherAddresses(t *testing.T) {
 	s.createBootstrapListener(class.Name)
 	nodes := testbed.Nodes()
 	lost := nodes[len(nodes)-1] + 1
-	if err := testbed.StartNode(s.ctx, lost); err != nil { // joins as a new node
-		t.Fatal(err)
-	}
+	s.must(testbed.StartNode(s.ctx, lost)) // joins as a new node
 	for i, node := range []int{nodes[0], lost} {
 		p := pod(fmt.Sprintf("web-%d", i), byName("bootstrap"))
 		p.Spec.NodeName = "" // the volume is provisioned only if the scheduler selects the node

@@ -130,9 +130,7 @@ func TestEveryQueryOfTheDashboardHasAResult(t *testing.T) {
 		s.eventually(func(ctx context.Context) error { return s.scrape(ctx, store, token, at) })
 	}
 	raw, err := os.ReadFile("../../config/dashboard/grafana-dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.must(err)
 	var dashboard struct {
 		Panels []struct {
 			Title   string

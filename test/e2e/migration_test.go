@@ -184,9 +184,7 @@ func (s *scenario) reinstall(spec operatorv1alpha1.ListenerOperatorSpec) {
 	}
 	config, err := await(ctx, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName},
 		func(*operatorv1alpha1.ListenerOperator) bool { return true })
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	before := config.DeepCopy()
 	config.Spec = spec
 	s.must(api.Patch(ctx, config, client.MergeFrom(before)))
@@ -329,9 +327,7 @@ func (s *scenario) podListenersOfStackable(p *corev1.Pod, own listenersv1alpha1.
 func (s *scenario) filesOfStackable(dir string, own listenersv1alpha1.IngressAddress) {
 	s.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	for _, entry := range entries {
 		s.must(os.RemoveAll(filepath.Join(dir, entry.Name())))
 	}
@@ -341,12 +337,8 @@ func (s *scenario) filesOfStackable(dir string, own listenersv1alpha1.IngressAdd
 	}
 	for name, content := range files {
 		path := filepath.Join(dir, "addresses", own.Address, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // read by the Pod
-			s.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil { //nolint:gosec // read by the Pod
-			s.Fatal(err)
-		}
+		s.must(os.MkdirAll(filepath.Dir(path), 0o755))     //nolint:gosec // read by the Pod
+		s.must(os.WriteFile(path, []byte(content), 0o644)) //nolint:gosec // read by the Pod
 	}
 	s.must(os.Symlink(filepath.Join("addresses", own.Address), filepath.Join(dir, "default-address")))
 }
@@ -356,9 +348,7 @@ func (s *scenario) filesOfStackable(dir string, own listenersv1alpha1.IngressAdd
 func (s *scenario) recordAddresses(name string, first listenersv1alpha1.IngressAddress) func(want listenersv1alpha1.IngressAddress) {
 	s.Helper()
 	w, err := api.Watch(s.ctx, &listenersv1alpha1.ListenerList{}, selectObject(s.key(name)))
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	s.Cleanup(w.Stop)
 	return func(want listenersv1alpha1.IngressAddress) {
 		s.Helper()
@@ -456,9 +446,7 @@ func (s *scenario) setConversionWebhook(owner string) {
 	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	s.get(crd, takenOverCRD)
 	spec, _, err := unstructured.NestedMap(crd.Object, "spec")
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	spec["conversion"] = map[string]any{"strategy": "Webhook", "webhook": map[string]any{
 		"conversionReviewVersions": []any{"v1"},
 		"clientConfig": map[string]any{"service": map[string]any{

@@ -33,9 +33,7 @@ func (s *scenario) pinnedUntilLost() (from, to string) {
 func (s *scenario) shell(command string) {
 	s.Helper()
 	config, err := os.ReadFile(testbed.Kubeconfig())
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	own := filepath.Join(s.TempDir(), "kubeconfig")
 	s.must(os.WriteFile(own, config, 0o600))
 	command = "kubectl config set-context --current --namespace " + s.namespace + "\n" + command

@@ -73,13 +73,9 @@ const replicated = "replicated"
 func (k *kafka) use(value string, brokers int32) {
 	k.Helper()
 	bootstrap, err := k.endpoints("kafka-bootstrap", "external")
-	if err != nil {
-		k.Fatal(err)
-	}
+	k.must(err)
 	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.Dialer(k.dial))
-	if err != nil {
-		k.Fatal(err)
-	}
+	k.must(err)
 	defer client.Close()
 	k.awaitBrokers(client, brokers)
 	k.write(client, replicated, []int32{0, 1, 2}, value)
@@ -152,9 +148,7 @@ func (k *kafka) write(client *kgo.Client, topic string, brokers []int32, value s
 func (k *kafka) read(topic, bootstrap string) {
 	k.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.Dialer(k.dial), kgo.ConsumeTopics(topic))
-	if err != nil {
-		k.Fatal(err)
-	}
+	k.must(err)
 	defer client.Close()
 	ctx := k.timeoutContext()
 	var got []string
@@ -170,12 +164,8 @@ func (k *kafka) read(topic, bootstrap string) {
 func (k *kafka) advertised(broker int) string {
 	k.Helper()
 	endpoint, err := k.endpoints(fmt.Sprintf("listener-kafka-%d", broker), "external")
-	if err != nil {
-		k.Fatal(err)
-	}
+	k.must(err)
 	_, port, err := net.SplitHostPort(endpoint)
-	if err != nil {
-		k.Fatal(err)
-	}
+	k.must(err)
 	return port
 }

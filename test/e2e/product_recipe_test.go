@@ -169,13 +169,9 @@ func (s *scenario) handshakeTLS(ctx context.Context, address string) (tls.Connec
 func (s *scenario) provideDisks(user int, claims ...string) {
 	s.Helper()
 	dir, err := os.MkdirTemp("", "disks-") // the directories of tests are closed to other users
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	s.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // products run as other users
-		s.Fatal(err)
-	}
+	s.must(os.Chmod(dir, 0o755)) //nolint:gosec // products run as other users
 	for _, claim := range claims {
 		disk := filepath.Join(dir, claim)
 		s.must(os.Mkdir(disk, 0o700))

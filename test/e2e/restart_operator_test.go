@@ -164,9 +164,7 @@ func (s *scenario) scaleOperator(replicas int32) {
 func (s *scenario) operatorPods() map[string]int32 {
 	s.Helper()
 	pods, err := podsOf(s.ctx, "operator")
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	restarts := map[string]int32{}
 	for _, p := range pods {
 		if p.DeletionTimestamp == nil && len(p.Status.ContainerStatuses) > 0 {

@@ -55,14 +55,10 @@ func TestAStolenOperatorTokenCannotRunAnythingOnNodes(t *testing.T) {
 func (s *scenario) withTokenOf(namespace, account string) client.Client {
 	s.Helper()
 	admin, err := testbed.RESTConfig()
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	config := rest.AnonymousClientConfig(admin)
 	config.BearerToken = s.tokenOf(namespace, account)
 	c, err := client.New(config, client.Options{Scheme: api.Scheme()})
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	return c
 }

@@ -374,9 +374,7 @@ func (s *scenario) versions(list client.ObjectList) func() []client.Object {
 // on the same node: the label of the Pod, and its PodListeners object.
 func TestAMountTakesFewWrites(t *testing.T) {
 	s := newScenario(t)
-	if err := awaitEndedNamespaces(s.timeoutContext()); err != nil { // their deletion takes writes
-		t.Fatal(err)
-	}
+	s.must(awaitEndedNamespaces(s.timeoutContext())) // their deletion takes writes
 	class := s.createClass(unpinned())
 	s.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "kept", Annotations: byClass(class.Name)}, Spec: objects.ClaimSpec("")})
 	var writes map[string]float64
@@ -406,14 +404,10 @@ func TestAMountTakesFewWrites(t *testing.T) {
 func (s *scenario) ourWrites() map[string]float64 {
 	s.Helper()
 	config, err := testbed.RESTConfig()
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/", &corev1.SchemeGroupVersion, clientgoscheme.Codecs
 	server, err := rest.RESTClientFor(config)
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	body, err := server.Get().AbsPath("/metrics").Stream(s.ctx)
 	if err != nil {
 		s.Fatalf("reading the API server's metrics: %v", err)
