@@ -142,6 +142,13 @@ func mustAwaitDeleted[T client.Object](s *scenario, o T, key client.ObjectKey) {
 	s.must(awaitDeleted(s.timeoutContext(), o, key))
 }
 
+// removeAndAwait deletes an object, and waits until it does not exist.
+func (s *scenario) removeAndAwait(o client.Object, options ...client.DeleteOption) {
+	s.Helper()
+	s.remove(o, options...)
+	mustAwaitDeleted(s, o, client.ObjectKeyFromObject(o))
+}
+
 // awaitReady waits until a Pod is ready, and is none of those before.
 func (s *scenario) awaitReady(name string, before ...*corev1.Pod) *corev1.Pod {
 	s.Helper()

@@ -233,7 +233,7 @@ func TestClientsReachEachPodThroughAProxyInFrontOfTheCluster(t *testing.T) {
 
 	// A Pod that is replaced keeps its address.
 	first := s.awaitReady("data-0")
-	s.must(api.Delete(s.ctx, first))
+	s.remove(first)
 	s.awaitReady("data-0", first)
 	expect(0)
 	front.configure(s) // it may run on another node

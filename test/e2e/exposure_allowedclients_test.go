@@ -107,7 +107,7 @@ func TestOnlyAllowedClientsReachNodePorts(t *testing.T) {
 	s.create(deny)
 	inside(map[int]string{8080: unanswered, unused: unanswered})
 	s.awaitAllowed(own, "web", second)
-	s.must(api.Delete(s.ctx, deny))
+	s.remove(deny)
 	inside(map[int]string{8080: connected, unused: refused})
 
 	s.patch(class, func() { class.Spec.AllowedClients = nil })

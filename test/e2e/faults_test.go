@@ -232,8 +232,7 @@ func fullDisk(s *scenario, l *steadyLoad, _ int) (func(context.Context) error, e
 		}
 		s.awaitReady(meanwhile.Name)
 		for _, p := range []*corev1.Pod{before, meanwhile} {
-			s.remove(p)
-			mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+			s.removeAndAwait(p)
 		}
 		return nil
 	}, nil
@@ -309,8 +308,7 @@ func restoredNamespace(s *scenario, _ *steadyLoad, _ int) (func(context.Context)
 	}
 	namespace := &corev1.Namespace{}
 	shop.get(namespace, client.ObjectKey{Name: shop.namespace})
-	shop.remove(namespace)
-	mustAwaitDeleted(shop, namespace, client.ObjectKeyFromObject(namespace))
+	shop.removeAndAwait(namespace)
 
 	restored := func(o metav1.ObjectMeta) metav1.ObjectMeta {
 		maps.DeleteFunc(o.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, "pv.kubernetes.io/") })

@@ -224,13 +224,11 @@ func (h *helmScenario) uninstallChart() {
 	h.Helper()
 	for _, name := range []string{"web", "late"} {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: name}}
-		h.remove(p)
-		mustAwaitDeleted(h.scenario, p, client.ObjectKeyFromObject(p))
+		h.removeAndAwait(p)
 	}
 	h.must(api.DeleteAllOf(h.ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(h.namespace)))
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
-	h.remove(config)
-	mustAwaitDeleted(h.scenario, config, client.ObjectKeyFromObject(config))
+	h.removeAndAwait(config)
 	h.mustRun("uninstall", h.release, "--wait")
 	for _, o := range []client.Object{
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: h.operators, Name: names.Operator}},

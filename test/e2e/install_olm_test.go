@@ -291,12 +291,10 @@ func (m *olmScenario) installAnywhere() {
 // uninstallFrom uninstalls the operator completely, and deletes its namespace.
 func (m *olmScenario) uninstallFrom(namespace *corev1.Namespace) {
 	m.Helper()
-	m.remove(&operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}})
-	mustAwaitDeleted(m.scenario, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	m.removeAndAwait(&operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}})
 	m.unsubscribe()
 	m.removeTopologyLabels()
-	m.remove(namespace)
-	mustAwaitDeleted(m.scenario, &corev1.Namespace{}, client.ObjectKeyFromObject(namespace))
+	m.removeAndAwait(namespace)
 }
 
 // install installs the operator by a Subscription, and checks that the first Pod with a listener volume is reachable
@@ -403,8 +401,7 @@ func (m *olmScenario) reinstall() {
 	m.checkUserData(before)
 	leaving := &corev1.Pod{}
 	m.get(leaving, m.key("first"))
-	m.remove(leaving)
-	mustAwaitDeleted(m.scenario, leaving, client.ObjectKeyFromObject(leaving))
+	m.removeAndAwait(leaving)
 	m.awaitPodDirRemoved(leaving)
 
 	m.subscribe()
@@ -433,11 +430,9 @@ func (m *olmScenario) move() {
 	m.create(pod("moved", byClass("external-unstable")))
 	moved := m.awaitReady("moved")
 	m.awaitAnswer(m.awaitPodListener(moved, "listener").IngressAddresses[0], "moved")
-	m.remove(moved)
-	mustAwaitDeleted(m.scenario, moved, client.ObjectKeyFromObject(moved))
+	m.removeAndAwait(moved)
 	abandoned := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: left.Namespace}}
-	m.remove(abandoned)
-	mustAwaitDeleted(m.scenario, abandoned, client.ObjectKeyFromObject(abandoned))
+	m.removeAndAwait(abandoned)
 
 	// The objects of the new namespace are not the operator's, as those of the first one: its pull secret, and the
 	// OperatorGroup, for which OLM creates roles.
@@ -482,8 +477,7 @@ func (m *olmScenario) uninstall() {
 		"operators.operators.coreos.com /"+names.Operator+".")
 	for _, name := range ownCRDs {
 		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		m.remove(crd)
-		mustAwaitDeleted(m.scenario, crd, client.ObjectKeyFromObject(crd))
+		m.removeAndAwait(crd)
 	}
 	// OLM recreates them until it has observed the deletion of the CRDs.
 	m.eventually(func(ctx context.Context) error { return errors.Join(m.deleteOperators(ctx), m.findTraces()) })
@@ -545,8 +539,7 @@ func (m *olmScenario) unsubscribe() {
 	m.Helper()
 	m.remove(&operatorsv1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: names.Operator, Namespace: m.operatorNamespace}})
 	csv := &operatorsv1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Name: m.csvName(), Namespace: m.operatorNamespace}}
-	m.remove(csv)
-	mustAwaitDeleted(m.scenario, csv, client.ObjectKeyFromObject(csv))
+	m.removeAndAwait(csv)
 	operator := client.ObjectKey{Namespace: m.operatorNamespace, Name: names.Operator}
 	mustAwaitDeleted(m.scenario, &appsv1.Deployment{}, operator)
 	mustAwaitDeleted(m.scenario, &corev1.ServiceAccount{}, operator)

@@ -188,8 +188,7 @@ func (m *olmv1Scenario) install() {
 	m.awaitAnswer(m.awaitPodListener(first, "listener").IngressAddresses[0], "first")
 	m.awaitVersion("0.1.0")
 	m.Logf("ClusterExtension created to all agents ready: %s", time.Since(created).Round(time.Second))
-	m.remove(first)
-	mustAwaitDeleted(m.scenario, first, client.ObjectKeyFromObject(first))
+	m.removeAndAwait(first)
 }
 
 // upgrade publishes a release outside of the range, which changes nothing, and then extends the range, while clients
@@ -266,8 +265,7 @@ func (m *olmv1Scenario) uninstall() {
 	mustAwaitDeleted(m.scenario, config, client.ObjectKeyFromObject(config))
 	m.must(api.DeleteAllOf(m.ctx, &listenersv1alpha1.Listener{}, client.InNamespace(m.namespace)))
 	o := olmv1Object("ClusterExtension")
-	m.remove(o)
-	mustAwaitDeleted(m.scenario, o, client.ObjectKeyFromObject(o))
+	m.removeAndAwait(o)
 	for _, name := range ownCRDs {
 		mustAwaitDeleted(m.scenario, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKey{Name: name})
 	}

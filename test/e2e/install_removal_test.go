@@ -120,8 +120,7 @@ func TestDeletionOfTheConfigurationWaitsForVolumesInUse(t *testing.T) {
 	})
 	s.awaitAnswer(own, "web")
 
-	s.remove(p)
-	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+	s.removeAndAwait(p)
 	s.awaitPodDirRemoved(p)
 	s.awaitUninstalled(config)
 	s.get(&listenersv1alpha1.ListenerClass{}, client.ObjectKeyFromObject(class))
@@ -169,8 +168,7 @@ func TestTheConfigurationCanBeDeletedWhileTheOperatorIsDown(t *testing.T) {
 	s.scaleOperator(0)
 	before := s.agentUIDs()
 	s.remove(config)
-	s.remove(p)
-	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+	s.removeAndAwait(p)
 	s.awaitPodDirRemoved(p)
 	if after := s.agentUIDs(); !slices.Equal(before, after) {
 		t.Errorf("agents were %v and are %v", before, after)
@@ -188,8 +186,7 @@ func TestADeletionByMistakeCanBeReverted(t *testing.T) {
 	before := s.agentUIDs()
 	s.remove(config)
 	s.awaitDeletionRefused(config, fmt.Sprintf("Pods %s/web", s.namespace))
-	s.remove(config, client.PropagationPolicy(metav1.DeletePropagationOrphan))
-	mustAwaitDeleted(s, &operatorv1alpha1.ListenerOperator{}, client.ObjectKeyFromObject(config))
+	s.removeAndAwait(config, client.PropagationPolicy(metav1.DeletePropagationOrphan))
 	recreated := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: config.Name}}
 	s.create(recreated)
 	if _, err := await(s.timeoutContext(), recreated, client.ObjectKeyFromObject(recreated), isAvailableOnAllNodes); err != nil {

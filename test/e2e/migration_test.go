@@ -152,8 +152,7 @@ func TestRunningPodsAreTakenOverFromStackable(t *testing.T) {
 func (s *scenario) uninstall(config *operatorv1alpha1.ListenerOperator) {
 	s.Helper()
 	s.Cleanup(func() { s.reinstall(config.Spec) })
-	s.remove(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: names.Operator}}, client.PropagationPolicy(metav1.DeletePropagationForeground))
-	mustAwaitDeleted(s, &appsv1.Deployment{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator})
+	s.removeAndAwait(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: names.Operator}}, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	mustAwaitDeleted(s, &corev1.ConfigMap{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator})
 	s.patch(config, func() { config.Finalizers = nil })
 	s.remove(config)
@@ -508,8 +507,7 @@ func TestAVolumeOfStackableIsTakenOver(t *testing.T) {
 	mustAwait(s, &corev1.PersistentVolume{}, types.NamespacedName{Name: pv.Name}, func(pv *corev1.PersistentVolume) bool {
 		return !slices.Contains(pv.Finalizers, finalizerOfStackable)
 	})
-	s.remove(set)
-	mustAwaitDeleted(s, &appsv1.StatefulSet{}, client.ObjectKeyFromObject(set))
+	s.removeAndAwait(set)
 	s.remove(pvc)
 	mustAwaitDeleted(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: pv.Name})
 	mustAwaitDeleted(s, &corev1.Service{}, s.key("listener-web-0"))

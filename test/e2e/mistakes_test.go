@@ -197,8 +197,7 @@ var workloads = map[string]func(*scenario, *corev1.Pod) (correct func(corev1.Vol
 	"pod": func(s *scenario, p *corev1.Pod) func(corev1.Volume) {
 		s.create(p)
 		return func(v corev1.Volume) {
-			s.remove(p)
-			mustAwaitDeleted(s, &corev1.Pod{}, s.key(p.Name))
+			s.removeAndAwait(p)
 			s.create(podWith(p.Name, v))
 		}
 	},

@@ -42,8 +42,7 @@ func TestOperatorOfStrimziPodSets(t *testing.T) {
 	first := run()
 	_, before := s.awaitReachable(pod.Name)
 
-	s.remove(first)
-	mustAwaitDeleted(s, &corev1.Pod{}, s.key(pod.Name))
+	s.removeAndAwait(first)
 	run()
 	_, after := s.awaitReachable(pod.Name, first)
 	if before.Ports["http"] != after.Ports["http"] {

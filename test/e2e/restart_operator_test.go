@@ -60,15 +60,13 @@ func TestAKeptAddressStaysWhileTheOperatorIsDown(t *testing.T) {
 		listeners[kind] = s.awaitListener(kind+"-0-listener", 1)
 	}
 	s.scaleOperator(0)
-	for kind, set := range sets {
-		s.must(api.Delete(s.ctx, set, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
-		mustAwaitDeleted(s, &appsv1.StatefulSet{}, s.key(kind))
+	for _, set := range sets {
+		s.removeAndAwait(set, client.PropagationPolicy(metav1.DeletePropagationOrphan))
 	}
 	s.scaleOperator(1)
 	for kind := range volumes {
 		mustAwait(s, &listenersv1alpha1.Listener{}, s.key(kind+"-0-listener"), func(l *listenersv1alpha1.Listener) bool { return len(l.OwnerReferences) == 0 })
-		s.remove(pods[kind])
-		mustAwaitDeleted(s, &corev1.Pod{}, s.key(kind+"-0"))
+		s.removeAndAwait(pods[kind])
 		create(kind)
 		_, after := s.awaitReachable(kind+"-0", pods[kind])
 		if listener := s.awaitListener(kind+"-0-listener", 1); listener.UID != listeners[kind].UID || !cmp.Equal(before[kind], after) {

@@ -45,7 +45,7 @@ func TestAStolenOperatorTokenCannotRunAnythingOnNodes(t *testing.T) {
 	s.eventually(denied)
 	for _, o := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{}} {
 		o.SetName(names.Operator + ".daemonsets")
-		s.must(api.Delete(s.ctx, o))
+		s.remove(o)
 		s.eventually(s.getter(o))
 	}
 	s.eventually(denied)

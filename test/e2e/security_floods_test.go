@@ -189,8 +189,7 @@ func (s *scenario) waits(class string) map[string]time.Duration {
 			mustAwait(s, &appsv1.Deployment{}, s.key(name), func(d *appsv1.Deployment) bool { return d.Status.ObservedGeneration > 0 })
 		})
 		for _, o := range made {
-			s.remove(o)
-			s.must(awaitDeleted(s.timeoutContext(), o, client.ObjectKeyFromObject(o)))
+			s.removeAndAwait(o)
 		}
 	}
 	means := map[string]time.Duration{}

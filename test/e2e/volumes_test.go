@@ -75,8 +75,7 @@ func TestAPinnedVolumeBelongsToTheNodeOfItsFirstPod(t *testing.T) {
 	second.Spec.NodeName = testbed.NodeName(2) // past the scheduler, which knows better
 	s.create(second)
 	s.awaitEvent("Pod", "second", listenersv1alpha1.ReasonWaitingForAddress, "is pinned to node "+testbed.NodeName(1))
-	s.remove(second)
-	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(second))
+	s.removeAndAwait(second)
 	s.awaitAnswer(own, "first")
 	s.checkFilesAt(own)
 }
@@ -94,8 +93,7 @@ func TestANamespaceCanBeDeletedWhileVolumesAreMounted(t *testing.T) {
 	}
 	namespace := &corev1.Namespace{}
 	s.get(namespace, client.ObjectKey{Name: s.namespace})
-	s.remove(namespace)
-	mustAwaitDeleted(s, namespace, client.ObjectKeyFromObject(namespace))
+	s.removeAndAwait(namespace)
 }
 
 // Nothing of it remains, in the API or on the node.
@@ -114,8 +112,7 @@ func TestAnEphemeralVolumeIsDeletedWithItsPod(t *testing.T) {
 	if _, err := os.Stat(staging); err != nil {
 		t.Errorf("the kubelet has created no directory to stage the volume: %v", err)
 	}
-	s.remove(p)
-	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+	s.removeAndAwait(p)
 	mustAwaitDeleted(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: pvc.Spec.VolumeName})
 	mustAwaitDeleted(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
 	mustAwaitDeleted(s, &corev1.Service{}, s.key("web-listener"))
@@ -134,7 +131,7 @@ func TestAnInlineVolumeHasTheAddressOfItsPod(t *testing.T) {
 	s.checkFilesAt(own)
 
 	agent := s.agentOn(p.Spec.NodeName)
-	s.must(api.Delete(s.ctx, agent))
+	s.remove(agent)
 	s.awaitNewAgent(agent)
 	listener := s.awaitListener("web-listener", 1)
 	s.patch(listener, func() {
@@ -145,8 +142,7 @@ func TestAnInlineVolumeHasTheAddressOfItsPod(t *testing.T) {
 	})
 	s.awaitFilesAt(own, later.IngressAddresses...)
 
-	s.remove(p)
-	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+	s.removeAndAwait(p)
 	mustAwaitDeleted(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
 	mustAwaitDeleted(s, &corev1.Service{}, s.key("web-listener"))
 	mustAwaitDeleted(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)))
@@ -288,15 +284,13 @@ func TestAnInlineVolumeKeepsItsAddressBetweenStatefulSets(t *testing.T) {
 		return next
 	}
 
-	s.must(api.Delete(s.ctx, set, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
-	mustAwaitDeleted(s, &appsv1.StatefulSet{}, s.key("web"))
+	s.removeAndAwait(set, client.PropagationPolicy(metav1.DeletePropagationOrphan))
 	mustAwait(s, &listenersv1alpha1.Listener{}, s.key("web-0-listener"), func(l *listenersv1alpha1.Listener) bool { return len(l.OwnerReferences) == 0 })
 	s.checkNotRestarted(p)
 	if entry := s.awaitPodListener(p, "listener"); len(entry.IngressAddresses) != 1 || !cmp.Equal(own, entry.IngressAddresses[0]) {
 		t.Errorf("without a StatefulSet, the entry is %+v", entry)
 	}
-	s.remove(p)
-	mustAwaitDeleted(s, &corev1.Pod{}, s.key("web-0"))
+	s.removeAndAwait(p)
 	set = newSet()
 	p = same("another StatefulSet", p)
 
@@ -383,8 +377,7 @@ func TestAMountTakesFewWrites(t *testing.T) {
 		p := podWith(name, objects.ClaimVolume("listener", "kept"))
 		p.Spec.NodeSelector = onNode(testbed.NodeName(1))
 		s.create(p)
-		s.remove(s.awaitReady(name))
-		mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+		s.removeAndAwait(s.awaitReady(name))
 		mustAwait(s, &listenersv1alpha1.Listener{}, s.key("kept"), func(l *listenersv1alpha1.Listener) bool {
 			return l.Annotations[names.AnnotationNumbers] != "" // written once, ten seconds after the creation
 		})
@@ -450,8 +443,7 @@ func TestAHostilePodCannotPreventItsDeletion(t *testing.T) {
 	s.create(p)
 	p = s.awaitReady("messy")
 	s.awaitAnswer(s.awaitPodListener(p, "listener").IngressAddresses[0], "messy")
-	s.remove(p)
-	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+	s.removeAndAwait(p)
 	s.awaitPodDirRemoved(p)
 }
 
@@ -464,8 +456,7 @@ func TestAPodCanBeDeletedWhileItsVolumeIsMounted(t *testing.T) {
 	s.create(p)
 	s.awaitEvent("Pod", "web", listenersv1alpha1.ReasonWaitingForAddress)
 	p = mustAwait(s, &corev1.Pod{}, s.key("web"), func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
-	s.remove(p)
-	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+	s.removeAndAwait(p)
 	mustAwaitDeleted(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
 	s.awaitPodDirRemoved(p)
 }
@@ -540,8 +531,7 @@ func TestABurstOfPodsAndTheEndOfTheirNamespaceAreNoErrors(t *testing.T) {
 		pods[i] = mustAwait(ending, &corev1.Pod{}, ending.key(p.Name), func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
 	}
 	deleted := time.Now()
-	ending.remove(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ending.namespace}})
-	mustAwaitDeleted(ending, &corev1.Namespace{}, client.ObjectKey{Name: ending.namespace})
+	ending.removeAndAwait(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ending.namespace}})
 	for _, p := range pods {
 		ending.awaitPodDirRemoved(p)
 	}
