@@ -94,8 +94,7 @@ func TestAnAddressFollowsAPodThatIsNotPinned(t *testing.T) {
 	s.patch(set, func() { set.Spec.Replicas = ptr.To[int32](0) })
 	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(before))
 	mustAwaitDeleted(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(before.UID)))
-	var l listenersv1alpha1.Listener
-	s.get(&l, s.key("listener-web-0"))
+	l := mustGet(s, &listenersv1alpha1.Listener{}, s.key("listener-web-0"))
 	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{old}, l.Status.IngressAddresses); diff != "" {
 		t.Errorf("addresses while there is no Pod (-before +now):\n%s", diff)
 	}
@@ -228,8 +227,7 @@ func TestOnlyListedPortsAreReachedFromOutside(t *testing.T) {
 func checkOnlyHTTP(s *scenario, p *corev1.Pod, listener string) {
 	s.Helper()
 	address := s.awaitPodListener(p, "listener").IngressAddresses[0]
-	service := &corev1.Service{}
-	s.get(service, s.key(listener))
+	service := mustGet(s, &corev1.Service{}, s.key(listener))
 	if want := map[string]int32{"http": nodePort(service, "http")}; !cmp.Equal(want, address.Ports) || len(service.Spec.Ports) != 1 {
 		s.Errorf("%s has the ports %v, and its Service %+v", p.Name, address.Ports, service.Spec.Ports)
 	}

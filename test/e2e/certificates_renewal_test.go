@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -82,10 +81,8 @@ func waitASecond(ctx context.Context) error {
 // replaceAuthorities replaces the authorities of all namespaces in the shortest time.
 func (s *scenario) replaceAuthorities() {
 	s.Helper()
-	before := &corev1.ConfigMap{}
-	s.get(before, s.key(names.CertificateAuthorityConfigMap))
-	configuration := &operatorv1alpha1.ListenerOperator{}
-	s.get(configuration, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	before := mustGet(s, &corev1.ConfigMap{}, s.key(names.CertificateAuthorityConfigMap))
+	configuration := s.configuration()
 	now := metav1.Now()
 	s.patch(configuration, func() {
 		configuration.Spec.CertificateAuthorities = operatorv1alpha1.CertificateAuthoritiesSpec{NotBefore: &now, Overlap: metav1.Duration{Duration: 10 * time.Minute}}

@@ -46,8 +46,7 @@ func (s *scenario) withCertificate(name, class string) *corev1.Pod {
 func (s *scenario) trust() *tls.Config {
 	s.Helper()
 	roots := x509.NewCertPool()
-	published := &corev1.ConfigMap{}
-	s.get(published, s.key(names.CertificateAuthorityConfigMap))
+	published := mustGet(s, &corev1.ConfigMap{}, s.key(names.CertificateAuthorityConfigMap))
 	if !roots.AppendCertsFromPEM([]byte(published.Data[names.CertificateAuthorityKey])) {
 		s.Fatalf("ConfigMap %s has no certificate: %v", published.Name, published.Data)
 	}
@@ -102,8 +101,7 @@ func TestAPodHasACertificateForItsAddresses(t *testing.T) {
 	s.awaitServing(inside, a, "own")
 
 	files := others.readFiles(b)
-	published := &corev1.ConfigMap{}
-	others.get(published, others.key(names.CertificateAuthorityConfigMap))
+	published := mustGet(others, &corev1.ConfigMap{}, others.key(names.CertificateAuthorityConfigMap))
 	if got := files["tls/"+names.CertificateAuthorityKey]; got != published.Data[names.CertificateAuthorityKey] {
 		t.Errorf("Pod %s trusts\n%s\nof the ClusterTrustBundle, and ConfigMap %s has\n%s", other.Name, got, published.Name, published.Data[names.CertificateAuthorityKey])
 	}

@@ -12,9 +12,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/test/pages"
 )
 
@@ -70,8 +68,7 @@ func TestTheSamplesRun(t *testing.T) {
 	t.Parallel()
 	t.Run("the quick start", quickStart)
 	s := newScenario(t)
-	before := &operatorv1alpha1.ListenerOperator{}
-	s.get(before, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	before := s.configuration()
 	s.kubectl("apply", "-k", "../../config/samples")
 	defer s.kubectl("delete", "-k", "../../config/samples", "--ignore-not-found")
 	for _, name := range []string{"hello", "web-0", "web-1", "web-2"} {
@@ -91,8 +88,7 @@ func TestTheSamplesRun(t *testing.T) {
 			t.Errorf("%s has no address that it shares", p.Name)
 		}
 	}
-	after := &operatorv1alpha1.ListenerOperator{}
-	s.get(after, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	after := s.configuration()
 	if after.UID != before.UID || after.Generation != before.Generation || after.Annotations[corev1.LastAppliedConfigAnnotation] != "" {
 		t.Errorf("the configuration was %+v and is %+v", before, after)
 	}

@@ -191,8 +191,7 @@ func TestClientsReachEachPodThroughAProxyInFrontOfTheCluster(t *testing.T) {
 		if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{want}, entry.IngressAddresses); diff != "" {
 			t.Errorf("addresses of %s (-want +got):\n%s", name, diff)
 		}
-		service := &corev1.Service{}
-		s.get(service, s.key("listener-"+name))
+		service := mustGet(s, &corev1.Service{}, s.key("listener-"+name))
 		own[name], nodePorts[name] = want, nodePort(service, "http")
 	}
 	for i := range 3 {

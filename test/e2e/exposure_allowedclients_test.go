@@ -72,8 +72,7 @@ func TestOnlyAllowedClientsReachNodePorts(t *testing.T) {
 	own := s.awaitPodListener(web, "listener").IngressAddresses[0]
 	s.awaitAllowed(own, "web", first, second)
 
-	listener := &listenersv1alpha1.Listener{}
-	s.get(listener, s.key("web-listener"))
+	listener := mustGet(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
 	s.patch(listener, func() { listener.Spec.AllowedClients = only(first) })
 	s.awaitAllowed(own, "web", first)
 	const unused = 9

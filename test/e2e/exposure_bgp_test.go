@@ -234,9 +234,7 @@ func (b *bgp) losePower(node int, targets map[string]listenersv1alpha1.IngressAd
 		b.Errorf("%d of %d requests were lost when the node had started", lost, sent)
 	}
 	b.Logf("requests without an answer: %v", load.failures())
-	if err := testbed.Ready(b.timeoutContext()); err != nil {
-		b.Error(err)
-	}
+	b.must(testbed.Ready(b.timeoutContext()))
 	b.awaitRestartedOn(testbed.NodeName(node), operator)
 	return result
 }

@@ -158,15 +158,13 @@ func TestTheClassOfARunningStatefulSetChangesWithoutALostConnection(t *testing.T
 		pods[name] = s.awaitReady(name)
 		clients[name] = s.startLearning("listener-" + name)
 		clients[name].awaitAnswerFrom(s, testbed.NodeIP(nodeOf(pods[name])))
-		services[name] = &corev1.Service{}
-		s.get(services[name], s.key("listener-"+name))
+		services[name] = mustGet(s, &corev1.Service{}, s.key("listener-"+name))
 		balanced[name] = s.freeAddress()
 	}
 	for _, class := range []string{"balancer", "ports", "hosts", "ports", "hosts", "balancer", "hosts"} {
 		for name, p := range pods {
-			var pvc corev1.PersistentVolumeClaim
-			s.get(&pvc, s.key("listener-"+name))
-			s.patch(&pvc, func() { pvc.Annotations[names.AnnotationListenerClass] = classes[class].Name })
+			pvc := mustGet(s, &corev1.PersistentVolumeClaim{}, s.key("listener-"+name))
+			s.patch(pvc, func() { pvc.Annotations[names.AnnotationListenerClass] = classes[class].Name })
 			t.Logf("%s: class %s", p.Name, class)
 		}
 		if class == "balancer" {
@@ -189,14 +187,12 @@ func TestTheClassOfARunningStatefulSetChangesWithoutALostConnection(t *testing.T
 	for name, p := range pods {
 		clients[name].stop()
 		s.checkNotRestarted(p)
-		var service corev1.Service
-		if s.get(&service, s.key("listener-"+name)); service.UID != services[name].UID {
+		if service := mustGet(s, &corev1.Service{}, s.key("listener-"+name)); service.UID != services[name].UID {
 			t.Errorf("Service %s was replaced", service.Name)
 		}
 	}
-	var l listenersv1alpha1.Listener
-	s.get(&l, s.key("listener-web-0"))
-	s.patch(&l, func() { l.Spec.ClassName = &classes["ports"].Name })
+	l := mustGet(s, &listenersv1alpha1.Listener{}, s.key("listener-web-0"))
+	s.patch(l, func() { l.Spec.ClassName = &classes["ports"].Name })
 	t.Logf("event: %s", s.awaitEvent("Listener", l.Name, listenersv1alpha1.ReasonClassOfClaim, "kubectl annotate pvc listener-web-0"))
 	mustAwait(s, &listenersv1alpha1.Listener{}, s.key(l.Name), func(l *listenersv1alpha1.Listener) bool { return l.Class() == classes["hosts"].Name })
 }
@@ -447,8 +443,7 @@ func TestAPodThatStartsWhileItsListenerMovesWaitsForTheNewAddress(t *testing.T) 
 // checkStartedWith checks that the volume of a Pod contained this host, and no other address, when the Pod started.
 func (s *scenario) checkStartedWith(p *corev1.Pod, host string) {
 	s.Helper()
-	known := &listenersv1alpha1.PodListeners{}
-	s.get(known, s.key(listenersv1alpha1.PodListenersName(p.UID)))
+	known := mustGet(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)))
 	if start := known.Spec.StartAddresses["listener"]; len(start) != 1 || start[0].Address != host {
 		s.Errorf("Pod %s started with %v, want only %s", p.Name, start, host)
 	}

@@ -58,8 +58,7 @@ func TestReplicasAreReachedAtRoutedClusterIPs(t *testing.T) {
 	for i := range 2 {
 		name := fmt.Sprintf("broker-%d", i)
 		entry := s.awaitPodListener(s.awaitReady(name), "listener")
-		service := &corev1.Service{}
-		s.get(service, s.key("listener-"+name))
+		service := mustGet(s, &corev1.Service{}, s.key("listener-"+name))
 		var want []listenersv1alpha1.IngressAddress
 		for _, ip := range service.Spec.ClusterIPs {
 			want = append(want, listenersv1alpha1.IngressAddress{
@@ -115,9 +114,7 @@ func TestReplicasAreReachedAtRoutedClusterIPs(t *testing.T) {
 	s.must(testbed.StopNode(s.ctx, lost))
 	s.awaitAnswers(addresses)
 	s.must(testbed.StartNode(s.ctx, lost))
-	if err := testbed.Ready(s.timeoutContext()); err != nil {
-		t.Error(err)
-	}
+	s.must(testbed.Ready(s.timeoutContext()))
 	s.awaitRestartedOn(testbed.NodeName(lost), operator)
 	s.awaitAnswers(addresses)
 }

@@ -193,14 +193,12 @@ func TestARunningPodGetsAndLosesASecondFamily(t *testing.T) {
 	if _, err := request(s.timeoutContext(), both[1], "/whoami"); err == nil {
 		t.Errorf("%s answers, which is not published", both[1].Address)
 	}
-	before := &corev1.Service{}
-	s.get(before, s.key("web-listener"))
+	before := mustGet(s, &corev1.Service{}, s.key("web-listener"))
 
 	s.patch(class, func() { class.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyPreferDualStack) })
 	s.awaitPodAddresses(p, both...)
 	s.awaitReached("web", both...)
-	after := &corev1.Service{}
-	s.get(after, s.key("web-listener"))
+	after := mustGet(s, &corev1.Service{}, s.key("web-listener"))
 	if after.UID != before.UID || after.Spec.ClusterIP != before.Spec.ClusterIP || nodePort(after, "http") != nodePort(before, "http") {
 		t.Errorf("the Service was %+v, and is %+v", before.Spec, after.Spec)
 	}

@@ -164,8 +164,7 @@ func TestEnvoyGatewayHasAPortForEachReplica(t *testing.T) {
 		if i == 1 {
 			_, awaitRestart = s.killOperator()
 		}
-		deleted := &gatewayv1.ListenerSet{}
-		s.get(deleted, s.key(name))
+		deleted := mustGet(s, &gatewayv1.ListenerSet{}, s.key(name))
 		s.remove(deleted)
 		mustAwait(s, &gatewayv1.ListenerSet{}, s.key(name), func(again *gatewayv1.ListenerSet) bool { return again.UID != deleted.UID })
 	}

@@ -168,8 +168,7 @@ func TestEachReplicaIsReachedThroughAGatewayByItsPort(t *testing.T) {
 
 	// A route is deleted while the operator restarts.
 	_, awaitRestart := s.killOperator()
-	deleted := &gatewayv1.TCPRoute{}
-	s.get(deleted, s.key("listener-broker-1-http"))
+	deleted := mustGet(s, &gatewayv1.TCPRoute{}, s.key("listener-broker-1-http"))
 	s.remove(deleted)
 	mustAwait(s, &gatewayv1.TCPRoute{}, s.key(deleted.Name), func(again *gatewayv1.TCPRoute) bool { return again.UID != deleted.UID })
 	awaitRestart()

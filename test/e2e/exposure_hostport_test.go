@@ -71,8 +71,7 @@ func TestEachReplicaIsReachedAtItsHostPorts(t *testing.T) {
 		if diff := cmp.Diff(s.awaitPodListener(before[name], "listener").IngressAddresses, l.Status.IngressAddresses); diff != "" {
 			t.Errorf("addresses (-Pod +Listener):\n%s", diff)
 		}
-		service := &corev1.Service{}
-		s.get(service, s.key("listener-"+name))
+		service := mustGet(s, &corev1.Service{}, s.key("listener-"+name))
 		if service.Spec.Type != corev1.ServiceTypeClusterIP || nodePort(service, "http") != 0 || l.Status.NodePorts != nil {
 			t.Errorf("Service %s opens node ports: %+v", service.Name, service.Spec)
 		}

@@ -151,9 +151,8 @@ func TestEachReplicaIsReachedByItsIngress(t *testing.T) {
 // scaleTraefik stops or starts Traefik, and waits until it has stopped or serves.
 func (s *scenario) scaleTraefik(replicas int32) {
 	s.Helper()
-	deployment := &appsv1.Deployment{}
 	key := client.ObjectKey{Namespace: traefik.Namespace, Name: "traefik"}
-	s.get(deployment, key)
+	deployment := mustGet(s, &appsv1.Deployment{}, key)
 	s.patch(deployment, func() { deployment.Spec.Replicas = ptr.To(replicas) })
 	mustAwait(s, &appsv1.Deployment{}, key, func(d *appsv1.Deployment) bool {
 		return d.Status.ObservedGeneration >= deployment.Generation && d.Status.Replicas == replicas && d.Status.ReadyReplicas == replicas

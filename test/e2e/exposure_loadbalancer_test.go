@@ -141,8 +141,7 @@ func TestAPodHasTheAddressOfItsLoadBalancer(t *testing.T) {
 	s.setPool()
 	s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
 	s.awaitListener("web-listener", 0)
-	service := &corev1.Service{}
-	s.get(service, s.key("web-listener"))
+	service := mustGet(s, &corev1.Service{}, s.key("web-listener"))
 	through := listenersv1alpha1.IngressAddress{Address: testbed.NodeIP(nodeOf(p)), Ports: map[string]int32{"http": nodePort(service, "http")}}
 	s.awaitAnswer(through, "web")
 	s.awaitFilesAt(through, moved)
@@ -266,9 +265,7 @@ func TestALoadBalancerFailsOverWhenItsNodeStops(t *testing.T) {
 	}
 	s.awaitFilesAt(own, own)
 	s.must(testbed.StartNode(s.ctx, node))
-	if err := testbed.Ready(s.timeoutContext()); err != nil {
-		t.Error(err)
-	}
+	s.must(testbed.Ready(s.timeoutContext()))
 	s.awaitAnyAnswer(own)
 }
 

@@ -177,8 +177,7 @@ func TestReplicasAreReachedByTheirNames(t *testing.T) {
 	s.patch(set, func() { set.Spec.Replicas = ptr.To[int32](2) })
 	s.awaitNamed(s.awaitReady("broker-1"), name("broker-1"), addresses[1])
 	s.awaitNamed(first, name("broker-0"), addresses[0])
-	service := &corev1.Service{}
-	s.get(service, s.key("listener-broker-1"))
+	service := mustGet(s, &corev1.Service{}, s.key("listener-broker-1"))
 	if got := service.Annotations["example.com/replica"]; got != "1 of "+s.namespace {
 		t.Errorf("the annotation of the Service is %q", got)
 	}

@@ -156,8 +156,7 @@ func TestReplicasListenOnThePortsThatTheyAdvertise(t *testing.T) {
 	check := func(p *corev1.Pod) listenersv1alpha1.IngressAddress {
 		t.Helper()
 		address := s.awaitPodListener(p, "listener").IngressAddresses[0]
-		service := &corev1.Service{}
-		s.get(service, s.key("listener-"+p.Name))
+		service := mustGet(s, &corev1.Service{}, s.key("listener-"+p.Name))
 		for _, port := range service.Spec.Ports {
 			if port.NodePort != address.Ports[port.Name] || port.TargetPort != intstr.FromInt32(port.NodePort) {
 				t.Errorf("%s advertises %v, and its Service has %+v", p.Name, address.Ports, port)

@@ -185,8 +185,7 @@ func TestEachReplicaHasARouteOfItsOwn(t *testing.T) {
 // through the router.
 func (s *scenario) checkOnlyRouterAccess(p *corev1.Pod, service string) {
 	s.Helper()
-	var found corev1.Service
-	s.get(&found, s.key(service))
+	found := mustGet(s, &corev1.Service{}, s.key(service))
 	for _, address := range []string{p.Status.PodIP, found.Spec.ClusterIP} {
 		if conn, err := testbed.ClientDial(s.ctx, "tcp", net.JoinHostPort(address, "8443")); err == nil {
 			_ = conn.Close()
@@ -480,8 +479,7 @@ func TestAnInvalidRouteIsReported(t *testing.T) {
 	s.must(err)
 	s.create(tlsSecret("missing", pair.Cert, pair.Key))
 	s.awaitListener("missing", 1)
-	var route routev1.Route
-	s.get(&route, s.key("missing-http"))
+	route := mustGet(s, &routev1.Route{}, s.key("missing-http"))
 	if route.Annotations[names.AnnotationTouched] == "" && microShift == "" {
 		t.Error("the Route was admitted without a change, so the router looks at Secrets by itself")
 	}
@@ -557,10 +555,9 @@ func TestTwoListenersCannotShareAHost(t *testing.T) {
 func TestOnlyCustomHostsRequirePermission(t *testing.T) {
 	s := newScenario(t)
 	s.ensureRouters()
-	var binding rbacv1.ClusterRoleBinding
-	s.get(&binding, client.ObjectKey{Name: "listener-operator-custom-host"})
+	binding := mustGet(s, &rbacv1.ClusterRoleBinding{}, client.ObjectKey{Name: "listener-operator-custom-host"})
 	grant := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: binding.Name, Labels: binding.Labels}, RoleRef: binding.RoleRef, Subjects: binding.Subjects}
-	s.remove(&binding)
+	s.remove(binding)
 	t.Cleanup(func() { _ = client.IgnoreAlreadyExists(api.Create(context.Background(), grant)) })
 	const none = listenersv1alpha1.RouteTerminationNone
 	classes := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{

@@ -306,8 +306,7 @@ func restoredNamespace(s *scenario, _ *steadyLoad, _ int) (func(context.Context)
 			return nil, err
 		}
 	}
-	namespace := &corev1.Namespace{}
-	shop.get(namespace, client.ObjectKey{Name: shop.namespace})
+	namespace := mustGet(shop, &corev1.Namespace{}, client.ObjectKey{Name: shop.namespace})
 	shop.removeAndAwait(namespace)
 
 	restored := func(o metav1.ObjectMeta) metav1.ObjectMeta {
@@ -341,8 +340,7 @@ func updateWithoutNode(s *scenario, _ *steadyLoad, node int) (func(context.Conte
 		return nil, err
 	}
 	mustAwait(s, &corev1.Node{}, client.ObjectKey{Name: testbed.NodeName(node)}, func(n *corev1.Node) bool { return !claim.NodeReady(n) })
-	config := &operatorv1alpha1.ListenerOperator{}
-	s.get(config, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	config := s.configuration()
 	level := config.Spec.NodeAgent.LogLevel
 	s.patch(config, func() { config.Spec.NodeAgent.LogLevel = map[string]string{"info": "debug", "debug": "info"}[level] })
 	generation := config.Generation
@@ -399,8 +397,7 @@ func twoVersions(s *scenario, _ *steadyLoad, _ int) (func(context.Context) error
 	if _, err := loadVersionBefore(s, root); err != nil {
 		return nil, err
 	}
-	current := &appsv1.Deployment{}
-	s.get(current, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator})
+	current := mustGet(s, &appsv1.Deployment{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator})
 	other := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "before"}, Spec: *current.Spec.DeepCopy()}
 	for _, labels := range []map[string]string{other.Spec.Selector.MatchLabels, other.Spec.Template.Labels} {
 		labels["version"] = "before"

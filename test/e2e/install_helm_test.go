@@ -185,13 +185,11 @@ func (h *helmScenario) upgradeChart(config *operatorv1alpha1.ListenerOperator) {
 	if after.UID != config.UID || after.Spec.NodeAgent.LogLevel != "info" || after.Spec.Preset != operatorv1alpha1.PresetNone {
 		h.Errorf("the upgrade changed the configuration to %+v", after.Spec)
 	}
-	deployment := &appsv1.Deployment{}
-	h.get(deployment, client.ObjectKey{Namespace: h.operators, Name: names.Operator})
+	deployment := mustGet(h.scenario, &appsv1.Deployment{}, client.ObjectKey{Namespace: h.operators, Name: names.Operator})
 	if *deployment.Spec.Replicas != 2 {
 		h.Errorf("the operator has %d replicas, want those that were set at the installation", *deployment.Spec.Replicas)
 	}
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	h.get(crd, client.ObjectKey{Name: "listeneroperators.listener-operator.dev"})
+	crd := mustGet(h.scenario, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKey{Name: "listeneroperators.listener-operator.dev"})
 	if got := strings.Join(crd.Spec.Names.ShortNames, " "); got != "lsnop" {
 		h.Errorf("the CRD has the short names %s of the earlier release", got)
 	}
@@ -200,8 +198,7 @@ func (h *helmScenario) upgradeChart(config *operatorv1alpha1.ListenerOperator) {
 // reinstallChart uninstalls the release while Pods have volumes, and installs it again. Meanwhile, Pods run.
 func (h *helmScenario) reinstallChart() {
 	h.Helper()
-	agents := &appsv1.DaemonSet{}
-	h.get(agents, client.ObjectKey{Namespace: h.operators, Name: names.NodeAgent})
+	agents := mustGet(h.scenario, &appsv1.DaemonSet{}, client.ObjectKey{Namespace: h.operators, Name: names.NodeAgent})
 	out := h.mustRun("uninstall", h.release, "--wait")
 	if !strings.Contains(out, "kept due to the resource policy") {
 		h.Errorf("helm uninstall prints:\n%s", out)
@@ -213,8 +210,7 @@ func (h *helmScenario) reinstallChart() {
 	h.awaitReachable("web")
 	h.mustRun("install", h.release, h.next)
 	h.awaitAvailableWith(nextImage)
-	uid := agents.UID
-	if h.get(agents, client.ObjectKeyFromObject(agents)); agents.UID != uid {
+	if again := mustGet(h.scenario, &appsv1.DaemonSet{}, client.ObjectKeyFromObject(agents)); again.UID != agents.UID {
 		h.Error("the node agents were created again")
 	}
 }
@@ -266,9 +262,7 @@ func (h *helmScenario) awaitAvailableWith(image string) *operatorv1alpha1.Listen
 // service returns the Service of a Pod's volume.
 func (h *helmScenario) service(pod string) *corev1.Service {
 	h.Helper()
-	s := &corev1.Service{}
-	h.get(s, h.key(pod+"-listener"))
-	return s
+	return mustGet(h.scenario, &corev1.Service{}, h.key(pod+"-listener"))
 }
 
 // checkUnchanged checks that the Pod web has its Service and address, and is reachable.

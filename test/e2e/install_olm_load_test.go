@@ -42,12 +42,11 @@ func (m *olmScenario) collectUserData() map[string]userData {
 	all := map[string]userData{}
 	for i := range pods.Items {
 		p := &pods.Items[i]
-		service := &corev1.Service{}
 		listener := p.Name + "-listener"
 		if strings.HasPrefix(p.Name, "broker-") {
 			listener = "listener-" + p.Name
 		}
-		m.get(service, m.key(listener))
+		service := mustGet(m.scenario, &corev1.Service{}, m.key(listener))
 		d := userData{UID: p.UID, Node: p.Spec.NodeName, Addresses: m.awaitPodListener(p, "listener").IngressAddresses, Service: service.UID}
 		for _, c := range p.Status.ContainerStatuses {
 			d.Restarts += c.RestartCount

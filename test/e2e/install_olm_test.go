@@ -354,21 +354,18 @@ func (m *olmScenario) upgrade(next release) {
 // configure sets environment variables, tolerations and a node selector in the Subscription, and checks that the agents
 // follow.
 func (m *olmScenario) configure() {
-	subscription := &operatorsv1alpha1.Subscription{}
-	m.get(subscription, client.ObjectKey{Namespace: m.operatorNamespace, Name: names.Operator})
+	subscription := mustGet(m.scenario, &operatorsv1alpha1.Subscription{}, client.ObjectKey{Namespace: m.operatorNamespace, Name: names.Operator})
 	direct := corev1.EnvVar{Name: "NO_PROXY", Value: ".cluster.local"}
 	infra := corev1.Toleration{Key: "node-role.kubernetes.io/infra", Operator: corev1.TolerationOpExists}
 	m.patch(subscription, func() {
 		subscription.Spec.Config = &operatorsv1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{direct}, Tolerations: []corev1.Toleration{infra}}
 	})
-	config := &operatorv1alpha1.ListenerOperator{}
-	m.get(config, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	config := m.configuration()
 	m.patch(config, func() { config.Spec.NodeAgent.Placement = operatorv1alpha1.PlacementLikeOperator })
 	m.awaitAgentsWith(direct, infra)
 
 	// Restricting the operator to one node does not remove agents from nodes whose Pods have listener volumes.
-	one := &corev1.Node{}
-	m.get(one, client.ObjectKey{Name: testbed.NodeName(testbed.Nodes()[0])})
+	one := mustGet(m.scenario, &corev1.Node{}, client.ObjectKey{Name: testbed.NodeName(testbed.Nodes()[0])})
 	m.patch(one, func() { one.Labels["example.com/operators"] = "" })
 	m.patch(subscription, func() { subscription.Spec.Config.NodeSelector = map[string]string{"example.com/operators": ""} })
 	message := m.awaitDegraded(operatorv1alpha1.ReasonAgentsInUse)
@@ -399,8 +396,7 @@ func (m *olmScenario) reinstall() {
 	before, agents := m.collectUserData(), m.daemonSet()
 	m.unsubscribe()
 	m.checkUserData(before)
-	leaving := &corev1.Pod{}
-	m.get(leaving, m.key("first"))
+	leaving := mustGet(m.scenario, &corev1.Pod{}, m.key("first"))
 	m.removeAndAwait(leaving)
 	m.awaitPodDirRemoved(leaving)
 
@@ -521,9 +517,7 @@ func (m *olmScenario) createLastingClass(spec listenersv1alpha1.ListenerClassSpe
 // daemonSet returns the DaemonSet of the agents.
 func (m *olmScenario) daemonSet() *appsv1.DaemonSet {
 	m.Helper()
-	agents := &appsv1.DaemonSet{}
-	m.get(agents, client.ObjectKey{Namespace: m.operatorNamespace, Name: names.NodeAgent})
-	return agents
+	return mustGet(m.scenario, &appsv1.DaemonSet{}, client.ObjectKey{Namespace: m.operatorNamespace, Name: names.NodeAgent})
 }
 
 // checkNotRecreated checks that the DaemonSet was not deleted and recreated.

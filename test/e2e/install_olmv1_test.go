@@ -121,8 +121,7 @@ func (m *olmv1Scenario) extension(versions string) *unstructured.Unstructured {
 // change changes fields of the ClusterExtension's catalog source.
 func (m *olmv1Scenario) change(fields map[string]any) {
 	m.Helper()
-	o := olmv1Object("ClusterExtension")
-	m.get(o, client.ObjectKeyFromObject(o))
+	o := mustGet(m.scenario, olmv1Object("ClusterExtension"), client.ObjectKey{Name: names.Operator})
 	m.patch(o, func() {
 		for name, value := range fields {
 			m.must(unstructured.SetNestedField(o.Object, value, "spec", "source", "catalog", name))
@@ -246,8 +245,7 @@ func (m *olmv1Scenario) deleteInUse() {
 	mustAwaitDeleted(m.scenario, o, client.ObjectKeyFromObject(o))
 	m.checkUserData(before)
 	for _, name := range ownCRDs {
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		m.get(crd, client.ObjectKey{Name: name})
+		crd := mustGet(m.scenario, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKey{Name: name})
 		m.patch(crd, func() { crd.OwnerReferences = nil })
 	}
 	m.create(m.extension(">=0.1.0 <1.0.0"))

@@ -31,8 +31,7 @@ import (
 // agents are awaited.
 func (s *scenario) getConfig() *operatorv1alpha1.ListenerOperator {
 	s.Helper()
-	config := &operatorv1alpha1.ListenerOperator{}
-	s.get(config, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	config := s.configuration()
 	s.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
@@ -189,14 +188,11 @@ func TestADeletionByMistakeCanBeReverted(t *testing.T) {
 	s.removeAndAwait(config, client.PropagationPolicy(metav1.DeletePropagationOrphan))
 	recreated := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: config.Name}}
 	s.create(recreated)
-	if _, err := await(s.timeoutContext(), recreated, client.ObjectKeyFromObject(recreated), isAvailableOnAllNodes); err != nil {
-		t.Fatal(err)
-	}
+	mustAwait(s, recreated, client.ObjectKeyFromObject(recreated), isAvailableOnAllNodes)
 	s.awaitAnswer(own, "web")
 	if after := s.agentUIDs(); !slices.Equal(before, after) {
 		t.Errorf("agents were %v and are %v", before, after)
 	}
-	next := pod("next", byClass(class.Name))
-	s.create(next)
+	s.create(pod("next", byClass(class.Name)))
 	s.awaitReachable("next")
 }

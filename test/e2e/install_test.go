@@ -95,11 +95,16 @@ func (s *scenario) getter(o client.Object) func(context.Context) error {
 	return func(ctx context.Context) error { return api.Get(ctx, client.ObjectKeyFromObject(o), o) }
 }
 
+// configuration reads ListenerOperator/cluster.
+func (s *scenario) configuration() *operatorv1alpha1.ListenerOperator {
+	s.Helper()
+	return mustGet(s, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+}
+
 // setManagementState sets the managementState of ListenerOperator/cluster.
 func (s *scenario) setManagementState(state operatorv1alpha1.ManagementState) {
 	s.Helper()
-	o := &operatorv1alpha1.ListenerOperator{}
-	s.get(o, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	o := s.configuration()
 	s.patch(o, func() { o.Spec.ManagementState = state })
 }
 
@@ -121,8 +126,7 @@ func (s *scenario) awaitConfig(condition func(*operatorv1alpha1.ListenerOperator
 func TestInstalledObjectsAreRepaired(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
-	agents := &appsv1.DaemonSet{}
-	s.get(agents, client.ObjectKey{Namespace: operatorNamespace, Name: names.NodeAgent})
+	agents := mustGet(s, &appsv1.DaemonSet{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.NodeAgent})
 	s.patch(agents, func() { agents.Spec.Template.Spec.Containers[0].Args = []string{"--nonsense"} })
 	mustAwait(s, &appsv1.DaemonSet{}, client.ObjectKeyFromObject(agents), func(d *appsv1.DaemonSet) bool {
 		return !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--nonsense") && isRolledOut(d)

@@ -57,17 +57,15 @@ func TestTheClassLimitsWhoUsesItAndHow(t *testing.T) {
 	if err := api.List(s.ctx, &services, client.InNamespace(s.namespace)); err != nil || len(services.Items) > 0 {
 		t.Errorf("there are %d Services (%v)", len(services.Items), err)
 	}
-	var namespace corev1.Namespace
-	s.get(&namespace, client.ObjectKey{Name: s.namespace})
-	s.patch(&namespace, func() {
+	namespace := mustGet(s, &corev1.Namespace{}, client.ObjectKey{Name: s.namespace})
+	s.patch(namespace, func() {
 		namespace.Labels = maps.Clone(namespace.Labels)
 		namespace.Labels["scenario"] = s.namespace
 	})
 	_, own := s.awaitReachable("web")
 
-	var l listenersv1alpha1.Listener
-	s.get(&l, s.key("web-listener"))
-	s.patch(&l, func() {
+	l := mustGet(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
+	s.patch(l, func() {
 		l.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: fmt.Appendf(nil,
 			`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web-listener","namespace":%q},"spec":{"type":"LoadBalancer","externalIPs":["192.0.2.1"]}}`, s.namespace)}}
 	})
@@ -92,8 +90,7 @@ func TestForeignServiceIsNeverModified(t *testing.T) {
 	s.create(pod("web", byClass(class.Name)))
 	t.Logf("condition: %s", s.awaitCondition("web-listener",
 		listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonForeignService))
-	var after corev1.Service
-	s.get(&after, client.ObjectKeyFromObject(foreign))
+	after := mustGet(s, &corev1.Service{}, client.ObjectKeyFromObject(foreign))
 	if after.ResourceVersion != foreign.ResourceVersion {
 		t.Errorf("the Service was changed: %+v", after)
 	}
@@ -135,8 +132,7 @@ func TestADeletedServiceGetsItsNodePortsAgain(t *testing.T) {
 	s := newScenario(t)
 	_, p, own := s.createReachablePod()
 	before := s.awaitListener("web-listener", 1)
-	deleted := &corev1.Service{}
-	s.get(deleted, s.key("web-listener"))
+	deleted := mustGet(s, &corev1.Service{}, s.key("web-listener"))
 	if out, err := kubectl(s.timeoutContext(), "--namespace", s.namespace, "delete", "service", deleted.Name); err != nil {
 		t.Fatalf("deleting the Service: %v\n%s", err, out)
 	}

@@ -56,8 +56,7 @@ func (s *scenario) awaitReplica(before ...*corev1.Pod) brokerReplica {
 		r.Listener = l.UID
 		return l.Status != nil && len(l.Status.IngressAddresses) == 1 && l.Status.IngressAddresses[0].Address == r.address.Address
 	})
-	var service corev1.Service
-	s.get(&service, s.key("listener-broker-0"))
+	service := mustGet(s, &corev1.Service{}, s.key("listener-broker-0"))
 	r.Service, r.Ports = service.UID, r.address.Ports
 	return r
 }
@@ -83,8 +82,7 @@ func (s *scenario) awaitMoved(before brokerReplica) brokerReplica {
 // awaitPinned waits until the volume of the replica is bound and pinned to a node.
 func (s *scenario) awaitPinned(node string) {
 	s.Helper()
-	var pvc corev1.PersistentVolumeClaim
-	s.get(&pvc, s.key("listener-broker-0"))
+	pvc := mustGet(s, &corev1.PersistentVolumeClaim{}, s.key("listener-broker-0"))
 	mustAwait(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: pvc.Spec.VolumeName}, func(pv *corev1.PersistentVolume) bool {
 		return pv.Status.Phase == corev1.VolumeBound && slices.Equal(claim.PinnedNodes(pv), []string{node})
 	})
@@ -158,13 +156,12 @@ func TestAPodWhoseMountWaitsLeavesALostNode(t *testing.T) {
 	s.create(statefulSet("broker", 1, byClass(class.Name)))
 	s.awaitEvent("Pod", "broker-0", listenersv1alpha1.ReasonWaitingForAddress, "Service "+s.namespace+"/listener-broker-0 already exists")
 	s.awaitPinned(testbed.NodeName(lost))
-	var waiting corev1.Pod
-	s.get(&waiting, s.key("broker-0"))
+	waiting := mustGet(s, &corev1.Pod{}, s.key("broker-0"))
 	uncordon()
 	s.must(deleteNode())
 	s.awaitEvent("PersistentVolumeClaim", "listener-broker-0", listenersv1alpha1.ReasonNodeLost, waiting.Spec.NodeName)
 	s.remove(foreign)
-	after := s.awaitReplica(&waiting)
+	after := s.awaitReplica(waiting)
 	if after.pod.Spec.NodeName == waiting.Spec.NodeName {
 		t.Fatalf("the Pod is on %s again", waiting.Spec.NodeName)
 	}
@@ -178,8 +175,7 @@ func TestAVolumeIsReleasedByHand(t *testing.T) {
 	class := s.createClass(pinned())
 	s.create(statefulSet("broker", 1, byClass(class.Name)))
 	before := s.awaitReplica()
-	claim := &corev1.PersistentVolumeClaim{}
-	s.get(claim, s.key("listener-broker-0"))
+	claim := mustGet(s, &corev1.PersistentVolumeClaim{}, s.key("listener-broker-0"))
 	s.patch(claim, func() {
 		// Creation times have seconds. A request concerns volumes that were created before it.
 		claim.Annotations[names.AnnotationRelease] = time.Now().Add(time.Second).UTC().Format(time.RFC3339)
@@ -244,10 +240,8 @@ func TestAVolumeDeletedByHandIsCreatedAgain(t *testing.T) {
 	class := s.createClass(pinned())
 	s.create(statefulSet("broker", 1, byClass(class.Name)))
 	before := s.awaitReplica()
-	var claim corev1.PersistentVolumeClaim
-	s.get(&claim, s.key("listener-broker-0"))
-	pv := &corev1.PersistentVolume{}
-	s.get(pv, client.ObjectKey{Name: claim.Spec.VolumeName})
+	claim := mustGet(s, &corev1.PersistentVolumeClaim{}, s.key("listener-broker-0"))
+	pv := mustGet(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: claim.Spec.VolumeName})
 	old := pv.UID
 	s.remove(pv)
 	s.patch(pv, func() { pv.Finalizers = nil })
@@ -263,7 +257,7 @@ func TestAVolumeDeletedByHandIsCreatedAgain(t *testing.T) {
 	// Nothing keeps the new volume when the claim is deleted.
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "broker", Namespace: s.namespace}}
 	s.remove(set)
-	s.remove(&claim)
+	s.remove(claim)
 	mustAwaitDeleted(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: claim.Spec.VolumeName})
 	mustAwaitDeleted(s, &corev1.Service{}, s.key("listener-broker-0"))
 }

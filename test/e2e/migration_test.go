@@ -123,8 +123,7 @@ func TestRunningPodsAreTakenOverFromStackable(t *testing.T) {
 	s.uninstall(config)
 	s.leaveAsStackable(p, own)
 	workloads := s.startStackable()
-	before := &corev1.Service{}
-	s.get(before, s.key("web-listener"))
+	before := mustGet(s, &corev1.Service{}, s.key("web-listener"))
 
 	if output, err := deploy(s.ctx); err != nil {
 		t.Fatal(err, output)
@@ -223,9 +222,8 @@ func (s *scenario) leaveAsStackable(p *corev1.Pod, own listenersv1alpha1.Ingress
 // volumeOfStackable gives the PersistentVolume of the claim web-listener what Stackable's provisioner sets.
 func (s *scenario) volumeOfStackable() *corev1.PersistentVolume {
 	s.Helper()
-	claim, pv := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
-	s.get(claim, s.key("web-listener"))
-	s.get(pv, client.ObjectKey{Name: claim.Spec.VolumeName})
+	claim := mustGet(s, &corev1.PersistentVolumeClaim{}, s.key("web-listener"))
+	pv := mustGet(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: claim.Spec.VolumeName})
 	s.patch(pv, func() {
 		delete(pv.Annotations, names.AnnotationNode)
 		delete(pv.Annotations, names.AnnotationReminded)
@@ -241,8 +239,7 @@ const finalizerOfStackable = "external-provisioner.volume.kubernetes.io/finalize
 // listenerOfStackable applies a Listener that belongs to its volume only, and a status with three fields.
 func (s *scenario) listenerOfStackable(pv *corev1.PersistentVolume, own listenersv1alpha1.IngressAddress) *listenersv1alpha1.Listener {
 	s.Helper()
-	listener := &listenersv1alpha1.Listener{}
-	s.get(listener, s.key("web-listener"))
+	listener := mustGet(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
 	ports := []any{}
 	for _, port := range listener.Spec.Ports {
 		ports = append(ports, map[string]any{"name": port.Name, "port": int64(port.Port), "protocol": string(ptr.Deref(port.Protocol, corev1.ProtocolTCP))})
@@ -375,8 +372,7 @@ func (s *scenario) recordAddresses(name string, first listenersv1alpha1.IngressA
 // checkTakenOver fails the test if the takeover has changed what it must not, or not changed what it must.
 func (s *scenario) checkTakenOver(p *corev1.Pod, own listenersv1alpha1.IngressAddress, before *corev1.Service) {
 	s.Helper()
-	after := &corev1.Service{}
-	s.get(after, s.key(before.Name))
+	after := mustGet(s, &corev1.Service{}, s.key(before.Name))
 	if after.UID != before.UID || !cmp.Equal(after.Spec.Ports, before.Spec.Ports) || after.Spec.ClusterIP != before.Spec.ClusterIP {
 		s.Errorf("the Service was %+v and is %+v", before, after)
 	}
@@ -384,14 +380,12 @@ func (s *scenario) checkTakenOver(p *corev1.Pod, own listenersv1alpha1.IngressAd
 	s.awaitAnswer(own, p.Name)
 	s.checkNotRestarted(p)
 	s.checkNoConversionWebhook()
-	storage, driver := &storagev1.StorageClass{}, &storagev1.CSIDriver{}
-	s.get(storage, client.ObjectKey{Name: names.Driver})
-	s.get(driver, client.ObjectKey{Name: names.Driver})
+	storage := mustGet(s, &storagev1.StorageClass{}, client.ObjectKey{Name: names.Driver})
+	driver := mustGet(s, &storagev1.CSIDriver{}, client.ObjectKey{Name: names.Driver})
 	if *storage.VolumeBindingMode != storagev1.VolumeBindingImmediate || *driver.Spec.FSGroupPolicy != storagev1.NoneFSGroupPolicy {
 		s.Errorf("StorageClass %+v, CSIDriver %+v", storage, driver)
 	}
-	config := &operatorv1alpha1.ListenerOperator{}
-	s.get(config, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	config := s.configuration()
 	if config.Spec.Preset != operatorv1alpha1.PresetNone {
 		s.Errorf("the preset is %s, want that of the other operator", config.Spec.Preset)
 	}
@@ -400,8 +394,7 @@ func (s *scenario) checkTakenOver(p *corev1.Pod, own listenersv1alpha1.IngressAd
 	if slices.ContainsFunc(classes.Items, func(c listenersv1alpha1.ListenerClass) bool { return slices.Contains(presetClasses, c.Name) }) {
 		s.Error("classes of a preset were created, which the other operator did not have")
 	}
-	claim := &corev1.PersistentVolumeClaim{}
-	s.get(claim, s.key(before.Name))
+	claim := mustGet(s, &corev1.PersistentVolumeClaim{}, s.key(before.Name))
 	mustAwait(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: claim.Spec.VolumeName}, func(pv *corev1.PersistentVolume) bool {
 		return !slices.Contains(pv.Finalizers, finalizerOfStackable)
 	})
@@ -421,8 +414,7 @@ func TestCRDsOfStackableAreTakenOver(t *testing.T) {
 	if output, err := deploy(s.ctx); err == nil || !strings.Contains(output, "spec.conversion.webhookClientConfig: Forbidden") {
 		t.Errorf("deploying although another field manager owns the conversion webhook: %v: %s", err, output)
 	}
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	s.get(crd, takenOverCRD)
+	crd := mustGet(s, &apiextensionsv1.CustomResourceDefinition{}, takenOverCRD)
 	s.patch(crd, func() {
 		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 	})
@@ -461,8 +453,7 @@ func (s *scenario) setConversionWebhook(owner string) {
 // checkNoConversionWebhook fails if the CRD has a conversion webhook.
 func (s *scenario) checkNoConversionWebhook() {
 	s.Helper()
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	s.get(crd, takenOverCRD)
+	crd := mustGet(s, &apiextensionsv1.CustomResourceDefinition{}, takenOverCRD)
 	if conversion := crd.Spec.Conversion; conversion == nil || conversion.Strategy != apiextensionsv1.NoneConverter || conversion.Webhook != nil {
 		s.Errorf("the CRD still has the conversion %+v", conversion)
 	}

@@ -54,9 +54,8 @@ func TestSilentMistakesAreReported(t *testing.T) {
 	class := s.createClass(unpinned())
 	s.create(statefulSet("web", 1, byClass(class.Name)))
 	s.awaitReady("web-0")
-	var pvc corev1.PersistentVolumeClaim
-	s.get(&pvc, s.key("listener-web-0"))
-	s.patch(&pvc, func() {
+	pvc := mustGet(s, &corev1.PersistentVolumeClaim{}, s.key("listener-web-0"))
+	s.patch(pvc, func() {
 		delete(pvc.Annotations, names.AnnotationListenerClass)
 		pvc.Annotations[names.AnnotationListenerName] = "other"
 	})
@@ -126,8 +125,7 @@ func TestAnInvalidClaimIsReported(t *testing.T) {
 		s.create(tc.pod)
 		t.Logf("%s: %s", tc.pod.Name, s.awaitEvent("PersistentVolumeClaim", tc.pod.Name+"-listener", tc.reason))
 	}
-	var after listenersv1alpha1.Listener
-	s.get(&after, client.ObjectKeyFromObject(foreign))
+	after := mustGet(s, &listenersv1alpha1.Listener{}, client.ObjectKeyFromObject(foreign))
 	if after.Generation != 1 || len(after.OwnerReferences) != 0 {
 		t.Errorf("the user's Listener was changed: %+v", after)
 	}

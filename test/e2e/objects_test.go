@@ -155,8 +155,7 @@ func (s *scenario) createBootstrapListener(class string) {
 // removeService deletes a Service, and waits until the operator has created it again and it meets the condition.
 func (s *scenario) removeService(name string, condition func(*corev1.Service) bool) {
 	s.Helper()
-	service := &corev1.Service{}
-	s.get(service, s.key(name))
+	service := mustGet(s, &corev1.Service{}, s.key(name))
 	s.remove(service)
 	mustAwait(s, &corev1.Service{}, s.key(name), func(again *corev1.Service) bool { return again.UID != service.UID && condition(again) })
 }

@@ -71,8 +71,7 @@ func TestPodsRunUnderTheirConstraints(t *testing.T) {
 			t.Errorf("Pod %s runs under the constraints %q", p.Name, got)
 		}
 	}
-	namespace := &corev1.Namespace{}
-	s.get(namespace, client.ObjectKey{Name: s.namespace})
+	namespace := mustGet(s, &corev1.Namespace{}, client.ObjectKey{Name: s.namespace})
 	if got := namespace.Labels[podSecurity]; got != "restricted" {
 		t.Errorf("the project has the Pod security standard %q", got)
 	}
@@ -98,8 +97,7 @@ func TestThePodSecurityStandardFollowsTheAgentsConstraints(t *testing.T) {
 func TestConstraintsAreRepaired(t *testing.T) {
 	requireOpenShift(t)
 	s := newScenario(t)
-	constraints := optionalObject(names.KindSecurityContextConstraints, "", names.NodeAgent)
-	s.get(constraints, client.ObjectKeyFromObject(constraints))
+	constraints := mustGet(s, optionalObject(names.KindSecurityContextConstraints, "", names.NodeAgent), client.ObjectKey{Name: names.NodeAgent})
 	s.patch(constraints, func() { _ = unstructured.SetNestedField(constraints.Object, true, "allowHostNetwork") })
 	changed := time.Now()
 	s.eventually(func(ctx context.Context) error {
@@ -133,8 +131,7 @@ func TestAMissingBindingIsNamed(t *testing.T) {
 	s := newScenario(t)
 	bin := t.TempDir()
 	s.must(tools.BuildLocal(s.ctx, "cmd/kubectl-listener", bin, "."))
-	binding := &rbacv1.ClusterRoleBinding{}
-	s.get(binding, client.ObjectKey{Name: names.NodeAgent})
+	binding := mustGet(s, &rbacv1.ClusterRoleBinding{}, client.ObjectKey{Name: names.NodeAgent})
 	grant := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: binding.Name, Labels: binding.Labels}, RoleRef: binding.RoleRef, Subjects: binding.Subjects,
 	}
@@ -187,8 +184,7 @@ func TestARouteKeepsItsHostUntilTheClassChanges(t *testing.T) {
 		}
 		s.awaitHosts("web-listener", host)
 		s.awaitAnswerAt(openshift.apps, "https://"+host+"/whoami", answer{Status: 200, Body: "web", Names: []string{"*." + appsDomain}})
-		var route routev1.Route
-		s.get(&route, s.key("web-listener-http"))
+		route := mustGet(s, &routev1.Route{}, s.key("web-listener-http"))
 		if got := route.Annotations[platform.AnnotationGenerated]; (got == "true") != (host == generated) {
 			t.Errorf("with the host %s, the annotation of the Route is %q", host, got)
 		}

@@ -90,8 +90,7 @@ type postgreSQL struct {
 // verifyFull returns the sslMode with which a client verifies each server.
 func (p *postgreSQL) verifyFull() string {
 	p.Helper()
-	published := &corev1.ConfigMap{}
-	p.get(published, p.key(names.CertificateAuthorityConfigMap))
+	published := mustGet(p.scenario, &corev1.ConfigMap{}, p.key(names.CertificateAuthorityConfigMap))
 	file := filepath.Join(p.TempDir(), names.CertificateAuthorityKey)
 	p.must(os.WriteFile(file, []byte(published.Data[names.CertificateAuthorityKey]), 0o600))
 	return "verify-full&sslrootcert=" + file

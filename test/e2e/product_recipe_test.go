@@ -210,8 +210,7 @@ func (s *scenario) awaitReplicas(name string, replicas int32) {
 // restart deletes a Pod whose controller keeps its name, and waits until its successor is ready.
 func (s *scenario) restart(name string) {
 	s.Helper()
-	p := &corev1.Pod{}
-	s.get(p, s.key(name))
+	p := mustGet(s, &corev1.Pod{}, s.key(name))
 	s.remove(p)
 	s.awaitReady(name, p)
 }
@@ -219,8 +218,7 @@ func (s *scenario) restart(name string) {
 // scale scales a StatefulSet, and waits until all its replicas are ready, and no others are left.
 func (s *scenario) scale(name string, replicas int32) {
 	s.Helper()
-	set := &appsv1.StatefulSet{}
-	s.get(set, s.key(name))
+	set := mustGet(s, &appsv1.StatefulSet{}, s.key(name))
 	s.patch(set, func() { set.Spec.Replicas = &replicas })
 	s.awaitReplicas(name, replicas)
 }

@@ -42,9 +42,7 @@ func TestANodeRestartsWithItsPods(t *testing.T) {
 		t.Errorf("the Pod that would be refused today was replaced: its uid was %s and is %s", refused.UID, after.UID)
 	}
 	s.checkFilesAt(ownOfRefused)
-	if err := testbed.Ready(s.timeoutContext()); err != nil {
-		t.Error(err)
-	}
+	s.must(testbed.Ready(s.timeoutContext()))
 }
 
 // refuseLater returns a Pod with an inline volume and its address, whose StatefulSet is deleted without it, and whose

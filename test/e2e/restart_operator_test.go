@@ -97,9 +97,7 @@ func TestAKilledOperatorKeepsItsLease(t *testing.T) {
 // operatorLease returns the lease of leader election.
 func (s *scenario) operatorLease() *coordinationv1.Lease {
 	s.Helper()
-	lease := &coordinationv1.Lease{}
-	s.get(lease, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator})
-	return lease
+	return mustGet(s, &coordinationv1.Lease{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator})
 }
 
 // operatorPod waits until the operator's Pod is ready, and returns it.
@@ -143,8 +141,7 @@ func (s *scenario) killOnNode(node, command string) {
 // scaleOperator scales the operator, and waits until it has stopped if that is to zero.
 func (s *scenario) scaleOperator(replicas int32) {
 	s.Helper()
-	operator := &appsv1.Deployment{}
-	s.get(operator, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator})
+	operator := mustGet(s, &appsv1.Deployment{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator})
 	s.patch(operator, func() { operator.Spec.Replicas = &replicas })
 	if replicas > 0 {
 		return

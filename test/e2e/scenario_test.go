@@ -201,6 +201,13 @@ func (s *scenario) get(o client.Object, key client.ObjectKey) {
 	}
 }
 
+// mustGet reads an object into o, and returns it.
+func mustGet[T client.Object](s *scenario, o T, key client.ObjectKey) T {
+	s.Helper()
+	s.get(o, key)
+	return o
+}
+
 // patch changes an object by a merge patch of what change does to it.
 func (s *scenario) patch(o client.Object, change func()) {
 	s.Helper()
@@ -215,8 +222,7 @@ func (s *scenario) patch(o client.Object, change func()) {
 // host ports.
 func (s *scenario) allowPrivileged() {
 	s.Helper()
-	namespace := &corev1.Namespace{}
-	s.get(namespace, client.ObjectKey{Name: s.namespace})
+	namespace := mustGet(s, &corev1.Namespace{}, client.ObjectKey{Name: s.namespace})
 	s.patch(namespace, func() { namespace.Labels[podSecurity] = "privileged" })
 	s.eventually(func(ctx context.Context) error { // admission reads namespaces from a cache
 		privileged := &corev1.Pod{

@@ -12,7 +12,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -20,13 +19,11 @@ import (
 // there, the Pod starts at once.
 func TestNoPodStartsOnANodeBeforeItsAgent(t *testing.T) {
 	s := newScenario(t)
-	driver := &storagev1.CSIDriver{}
-	s.get(driver, client.ObjectKey{Name: names.Driver})
+	driver := mustGet(s, &storagev1.CSIDriver{}, client.ObjectKey{Name: names.Driver})
 	if driver.Spec.PreventPodSchedulingIfMissing == nil {
 		t.Skip("needs CSIDriver.spec.preventPodSchedulingIfMissing, which is on by default as of Kubernetes 1.37")
 	}
-	config, class := &operatorv1alpha1.ListenerOperator{}, s.createClass(unpinned())
-	s.get(config, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	config, class := s.configuration(), s.createClass(unpinned())
 	node := testbed.NodeName(testbed.Nodes()[0])
 	awaitAgent := func(registered bool) {
 		t.Helper()

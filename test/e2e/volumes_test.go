@@ -44,8 +44,7 @@ func TestDeletedPodListenersAreRecreated(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	_, p, own := s.createReachablePod()
-	deleted := &listenersv1alpha1.PodListeners{}
-	s.get(deleted, s.key(listenersv1alpha1.PodListenersName(p.UID)))
+	deleted := mustGet(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)))
 	s.remove(deleted)
 	recreated := mustAwait(s, &listenersv1alpha1.PodListeners{}, s.key(deleted.Name), func(l *listenersv1alpha1.PodListeners) bool {
 		return l.UID != deleted.UID && len(l.Spec.Listeners["listener"].IngressAddresses) > 0
@@ -91,8 +90,7 @@ func TestANamespaceCanBeDeletedWhileVolumesAreMounted(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		s.awaitEvent("Pod", name, listenersv1alpha1.ReasonWaitingForAddress)
 	}
-	namespace := &corev1.Namespace{}
-	s.get(namespace, client.ObjectKey{Name: s.namespace})
+	namespace := mustGet(s, &corev1.Namespace{}, client.ObjectKey{Name: s.namespace})
 	s.removeAndAwait(namespace)
 }
 
@@ -106,8 +104,7 @@ func TestAnEphemeralVolumeIsDeletedWithItsPod(t *testing.T) {
 	p = s.awaitReady("web")
 	own := s.awaitPodListener(p, "listener").IngressAddresses[0]
 	s.awaitAnswer(own, "web")
-	var pvc corev1.PersistentVolumeClaim
-	s.get(&pvc, s.key("web-listener"))
+	pvc := mustGet(s, &corev1.PersistentVolumeClaim{}, s.key("web-listener"))
 	staging := stagingDir(p, pvc.Spec.VolumeName)
 	if _, err := os.Stat(staging); err != nil {
 		t.Errorf("the kubelet has created no directory to stage the volume: %v", err)
@@ -183,8 +180,7 @@ func TestAnAnnotationGivesPodsTheirAddresses(t *testing.T) {
 // enableInjection applies the policy by which annotated Pods get a volume, and enables it until the test ends.
 func (s *scenario) enableInjection() {
 	s.Helper()
-	config := &operatorv1alpha1.ListenerOperator{}
-	s.get(config, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	config := s.configuration()
 	s.patch(config, func() { config.Spec.Injection = operatorv1alpha1.InjectionEnabled })
 	s.kubectl("apply", "-k", "../../config/injection")
 	s.Cleanup(func() {
