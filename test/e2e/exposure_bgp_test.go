@@ -496,10 +496,7 @@ func (s *scenario) restrictRange() {
 		for document := range strings.SplitSeq(b.Text, "\n---\n") {
 			o := &unstructured.Unstructured{}
 			s.must(yaml.Unmarshal([]byte(document), &o.Object))
-			if err := api.Create(s.ctx, o); err != nil {
-				s.Fatalf("creating %s %s: %v", o.GetKind(), o.GetName(), err)
-			}
-			s.Cleanup(func() { _ = api.Delete(context.WithoutCancel(s.ctx), o) })
+			s.createUntilEnd(o)
 			created++
 		}
 	}

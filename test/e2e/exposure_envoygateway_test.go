@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,11 +21,7 @@ import (
 
 var withEnvoyGateway = flag.Bool("envoy-gateway", false, "run the scenarios with Envoy Gateway, as make test-envoy-gateway does")
 
-// envoyGateway is Envoy Gateway, which the first test that needs it builds and installs.
-var envoyGateway struct {
-	install sync.Once
-	err     error
-}
+var envoyGateway installation
 
 // newEnvoyGateway returns a scenario with a Gateway that Envoy Gateway serves at the address, with a listener for each
 // of HTTP and TLS. It allows the routes and the ListenerSets of all namespaces.
@@ -44,14 +39,9 @@ func (s *scenario) createEnvoyGateway() (address string) {
 	s.Helper()
 	s.ensureLoadBalancer()
 	address = s.freeAddress()
-	envoyGateway.install.Do(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), buildTimeout)
-		defer cancel()
-		envoyGateway.err = envoygateway.Install(ctx, testbed, address+"-"+address, os.Stderr)
+	envoyGateway.ensure(s, "Envoy Gateway", buildTimeout, func(ctx context.Context) error {
+		return envoygateway.Install(ctx, testbed, address+"-"+address, os.Stderr)
 	})
-	if envoyGateway.err != nil {
-		s.Fatalf("Envoy Gateway was not installed: %v", envoyGateway.err)
-	}
 	s.must(metallb.SetPool(s.ctx, testbed, envoygateway.Namespace, []string{envoygateway.Namespace}, address+"-"+address))
 	s.create(&gatewayv1.Gateway{
 		ObjectMeta: metav1.ObjectMeta{Name: "edge"},

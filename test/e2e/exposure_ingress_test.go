@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -29,27 +28,19 @@ import (
 // buildTimeout is how long building Traefik may take on a machine that has other work.
 const buildTimeout = 20 * time.Minute
 
-// ingressController is Traefik, which the first test that needs it builds and installs.
-var ingressController struct {
-	install sync.Once
-	err     error
-}
+// ingressController is Traefik.
+var ingressController installation
 
 // traefikAddress returns the address at which clients reach Traefik.
 func traefikAddress() string { return testbed.FreeIP(cluster.MaxFree) }
 
-// ensureTraefik installs Traefik if it does not run yet.
+// ensureTraefik builds and installs Traefik if it does not run yet.
 func (s *scenario) ensureTraefik() {
 	s.Helper()
 	s.ensureLoadBalancer()
-	ingressController.install.Do(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), buildTimeout)
-		defer cancel()
-		ingressController.err = traefik.Install(ctx, testbed, traefikAddress(), os.Stderr)
+	ingressController.ensure(s, "Traefik", buildTimeout, func(ctx context.Context) error {
+		return traefik.Install(ctx, testbed, traefikAddress(), os.Stderr)
 	})
-	if ingressController.err != nil {
-		s.Fatalf("Traefik was not installed: %v", ingressController.err)
-	}
 }
 
 // byIngress returns the spec of a class whose Listeners are exposed through Ingresses that Traefik serves.

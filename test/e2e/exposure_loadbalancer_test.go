@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -24,10 +23,9 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/metallb"
 )
 
-// loadBalancer is the load balancer of the cluster, which the first test that needs it installs.
+// loadBalancer is the load balancer of the cluster.
 var loadBalancer struct {
-	install sync.Once
-	err     error
+	installation
 	// taken is the number of addresses that tests have.
 	taken atomic.Int32
 }
@@ -35,14 +33,7 @@ var loadBalancer struct {
 // ensureLoadBalancer installs the cluster's load balancer if it does not run yet.
 func (s *scenario) ensureLoadBalancer() {
 	s.Helper()
-	loadBalancer.install.Do(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 2*timeout)
-		defer cancel()
-		loadBalancer.err = metallb.Install(ctx, testbed, os.Stderr)
-	})
-	if loadBalancer.err != nil {
-		s.Fatalf("the load balancer was not installed: %v", loadBalancer.err)
-	}
+	loadBalancer.ensure(s, "the load balancer", 2*timeout, func(ctx context.Context) error { return metallb.Install(ctx, testbed, os.Stderr) })
 }
 
 // createBalancedClass creates a class whose Services the cluster's load balancer serves, and installs the load balancer
@@ -212,9 +203,7 @@ func TestALoadBalancerServesOnlyItsClass(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	class := s.createBalancedClass(nil)
-	other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-other"}, Spec: loadBalanced()}
-	s.create(other)
-	s.Cleanup(func() { _ = api.Delete(context.WithoutCancel(s.ctx), other) })
+	other := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{"other": loadBalanced()})["other"]
 	s.create(pod("unserved", byClass(other.Name)))
 	s.awaitCondition("unserved-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
 	addresses := []string{s.freeAddress(), s.freeAddress()}

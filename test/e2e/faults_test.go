@@ -443,8 +443,8 @@ func rollback(s *scenario, l *steadyLoad, _ int) (func(context.Context) error, e
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, 2*recoveryTimeout)
 	defer cancel()
-	if output, err := deployFrom(ctx, before, imageBefore); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, output)
+	if err := deployFrom(ctx, before, imageBefore); err != nil {
+		return nil, err
 	}
 	if err := awaitOperator(ctx, imageBefore); err != nil {
 		return nil, err
@@ -456,8 +456,8 @@ func rollback(s *scenario, l *steadyLoad, _ int) (func(context.Context) error, e
 	if err := l.awaitRecovery(ctx); err != nil {
 		return nil, err
 	}
-	if output, err := deploy(ctx); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, output)
+	if err := deploy(ctx); err != nil {
+		return nil, err
 	}
 	return func(ctx context.Context) error {
 		return errors.Join(awaitOperator(ctx, operatorImage), awaitAgents(ctx, operatorImage))

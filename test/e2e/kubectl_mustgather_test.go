@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"io/fs"
@@ -41,8 +40,7 @@ func TestMustGatherCollectsWhatDoctorExamines(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: "default"}},
 	}
-	s.must(api.Create(s.ctx, administrators))
-	t.Cleanup(func() { _ = api.Delete(context.Background(), administrators) })
+	s.createUntilEnd(administrators)
 	s.allowPrivileged()
 	s.create(mustGatherPod())
 	p := mustAwait(s, &corev1.Pod{}, s.key("must-gather"), func(p *corev1.Pod) bool {

@@ -168,8 +168,8 @@ func install(ctx context.Context) error {
 	if err := loadOperator(ctx, root, operatorImage); err != nil {
 		return err
 	}
-	if output, err := deploy(ctx); err != nil {
-		return fmt.Errorf("%w: %s", err, output)
+	if err := deploy(ctx); err != nil {
+		return err
 	}
 	// A reused cluster runs an older image of the same name.
 	if err := command(ctx, root, testbed.Kubectl(), "-n", operatorNamespace, "delete", "pods", "--all", "--wait=false"); err != nil {
@@ -184,24 +184,23 @@ func install(ctx context.Context) error {
 	return nil
 }
 
-// deploy runs make deploy, and returns what it prints.
-func deploy(ctx context.Context) (output string, err error) {
+// deploy runs make deploy. An error has what it prints.
+func deploy(ctx context.Context) error {
 	root, err := checkout.Root()
 	if err != nil {
-		return "", err
+		return err
 	}
 	return deployFrom(ctx, root, operatorImage)
 }
 
 // deployFrom runs make deploy of a checkout, for an image that the nodes have.
-func deployFrom(ctx context.Context, root, image string) (output string, err error) {
+func deployFrom(ctx context.Context, root, image string) error {
 	cmd := exec.CommandContext(ctx, "make", "deploy", "IMG="+image, "KUBECTL="+testbed.Kubectl())
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "KUBECONFIG="+testbed.Kubeconfig())
-	combined, err := cmd.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("running make deploy: %w", err)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("running make deploy: %w: %s", err, output)
 	}
-	return string(combined), err
+	return nil
 }
 
 // loadOperator builds the operator of the checkout root, and loads its image onto all nodes.

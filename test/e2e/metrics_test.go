@@ -20,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/test/queries"
@@ -72,10 +71,8 @@ func (s *scenario) allowMetrics(account string) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: s.namespace},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: account}},
 	}
-	for _, o := range []client.Object{role, binding} {
-		s.create(o)
-		s.Cleanup(func() { _ = api.Delete(context.Background(), o) })
-	}
+	s.createUntilEnd(role)
+	s.createUntilEnd(binding)
 }
 
 // metricsURL returns where the operator serves its metrics.

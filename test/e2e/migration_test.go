@@ -67,8 +67,7 @@ func (s *scenario) startStackable() []client.Object {
 	s.create(&corev1.ServiceAccount{ObjectMeta: account})
 	workloads := []client.Object{driver, provisioner}
 	for _, o := range append([]client.Object{role, binding}, workloads...) {
-		s.create(o)
-		s.Cleanup(func() { _ = api.Delete(context.Background(), o) })
+		s.createUntilEnd(o)
 	}
 	return workloads
 }
@@ -125,9 +124,7 @@ func TestRunningPodsAreTakenOverFromStackable(t *testing.T) {
 	workloads := s.startStackable()
 	before := mustGet(s, &corev1.Service{}, s.key("web-listener"))
 
-	if output, err := deploy(s.ctx); err != nil {
-		t.Fatal(err, output)
-	}
+	s.must(deploy(s.ctx))
 	s.awaitWaiting()
 	awaitAddress := s.recordAddresses("web-listener", own) // not before the definition changes, which ends watches
 	for _, o := range workloads {
@@ -177,8 +174,8 @@ var presetClasses = []string{"cluster-internal", "external-stable", "external-un
 func (s *scenario) reinstall(spec operatorv1alpha1.ListenerOperatorSpec) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if output, err := deploy(ctx); err != nil {
-		s.Error(err, output)
+	if err := deploy(ctx); err != nil {
+		s.Error(err)
 	}
 	config, err := await(ctx, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName},
 		func(*operatorv1alpha1.ListenerOperator) bool { return true })
@@ -406,21 +403,17 @@ func (s *scenario) checkTakenOver(p *corev1.Pod, own listenersv1alpha1.IngressAd
 func TestCRDsOfStackableAreTakenOver(t *testing.T) {
 	s := newScenario(t)
 	s.setConversionWebhook(stackableFieldManager)
-	if output, err := deploy(s.ctx); err != nil {
-		t.Fatal(err, output)
-	}
+	s.must(deploy(s.ctx))
 	s.checkNoConversionWebhook()
 	s.setConversionWebhook("another-manager")
-	if output, err := deploy(s.ctx); err == nil || !strings.Contains(output, "spec.conversion.webhookClientConfig: Forbidden") {
-		t.Errorf("deploying although another field manager owns the conversion webhook: %v: %s", err, output)
+	if err := deploy(s.ctx); err == nil || !strings.Contains(err.Error(), "spec.conversion.webhookClientConfig: Forbidden") {
+		t.Errorf("deploying although another field manager owns the conversion webhook: %v", err)
 	}
 	crd := mustGet(s, &apiextensionsv1.CustomResourceDefinition{}, takenOverCRD)
 	s.patch(crd, func() {
 		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 	})
-	if output, err := deploy(s.ctx); err != nil {
-		t.Error(err, output)
-	}
+	s.must(deploy(s.ctx))
 }
 
 // stackableFieldManager is the field manager with which Stackable's listener operator applies its CRDs.

@@ -3,8 +3,6 @@
 package e2e
 
 import (
-	"context"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +19,7 @@ import (
 func (s *scenario) createClass(spec listenersv1alpha1.ListenerClassSpec) *listenersv1alpha1.ListenerClass {
 	s.Helper()
 	class := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Spec: spec}
-	s.create(class)
-	s.Cleanup(func() { _ = api.Delete(context.Background(), class) })
+	s.createUntilEnd(class)
 	return class
 }
 
@@ -189,8 +186,7 @@ func (s *scenario) createClasses(specs map[string]listenersv1alpha1.ListenerClas
 	made := map[string]*listenersv1alpha1.ListenerClass{}
 	for suffix, spec := range specs {
 		class := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-" + suffix}, Spec: spec}
-		s.create(class)
-		s.Cleanup(func() { _ = api.Delete(context.Background(), class) })
+		s.createUntilEnd(class)
 		made[suffix] = class
 	}
 	return made

@@ -185,8 +185,7 @@ func (s *scenario) provideDisks(user int, claims ...string) {
 				PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: disk}},
 			},
 		}
-		s.must(api.Create(s.ctx, pv))
-		s.Cleanup(func() { _ = api.Delete(context.Background(), pv) })
+		s.createUntilEnd(pv)
 	}
 }
 

@@ -187,6 +187,13 @@ func (s *scenario) create(o client.Object) {
 	}
 }
 
+// createUntilEnd creates an object outside the namespace, and deletes it at the end of the test.
+func (s *scenario) createUntilEnd(o client.Object) {
+	s.Helper()
+	s.create(o)
+	s.Cleanup(func() { _ = api.Delete(context.Background(), o) })
+}
+
 func (s *scenario) remove(o client.Object, options ...client.DeleteOption) {
 	s.Helper()
 	if err := api.Delete(s.ctx, o, options...); err != nil {
@@ -234,6 +241,25 @@ func (s *scenario) allowPrivileged() {
 		}
 		return api.Create(ctx, privileged, client.DryRunAll)
 	})
+}
+
+// installation is what the first scenario that needs it installs on the cluster.
+type installation struct {
+	once sync.Once
+	err  error
+}
+
+// ensure installs it within a time, unless another scenario has done so.
+func (i *installation) ensure(s *scenario, what string, within time.Duration, install func(context.Context) error) {
+	s.Helper()
+	i.once.Do(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), within)
+		defer cancel()
+		i.err = install(ctx)
+	})
+	if i.err != nil {
+		s.Fatalf("%s was not installed: %v", what, i.err)
+	}
 }
 
 // tokenOf returns a token of a ServiceAccount.
