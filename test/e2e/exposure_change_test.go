@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -31,10 +30,7 @@ func TestAClassChangesBetweenRouteAndNodePort(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	s.ensureRouters()
-	viaRoute := routed(listenersv1alpha1.RouteExposure{
-		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
-	})
-	class := s.createClass(viaRoute)
+	class := s.createClass(routedByPod())
 	s.create(pod("web", byClass(class.Name)))
 	p := s.awaitReady("web")
 	host := "web." + s.namespace + "." + appsDomain
@@ -48,19 +44,14 @@ func TestAClassChangesBetweenRouteAndNodePort(t *testing.T) {
 	mustAwaitDeleted(s, &routev1.Route{}, s.key("web-listener-http"))
 	client.awaitAnswerFrom(s, nodePortAddress.Address)
 	s.awaitAnswerAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 503})
-	s.eventually(func(context.Context) error {
-		if diff := cmp.Diff(wantFiles("listener", nodePortAddress), s.readFiles(nodePortAddress)); diff != "" {
-			return fmt.Errorf("files (-want +got):\n%s", diff)
-		}
-		return nil
-	})
+	s.awaitFilesAt(nodePortAddress, nodePortAddress)
 
-	s.patch(class, func() { class.Spec = viaRoute })
+	s.patch(class, func() { class.Spec = routedByPod() })
 	s.awaitHosts("web-listener", host)
 	mustAwait(s, &corev1.Service{}, s.key("web-listener"), func(service *corev1.Service) bool {
 		return service.Spec.Type == corev1.ServiceTypeClusterIP && nodePort(service, "http") == 0
 	})
-	s.awaitFiles(openshift.apps, "listener", hostAddress(host, "http", 80))
+	s.awaitFiles(openshift.apps, hostAddress(host, "http", 80))
 	s.awaitNoAnswer(nodePortAddress)
 	client.awaitAnswerFrom(s, host)
 	client.stop()
@@ -73,9 +64,7 @@ func TestTheOldAddressStaysUntilTheNewOneIsReady(t *testing.T) {
 	t.Parallel()
 	s, other := newScenario(t), newScenario(t)
 	s.ensureRouters()
-	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
-		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
-	}))
+	class := s.createClass(routedByPod())
 	s.create(pod("web", byClass(class.Name)))
 	s.awaitReady("web")
 	host := "web." + s.namespace + "." + appsDomain
@@ -99,16 +88,8 @@ func TestTheOldAddressStaysUntilTheNewOneIsReady(t *testing.T) {
 	mustAwaitDeleted(s, &routev1.Route{}, s.key("web-listener-http"))
 
 	own := "own.web." + s.namespace + ".example.test"
-	first := &routev1.Route{
-		ObjectMeta: metav1.ObjectMeta{Name: "first"}, Spec: routev1.RouteSpec{Host: own, To: routev1.RouteTargetReference{Kind: "Service", Name: "web"}},
-	}
-	other.create(first)
-	other.awaitAdmitted(first)
-	s.patch(class, func() {
-		class.Spec = routed(listenersv1alpha1.RouteExposure{
-			Termination: listenersv1alpha1.RouteTerminationNone, HostTemplate: "own.{podName}.{namespace}.example.test", Ports: []string{"http"},
-		})
-	})
+	first := other.takeHost(own)
+	s.patch(class, func() { class.Spec = routedAt("own.{podName}.{namespace}.example.test") })
 	s.awaitPreviousAddress("web-listener", balanced, "HostAlreadyClaimed")
 	s.awaitReconcile(class, "web-listener")
 	s.awaitPreviousAddress("web-listener", balanced, "HostAlreadyClaimed")
@@ -147,9 +128,7 @@ func TestTheClassOfARunningStatefulSetChangesWithoutALostConnection(t *testing.T
 	t.Parallel()
 	s := newScenario(t)
 	s.ensureRouters()
-	classes := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{"ports": unpinned(), "hosts": routed(listenersv1alpha1.RouteExposure{
-		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
-	})})
+	classes := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{"ports": unpinned(), "hosts": routedByPod()})
 	classes["balancer"] = s.createBalancedClass(nil)
 	balanced := map[string]string{}
 	s.create(statefulSet("web", 2, byClass(classes["ports"].Name)))
@@ -209,10 +188,7 @@ type poller struct {
 // allocated it, which cannot be observed.
 func (s *scenario) startPolling(listener string) *poller {
 	s.Helper()
-	ctx, cancel := context.WithCancel(s.ctx)
-	p := &poller{answers: make(chan string, 10000), stop: cancel}
-	go func() {
-		defer close(p.answers)
+	return s.startPoller(func(ctx context.Context, answers chan<- string) {
 		last := ""
 		for ctx.Err() == nil {
 			before, err := s.firstAddress(ctx, listener)
@@ -221,7 +197,7 @@ func (s *scenario) startPolling(listener string) *poller {
 			}
 			if err = s.poll(ctx, before); err == nil {
 				last = before.Address
-				p.answers <- last
+				answers <- last
 				continue
 			}
 			after, readErr := s.firstAddress(ctx, listener)
@@ -229,6 +205,17 @@ func (s *scenario) startPolling(listener string) *poller {
 				s.Errorf("requesting the Listener's address %v: %v", before, err)
 			}
 		}
+	})
+}
+
+// startPoller starts a poller, which polls until its context is done, or the addresses cannot be read.
+func (s *scenario) startPoller(poll func(ctx context.Context, answers chan<- string)) *poller {
+	s.Helper()
+	ctx, cancel := context.WithCancel(s.ctx)
+	p := &poller{answers: make(chan string, 10000), stop: cancel}
+	go func() {
+		defer close(p.answers)
+		poll(ctx, p.answers)
 	}()
 	s.Cleanup(func() {
 		cancel()
@@ -245,10 +232,7 @@ const learnPeriod = 3 * time.Second
 // as soon as it answers. It fails the test if an address that it uses does not answer.
 func (s *scenario) startLearning(listener string) *poller {
 	s.Helper()
-	ctx, cancel := context.WithCancel(s.ctx)
-	p := &poller{answers: make(chan string, 10000), stop: cancel}
-	go func() {
-		defer close(p.answers)
+	return s.startPoller(func(ctx context.Context, answers chan<- string) {
 		var used listenersv1alpha1.IngressAddress
 		var learned time.Time
 		for ctx.Err() == nil {
@@ -267,18 +251,12 @@ func (s *scenario) startLearning(listener string) *poller {
 				continue
 			}
 			if err := s.poll(ctx, used); err == nil {
-				p.answers <- used.Address
+				answers <- used.Address
 			} else if ctx.Err() == nil {
 				s.Errorf("a connection to %v was lost: %v", used, err)
 			}
 		}
-	}()
-	s.Cleanup(func() {
-		cancel()
-		for range p.answers { // until it has stopped
-		}
 	})
-	return p
 }
 
 // awaitAnswerFrom waits until an address has answered.
@@ -383,9 +361,7 @@ func TestAReplicaMovesToAnotherClass(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	s.ensureRouters()
-	classes := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{"ports": unpinned(), "hosts": routed(listenersv1alpha1.RouteExposure{
-		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
-	})})
+	classes := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{"ports": unpinned(), "hosts": routedByPod()})
 	claimOf := func(class string) *corev1.PersistentVolumeClaim {
 		return &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: byClass(classes[class].Name)}, Spec: objects.ClaimSpec(""),
@@ -402,7 +378,7 @@ func TestAReplicaMovesToAnotherClass(t *testing.T) {
 	s.create(podWith("web", objects.ClaimVolume("listener", "web")))
 	moved := s.awaitReady("web", p)
 	host := "web." + s.namespace + "." + appsDomain
-	s.awaitFiles(openshift.apps, "listener", hostAddress(host, "http", 80))
+	s.awaitFiles(openshift.apps, hostAddress(host, "http", 80))
 	s.checkStartedWith(moved, host)
 	s.awaitNoAnswer(previous)
 }
@@ -419,16 +395,8 @@ func TestAPodThatStartsWhileItsListenerMovesWaitsForTheNewAddress(t *testing.T) 
 	s.awaitHosts("web", testbed.NodeIP(nodeOf(first)))
 
 	host := "web." + s.namespace + ".example.test"
-	taken := &routev1.Route{
-		ObjectMeta: metav1.ObjectMeta{Name: "taken"}, Spec: routev1.RouteSpec{Host: host, To: routev1.RouteTargetReference{Kind: "Service", Name: "web"}},
-	}
-	other.create(taken)
-	other.awaitAdmitted(taken)
-	s.patch(class, func() {
-		class.Spec = routed(listenersv1alpha1.RouteExposure{
-			Termination: listenersv1alpha1.RouteTerminationNone, HostTemplate: "{listener}.{namespace}.example.test", Ports: []string{"http"},
-		})
-	})
+	taken := other.takeHost(host)
+	s.patch(class, func() { class.Spec = routedAt("{listener}.{namespace}.example.test") })
 	s.awaitPreviousAddress("web", testbed.NodeIP(nodeOf(first)), "HostAlreadyClaimed")
 	s.create(pod("second", byName("web")))
 	t.Logf("event: %s", s.awaitEvent("Pod", "second", listenersv1alpha1.ReasonWaitingForAddress, "HostAlreadyClaimed"))

@@ -6,12 +6,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,53 +36,33 @@ import (
 // that no watch shows.
 func (s *scenario) awaitAnswerAt(r *testRouter, url string, want answer) {
 	s.Helper()
-	var got answer
-	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
-		var err error
-		if got, err = r.request(ctx, url); err == nil {
-			if diff := cmp.Diff(want, got); diff != "" {
-				err = fmt.Errorf("(-want +got):\n%s", diff)
-			}
+	s.eventually(func(ctx context.Context) error {
+		got, err := r.request(ctx, url)
+		if diff := cmp.Diff(want, got); err == nil && diff != "" {
+			err = fmt.Errorf("from outside through router %s, %s (-want +got):\n%s", r.name, url, diff)
 		}
 		return err
 	})
+}
+
+// checkFiles returns an error unless the test server, which is reached at the first of these addresses through the
+// router, reads exactly these in its volume "listener".
+func (r *testRouter) checkFiles(ctx context.Context, addresses ...listenersv1alpha1.IngressAddress) error {
+	port := slices.Sorted(maps.Keys(addresses[0].Ports))[0]
+	a, err := r.request(ctx, urlOf(addresses[0], port, "/files"))
 	if err != nil {
-		s.Fatalf("from outside through router %s, %s: %v", r.name, url, err)
+		return err
 	}
+	if err := checkFiles(a.Body, addresses...); err != nil {
+		return fmt.Errorf("status %d: %w", a.Status, err)
+	}
+	return nil
 }
 
-// readFilesAt requests, through a router, the files that the test server reads in its volumes.
-func (s *scenario) readFilesAt(r *testRouter, base string) map[string]string {
+// awaitFiles waits until the files are those of these addresses.
+func (s *scenario) awaitFiles(r *testRouter, addresses ...listenersv1alpha1.IngressAddress) {
 	s.Helper()
-	a, err := r.request(s.timeoutContext(), base+"/files")
-	if err != nil || a.Status != http.StatusOK {
-		s.Fatalf("requesting the files from %s: status %d, %v", base, a.Status, err)
-	}
-	var files map[string]string
-	if err := json.Unmarshal([]byte(a.Body), &files); err != nil {
-		s.Fatalf("parsing the files: %v", err)
-	}
-	return files
-}
-
-// awaitFiles waits until the test server reads exactly these addresses in its volume.
-func (s *scenario) awaitFiles(r *testRouter, volume string, addresses ...listenersv1alpha1.IngressAddress) {
-	s.Helper()
-	base := strings.TrimSuffix(urlOf(addresses[0], slices.Sorted(maps.Keys(addresses[0].Ports))[0], ""), "/")
-	s.eventually(func(ctx context.Context) error {
-		a, err := r.request(ctx, base+"/files")
-		if err != nil {
-			return err
-		}
-		var files map[string]string
-		if err := json.Unmarshal([]byte(a.Body), &files); err != nil {
-			return fmt.Errorf("status %d: %w", a.Status, err)
-		}
-		if diff := cmp.Diff(wantFiles(volume, addresses...), files); diff != "" {
-			return fmt.Errorf("files (-want +got):\n%s", diff)
-		}
-		return nil
-	})
+	s.eventually(func(ctx context.Context) error { return r.checkFiles(ctx, addresses...) })
 }
 
 // awaitHosts waits until a Listener has the addresses of these hosts, in this order.
@@ -122,9 +100,7 @@ func TestRoutesAreUsedWhileTheyAreServed(t *testing.T) {
 	prepareRouters(t)
 	crds.Remove(t, api, crds.Routes) // an earlier run may have left them
 	operator := s.operatorPods()
-	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
-		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
-	}))
+	class := s.createClass(routedByPod())
 	s.create(pod("web", byClass(class.Name)))
 	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonNotServed)
 	t.Logf("condition without Routes: %s", message)
@@ -143,8 +119,8 @@ func TestRoutesAreUsedWhileTheyAreServed(t *testing.T) {
 	host := "web." + s.namespace + "." + thirdDomain
 	s.awaitHosts("web-listener", host)
 	s.awaitAnswerAt(r, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
-	if diff := cmp.Diff(wantFiles("listener", hostAddress(host, "http", 80)), s.readFilesAt(r, "http://"+host)); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
+	if err := r.checkFiles(s.timeoutContext(), hostAddress(host, "http", 80)); err != nil {
+		t.Error(err)
 	}
 
 	crds.Remove(t, api, crds.Routes)
@@ -174,8 +150,8 @@ func TestEachReplicaHasARouteOfItsOwn(t *testing.T) {
 			t.Errorf("addresses of %s, with scope %s (-want +got):\n%s", name, entry.Scope, diff)
 		}
 		s.awaitAnswerAt(openshift.apps, urlOf(own, "https", "/whoami"), answer{Status: 200, Body: name, Subject: name, Names: []string{own.Address}})
-		if diff := cmp.Diff(wantFiles("listener", own), s.readFilesAt(openshift.apps, urlOf(own, "https", ""))); diff != "" {
-			t.Errorf("files in %s (-want +got):\n%s", name, diff)
+		if err := openshift.apps.checkFiles(s.timeoutContext(), own); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 		s.checkOnlyRouterAccess(p, "listener-"+name)
 	}
@@ -280,15 +256,8 @@ func TestAPodWaitsForARejectedRoute(t *testing.T) {
 	s, other := newScenario(t), newScenario(t)
 	s.ensureRouters()
 	host := "web-listener." + s.namespace + "." + appsDomain
-	first := &routev1.Route{
-		ObjectMeta: metav1.ObjectMeta{Name: "first"},
-		Spec:       routev1.RouteSpec{Host: host, To: routev1.RouteTargetReference{Kind: "Service", Name: "web"}},
-	}
-	other.create(first)
-	other.awaitAdmitted(first)
-	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
-		Termination: listenersv1alpha1.RouteTerminationNone, HostTemplate: "{listener}.{namespace}." + appsDomain, Ports: []string{"http"},
-	}))
+	first := other.takeHost(host)
+	class := s.createClass(routedAt("{listener}.{namespace}." + appsDomain))
 	s.create(pod("web", byClass(class.Name)))
 	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonRouteNotAdmitted)
 	words := "HostAlreadyClaimed: a route in another namespace holds " + host + " and is older than web-listener-http"
@@ -304,10 +273,14 @@ func TestAPodWaitsForARejectedRoute(t *testing.T) {
 	s.awaitAnswerAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
 }
 
-// awaitAdmitted waits until a Route is admitted, and until new Routes have a later creation timestamp. Timestamps have
-// a resolution of one second, and of two Routes with the same one either may get the host.
-func (s *scenario) awaitAdmitted(route *routev1.Route) {
+// takeHost creates a Route with a host, and waits until it is admitted, and until new Routes have a later creation
+// timestamp. Timestamps have a resolution of one second, and of two Routes with the same one either may get the host.
+func (s *scenario) takeHost(host string) *routev1.Route {
 	s.Helper()
+	route := &routev1.Route{
+		ObjectMeta: metav1.ObjectMeta{Name: "first"}, Spec: routev1.RouteSpec{Host: host, To: routev1.RouteTargetReference{Kind: "Service", Name: "web"}},
+	}
+	s.create(route)
 	mustAwait(s, &routev1.Route{}, s.key(route.Name), func(r *routev1.Route) bool { return len(r.Status.Ingress) > 0 })
 	s.eventually(func(ctx context.Context) error {
 		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "probe"}}
@@ -319,6 +292,7 @@ func (s *scenario) awaitAdmitted(route *routev1.Route) {
 		}
 		return nil
 	})
+	return route
 }
 
 // The host in the class changes, the router is deleted, and another one is created.
@@ -329,21 +303,20 @@ func TestFilesFollowTheHostAndTheRouter(t *testing.T) {
 	shard := map[string]string{"scenario": s.namespace}
 	third := startRouter(t, testRouter{name: "third", domain: thirdDomain, node: 3, shard: shard})
 	t.Cleanup(func() { _ = third.stop() })
-	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
-		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
-		Labels: shard, Routers: []string{"third"},
-	}))
+	spec := routedByPod()
+	spec.Route.Labels, spec.Route.Routers = shard, []string{"third"}
+	class := s.createClass(spec)
 	s.create(pod("web", byClass(class.Name)))
 	p := s.awaitReady("web")
 	host := "web." + s.namespace + "." + thirdDomain
 	s.awaitHosts("web-listener", host)
-	s.awaitFiles(third, "listener", hostAddress(host, "http", 80))
+	s.awaitFiles(third, hostAddress(host, "http", 80))
 
 	s.patch(class, func() { class.Spec.Route.SubdomainTemplate = "new.{podName}.{namespace}" })
 	changed := time.Now()
 	moved := "new.web." + s.namespace + "." + thirdDomain
 	s.awaitHosts("web-listener", moved)
-	s.awaitFiles(third, "listener", hostAddress(moved, "http", 80))
+	s.awaitFiles(third, hostAddress(moved, "http", 80))
 	t.Logf("the files were updated after %s", time.Since(changed).Round(time.Millisecond))
 	s.awaitAnswerAt(third, "http://"+host+"/whoami", answer{Status: 503})
 
@@ -352,7 +325,7 @@ func TestFilesFollowTheHostAndTheRouter(t *testing.T) {
 	})
 	own := "own.web." + s.namespace + ".example.test"
 	s.awaitHosts("web-listener", own)
-	s.awaitFiles(third, "listener", hostAddress(own, "http", 80))
+	s.awaitFiles(third, hostAddress(own, "http", 80))
 
 	// The status entries of a stopped router remain until OpenShift removes them.
 	s.must(third.stop())
@@ -369,7 +342,7 @@ func TestFilesFollowTheHostAndTheRouter(t *testing.T) {
 	t.Cleanup(func() { _ = fourth.stop() })
 	back := "web." + s.namespace + ".fourth.example.test"
 	s.awaitHosts("web-listener", back)
-	s.awaitFiles(fourth, "listener", hostAddress(back, "http", 80))
+	s.awaitFiles(fourth, hostAddress(back, "http", 80))
 	s.checkNotRestarted(p)
 }
 
@@ -378,9 +351,9 @@ func TestTheClassSelectsTheRouters(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	s.ensureRouters()
-	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
-		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"}, Labels: internalShard,
-	}))
+	spec := routedByPod()
+	spec.Route.Labels = internalShard
+	class := s.createClass(spec)
 	s.create(pod("web", byClass(class.Name)))
 	s.awaitReady("web")
 	apps, internal := "web."+s.namespace+"."+appsDomain, "web."+s.namespace+"."+internalDomain
@@ -397,7 +370,7 @@ func TestTheClassSelectsTheRouters(t *testing.T) {
 			hosts, addresses = append(hosts, host), append(addresses, hostAddress(host, "http", 80))
 		}
 		s.awaitHosts("web-listener", hosts...)
-		s.awaitFiles(map[string]*testRouter{"default": openshift.apps, "internal": openshift.internal}[routers[0]], "listener", addresses...)
+		s.awaitFiles(map[string]*testRouter{"default": openshift.apps, "internal": openshift.internal}[routers[0]], addresses...)
 	}
 	s.awaitAnswerAt(openshift.apps, "http://"+apps+"/whoami", answer{Status: 200, Body: "web"})
 	s.awaitAnswerAt(openshift.internal, "http://"+internal+"/whoami", answer{Status: 200, Body: "web"})
@@ -524,9 +497,7 @@ func TestTwoListenersCannotShareAHost(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	s.ensureRouters()
-	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
-		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
-	}))
+	class := s.createClass(routedByPod())
 	host := "web." + s.namespace + "." + appsDomain
 	s.create(podWith("web", objects.EphemeralVolume("first", byClass(class.Name)), objects.EphemeralVolume("second", byClass(class.Name))))
 	// Either may be the first.

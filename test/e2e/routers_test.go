@@ -284,6 +284,21 @@ func routed(route listenersv1alpha1.RouteExposure) listenersv1alpha1.ListenerCla
 	return listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Route: &route}
 }
 
+// routedByPod returns the spec of a class whose Listeners have a host by the name of their Pod, in the domain of the
+// router, for the port "http" without TLS.
+func routedByPod() listenersv1alpha1.ListenerClassSpec {
+	return routed(listenersv1alpha1.RouteExposure{
+		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
+	})
+}
+
+// routedAt returns the spec of a class with another template of hosts.
+func routedAt(host listenersv1alpha1.HostTemplate) listenersv1alpha1.ListenerClassSpec {
+	spec := routedByPod()
+	spec.Route.SubdomainTemplate, spec.Route.HostTemplate = "", host
+	return spec
+}
+
 // authoritySecret is the name of the Secret with the CA, with which Pods sign their own certificates.
 const authoritySecret = "authority"
 
