@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"net"
@@ -121,9 +120,7 @@ func TestThreeReplicasShareOneListener(t *testing.T) {
 	class := s.createClass(unpinned())
 	s.createBootstrapListener(class.Name)
 	set := statefulSet("broker", 3, byName("bootstrap"))
-	set.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: set.Spec.Selector,
-	}}
+	spread(set)
 	s.create(set)
 	want := map[string]bool{}
 	for i := range 3 {
@@ -138,13 +135,7 @@ func TestThreeReplicasShareOneListener(t *testing.T) {
 	var got []string
 	for _, a := range l.Status.IngressAddresses {
 		got = append(got, a.Address)
-		// kube-proxy of each node follows the Service with a delay.
-		if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
-			_, err := request(ctx, a, "/whoami")
-			return err
-		}); err != nil {
-			t.Errorf("from outside, %s: %v", a.Address, err)
-		}
+		s.awaitAnyAnswer(a)
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), got); diff != "" {
 		t.Errorf("addresses (-want +got):\n%s", diff)

@@ -8,9 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +53,7 @@ func (s *scenario) trust() *tls.Config {
 
 // whoami asks over TLS who serves an address, and verifies that it may.
 func whoami(ctx context.Context, trust *tls.Config, a listenersv1alpha1.IngressAddress) (string, error) {
-	return fetch(ctx, clientOf("", 30*time.Second, trust), "https://"+net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports["https"])))+"/whoami")
+	return fetch(ctx, clientOf("", 30*time.Second, trust), "https://"+hostPort(a, "https")+"/whoami")
 }
 
 // awaitServing waits until a Pod serves an address over TLS.

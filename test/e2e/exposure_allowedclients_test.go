@@ -78,15 +78,7 @@ func TestOnlyAllowedClientsReachNodePorts(t *testing.T) {
 	const unused = 9
 	inside := func(want map[int]string) {
 		t.Helper()
-		for port, what := range want {
-			s.eventually(func(ctx context.Context) error {
-				got, err := s.connect(ctx, "tenant", web.Status.PodIP, port)
-				if err == nil && got != what {
-					err = fmt.Errorf("port %d: %s, want %s", port, got, what)
-				}
-				return err
-			})
-		}
+		s.awaitConnections("tenant", web.Status.PodIP, want)
 	}
 	inside(map[int]string{8080: connected, unused: refused})
 
@@ -97,13 +89,7 @@ func TestOnlyAllowedClientsReachNodePorts(t *testing.T) {
 	s.patch(class, func() { class.Spec.AllowedClients = only(second) })
 	s.awaitAllowed(own, "web", second)
 
-	deny := &networkingv1.NetworkPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "deny"},
-		Spec: networkingv1.NetworkPolicySpec{
-			PodSelector: metav1.LabelSelector{MatchLabels: web.Labels}, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-		},
-	}
-	s.create(deny)
+	deny := s.denyAll(web)
 	inside(map[int]string{8080: unanswered, unused: unanswered})
 	s.awaitAllowed(own, "web", second)
 	s.remove(deny)

@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -385,7 +384,7 @@ func (b *bgp) openConnections(targets map[string]listenersv1alpha1.IngressAddres
 	b.Helper()
 	for name, a := range targets {
 		for range connectionsToEach {
-			conn, err := b.client.dial(b.timeoutContext(), "tcp", net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports["http"]))))
+			conn, err := b.client.dial(b.timeoutContext(), "tcp", hostPort(a, "http"))
 			b.must(err)
 			b.Cleanup(func() { _ = conn.Close() })
 			c := established{conn, name}

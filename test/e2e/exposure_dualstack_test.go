@@ -4,11 +4,9 @@ package e2e
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -58,11 +56,6 @@ func (s *scenario) awaitReached(name string, at ...listenersv1alpha1.IngressAddr
 		s.awaitAnswerOverUDP(a, name)
 		s.awaitFilesAt(a, at...)
 	}
-}
-
-// hostPort returns an address and the number of a port in the form of a URL.
-func hostPort(a listenersv1alpha1.IngressAddress, port string) string {
-	return net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports[port])))
 }
 
 // A client outside reaches each replica at the addresses of its node, at its node ports or host ports, in the order of

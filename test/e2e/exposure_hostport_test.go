@@ -46,9 +46,7 @@ func (s *scenario) awaitHostPorts(p *corev1.Pod, answer string, ports map[string
 	if diff := cmp.Diff(want, entry.IngressAddresses); diff != "" || entry.Scope != listenersv1alpha1.ListenerScopeNode {
 		s.Fatalf("scope %s, addresses of %s on %s (-want +got):\n%s", entry.Scope, p.Name, p.Spec.NodeName, diff)
 	}
-	s.awaitAnswer(want[0], answer)
-	s.awaitAnswerOverUDP(want[0], answer)
-	s.awaitFilesAt(want[0], want...)
+	s.awaitReached(answer, want...)
 }
 
 // The ports are those that the Pods declare, over TCP and UDP, and the Service opens none. A Pod that starts on another

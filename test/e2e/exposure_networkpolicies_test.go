@@ -44,13 +44,7 @@ func TestNetworkPoliciesAdmitClientsOfNodePorts(t *testing.T) {
 		s.awaitAnswer(a, "web")
 	}
 
-	policy := &networkingv1.NetworkPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec: networkingv1.NetworkPolicySpec{
-			PodSelector: metav1.LabelSelector{MatchLabels: p.Labels}, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-		},
-	}
-	s.create(policy)
+	policy := s.denyAll(p)
 	for _, a := range slices.Concat(published, forwarded) {
 		s.awaitNoAnswer(a)
 	}
@@ -69,6 +63,19 @@ func TestNetworkPoliciesAdmitClientsOfNodePorts(t *testing.T) {
 	for _, a := range slices.Concat(published, forwarded) {
 		s.awaitAnswer(a, "web")
 	}
+}
+
+// denyAll creates a NetworkPolicy that denies all connections to a Pod.
+func (s *scenario) denyAll(p *corev1.Pod) *networkingv1.NetworkPolicy {
+	s.Helper()
+	policy := &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "deny"},
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: p.Labels}, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+		},
+	}
+	s.create(policy)
+	return policy
 }
 
 // admit returns a rule that admits these addresses to a TCP port.
@@ -111,15 +118,7 @@ func TestTheOperatorsNetworkPoliciesAdmitTenantsToMetricsAndProbes(t *testing.T)
 		{&agents[0], map[int]string{8081: connected, unused: unanswered}},
 	} {
 		for _, ip := range tc.to.Status.PodIPs {
-			for port, want := range tc.want {
-				s.eventually(func(ctx context.Context) error {
-					got, err := s.connect(ctx, "tenant", ip.IP, port)
-					if err == nil && got != want {
-						err = fmt.Errorf("port %d of %s at %s: %s, want %s", port, tc.to.Name, ip.IP, got, want)
-					}
-					return err
-				})
-			}
+			s.awaitConnections("tenant", ip.IP, tc.want)
 		}
 	}
 }
@@ -138,6 +137,20 @@ func clientPod(name string) *corev1.Pod {
 	c.Image, c.Command, c.Ports, c.ReadinessProbe = cluster.BusyboxImage, []string{"sleep", "1000000"}, nil, nil
 	p.Spec.SecurityContext.RunAsUser = ptr.To[int64](65532)
 	return p
+}
+
+// awaitConnections waits until this happens to connections from a Pod of the scenario to an address, by TCP port.
+func (s *scenario) awaitConnections(from, ip string, want map[int]string) {
+	s.Helper()
+	for port, what := range want {
+		s.eventually(func(ctx context.Context) error {
+			got, err := s.connect(ctx, from, ip, port)
+			if err == nil && got != what {
+				err = fmt.Errorf("port %d at %s: %s, want %s", port, ip, got, what)
+			}
+			return err
+		})
+	}
 }
 
 // connect connects from a Pod of the scenario to a TCP port, and returns what happens.

@@ -58,9 +58,7 @@ func TestANodeAdvertisesAnotherAddress(t *testing.T) {
 	translated.Address = s.freeAddress()
 	s.translate(translated.Address, nodeOf(p))
 	s.advertise(s.ctx, node, &translated.Address)
-	s.awaitFilesAt(translated, translated)
-	s.awaitAnswer(translated, "web")
-	s.awaitAnswerOverUDP(translated, "web")
+	s.awaitReached("web", translated)
 	mustAwait(s, &listenersv1alpha1.Listener{}, s.key("web-listener"), func(l *listenersv1alpha1.Listener) bool {
 		return len(l.Status.IngressAddresses) == 1 && l.Status.IngressAddresses[0].Address == translated.Address
 	})
@@ -162,9 +160,7 @@ func TestReplicasListenOnThePortsThatTheyAdvertise(t *testing.T) {
 				t.Errorf("%s advertises %v, and its Service has %+v", p.Name, address.Ports, port)
 			}
 		}
-		s.awaitAnswer(address, p.Name)
-		s.awaitAnswerOverUDP(address, p.Name)
-		s.awaitFilesAt(address, address)
+		s.awaitReached(p.Name, address)
 		return address
 	}
 	for i := range 2 {

@@ -315,9 +315,7 @@ func (m *olmScenario) install() {
 	m.Logf("Subscription created to the first Pod with a listener volume ready: %s", time.Since(subscribed).Round(time.Second))
 	own := m.awaitPodListener(first, "listener").IngressAddresses[0]
 	m.awaitAnswer(own, "first")
-	if diff := cmp.Diff(wantFiles("listener", own), m.readFiles(own)); diff != "" {
-		m.Errorf("files (-want +got):\n%s", diff)
-	}
+	m.checkFilesAt(own)
 	m.awaitAvailable()
 	m.Logf("Subscription created to all agents ready: %s", time.Since(subscribed).Round(time.Second))
 	m.checkPermissionsOfUsers()

@@ -45,9 +45,7 @@ func TestInstallationFollowsOptionalAPIsAndManagementState(t *testing.T) {
 		optionalObject(names.KindConsoleYAMLSample, "", "listener-operator-listener"),
 		optionalObject(names.KindConsoleYAMLSample, "", "listener-operator-statefulset"),
 	} {
-		if err := eventually(s.timeoutContext(), s.getter(o)); err != nil {
-			t.Fatalf("%s %s: %v", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), err)
-		}
+		s.eventually(s.getter(o))
 	}
 
 	s.setManagementState(operatorv1alpha1.Removed)

@@ -6,13 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -72,7 +70,7 @@ func TestThePluginRunsInKubectl(t *testing.T) {
 	class := s.createClass(unpinned())
 	s.create(pod("web", byClass(class.Name)))
 	_, own := s.awaitReachable("web")
-	endpoint := net.JoinHostPort(own.Address, strconv.Itoa(int(own.Ports["http"])))
+	endpoint := hostPort(own, "http")
 	if out, status := run("listener", "get", "--namespace", s.namespace); status != 0 || !strings.Contains(out, "web") || !strings.Contains(out, endpoint) {
 		t.Errorf("kubectl listener get: status %d, want a line with %s\n%s", status, endpoint, out)
 	}

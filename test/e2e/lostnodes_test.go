@@ -49,9 +49,7 @@ func (s *scenario) awaitReplica(before ...*corev1.Pod) brokerReplica {
 		s.Errorf("the Pod on %s has the address %s, want %s", r.pod.Spec.NodeName, r.address.Address, want)
 	}
 	s.awaitAnswer(r.address, "broker-0")
-	if diff := cmp.Diff(wantFiles("listener", r.address), s.readFiles(r.address)); diff != "" {
-		s.Errorf("files (-want +got):\n%s", diff)
-	}
+	s.checkFilesAt(r.address)
 	mustAwait(s, &listenersv1alpha1.Listener{}, s.key("listener-broker-0"), func(l *listenersv1alpha1.Listener) bool {
 		r.Listener = l.UID
 		return l.Status != nil && len(l.Status.IngressAddresses) == 1 && l.Status.IngressAddresses[0].Address == r.address.Address

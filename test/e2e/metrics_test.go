@@ -42,21 +42,18 @@ func TestMetricsRequirePermission(t *testing.T) {
 		"without a token":    {"", http.StatusUnauthorized},
 	} {
 		// RBAC rules take effect with a delay.
-		err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+		s.eventually(func(ctx context.Context) error {
 			code, body, err := metrics(ctx, url, tc.token)
 			switch {
 			case err != nil:
 				return err
 			case code != tc.want:
-				return fmt.Errorf("status %d, want %d: %s", code, tc.want, body)
+				return fmt.Errorf("%s: status %d, want %d: %s", name, code, tc.want, body)
 			case code == http.StatusOK && !strings.Contains(body, "controller_runtime_reconcile_total"):
 				return errors.New("no metrics of the controllers")
 			}
 			return nil
 		})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
 

@@ -50,8 +50,12 @@ func request(ctx context.Context, a listenersv1alpha1.IngressAddress, path strin
 }
 
 func requestWith(ctx context.Context, by *http.Client, a listenersv1alpha1.IngressAddress, path string) (string, error) {
-	target := net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports["http"])))
-	return fetch(ctx, by, "http://"+target+path)
+	return fetch(ctx, by, "http://"+hostPort(a, "http")+path)
+}
+
+// hostPort returns an address and the number of a port in the form of a URL.
+func hostPort(a listenersv1alpha1.IngressAddress, port string) string {
+	return net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports[port])))
 }
 
 // fetch sends one request, and returns the body of the response. Any status but 200 is an error.
@@ -76,37 +80,31 @@ func fetch(ctx context.Context, by *http.Client, url string) (string, error) {
 // kube-proxy follows a Service with a delay that no watch shows.
 func (s *scenario) awaitAnswer(a listenersv1alpha1.IngressAddress, want string) {
 	s.Helper()
-	var got string
-	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
-		var err error
-		if got, err = request(ctx, a, "/whoami"); err == nil && got != want {
-			err = fmt.Errorf("%q answered, want %q", got, want)
+	s.eventually(func(ctx context.Context) error {
+		got, err := request(ctx, a, "/whoami")
+		if err == nil && got != want {
+			err = fmt.Errorf("from outside, %q answered at %s, want %q", got, a.Address, want)
 		}
 		return err
 	})
-	if err != nil {
-		s.Fatalf("from outside, %s: %v", a.Address, err)
-	}
 }
 
 // awaitNoAnswer waits until an address answers no more, for the same reason.
 func (s *scenario) awaitNoAnswer(a listenersv1alpha1.IngressAddress) {
 	s.Helper()
-	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+	s.eventually(func(ctx context.Context) error {
 		if name, err := request(ctx, a, "/whoami"); err == nil {
-			return fmt.Errorf("%s still answers there", name)
+			return fmt.Errorf("from outside, %s still answers at %s", name, a.Address)
 		}
 		return nil
-	}); err != nil {
-		s.Errorf("from outside, %s: %v", a.Address, err)
-	}
+	})
 }
 
 // awaitAnswerOverUDP is awaitAnswer for the port "echo".
 func (s *scenario) awaitAnswerOverUDP(a listenersv1alpha1.IngressAddress, want string) {
 	s.Helper()
-	target := net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports["echo"])))
-	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+	target := hostPort(a, "echo")
+	s.eventually(func(ctx context.Context) error {
 		conn, err := testbed.ClientDial(ctx, "udp", target)
 		if err != nil {
 			return err
@@ -121,13 +119,10 @@ func (s *scenario) awaitAnswerOverUDP(a listenersv1alpha1.IngressAddress, want s
 		answer := make([]byte, 100)
 		n, err := conn.Read(answer)
 		if err == nil && string(answer[:n]) != want {
-			err = fmt.Errorf("%q answered, want %q", answer[:n], want)
+			err = fmt.Errorf("from outside, over UDP, %q answered at %s, want %q", answer[:n], target, want)
 		}
 		return err
 	})
-	if err != nil {
-		s.Fatalf("from outside, over UDP, %s: %v", target, err)
-	}
 }
 
 // readFiles requests the files that the test server reads in its volumes, through an address from outside of the

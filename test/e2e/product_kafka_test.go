@@ -92,7 +92,7 @@ func (k *kafka) use(value string, brokers int32) {
 // awaitBrokers waits until the client learns exactly the addresses in the Listeners of these brokers.
 func (k *kafka) awaitBrokers(client *kgo.Client, brokers int32) {
 	k.Helper()
-	if err := eventually(k.timeoutContext(), func(ctx context.Context) error {
+	k.eventually(func(ctx context.Context) error {
 		want, got := map[int32]string{}, map[int32]string{}
 		for broker := range brokers {
 			var err error
@@ -111,9 +111,7 @@ func (k *kafka) awaitBrokers(client *kgo.Client, brokers int32) {
 			return fmt.Errorf("brokers (-Listeners +what they advertise):\n%s", diff)
 		}
 		return nil
-	}); err != nil {
-		k.Fatal(err)
-	}
+	})
 }
 
 // write writes a record to a topic, which it creates on these brokers if it is the first one.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -562,15 +561,13 @@ func (s *scenario) awaitNoVolumes() {
 func (s *scenario) operatorErrors(token string) (sum float64) {
 	s.Helper()
 	var body string
-	if err := eventually(s.timeoutContext(), func(ctx context.Context) error { // RBAC rules take effect with a delay
+	s.eventually(func(ctx context.Context) error { // RBAC rules take effect with a delay
 		code, content, err := metrics(ctx, s.metricsURL(), token)
 		if body = content; err == nil && code != http.StatusOK {
 			err = fmt.Errorf("status %d: %s", code, content)
 		}
 		return err
-	}); err != nil {
-		s.Fatalf("reading metrics: %v", err)
-	}
+	})
 	for line := range strings.Lines(body) {
 		if !strings.HasPrefix(line, "controller_runtime_reconcile_errors_total{") {
 			continue
@@ -621,7 +618,7 @@ func TestTheKubeletReadsTheDefaultAddressAsVariables(t *testing.T) {
 	}
 	s.create(p)
 	own := s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0]
-	want := net.JoinHostPort(own.Address, strconv.Itoa(int(own.Ports["http"])))
+	want := hostPort(own, "http")
 	got, err := kubectl(s.timeoutContext(), "-n", s.namespace, "exec", "web", "--", "sh", "-c", "echo $ADVERTISED")
 	if err != nil || strings.TrimSpace(got) != want {
 		t.Errorf("the variable is %q (%v), want %s", got, err, want)
