@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -97,18 +96,13 @@ func (s *scenario) startCertManager() *tls.Config {
 	s.runOutside(filepath.Join(programs, "cert-manager"), "--kubeconfig="+testbed.Kubeconfig())
 	authority, err := pki.NewAuthority("company")
 	s.must(err)
-	s.create(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "company"}, Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{corev1.TLSCertKey: authority.Cert, corev1.TLSPrivateKeyKey: authority.Key},
-	})
+	s.create(tlsSecret("company", authority.Cert, authority.Key))
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "cert-manager.io/v1", "kind": "Issuer", "metadata": map[string]any{"name": "company"},
 		"spec": map[string]any{"ca": map[string]any{"secretName": "company"}},
 	}}
 	s.create(o)
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(authority.Cert)
-	return &tls.Config{RootCAs: roots}
+	return trusting(authority.Cert)
 }
 
 // The Listeners of a StatefulSet get one Certificate, which follows their addresses. A client outside that trusts the

@@ -43,23 +43,22 @@ type customerNetwork struct{ namespace string }
 func (s *scenario) connectCustomer() customerNetwork {
 	s.Helper()
 	c := customerNetwork{"customer-" + strings.TrimPrefix(s.namespace, "scenario-")}
-	run := func(cmd *exec.Cmd) {
+	ip := func(args ...string) {
 		s.Helper()
-		if out, err := cmd.CombinedOutput(); err != nil {
-			s.Fatalf("%s: %v\n%s", cmd, err, out)
-		}
+		_, err := output(s.ctx, "", nil, "ip", args...)
+		s.must(err)
 	}
-	run(exec.CommandContext(s.ctx, "ip", "netns", "add", c.namespace))
+	ip("netns", "add", c.namespace)
 	s.Cleanup(func() {
 		if out, err := exec.CommandContext(context.WithoutCancel(s.ctx), "ip", "netns", "delete", c.namespace).CombinedOutput(); err != nil {
 			s.Errorf("deleting the network of the client: %v\n%s", err, out) // with its link to the proxy
 		}
 	})
-	run(testbed.ClientCommand(s.ctx, "ip", "link", "add", "customer", "type", "veth", "peer", "name", "eth0", "netns", c.namespace))
-	run(testbed.ClientCommand(s.ctx, "ip", "address", "add", proxyAddress+customerPrefix, "dev", "customer"))
-	run(testbed.ClientCommand(s.ctx, "ip", "link", "set", "customer", "up"))
-	run(exec.CommandContext(s.ctx, "ip", "-n", c.namespace, "address", "add", customer+customerPrefix, "dev", "eth0"))
-	run(exec.CommandContext(s.ctx, "ip", "-n", c.namespace, "link", "set", "eth0", "up"))
+	s.onClient("ip", "link", "add", "customer", "type", "veth", "peer", "name", "eth0", "netns", c.namespace)
+	s.onClient("ip", "address", "add", proxyAddress+customerPrefix, "dev", "customer")
+	s.onClient("ip", "link", "set", "customer", "up")
+	ip("-n", c.namespace, "address", "add", customer+customerPrefix, "dev", "eth0")
+	ip("-n", c.namespace, "link", "set", "eth0", "up")
 	return c
 }
 

@@ -40,6 +40,15 @@ func (s *scenario) onClient(name string, args ...string) {
 	}
 }
 
+// onClientAtEnd runs a command outside the cluster at the end of the test.
+func (s *scenario) onClientAtEnd(name string, args ...string) {
+	s.Cleanup(func() {
+		if out, err := testbed.ClientCommand(context.WithoutCancel(s.ctx), name, args...).CombinedOutput(); err != nil {
+			s.Errorf("running %s %q outside: %v: %s", name, args, err, out)
+		}
+	})
+}
+
 // With routes to the service ranges through the nodes, a client outside reaches each replica at its cluster IPs, one of
 // each family, which the replica reads in its volume, through each node, and still when a node that runs none of them
 // is lost.
@@ -88,13 +97,9 @@ func TestReplicasAreReachedAtRoutedClusterIPs(t *testing.T) {
 	for setting, value := range map[string]int{"base_reachable_time_ms": 2000, "delay_first_probe_time": 1, "retrans_time_ms": 200} {
 		s.onClient("sh", "-c", fmt.Sprintf("for family in ipv4 ipv6; do echo %d > /proc/sys/net/$family/neigh/eth0/%s; done", value, setting))
 	}
-	t.Cleanup(func() {
-		for _, subnet := range []string{testbed.ServiceSubnet(), testbed.ServiceSubnetIPv6()} {
-			if out, err := testbed.ClientCommand(context.WithoutCancel(s.ctx), "ip", "route", "del", subnet).CombinedOutput(); err != nil {
-				t.Errorf("removing the route to %s: %v: %s", subnet, err, out)
-			}
-		}
-	})
+	for _, subnet := range []string{testbed.ServiceSubnet(), testbed.ServiceSubnetIPv6()} {
+		s.onClientAtEnd("ip", "route", "del", subnet)
+	}
 	for _, node := range nodes {
 		s.routeServices(node)
 		for name, own := range addresses {

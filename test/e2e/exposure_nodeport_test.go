@@ -25,11 +25,7 @@ func (s *scenario) translate(address string, node int) {
 	s.Helper()
 	s.onClient("nft", "add table ip nat-of-nodes; add chain ip nat-of-nodes output { type nat hook output priority -100; }; "+
 		"add rule ip nat-of-nodes output ip daddr "+address+" dnat to "+testbed.NodeIP(node))
-	s.Cleanup(func() {
-		if out, err := testbed.ClientCommand(context.WithoutCancel(s.ctx), "nft", "delete table ip nat-of-nodes").CombinedOutput(); err != nil {
-			s.Errorf("removing the translation: %v: %s", err, out)
-		}
-	})
+	s.onClientAtEnd("nft", "delete table ip nat-of-nodes")
 }
 
 // advertise annotates a node with the address to publish for it, or removes the annotation if that is nil. All Pods on

@@ -29,11 +29,7 @@ func (s *scenario) routePods() {
 		v4, v6 := testbed.PodSubnets(node)
 		for subnet, via := range map[string]string{v4: testbed.NodeIP(node), v6: testbed.NodeIPv6(node)} {
 			s.onClient("ip", "route", "replace", subnet, "via", via, "dev", "eth0")
-			s.Cleanup(func() {
-				if out, err := testbed.ClientCommand(context.WithoutCancel(s.ctx), "ip", "route", "del", subnet).CombinedOutput(); err != nil {
-					s.Errorf("removing the route to %s: %v: %s", subnet, err, out)
-				}
-			})
+			s.onClientAtEnd("ip", "route", "del", subnet)
 		}
 	}
 }

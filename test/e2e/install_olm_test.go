@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -62,7 +61,7 @@ func TestTheOperatorUnderOLM(t *testing.T) {
 	}
 	m := &olmScenario{scenario: newScenario(t), t: t}
 	m.timeout *= 3 // because OLM takes longer
-	m.publishReleases(mustRelease(t, "0.1.0"))
+	m.publish(mustRelease(t, "0.1.0"))
 
 	m.step("it installs into any namespace, and reports a missing label", (*olmScenario).installAnywhere)
 	m.step("the scorecard passes", (*olmScenario).runScorecard)
@@ -145,12 +144,19 @@ func (m *olmScenario) gathers(resources ...string) {
 	}
 }
 
-// publishReleases adds releases to the catalog of the cluster.
-func (m *olmScenario) publishReleases(releases ...release) {
+// addToCatalog adds a release to those of the catalog, and returns the name of the catalog's image.
+func (m *olmScenario) addToCatalog(next release) (image string) {
 	m.Helper()
-	m.releases = append(m.releases, releases...)
+	m.releases = append(m.releases, next)
 	image, err := newCatalog(m.ctx, filepath.Join(m.TempDir(), "catalog"), m.releases...)
 	m.must(err)
+	return image
+}
+
+// publish adds a release to the catalog of the cluster.
+func (m *olmScenario) publish(next release) {
+	m.Helper()
+	image := m.addToCatalog(next)
 	source := &operatorsv1alpha1.CatalogSource{
 		TypeMeta:   metav1.TypeMeta{APIVersion: operatorsv1alpha1.SchemeGroupVersion.String(), Kind: operatorsv1alpha1.CatalogSourceKind},
 		ObjectMeta: metav1.ObjectMeta{Name: catalogName, Namespace: olm.Namespace},
@@ -166,7 +172,7 @@ func (m *olmScenario) publishReleases(releases ...release) {
 		},
 	}
 	existing := &operatorsv1alpha1.CatalogSource{}
-	err = api.Get(m.ctx, client.ObjectKeyFromObject(source), existing)
+	err := api.Get(m.ctx, client.ObjectKeyFromObject(source), existing)
 	if client.IgnoreNotFound(err) != nil {
 		m.Fatal(err)
 	}
@@ -208,7 +214,7 @@ func (m *olmScenario) subscribe() {
 // awaitInstalled waits until OLM has installed the latest release.
 func (m *olmScenario) awaitInstalled() {
 	m.Helper()
-	key := client.ObjectKey{Namespace: m.operatorNamespace, Name: names.Operator + ".v" + m.latest().version}
+	key := client.ObjectKey{Namespace: m.operatorNamespace, Name: m.csvName()}
 	mustAwait(m.scenario, &operatorsv1alpha1.ClusterServiceVersion{}, key, func(csv *operatorsv1alpha1.ClusterServiceVersion) bool {
 		return csv.Status.Phase == operatorsv1alpha1.CSVPhaseSucceeded
 	})
@@ -229,22 +235,6 @@ func (m *olmScenario) awaitAvailable() *operatorv1alpha1.ListenerOperator {
 func (m *olmScenario) awaitConfig(condition func(*operatorv1alpha1.ListenerOperator) bool) *operatorv1alpha1.ListenerOperator {
 	m.Helper()
 	return mustAwait(m.scenario, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, condition)
-}
-
-// awaitDegraded waits until the condition Degraded has the reason, and returns its message.
-func (m *olmScenario) awaitDegraded(reason string) string {
-	m.Helper()
-	var message string
-	m.awaitConfig(func(o *operatorv1alpha1.ListenerOperator) bool {
-		c := meta.FindStatusCondition(o.Status.Conditions, operatorv1alpha1.ConditionDegraded)
-		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != reason {
-			return false
-		}
-		message = c.Message
-		return true
-	})
-	m.Logf("condition Degraded: %s", message)
-	return message
 }
 
 // dumpOLM logs the objects and events of the installation.
@@ -326,14 +316,13 @@ func (m *olmScenario) upgrade(next release) {
 	class := m.createLastingClass(pinned())
 	m.create(statefulSet("broker", 3, byClass(class)))
 	for i := range 3 {
-		name := fmt.Sprintf("broker-%d", i)
-		m.awaitReachable(name)
+		m.awaitReachable(fmt.Sprintf("broker-%d", i))
 	}
 	before := m.collectUserData()
 	agents := m.daemonSet()
 	load := m.startLoad(before)
 
-	m.publishReleases(next)
+	m.publish(next)
 	offered := time.Now()
 	m.awaitInstalled()
 	m.Logf("new catalog to CSV Succeeded: %s", time.Since(offered).Round(time.Second))
@@ -344,9 +333,7 @@ func (m *olmScenario) upgrade(next release) {
 	load.stopAndCheck(m)
 
 	m.checkNotRecreated(agents)
-	if diff := cmp.Diff(before, m.collectUserData()); diff != "" {
-		m.Errorf("the upgrade changed data of users (-before +after):\n%s", diff)
-	}
+	m.checkUserData(before)
 }
 
 // configure sets environment variables, tolerations and a node selector in the Subscription, and checks that the agents
@@ -422,11 +409,9 @@ func (m *olmScenario) move() {
 	mustAwaitDeleted(m.scenario, left, client.ObjectKeyFromObject(left))
 	m.checkUserData(before)
 	m.create(pod("moved", byClass("external-unstable")))
-	moved := m.awaitReady("moved")
-	m.awaitAnswer(m.awaitPodListener(moved, "listener").IngressAddresses[0], "moved")
+	moved, _ := m.awaitReachable("moved")
 	m.removeAndAwait(moved)
-	abandoned := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: left.Namespace}}
-	m.removeAndAwait(abandoned)
+	m.removeAndAwait(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: left.Namespace}})
 
 	// The objects of the new namespace are not the operator's, as those of the first one: its pull secret, and the
 	// OperatorGroup, for which OLM creates roles.
@@ -470,8 +455,7 @@ func (m *olmScenario) uninstall() {
 		"listenerclasses.listeners.stackable.tech ",
 		"operators.operators.coreos.com /"+names.Operator+".")
 	for _, name := range ownCRDs {
-		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		m.removeAndAwait(crd)
+		m.removeAndAwait(&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	// OLM recreates them until it has observed the deletion of the CRDs.
 	m.eventually(func(ctx context.Context) error { return errors.Join(m.deleteOperators(ctx), m.findTraces()) })
@@ -530,8 +514,7 @@ func (m *olmScenario) checkNotRecreated(agents *appsv1.DaemonSet) {
 func (m *olmScenario) unsubscribe() {
 	m.Helper()
 	m.remove(&operatorsv1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: names.Operator, Namespace: m.operatorNamespace}})
-	csv := &operatorsv1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Name: m.csvName(), Namespace: m.operatorNamespace}}
-	m.removeAndAwait(csv)
+	m.removeAndAwait(&operatorsv1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Name: m.csvName(), Namespace: m.operatorNamespace}})
 	operator := client.ObjectKey{Namespace: m.operatorNamespace, Name: names.Operator}
 	mustAwaitDeleted(m.scenario, &appsv1.Deployment{}, operator)
 	mustAwaitDeleted(m.scenario, &corev1.ServiceAccount{}, operator)
@@ -540,7 +523,6 @@ func (m *olmScenario) unsubscribe() {
 // removeTopologyLabels removes the labels that kubelets set on Nodes for the driver, and do not remove.
 func (m *olmScenario) removeTopologyLabels() {
 	m.Helper()
-	if _, err := kubectl(m.ctx, "label", "nodes", "--all", names.TopologyKey+"-"); err != nil {
-		m.Fatal(err)
-	}
+	_, err := kubectl(m.ctx, "label", "nodes", "--all", names.TopologyKey+"-")
+	m.must(err)
 }

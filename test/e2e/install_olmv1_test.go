@@ -5,7 +5,6 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -59,12 +58,10 @@ func olmv1Object(kind string) *unstructured.Unstructured {
 	return o
 }
 
-// publish adds releases to the catalog of the cluster, and waits until it is served.
-func (m *olmv1Scenario) publish(releases ...release) {
+// publish adds a release to the catalog of the cluster, and waits until it is served.
+func (m *olmv1Scenario) publish(next release) {
 	m.Helper()
-	m.releases = append(m.releases, releases...)
-	image, err := newCatalog(m.ctx, filepath.Join(m.TempDir(), "catalog"), m.releases...)
-	m.must(err)
+	image := m.addToCatalog(next)
 	catalog := olmv1Object("ClusterCatalog")
 	key := client.ObjectKeyFromObject(catalog)
 	setImage := func() {

@@ -120,6 +120,22 @@ func (s *scenario) awaitConfig(condition func(*operatorv1alpha1.ListenerOperator
 	}
 }
 
+// awaitDegraded waits until the condition Degraded has the reason, and returns its message.
+func (s *scenario) awaitDegraded(reason string) (message string) {
+	s.Helper()
+	key := client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}
+	mustAwait(s, &operatorv1alpha1.ListenerOperator{}, key, func(o *operatorv1alpha1.ListenerOperator) bool {
+		c := meta.FindStatusCondition(o.Status.Conditions, operatorv1alpha1.ConditionDegraded)
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != reason {
+			return false
+		}
+		message = c.Message
+		return true
+	})
+	s.Logf("condition Degraded: %s", message)
+	return message
+}
+
 // Installed objects that an administrator changes or deletes are restored, and volumes can be mounted afterwards.
 func TestInstalledObjectsAreRepaired(t *testing.T) {
 	s := newScenario(t)

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -144,16 +143,7 @@ func TestAMissingBindingIsNamed(t *testing.T) {
 	pods, err := podsOf(s.ctx, "node-agent")
 	s.must(err)
 	s.remove(&pods[0])
-	var message string
-	s.awaitConfig(func(o *operatorv1alpha1.ListenerOperator) bool {
-		c := apimeta.FindStatusCondition(o.Status.Conditions, operatorv1alpha1.ConditionDegraded)
-		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != operatorv1alpha1.ReasonAgentsNotCreated {
-			return false
-		}
-		message = c.Message
-		return true
-	})
-	t.Logf("condition Degraded: %s", message)
+	s.awaitDegraded(operatorv1alpha1.ReasonAgentsNotCreated)
 	cmd := exec.CommandContext(s.timeoutContext(), bin+"/kubectl-listener", "doctor", "--kubeconfig", testbed.Kubeconfig())
 	out, err := cmd.CombinedOutput()
 	const words = "use securitycontextconstraints.security.openshift.io " + names.NodeAgent

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,6 +62,16 @@ func (s *scenario) endpointsOf(set, port string) map[string]string {
 		}
 	}
 	return endpoints
+}
+
+// rollingRestart restarts the replicas of a StatefulSet as a user does, and checks that they have the same addresses.
+func (s *scenario) rollingRestart(set, port string) {
+	s.Helper()
+	before := s.endpointsOf(set, port)
+	s.shell(fmt.Sprintf("kubectl rollout restart statefulset/%[1]s && kubectl rollout status statefulset/%[1]s", set))
+	if diff := cmp.Diff(before, s.endpointsOf(set, port)); diff != "" {
+		s.Errorf("addresses (-before +after the restart):\n%s", diff)
+	}
 }
 
 // awaitRemoved waits until a replica is gone with its claims, and so with its Listener and Service, as the retention

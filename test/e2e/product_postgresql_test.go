@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,7 +39,6 @@ func TestProductPostgreSQL(t *testing.T) {
 	class, pinned := s.pinnedUntilLost()
 	s.applyRecipe("postgresql", class, pinned)
 	s.awaitReplicas("postgresql", 3)
-	before := s.endpointsOf("postgresql", "postgresql")
 	p := &postgreSQL{
 		scenario: s, login: "postgres:" + postgreSQLPassword, database: "postgres", sslMode: "disable",
 		endpoints: func() map[string]string { return s.endpointsOf("postgresql", "postgresql") },
@@ -48,10 +46,7 @@ func TestProductPostgreSQL(t *testing.T) {
 	}
 	p.use("at first", 3)
 
-	s.shell("kubectl rollout restart statefulset/postgresql && kubectl rollout status statefulset/postgresql")
-	if diff := cmp.Diff(before, s.endpointsOf("postgresql", "postgresql")); diff != "" {
-		t.Errorf("addresses (-before +after the restart):\n%s", diff)
-	}
+	s.rollingRestart("postgresql", "postgresql")
 	p.use("after a rolling restart", 3)
 
 	s.shell("kubectl scale statefulset/postgresql --replicas=4 && kubectl rollout status statefulset/postgresql")

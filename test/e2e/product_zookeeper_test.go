@@ -26,14 +26,10 @@ func TestProductZooKeeper(t *testing.T) {
 	class, pinned := s.pinnedUntilLost()
 	s.applyRecipe("zookeeper", class, pinned)
 	s.awaitReplicas("zookeeper", 3)
-	before := s.endpointsOf("zookeeper", "client")
 	z := &zooKeeper{scenario: s}
 	z.use("at-first", 3)
 
-	s.shell("kubectl rollout restart statefulset/zookeeper && kubectl rollout status statefulset/zookeeper")
-	if diff := cmp.Diff(before, s.endpointsOf("zookeeper", "client")); diff != "" {
-		t.Errorf("addresses (-before +after the restart):\n%s", diff)
-	}
+	s.rollingRestart("zookeeper", "client")
 	z.use("after-a-rolling-restart", 3)
 
 	const third, fourth = "server.3=zookeeper-3.zookeeper-peers:2888:3888\n", "    server.4=zookeeper-4.zookeeper-peers:2888:3888\n"

@@ -230,9 +230,12 @@ func (r *testRouter) client() *http.Client {
 }
 
 // trustAuthority returns the configuration of clients that trust the CA of routers and Pods.
-func trustAuthority() *tls.Config {
+func trustAuthority() *tls.Config { return trusting(openshift.authority.Cert) }
+
+// trusting returns the configuration of clients that trust an authority.
+func trusting(certificate []byte) *tls.Config {
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(openshift.authority.Cert)
+	roots.AppendCertsFromPEM(certificate)
 	return &tls.Config{RootCAs: roots}
 }
 
