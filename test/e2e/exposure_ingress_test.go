@@ -131,11 +131,11 @@ func TestEachReplicaIsReachedByItsIngress(t *testing.T) {
 		s.checkNotRestarted(p)
 	}
 
-	s.createListener("own", class, port("http", 8080, corev1.ProtocolTCP))
+	own := s.createListener("own", class.Name, port("http", 8080, corev1.ProtocolTCP))
 	s.awaitCondition("own", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonNoSinglePod)
 	s.patch(class, func() { class.Spec.Ingress.HostTemplate = "{listener}.{namespace}.shop.example.test" })
 	s.awaitHosts("own", "own."+s.namespace+".shop.example.test")
-	s.remove(&listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "own"}})
+	s.remove(own)
 	mustAwaitDeleted(s, &networkingv1.Ingress{}, s.key("own-http"))
 }
 

@@ -44,9 +44,7 @@ func (s *scenario) advertise(ctx context.Context, node string, address *string) 
 // the addresses of the node.
 func TestANodeAdvertisesAnotherAddress(t *testing.T) {
 	s := newScenario(t)
-	class := s.createClass(unpinned())
-	s.create(pod("web", byClass(class.Name)))
-	p, own := s.awaitReachable("web")
+	class, p, own := s.createReachablePod()
 	node := p.Spec.NodeName
 	t.Cleanup(func() { s.advertise(context.WithoutCancel(s.ctx), node, nil) })
 

@@ -438,7 +438,7 @@ func TestAnInvalidRouteIsReported(t *testing.T) {
 			tc.condition, tc.reason, tc.words = accepted, reasons.Rejected("Route"), `Not found: "secrets \"missing\" not found"`
 		}
 		class := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{name: routed(tc.route)})[name]
-		s.createListener(name, class, tc.ports...)
+		s.createListener(name, class.Name, tc.ports...)
 		message := s.awaitCondition(name, tc.condition, metav1.ConditionFalse, tc.reason)
 		if !strings.Contains(message, tc.words) {
 			t.Errorf("%s: the condition is %q, and lacks %q", name, message, tc.words)
@@ -478,7 +478,7 @@ func TestLongHostNamesAreTruncatedAndStayUnique(t *testing.T) {
 	hosts := map[string]bool{}
 	for i := range 2 {
 		name := long + "-" + strconv.Itoa(i)
-		s.createListener(name, class, port("http", 8080, corev1.ProtocolTCP))
+		s.createListener(name, class.Name, port("http", 8080, corev1.ProtocolTCP))
 		l := s.awaitListener(name, 1)
 		host := hostsOf(l)[0]
 		if label, domain, _ := strings.Cut(host, "."); len(label) > 63 || domain != appsDomain {
@@ -537,16 +537,16 @@ func TestOnlyCustomHostsRequirePermission(t *testing.T) {
 		"own":       routed(listenersv1alpha1.RouteExposure{Termination: none, HostTemplate: "{listener}.{namespace}.example.test"}),
 	})
 	// The removal of the permission takes effect with a delay, so the first rejected Route is awaited.
-	s.createListener("own", classes["own"], port("http", 8080, corev1.ProtocolTCP))
+	s.createListener("own", classes["own"].Name, port("http", 8080, corev1.ProtocolTCP))
 	message := s.awaitCondition("own", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, reasons.Rejected("Route"))
 	for _, words := range []string{"spec.host: Forbidden: you do not have permission to set the host field of the route", "listener-operator-custom-host"} {
 		if !strings.Contains(message, words) {
 			t.Errorf("the condition is %q, and lacks %q", message, words)
 		}
 	}
-	s.createListener("platform", classes["platform"], port("http", 8080, corev1.ProtocolTCP))
+	s.createListener("platform", classes["platform"].Name, port("http", 8080, corev1.ProtocolTCP))
 	s.awaitHosts("platform", "platform-http-"+s.namespace+"."+appsDomain)
-	s.createListener("subdomain", classes["subdomain"], port("http", 8080, corev1.ProtocolTCP))
+	s.createListener("subdomain", classes["subdomain"].Name, port("http", 8080, corev1.ProtocolTCP))
 	s.awaitHosts("subdomain", "subdomain."+s.namespace+"."+appsDomain)
 
 	s.create(grant)

@@ -18,7 +18,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -166,9 +165,7 @@ func (h *helmScenario) installChart() *operatorv1alpha1.ListenerOperator {
 	if config.Spec.Preset != operatorv1alpha1.PresetNone || config.Spec.NodeAgent.LogLevel != "debug" {
 		h.Errorf("the configuration is %+v", config.Spec)
 	}
-	if err := api.Get(h.ctx, client.ObjectKey{Name: "external-unstable"}, &listenersv1alpha1.ListenerClass{}); !apierrors.IsNotFound(err) {
-		h.Errorf("reading a class of the preset: %v, want not found", err)
-	}
+	h.checkNotFound(&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "external-unstable"}}) // of the preset
 	h.checkNoConversionWebhook()
 	class := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: h.namespace}, Spec: pinned()}
 	h.create(class)
@@ -236,9 +233,7 @@ func (h *helmScenario) uninstallChart() {
 		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}},
 		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: names.PodListenersPolicy}},
 	} {
-		if err := api.Get(h.ctx, client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
-			h.Errorf("reading %T %s: %v, want not found", o, o.GetName(), err)
-		}
+		h.checkNotFound(o)
 	}
 	// The addresses of users belong to the CRDs, which stay.
 	h.get(&listenersv1alpha1.ListenerClass{}, client.ObjectKey{Name: h.class})

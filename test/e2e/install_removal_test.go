@@ -73,9 +73,7 @@ func (s *scenario) awaitUninstalled(config *operatorv1alpha1.ListenerOperator) {
 		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: names.NodeAgent}},
 		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: policy}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: policy},
 	} {
-		if err := api.Get(s.ctx, client.ObjectKeyFromObject(o), o); client.IgnoreNotFound(err) != nil || err == nil {
-			s.Errorf("reading %T %s: error is %v, want not found", o, o.GetName(), err)
-		}
+		s.checkNotFound(o)
 	}
 	if agents := s.agentUIDs(); len(agents) > 0 {
 		s.Errorf("agents still exist: %v", agents)

@@ -64,9 +64,7 @@ func TestInstallationFollowsOptionalAPIsAndManagementState(t *testing.T) {
 		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: names.PodsPolicy}},
 		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: names.PodsPolicy}},
 	} {
-		if err := s.getter(o)(s.ctx); !apierrors.IsNotFound(err) {
-			t.Errorf("reading %T %s: error is %v, want not found", o, o.GetName(), err)
-		}
+		s.checkNotFound(o)
 	}
 
 	s.setManagementState(operatorv1alpha1.Managed)
@@ -74,9 +72,7 @@ func TestInstallationFollowsOptionalAPIsAndManagementState(t *testing.T) {
 	if err := s.getter(constraints)(s.ctx); err != nil {
 		t.Error(err)
 	}
-	class := s.createClass(unpinned())
-	s.create(pod("web", byClass(class.Name)))
-	s.awaitReachable("web")
+	s.createReachablePod()
 }
 
 // optionalObject returns an object of an optional API, for reading.
@@ -97,6 +93,14 @@ func (s *scenario) getter(o client.Object) func(context.Context) error {
 func (s *scenario) configuration() *operatorv1alpha1.ListenerOperator {
 	s.Helper()
 	return mustGet(s, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+}
+
+// checkNotFound fails the test if an object exists.
+func (s *scenario) checkNotFound(o client.Object) {
+	s.Helper()
+	if err := s.getter(o)(s.ctx); !apierrors.IsNotFound(err) {
+		s.Errorf("reading %T %s: error is %v, want not found", o, o.GetName(), err)
+	}
 }
 
 // setManagementState sets the managementState of ListenerOperator/cluster.
@@ -139,7 +143,6 @@ func (s *scenario) awaitDegraded(reason string) (message string) {
 // Installed objects that an administrator changes or deletes are restored, and volumes can be mounted afterwards.
 func TestInstalledObjectsAreRepaired(t *testing.T) {
 	s := newScenario(t)
-	class := s.createClass(unpinned())
 	agents := mustGet(s, &appsv1.DaemonSet{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.NodeAgent})
 	s.patch(agents, func() { agents.Spec.Template.Spec.Containers[0].Args = []string{"--nonsense"} })
 	mustAwait(s, &appsv1.DaemonSet{}, client.ObjectKeyFromObject(agents), func(d *appsv1.DaemonSet) bool {
@@ -152,6 +155,5 @@ func TestInstalledObjectsAreRepaired(t *testing.T) {
 	}
 	mustAwait(s, &storagev1.CSIDriver{}, client.ObjectKeyFromObject(driver), func(d *storagev1.CSIDriver) bool { return d.UID != driver.UID })
 	mustAwait(s, &storagev1.StorageClass{}, client.ObjectKeyFromObject(storage), func(c *storagev1.StorageClass) bool { return c.UID != storage.UID })
-	s.create(pod("web", byClass(class.Name)))
-	s.awaitReachable("web")
+	s.createReachablePod()
 }

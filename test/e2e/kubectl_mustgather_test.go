@@ -30,9 +30,7 @@ func TestMustGatherCollectsWhatDoctorExamines(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	s.must(testbed.LoadImage(s.ctx, mustGatherImage, s.mustGather()))
-	class := s.createClass(unpinned())
-	s.create(pod("web", byClass(class.Name)))
-	s.awaitReachable("web")
+	s.createReachablePod()
 	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "password"}, StringData: map[string]string{"password": "hunter2-of-" + s.namespace}})
 
 	administrators := &rbacv1.ClusterRoleBinding{

@@ -67,9 +67,7 @@ func TestThePluginRunsInKubectl(t *testing.T) {
 		t.Errorf("completion of kubectl listener d: status %d\n%s", status, out)
 	}
 
-	class := s.createClass(unpinned())
-	s.create(pod("web", byClass(class.Name)))
-	_, own := s.awaitReachable("web")
+	_, _, own := s.createReachablePod()
 	endpoint := hostPort(own, "http")
 	if out, status := run("listener", "get", "--namespace", s.namespace); status != 0 || !strings.Contains(out, "web") || !strings.Contains(out, endpoint) {
 		t.Errorf("kubectl listener get: status %d, want a line with %s\n%s", status, endpoint, out)
@@ -142,10 +140,8 @@ func TestTheCommandsOfRemediesRun(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	run := s.plugin()
-	class := s.createClass(unpinned())
-	s.create(pod("web", byClass(class.Name)))
-	s.awaitReachable("web")
-	node := s.awaitReady("web").Spec.NodeName
+	class, p, _ := s.createReachablePod()
+	node := p.Spec.NodeName
 	commands, arguments := regexp.MustCompile(`kubectl (?:'[^']*'|[^'),.:;]|[,.:;][^\s)])+`), regexp.MustCompile(`'[^']*'|\S+`)
 	ran := map[string]bool{}
 	for _, section := range reasons.Sections() {

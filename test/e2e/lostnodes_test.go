@@ -266,8 +266,7 @@ func TestADeletedNodeDoesNotAffectOtherAddresses(t *testing.T) {
 	class := s.createClass(unpinned())
 	s.createBootstrapListener(class.Name)
 	nodes := testbed.Nodes()
-	lost := nodes[len(nodes)-1] + 1
-	s.must(testbed.StartNode(s.ctx, lost)) // joins as a new node
+	lost, deleteNode := s.startNode()
 	for i, node := range []int{nodes[0], lost} {
 		p := pod(fmt.Sprintf("web-%d", i), byName("bootstrap"))
 		p.Spec.NodeName = "" // the volume is provisioned only if the scheduler selects the node
@@ -276,7 +275,7 @@ func TestADeletedNodeDoesNotAffectOtherAddresses(t *testing.T) {
 		s.awaitReady(p.Name)
 	}
 	s.awaitListener("bootstrap", 2)
-	s.must(testbed.DeleteNode(s.ctx, lost))
+	s.must(deleteNode())
 	l := s.awaitListener("bootstrap", 1)
 	if got := l.Status.IngressAddresses[0].Address; got != testbed.NodeIP(nodes[0]) {
 		t.Errorf("the remaining address is %s, want that of %s", got, testbed.NodeName(nodes[0]))

@@ -152,11 +152,7 @@ func loadServer(ctx context.Context) error {
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("building the test server: %w", err)
 	}
-	return testbed.LoadImage(ctx, serverImage, image.Spec{
-		Files:      map[string]image.File{"/server": {Source: server, Mode: 0o755}},
-		Entrypoint: []string{"/server"},
-		User:       "65532",
-	})
+	return testbed.LoadImage(ctx, serverImage, cluster.ProgramImage(server, "/server", "65532"))
 }
 
 // install builds the operator, installs it with make deploy, and waits until it and its node agents are ready.

@@ -13,7 +13,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -61,11 +60,7 @@ func TestSilentMistakesAreReported(t *testing.T) {
 	})
 	t.Logf("event: %s", s.awaitEvent("PersistentVolumeClaim", "listener-web-0", listenersv1alpha1.ReasonSelectorChanged, class.Name))
 
-	shared := &listenersv1alpha1.Listener{
-		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
-		Spec:       listenersv1alpha1.ListenerSpec{ClassName: &class.Name, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080}}},
-	}
-	s.create(shared)
+	shared := s.createListener("shared", class.Name, listenersv1alpha1.ListenerPort{Name: "http", Port: 8080})
 	s.create(pod("client", byName("shared")))
 	s.awaitReady("client")
 	s.remove(shared)
@@ -146,9 +141,7 @@ func TestAnInlineVolumeWithAMistakeIsRefusedWithAdvice(t *testing.T) {
 	} {
 		s.create(podWith(name, objects.InlineVolume("listener", tc.attributes)))
 		t.Logf("%s: %s", name, s.awaitEvent("Pod", name, listenersv1alpha1.ReasonInvalidVolume, tc.want))
-		if err := api.Get(s.ctx, s.key(name+"-listener"), &listenersv1alpha1.Listener{}); !apierrors.IsNotFound(err) {
-			t.Errorf("%s: the Listener exists: %v", name, err)
-		}
+		s.checkNotFound(&listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name + "-listener"}})
 	}
 }
 

@@ -141,12 +141,7 @@ func notOn(node string) *corev1.Affinity {
 // createBootstrapListener creates a Listener named "bootstrap", for claims that name it.
 func (s *scenario) createBootstrapListener(class string) {
 	s.Helper()
-	s.create(&listenersv1alpha1.Listener{
-		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap"},
-		Spec: listenersv1alpha1.ListenerSpec{
-			ClassName: &class, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080, Protocol: ptr.To(corev1.ProtocolTCP)}},
-		},
-	})
+	s.createListener("bootstrap", class, port("http", 8080, corev1.ProtocolTCP))
 }
 
 // removeService deletes a Service, and waits until the operator has created it again and it meets the condition.
@@ -167,12 +162,14 @@ func (s *scenario) assignAddress(service *corev1.Service, address string) {
 	}
 }
 
-// createListener creates a Listener that no volume uses.
-func (s *scenario) createListener(name string, class *listenersv1alpha1.ListenerClass, ports ...listenersv1alpha1.ListenerPort) {
+// createListener creates a Listener that no volume uses yet.
+func (s *scenario) createListener(name, class string, ports ...listenersv1alpha1.ListenerPort) *listenersv1alpha1.Listener {
 	s.Helper()
-	s.create(&listenersv1alpha1.Listener{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &class.Name, Ports: ports},
-	})
+	l := &listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &class, Ports: ports},
+	}
+	s.create(l)
+	return l
 }
 
 func port(name string, number int32, protocol corev1.Protocol) listenersv1alpha1.ListenerPort {

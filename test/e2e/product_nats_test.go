@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/listener-operator/listener-operator/hack/image"
+	"github.com/listener-operator/listener-operator/test/cluster"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
@@ -51,8 +52,7 @@ func natsImage(ctx context.Context) (image.Spec, error) {
 	if err != nil {
 		return image.Spec{}, err
 	}
-	server := image.File{Source: filepath.Join(dir, "nats-server"), Mode: 0o755}
-	return image.Spec{Files: map[string]image.File{"/nats-server": server}, Entrypoint: []string{"/nats-server"}}, nil
+	return cluster.ProgramImage(filepath.Join(dir, "nats-server"), "/nats-server", ""), nil
 }
 
 // natsOf is the NATS of a scenario.

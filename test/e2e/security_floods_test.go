@@ -172,10 +172,7 @@ func (s *scenario) waits(class string) map[string]time.Duration {
 			onFirstNode(pod(name, byClass(class))),
 			onFirstNode(s.withCertificate("tls-"+name, class)),
 			onFirstNode(podWith("plain-" + name)),
-			&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
-				Replicas: ptr.To[int32](0), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
-				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}}, Spec: podSpec()},
-			}},
+			emptyDeployment(name),
 		}
 		measure("Listener", func() {
 			s.create(made[0])
@@ -200,6 +197,15 @@ func (s *scenario) waits(class string) map[string]time.Duration {
 	return means
 }
 
+// emptyDeployment returns a Deployment without replicas, of Pods without a Listener.
+func emptyDeployment(name string) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
+		Replicas: ptr.To[int32](0), Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
+	}}
+}
+
 // middle returns the mean of the middle half, of three durations the median.
 func middle(durations []time.Duration) (mean time.Duration) {
 	slices.Sort(durations)
@@ -215,18 +221,12 @@ func middle(durations []time.Duration) (mean time.Duration) {
 // and for another Pod in its place.
 func (s *scenario) waitsForStarts(class string) map[string]time.Duration {
 	s.Helper()
-	other := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: appsv1.DeploymentSpec{
-		Replicas: ptr.To[int32](0), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "other"}}, Spec: podSpec()},
-	}}
+	other := emptyDeployment("other")
 	s.create(other)
 	all := map[string][]time.Duration{}
 	for i := range starts {
 		s.scaleOperator(0)
-		listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("started-%d", i)}, Spec: listenersv1alpha1.ListenerSpec{
-			ClassName: &class, Ports: []listenersv1alpha1.ListenerPort{port("http", 8080, corev1.ProtocolTCP)},
-		}}
-		s.create(listener)
+		listener := s.createListener(fmt.Sprintf("started-%d", i), class, port("http", 8080, corev1.ProtocolTCP))
 		wanted := time.Now()
 		s.scaleOperator(1)
 		s.awaitCondition(listener.Name, listenersv1alpha1.ListenerAccepted, metav1.ConditionTrue, listenersv1alpha1.ReasonAccepted)

@@ -89,32 +89,32 @@ func TestANamespaceCanBeDeletedWhileVolumesAreMounted(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		s.awaitEvent("Pod", name, listenersv1alpha1.ReasonWaitingForAddress)
 	}
-	namespace := mustGet(s, &corev1.Namespace{}, client.ObjectKey{Name: s.namespace})
-	s.removeAndAwait(namespace)
+	s.removeAndAwait(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
 }
 
 // Nothing of it remains, in the API or on the node.
 func TestAnEphemeralVolumeIsDeletedWithItsPod(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
-	class := s.createClass(unpinned())
-	p := pod("web", byClass(class.Name))
-	s.create(p)
-	p = s.awaitReady("web")
-	own := s.awaitPodListener(p, "listener").IngressAddresses[0]
-	s.awaitAnswer(own, "web")
+	_, p, _ := s.createReachablePod()
 	pvc := mustGet(s, &corev1.PersistentVolumeClaim{}, s.key("web-listener"))
 	staging := stagingDir(p, pvc.Spec.VolumeName)
 	if _, err := os.Stat(staging); err != nil {
 		t.Errorf("the kubelet has created no directory to stage the volume: %v", err)
 	}
-	s.removeAndAwait(p)
+	s.removeWithListener(p)
 	mustAwaitDeleted(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: pvc.Spec.VolumeName})
-	mustAwaitDeleted(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
-	mustAwaitDeleted(s, &corev1.Service{}, s.key("web-listener"))
+	s.awaitDirRemoved(staging)
+}
+
+// removeWithListener deletes a Pod, and waits until nothing of it and of the Listener of its volume "listener" remains.
+func (s *scenario) removeWithListener(p *corev1.Pod) {
+	s.Helper()
+	s.removeAndAwait(p)
+	mustAwaitDeleted(s, &listenersv1alpha1.Listener{}, s.key(p.Name+"-listener"))
+	mustAwaitDeleted(s, &corev1.Service{}, s.key(p.Name+"-listener"))
 	mustAwaitDeleted(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)))
 	s.awaitPodDirRemoved(p)
-	s.awaitDirRemoved(staging)
 }
 
 // It needs no claim, and is permitted where the Pod security standard restricted is enforced. A new agent finds it.
@@ -138,11 +138,7 @@ func TestAnInlineVolumeHasTheAddressOfItsPod(t *testing.T) {
 	})
 	s.awaitFilesAt(own, later.IngressAddresses...)
 
-	s.removeAndAwait(p)
-	mustAwaitDeleted(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
-	mustAwaitDeleted(s, &corev1.Service{}, s.key("web-listener"))
-	mustAwaitDeleted(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)))
-	s.awaitPodDirRemoved(p)
+	s.removeWithListener(p)
 }
 
 // The template of the Pods has nothing but annotations. Pods of a namespace that does not opt in stay as they are.
@@ -436,8 +432,7 @@ func TestAHostilePodCannotPreventItsDeletion(t *testing.T) {
 	p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}
 	p.Spec.Containers[0].Args = []string{"mess"}
 	s.create(p)
-	p = s.awaitReady("messy")
-	s.awaitAnswer(s.awaitPodListener(p, "listener").IngressAddresses[0], "messy")
+	p, _ = s.awaitReachable("messy")
 	s.removeAndAwait(p)
 	s.awaitPodDirRemoved(p)
 }
