@@ -12,16 +12,14 @@ import (
 	"time"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
 // TestExamplesNoticeThatAVolumeIsRewritten runs each example of address-changes.md while a volume is rewritten, with
 // the path of the volume instead of /listener.
 func TestExamplesNoticeThatAVolumeIsRewritten(t *testing.T) {
-	page, err := os.ReadFile("address-changes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := read(t, "address-changes.md")
 	for language, run := range map[string]struct {
 		file    string
 		command []string // the file is appended
@@ -36,16 +34,14 @@ func TestExamplesNoticeThatAVolumeIsRewritten(t *testing.T) {
 			if _, err := exec.LookPath(run.command[0]); err != nil {
 				t.Skipf("it needs %s", run.command[0])
 			}
-			_, after, found := strings.Cut(string(page), "```"+language+"\n")
+			_, after, found := strings.Cut(page, "```"+language+"\n")
 			example, _, _ := strings.Cut(after, "\n```")
 			if !found || !strings.Contains(example, "/listener/") {
 				t.Fatalf("address-changes.md has no example in %s that reads below /listener", language)
 			}
 			v := newVolume(t)
 			file := filepath.Join(t.TempDir(), run.file)
-			if err := os.WriteFile(file, []byte(strings.ReplaceAll(example, "/listener/", v.path+"/")), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.WriteFile(file, []byte(strings.ReplaceAll(example, "/listener/", v.path+"/")), 0o600))
 			v.write("192.0.2.1")
 			arguments := append(append(run.command[1:], file), run.more...)
 			lines := start(t, exec.CommandContext(t.Context(), run.command[0], arguments...)) //nolint:gosec // as listed above
@@ -59,18 +55,13 @@ func TestExamplesNoticeThatAVolumeIsRewritten(t *testing.T) {
 
 // It ends with its status, so that the kubelet restarts the container; and when the Pod is deleted.
 func TestTheShellExampleEndsWithItsProgram(t *testing.T) {
-	page, err := os.ReadFile("address-changes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(page), "```shell\n")
+	page := read(t, "address-changes.md")
+	_, after, _ := strings.Cut(page, "```shell\n")
 	example, _, _ := strings.Cut(after, "\n```")
 	v := newVolume(t)
 	v.write("192.0.2.1")
 	file := filepath.Join(t.TempDir(), "run.sh")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(example, "/listener/", v.path+"/")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(file, []byte(strings.ReplaceAll(example, "/listener/", v.path+"/")), 0o600))
 	command := exec.CommandContext(t.Context(), "sh", file, "sh", "-c", "exit 3")
 	if err := command.Run(); command.ProcessState.ExitCode() != 3 {
 		t.Errorf("the program ends with 3, and the script with %v", err)
@@ -78,9 +69,7 @@ func TestTheShellExampleEndsWithItsProgram(t *testing.T) {
 	command = exec.CommandContext(t.Context(), "sh", file, "sh", "-c", "trap 'echo ended; exit 4' TERM; echo started; sleep 60 & wait")
 	lines := start(t, command)
 	awaitLine(t, lines, "started")
-	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, command.Process.Signal(syscall.SIGTERM))
 	awaitLine(t, lines, "ended")
 }
 
@@ -96,14 +85,10 @@ func newVolume(t *testing.T) *nodeVolume {
 	t.Helper()
 	kubelet := t.TempDir()
 	path := filepath.Join(kubelet, "pods", "0b0b0b0b", "volumes", "kubernetes.io~csi", "pvc-1", "mount")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	host := volume.NewHost(kubelet)
 	target, err := host.Parse(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	target.Namespace = "shop"
 	return &nodeVolume{t, host, target, path}
 }
@@ -123,9 +108,7 @@ func start(t *testing.T, command *exec.Cmd) <-chan string {
 	out, in := io.Pipe()
 	command.Stdout, command.Stderr = in, in
 	command.WaitDelay = time.Second // its children have the pipe, too
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, command.Start())
 	t.Cleanup(func() { _ = out.Close() })
 	go func() { _ = in.CloseWithError(command.Wait()) }()
 	lines := make(chan string, 100)

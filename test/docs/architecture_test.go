@@ -15,12 +15,9 @@ var (
 )
 
 func TestArchitectureListsEachFolderWithCode(t *testing.T) {
-	page, err := os.ReadFile("architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := read(t, "architecture.md")
 	var listed []string
-	for _, row := range architectureRow.FindAllStringSubmatch(string(page), -1) {
+	for _, row := range architectureRow.FindAllStringSubmatch(page, -1) {
 		for _, span := range codeSpan.FindAllStringSubmatch(row[1], -1) {
 			listed = append(listed, expandBraces(strings.TrimSuffix(span[1], "/"))...)
 		}
@@ -49,12 +46,9 @@ func TestArchitectureListsEachFolderWithCode(t *testing.T) {
 
 // Each path in the page is looked up.
 func TestArchitectureNamesFilesThatExist(t *testing.T) {
-	page, err := os.ReadFile("architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := read(t, "architecture.md")
 	named := 0
-	for _, span := range codeSpan.FindAllStringSubmatch(string(page), -1) {
+	for _, span := range codeSpan.FindAllStringSubmatch(page, -1) {
 		if !strings.Contains(span[1], "/") || !slices.Contains([]string{".go", ".md", ".yaml"}, filepath.Ext(span[1])) {
 			continue
 		}
@@ -74,11 +68,8 @@ func TestMetricsAreDefinedInFilesOfTheirName(t *testing.T) {
 		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || filepath.Base(path) == "metrics.go" {
 			continue
 		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(string(content), "prometheus.New") {
+		content := read(t, path)
+		if strings.Contains(content, "prometheus.New") {
 			t.Errorf("%s defines a metric; define it in metrics.go beside it", path)
 		}
 	}

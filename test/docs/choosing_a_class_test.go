@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 var (
@@ -20,12 +22,9 @@ var (
 
 // The types are the rows of the table in choosing-a-class.md, apart from the one for clients inside the cluster.
 func TestEachExposureTypeHasADiagramAndASample(t *testing.T) {
-	page, err := os.ReadFile("choosing-a-class.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := read(t, "choosing-a-class.md")
 	var diagrams, files []string
-	for _, match := range exposureDiagram.FindAllStringSubmatch(string(page), -1) {
+	for _, match := range exposureDiagram.FindAllStringSubmatch(page, -1) {
 		if match[1] != match[3] {
 			t.Errorf("the diagram of %q is called %q", match[1], match[3])
 		}
@@ -36,7 +35,7 @@ func TestEachExposureTypeHasADiagramAndASample(t *testing.T) {
 		}
 		diagrams, files = append(diagrams, strings.ToLower(match[1])), append(files, match[4])
 	}
-	table, _, _ := strings.Cut(string(page), "## Diagrams")
+	table, _, _ := strings.Cut(page, "## Diagrams")
 	var rows []string
 	for _, match := range exposureRow.FindAllStringSubmatch(table, -1) {
 		if way := strings.ToLower(match[1]); way != "way" && way != "inside only" {
@@ -55,27 +54,18 @@ func TestEachExposureTypeHasADiagramAndASample(t *testing.T) {
 // TestTheProbeOfAPodWithTargetSameStaysReadyWhenThePortChanges: the program listens on the port that it read, until it
 // is restarted. If its Pods were not ready meanwhile, the rolling update of a StatefulSet would wait for ever.
 func TestTheProbeOfAPodWithTargetSameStaysReadyWhenThePortChanges(t *testing.T) {
-	page, err := os.ReadFile("choosing-a-class.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(page), "## Node ports that the Pods listen on\n")
+	page := read(t, "choosing-a-class.md")
+	_, section, _ := strings.Cut(page, "## Node ports that the Pods listen on\n")
 	_, after, _ := strings.Cut(section, "```yaml\n")
 	block, _, _ := strings.Cut(after, "```")
 	dir := t.TempDir()
 	var container corev1.Container
-	if err := yaml.UnmarshalStrict([]byte(strings.NewReplacer("/listener/", dir+"/listener/", "/tmp/", dir+"/tmp/").Replace(block)), &container); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.UnmarshalStrict([]byte(strings.NewReplacer("/listener/", dir+"/listener/", "/tmp/", dir+"/tmp/").Replace(block)), &container))
 	write := func(path, content string) {
 		t.Helper()
 		path = filepath.Join(dir, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o700); err != nil { //nolint:gosec // programs
-			t.Fatal(err)
-		}
+		check.Must(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		check.Must(t, os.WriteFile(path, []byte(content), 0o700)) //nolint:gosec // programs
 	}
 	run := func(command ...string) string {
 		t.Helper()

@@ -79,12 +79,9 @@ var (
 // makefile returns the groups of an expression in the Makefile.
 func makefile(t *testing.T, expression *regexp.Regexp) map[string]bool {
 	t.Helper()
-	raw, err := os.ReadFile("../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := read(t, "../Makefile")
 	found := map[string]bool{}
-	for _, m := range expression.FindAllStringSubmatch(string(raw), -1) {
+	for _, m := range expression.FindAllStringSubmatch(raw, -1) {
 		found[m[1]] = true
 	}
 	return found
@@ -126,18 +123,12 @@ func TestTheReadmeNamesWhatEveryChangeMustPass(t *testing.T) {
 			t.Errorf("README.md does not name %q", command)
 		}
 	}
-	run, err := os.ReadFile("../.ci/run")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(run), "for target in verify test-all; do") {
+	run := read(t, "../.ci/run")
+	if !strings.Contains(run, "for target in verify test-all; do") {
 		t.Error(".ci/run does not run make verify and make test-all")
 	}
-	makefile, err := os.ReadFile("../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	recipes := testRecipe.FindAllStringSubmatch(string(makefile), -1)
+	makefile := read(t, "../Makefile")
+	recipes := testRecipe.FindAllStringSubmatch(makefile, -1)
 	if len(recipes) != 2 {
 		t.Fatalf("the Makefile has %q, want test and test-all", recipes)
 	}
@@ -154,11 +145,8 @@ var resources = regexp.MustCompile("\\b(?:kubectl|oc) (?:--?\\S+ \\S+ )*(?:get|d
 func TestCommandsMeanTheListenersOfThisOperator(t *testing.T) {
 	checked := 0
 	for _, path := range textFiles(t) {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range resources.FindAllStringSubmatch(string(content), -1) {
+		content := read(t, path)
+		for _, m := range resources.FindAllStringSubmatch(content, -1) {
 			checked++
 			for _, argument := range strings.FieldsFunc(m[1], func(r rune) bool { return strings.ContainsRune(" ,'\"()", r) }) {
 				kind, _, _ := strings.Cut(strings.TrimRight(argument, ".:;"), "/")

@@ -3,12 +3,13 @@ package docs
 
 import (
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 var (
@@ -20,21 +21,15 @@ var (
 
 // Comments cite headings and bold words of the page.
 func TestContractHasEachCitedRule(t *testing.T) {
-	page, err := os.ReadFile("contract.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := read(t, "contract.md")
 	var rules []string
-	for _, match := range contractRule.FindAllStringSubmatch(string(page), -1) {
+	for _, match := range contractRule.FindAllStringSubmatch(page, -1) {
 		rules = append(rules, strings.ToLower(lineBreak.ReplaceAllString(strings.ReplaceAll(match[1]+match[2], "`", ""), " ")))
 	}
 	citations := 0
 	for _, path := range textFiles(t) {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, match := range contractCitation.FindAllStringSubmatch(string(content), -1) {
+		content := read(t, path)
+		for _, match := range contractCitation.FindAllStringSubmatch(content, -1) {
 			citations++
 			cited := strings.ToLower(lineBreak.ReplaceAllString(match[1], " "))
 			if !slices.ContainsFunc(rules, func(rule string) bool { return strings.Contains(rule, cited) }) {
@@ -66,8 +61,6 @@ func textFiles(t *testing.T) []string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return files
 }

@@ -2,7 +2,6 @@ package docs
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -16,16 +15,10 @@ func TestDecisionsHaveStatusAndDateAndAreListed(t *testing.T) {
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no decisions: %v", err)
 	}
-	list, err := os.ReadFile("decisions/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := read(t, "decisions/README.md")
 	for _, page := range pages {
-		content, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		header := decisionHeader.FindStringSubmatch(string(content))
+		content := read(t, page)
+		header := decisionHeader.FindStringSubmatch(content)
 		if header == nil {
 			t.Errorf("%s does not begin with a number, a title, a status and a date", page)
 			continue
@@ -34,7 +27,7 @@ func TestDecisionsHaveStatusAndDateAndAreListed(t *testing.T) {
 		if number, _, _ := strings.Cut(name, "-"); strings.TrimLeft(number, "0") != header[1] {
 			t.Errorf("%s has the number %s", page, header[1])
 		}
-		if row := fmt.Sprintf("- [%s. %s](%s)\n", header[1], header[2], name); !strings.Contains(string(list), row) {
+		if row := fmt.Sprintf("- [%s. %s](%s)\n", header[1], header[2], name); !strings.Contains(list, row) {
 			t.Errorf("decisions/README.md lacks the row %s", row)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/test/pages"
 )
 
@@ -27,15 +28,12 @@ func TestExamplesMountListenerVolumesReadOnly(t *testing.T) {
 		if ext := filepath.Ext(path); ext != ".md" && ext != ".yaml" {
 			continue
 		}
-		content, err := os.ReadFile(filepath.Clean(path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := read(t, path)
 		claims := map[string]bool{}
-		for _, match := range listenerClaim.FindAllStringSubmatch(string(content), -1) {
+		for _, match := range listenerClaim.FindAllStringSubmatch(content, -1) {
 			claims[match[1]] = true
 		}
-		for _, match := range volumeMount.FindAllStringSubmatch(string(content), -1) {
+		for _, match := range volumeMount.FindAllStringSubmatch(content, -1) {
 			if !claims[match[1]] {
 				continue
 			}
@@ -52,11 +50,8 @@ func TestExamplesMountListenerVolumesReadOnly(t *testing.T) {
 
 // Newcomers apply the Pod in README.md.
 func TestTheReadmeShowsASample(t *testing.T) {
-	sample, err := os.ReadFile("../config/samples/pod.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, want, _ := strings.Cut(string(sample), "\n") // without its comment
+	sample := read(t, "../config/samples/pod.yaml")
+	_, want, _ := strings.Cut(sample, "\n") // without its comment
 	if i := slices.IndexFunc(pages.Blocks(t, "yaml"), func(b pages.Block) bool { return b.Page == "README.md" && b.Text == want }); i < 0 {
 		t.Errorf("README.md has no block of YAML that is config/samples/pod.yaml:\n%s", want)
 	}
@@ -76,9 +71,7 @@ func TestExamplesOfSharedListenersSendClientsToReadyPods(t *testing.T) {
 		examples[path] = append(examples[path], string(content))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	listeners := 0
 	for path, texts := range examples {
 		for document := range strings.SplitSeq(strings.Join(texts, "\n---\n"), "\n---\n") {

@@ -9,16 +9,15 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // parse reads a YAML file of the repository.
 func parse(t *testing.T, path string, into any) {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(content, into); err != nil {
+	content := read(t, filepath.Join("..", path))
+	if err := yaml.Unmarshal([]byte(content), into); err != nil {
 		t.Fatalf("parsing %s: %v", path, err)
 	}
 }
@@ -66,9 +65,7 @@ func TestWorkflowsRunTargets(t *testing.T) {
 	targets := makefile(t, makeTarget)
 	checked := 0
 	files, err := filepath.Glob("../.github/workflows/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, file := range files {
 		var workflow struct {
 			Jobs map[string]struct {

@@ -22,6 +22,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 	"github.com/listener-operator/listener-operator/test/pages"
 )
@@ -100,17 +101,11 @@ func newKubectl(t *testing.T) *kubectl {
 	file.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
 	file.CurrentContext = "test"
 	k.config = filepath.Join(k.cache, "kubeconfig")
-	if err := clientcmd.WriteToFile(*file, k.config); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, clientcmd.WriteToFile(*file, k.config))
 	for _, name := range []string{"config", "scorecard", "test"} { // of the checkout, in which readers run the commands
 		target, err := filepath.Abs(filepath.Join("..", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(target, filepath.Join(k.dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
+		check.Must(t, os.Symlink(target, filepath.Join(k.dir, name)))
 	}
 	return k
 }
@@ -140,9 +135,7 @@ func populate(t *testing.T) {
 	create(t, c, config)
 	config.Status.Version = "1.2.3"
 	config.Status.Conditions = conditions(operatorv1alpha1.ConditionAvailable, operatorv1alpha1.ConditionDegraded, operatorv1alpha1.ConditionProgressing)
-	if err := c.Status().Update(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Status().Update(t.Context(), config))
 	for app, port := range map[string]string{"web": "http", "redis": "client", "postgresql": "postgresql", "zookeeper": "client"} { // those of the recipes by label
 		listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceDefault, Name: "listener-" + app + "-0", Labels: map[string]string{"app": app},
@@ -153,9 +146,7 @@ func populate(t *testing.T) {
 			Endpoints:  map[string]string{port: "203.0.113.7:31337"},
 			Conditions: conditions(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ListenerReady, listenersv1alpha1.ListenerNodesAvailable),
 		}
-		if err := c.Status().Update(t.Context(), listener); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.Status().Update(t.Context(), listener))
 	}
 	create(t, c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}})
 }
@@ -163,9 +154,7 @@ func populate(t *testing.T) {
 // create creates an object, and deletes it at the end of the test.
 func create(t *testing.T, c client.Client, o client.Object) {
 	t.Helper()
-	if err := c.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Create(t.Context(), o))
 	t.Cleanup(func() {
 		if err := c.Delete(context.Background(), o); err != nil {
 			t.Error(err)
@@ -179,9 +168,7 @@ func TestSavedClassesCanBeCreatedAgain(t *testing.T) {
 	class := &listenersv1alpha1.ListenerClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "saved"}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP},
 	}
-	if err := c.Create(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Create(t.Context(), class))
 	var save, restore string
 	for _, b := range pages.Blocks(t, "sh") {
 		for line := range strings.Lines(b.Text) {
@@ -195,9 +182,7 @@ func TestSavedClassesCanBeCreatedAgain(t *testing.T) {
 		}
 	}
 	kubectl.script(t, save)
-	if err := c.Delete(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Delete(t.Context(), class))
 	kubectl.script(t, restore)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(class), class); err != nil || class.Spec.ServiceType != listenersv1alpha1.ServiceTypeClusterIP {
 		t.Errorf("%+v, error %v", class.Spec, err)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 var (
@@ -47,9 +49,7 @@ func TestLinksLeadToFilesAndHeadings(t *testing.T) {
 func read(t *testing.T, path string) string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Clean(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return string(raw)
 }
 

@@ -1,8 +1,6 @@
 package docs
 
 import (
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -21,25 +19,19 @@ func TestSecurityNamesATestForEachClaim(t *testing.T) {
 		if !strings.HasSuffix(path, "_test.go") {
 			continue
 		}
-		content, err := os.ReadFile(filepath.Clean(path))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, match := range testFunction.FindAllStringSubmatch(string(content), -1) {
+		content := read(t, path)
+		for _, match := range testFunction.FindAllStringSubmatch(content, -1) {
 			tests[match[1]] = true
 		}
 	}
-	page, err := os.ReadFile("security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, match := range namedTest.FindAllStringSubmatch(string(page), -1) {
+	page := read(t, "security.md")
+	for _, match := range namedTest.FindAllStringSubmatch(page, -1) {
 		if !tests[match[1]] {
 			t.Errorf("security.md names %s, which does not exist", match[1])
 		}
 	}
 	claims, inTable := 0, false
-	for line := range strings.SplitSeq(string(page), "\n") {
+	for line := range strings.SplitSeq(page, "\n") {
 		switch {
 		case !strings.HasPrefix(line, "|"):
 			inTable = false

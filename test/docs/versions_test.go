@@ -2,22 +2,20 @@ package docs
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // first returns the first group of an expression in a file of the repository.
 func first(t *testing.T, path, expression string) string {
 	t.Helper()
-	content, err := os.ReadFile("../" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	match := regexp.MustCompile(expression).FindStringSubmatch(string(content))
+	content := read(t, "../"+path)
+	match := regexp.MustCompile(expression).FindStringSubmatch(content)
 	if match == nil {
 		t.Fatalf("%s has no %s", path, expression)
 	}
@@ -29,20 +27,15 @@ func kubernetesIn(t *testing.T, openshift string) string {
 	t.Helper()
 	major, minor, _ := strings.Cut(openshift, ".")
 	n, err := strconv.Atoi(minor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return fmt.Sprintf("1.%d", n+map[string]int{"4": 13, "5": 36}[major])
 }
 
 // They are in the policy, where OLM and Helm read them, and in the tests.
 func TestSupportedVersionsAreTheSameEverywhere(t *testing.T) {
-	page, err := os.ReadFile("versions.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := read(t, "versions.md")
 	var kubernetes, openshift, tested []string
-	for _, row := range regexp.MustCompile(`(?m)^\| (1\.\d+) \| ([^|]+) \| (.+) \|$`).FindAllStringSubmatch(string(page), -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| (1\.\d+) \| ([^|]+) \| (.+) \|$`).FindAllStringSubmatch(page, -1) {
 		kubernetes = append(kubernetes, row[1])
 		for _, version := range regexp.MustCompile(`\d+\.\d+`).FindAllString(row[2], -1) {
 			if contained := kubernetesIn(t, version); contained != row[1] {

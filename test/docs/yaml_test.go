@@ -2,7 +2,6 @@ package docs
 
 import (
 	"encoding/json"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 	"github.com/listener-operator/listener-operator/test/pages"
 )
@@ -45,9 +45,7 @@ const statefulSet = `{apiVersion: apps/v1, kind: StatefulSet, spec: {selector: {
 func TestTheAPIServerAcceptsTheYAMLOfPages(t *testing.T) {
 	c, namespace := apiserver.Client(t), apiserver.Namespace(t)
 	crds.Install(t, c, crds.All()...)
-	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "listener-operator"}}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "listener-operator"}}))
 	for _, b := range pages.Blocks(t, "yaml") {
 		for document := range strings.SplitSeq(b.Text, "\n---\n") {
 			object := map[string]any{}
@@ -93,9 +91,7 @@ func acceptFragment(t *testing.T, c client.Client, namespace string, b pages.Blo
 	var problems []string
 	for _, whole := range wholes {
 		object := map[string]any{}
-		if err := yaml.Unmarshal([]byte(whole.object), &object); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, yaml.Unmarshal([]byte(whole.object), &object))
 		part := object
 		for name := range strings.SplitSeq(whole.path, ".") {
 			if name != "" {
@@ -148,22 +144,14 @@ func TestKeysOnPagesExist(t *testing.T) {
 		"../internal/names/names.go", "../controllers/nodeagent/installation/manifests/daemonset-listener-node-agent.yaml",
 		"../api/operator/v1alpha1/listeneroperator_types.go", "../controllers/crdprotection/policy.yaml",
 	} {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		known += string(raw)
+		known += read(t, path)
 	}
 	checked := 0
 	for _, path := range textFiles(t) {
 		if !strings.HasSuffix(path, ".md") {
 			continue
 		}
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, k := range key.FindAllString(string(raw), -1) {
+		for _, k := range key.FindAllString(read(t, path), -1) {
 			if checked++; !strings.HasSuffix(k, "/v1alpha1") && !strings.Contains(known, `"`+k+`"`) && !strings.Contains(known, "'"+k+"'") && !strings.Contains(known, k+":") {
 				t.Errorf("%s: the code does not have %s", path, k)
 			}
