@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestParseHierarchies(t *testing.T) {
@@ -26,9 +28,7 @@ func TestNewGroupHasProcessorsOfParent(t *testing.T) {
 	write(t, filepath.Join(parent, "cpuset.mems"), "0")
 	dir := filepath.Join(parent, "group")
 	for range 2 { // the second call changes nothing
-		if err := (hierarchy{mount: parent}).createLevel(parent, dir); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, (hierarchy{mount: parent}).createLevel(parent, dir))
 	}
 	for name, want := range map[string]string{"cpuset.cpus": "0-1", "cpuset.mems": "0"} {
 		if got := read(t, filepath.Join(dir, name)); got != want {
@@ -41,9 +41,7 @@ func TestParentDelegatesControllers(t *testing.T) {
 	parent := t.TempDir()
 	write(t, filepath.Join(parent, "cgroup.controllers"), "memory\n")
 	write(t, filepath.Join(parent, "cgroup.subtree_control"), "")
-	if err := (hierarchy{mount: parent, v2: true}).createLevel(parent, filepath.Join(parent, "group")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, (hierarchy{mount: parent, v2: true}).createLevel(parent, filepath.Join(parent, "group")))
 	if got := read(t, filepath.Join(parent, "cgroup.subtree_control")); got != "+memory" {
 		t.Errorf("controllers handed on are %q", got)
 	}
@@ -51,13 +49,9 @@ func TestParentDelegatesControllers(t *testing.T) {
 
 func TestRemoveTreeRemovesNestedAndMissingGroups(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "group")
-	if err := os.MkdirAll(filepath.Join(root, "a", "b"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.MkdirAll(filepath.Join(root, "a", "b"), 0o755))
 	for range 2 {
-		if err := removeTree(t.Context(), root); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, removeTree(t.Context(), root))
 		if ok, err := exists(root); ok || err != nil {
 			t.Errorf("the group is still there: %v, %v", ok, err)
 		}
@@ -67,17 +61,13 @@ func TestRemoveTreeRemovesNestedAndMissingGroups(t *testing.T) {
 // write writes a file.
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 // read reads a file.
 func read(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return string(content)
 }

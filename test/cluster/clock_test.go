@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // clockVariable makes this test binary print its clock each time that it reads a line.
@@ -33,16 +35,10 @@ func TestAReplacedClockJumps(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), clockVariable+"=yes")
 	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, cmd.Start())
 	defer func() { _ = errors.Join(input.Close(), cmd.Wait()) }()
 	lines := bufio.NewScanner(output)
 	expect := func(want time.Duration) {
@@ -53,9 +49,7 @@ func TestAReplacedClockJumps(t *testing.T) {
 		for lines.Scan() {
 			if now, ok := strings.CutPrefix(lines.Text(), "clock "); ok {
 				seconds, err := strconv.ParseInt(now, 10, 64)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				if got := time.Until(time.Unix(seconds, 0)); (got - want).Abs() > 15*time.Minute {
 					t.Errorf("the clock is %s ahead, want %s", got, want)
 				}
@@ -65,9 +59,7 @@ func TestAReplacedClockJumps(t *testing.T) {
 		t.Fatalf("the process has exited: %v", lines.Err())
 	}
 	start, original, err := clockFunction()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	jumped := jumpedClock(time.Hour)
 	replace := func(code []byte) {
 		t.Helper()

@@ -8,6 +8,8 @@ import (
 
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // newTestCluster returns a cluster that only has a directory, with its registry's login.
@@ -15,21 +17,15 @@ func newTestCluster(t *testing.T) *Cluster {
 	t.Helper()
 	dir := t.TempDir()
 	c := &Cluster{name: "test", base: dir, dir: dir + "/test", subnets: subnets{slot: 2}, progress: NewProgress(nil)}
-	if err := os.MkdirAll(c.pkiDir(), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := writeRegistryLogin(c.pkiDir()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.MkdirAll(c.pkiDir(), 0o700))
+	check.Must(t, writeRegistryLogin(c.pkiDir()))
 	return c
 }
 
 func TestKubeletConfigIsValid(t *testing.T) {
 	c := newTestCluster(t)
 	rendered, err := render("kubelet.yaml", c.nodeConfig(3))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var got kubeletconfig.KubeletConfiguration
 	if err := yaml.UnmarshalStrict([]byte(rendered), &got); err != nil {
 		t.Fatalf("parsing\n%s: %v", rendered, err)
@@ -51,9 +47,7 @@ func TestKubeletConfigIsValid(t *testing.T) {
 func TestNetworkConfigHasPodRangeOfNode(t *testing.T) {
 	c := newTestCluster(t)
 	rendered, err := render("cni.conflist", c.nodeConfig(3))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if !json.Valid([]byte(rendered)) {
 		t.Errorf("not JSON:\n%s", rendered)
 	}
@@ -66,9 +60,7 @@ func TestNetworkConfigHasPodRangeOfNode(t *testing.T) {
 
 func TestEveryTemplateRendersForNode(t *testing.T) {
 	c := newTestCluster(t)
-	if err := c.writeNodeConfig(1); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.writeNodeConfig(1))
 	for _, name := range []string{"containerd.toml", "kubelet.yaml", "kube-proxy.yaml", "cni-config/10-pods.conflist", "cni-plugins/ptp-at-once"} {
 		if read(t, c.nodeDir(1)+"/"+name) == "" {
 			t.Errorf("%s is empty", name)
@@ -78,9 +70,7 @@ func TestEveryTemplateRendersForNode(t *testing.T) {
 
 func TestNodesHavePasswordForClusterRegistryOnly(t *testing.T) {
 	c := newTestCluster(t)
-	if err := c.writeNodeConfig(1); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.writeNodeConfig(1))
 	own, mirrored := read(t, c.dir+"/registries/10.91.0.1:5000/hosts.toml"), read(t, c.dir+"/registries/registry.example/hosts.toml")
 	for _, got := range []string{own, mirrored} {
 		if !strings.Contains(got, `server = "https://10.91.0.1:5000"`) {

@@ -6,9 +6,8 @@ import (
 	"io/fs"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/listener-operator/listener-operator/hack/image"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestFilesOfAPackageAreThoseOfTheImage(t *testing.T) {
@@ -23,22 +22,16 @@ func TestFilesOfAPackageAreThoseOfTheImage(t *testing.T) {
 		{Name: "./usr/lib/a", Typeflag: tar.TypeReg, Mode: 0o644, Size: 1},
 		{Name: "./var/spool/", Typeflag: tar.TypeDir, Mode: 0o1777},
 	} {
-		if err := w.WriteHeader(&header); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, w.WriteHeader(&header))
 		if header.Size > 0 {
 			if _, err := w.Write([]byte("x")); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, w.Close())
 	got := image.Spec{Files: map[string]image.File{}, Dirs: map[string]fs.FileMode{}, Links: map[string]string{"/bin": "usr/bin"}}
-	if err := addArchive(&got, &archive); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, addArchive(&got, &archive))
 	want := image.Spec{
 		Files: map[string]image.File{
 			"/usr/bin/tool": {Content: []byte("x"), Mode: 0o755 | fs.ModeSetuid},
@@ -48,7 +41,5 @@ func TestFilesOfAPackageAreThoseOfTheImage(t *testing.T) {
 		Dirs:  map[string]fs.FileMode{"/var/spool": 0o777 | fs.ModeSticky},
 		Links: map[string]string{"/bin": "usr/bin", "/usr/lib64/ld.so": "/lib/x/ld.so"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("spec (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "spec", want, got)
 }

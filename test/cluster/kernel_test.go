@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestLimitIsRaisedButNeverLowered(t *testing.T) {
@@ -15,12 +17,8 @@ func TestLimitIsRaisedButNeverLowered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "limit")
-			if err := os.WriteFile(path, []byte(tc.before), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := ensureLimit(path, 512, NewProgress(nil)); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.WriteFile(path, []byte(tc.before), 0o600))
+			check.Must(t, ensureLimit(path, 512, NewProgress(nil)))
 			if got := read(t, path); got != tc.want {
 				t.Errorf("the limit is %q, want %q", got, tc.want)
 			}
@@ -30,9 +28,7 @@ func TestLimitIsRaisedButNeverLowered(t *testing.T) {
 
 func TestErrorNamesLimitThatIsNotANumber(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limit")
-	if err := os.WriteFile(path, []byte("many"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(path, []byte("many"), 0o600))
 	if err := ensureLimit(path, 512, NewProgress(nil)); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("ensureLimit says %v, want an error that names %s", err, path)
 	}

@@ -28,6 +28,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/listener-operator/listener-operator/hack/image"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // lifecycleName is the name of the test's cluster. Other clusters may exist.
@@ -38,20 +39,14 @@ const timeout = 2 * time.Minute
 
 // The cluster is created after an interrupted attempt, runs Pods, loses and replaces nodes, and is deleted completely.
 func TestClusterLifecycle(t *testing.T) {
-	if err := Down(t.Context(), lifecycleName, t.Output()); err != nil { // an earlier run may have been interrupted
-		t.Fatal(err)
-	}
+	check.Must(t, Down(t.Context(), lifecycleName, t.Output())) // an earlier run may have been interrupted
 	t.Cleanup(func() { expectNothingLeft(t) })
 	interruptUp(t)
 	options := Options{Name: lifecycleName, Nodes: 2, Progress: t.Output()}
 	c, err := Up(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	client, err := c.client()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	s := &scenario{Cluster: c, client: client}
 	t.Run("the cluster is ready", s.isReady)
 	t.Run("a second Up changes nothing", func(t *testing.T) { s.upAgain(t, options) })
@@ -95,9 +90,7 @@ func (s *scenario) isReady(t *testing.T) {
 		t.Error(err)
 	}
 	components, err := s.Status()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, component := range components {
 		if component.PID == 0 {
 			t.Errorf("%s of %s does not run, see %s", component.Name, component.Machine, component.Log)
@@ -111,16 +104,12 @@ func (s *scenario) isReady(t *testing.T) {
 
 func (s *scenario) upAgain(t *testing.T, options Options) {
 	before, err := s.Status()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if _, err := Up(t.Context(), options); err != nil {
 		t.Fatal(err)
 	}
 	after, err := s.Status()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if fmt.Sprint(before) != fmt.Sprint(after) {
 		t.Errorf("processes before: %v, after: %v", before, after)
 	}
@@ -138,9 +127,7 @@ func (s *scenario) podRuns(t *testing.T) {
 			Ports:          []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}},
 		},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	s.awaitReady(t, "web", 0)
 	s.awaitReady(t, "shell", 0)
 }
@@ -157,9 +144,7 @@ func (s *scenario) findsServiceByName(t *testing.T) {
 
 func (s *scenario) clientIsOutside(t *testing.T) {
 	service, err := s.client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "web", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, node := range s.Nodes() {
 		for _, ip := range []string{s.NodeIP(node), s.NodeIPv6(node)} {
 			address := net.JoinHostPort(ip, strconv.Itoa(int(service.Spec.Ports[0].NodePort)))
@@ -227,9 +212,7 @@ func (s *scenario) enforcesPolicies(t *testing.T) {
 		},
 	}
 	policy, err := policies.Create(t.Context(), policy, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	expect()
 	for _, admitted := range []string{"neighbour", "shell"} {
 		selector := &metav1.LabelSelector{MatchLabels: map[string]string{"pod": admitted}}
@@ -239,26 +222,18 @@ func (s *scenario) enforcesPolicies(t *testing.T) {
 		}
 		expect(admitted)
 	}
-	if err := policies.Delete(t.Context(), policy.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, policies.Delete(t.Context(), policy.Name, metav1.DeleteOptions{}))
 	expect("neighbour", "shell")
 }
 
 func (s *scenario) usesImages(t *testing.T) {
 	spec, err := image.Busybox(t.Context(), busybox)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	spec.Entrypoint, spec.Cmd = []string{"sleep"}, []string{"1000000"}
-	if err := s.LoadImage(t.Context(), "localhost/loaded:1", spec); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, s.LoadImage(t.Context(), "localhost/loaded:1", spec))
 	spec.Labels = map[string]string{"a": "b"}
 	pushed, err := s.PushImage(t.Context(), "pushed:1", spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	s.createPod(t, "loaded", 2, "localhost/loaded:1")
 	s.createPod(t, "pushed", 2, pushed)
 	s.awaitReady(t, "loaded", 0)
@@ -283,9 +258,7 @@ func (s *scenario) usesTheMirror(t *testing.T, ref string) {
 		return nil
 	})
 	user, password, err := s.RegistryLogin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, args := range [][]string{
 		{"delete", "pod", "refused"},
 		{
@@ -303,9 +276,7 @@ func (s *scenario) usesTheMirror(t *testing.T, ref string) {
 }
 
 func (s *scenario) kubeletRestarts(t *testing.T) {
-	if err := s.StopKubelet(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, s.StopKubelet(t.Context(), 1))
 	if _, ok, err := s.node(1).find(s.kubelet(1)); ok || err != nil {
 		t.Errorf("the kubelet runs: %t, %v", ok, err)
 	}
@@ -313,16 +284,12 @@ func (s *scenario) kubeletRestarts(t *testing.T) {
 	if err := get(t, "http://"+web, (&net.Dialer{}).DialContext); err != nil {
 		t.Errorf("the Pod does not answer without a kubelet: %v", err)
 	}
-	if err := s.StartKubelet(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, s.StartKubelet(t.Context(), 1))
 	s.awaitReady(t, "web", 0)
 }
 
 func (s *scenario) nodeReboots(t *testing.T) {
-	if err := s.StopNode(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, s.StopNode(t.Context(), 1))
 	if _, err := os.Stat(filepath.Join(s.KubeletDir(1), "pods", string(s.pod(t, "web").UID))); err != nil {
 		t.Errorf("the kubelet's directory was lost by the power cut: %v", err)
 	}
@@ -338,9 +305,7 @@ func (s *scenario) nodeReboots(t *testing.T) {
 		}
 		return errors.New("condition Ready is not Unknown")
 	})
-	if err := s.StartNode(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, s.StartNode(t.Context(), 1))
 	s.awaitReady(t, "web", 1)
 	output, err := s.NodeCommand(t.Context(), 1, "hostname").Output()
 	if err != nil || strings.TrimSpace(string(output)) != s.NodeName(1) {
@@ -349,18 +314,14 @@ func (s *scenario) nodeReboots(t *testing.T) {
 }
 
 func (s *scenario) nodeIsReplaced(t *testing.T) {
-	if err := s.DeleteNode(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, s.DeleteNode(t.Context(), 2))
 	if ok, err := exists(s.KubeletDir(2)); ok || err != nil {
 		t.Errorf("the node's disk is still there: %t, %v", ok, err)
 	}
 	if err := s.StopNode(t.Context(), 2); !errors.Is(err, errNoNode) {
 		t.Errorf("stopping a deleted node: %v", err)
 	}
-	if err := s.StartNode(t.Context(), 3); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, s.StartNode(t.Context(), 3))
 	s.createPod(t, "new-node", 3, "localhost/loaded:1")
 	s.awaitReady(t, "new-node", 0)
 }
@@ -379,18 +340,14 @@ func (s *scenario) createPod(t *testing.T, name string, node int, image string, 
 			Containers:  []corev1.Container{{Name: "main", Image: image, Args: args}},
 		},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 }
 
 // pod reads a Pod.
 func (s *scenario) pod(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	pod, err := s.client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return pod
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestOpenShiftsConfigurationKeepsItsAdmissionAndGetsTheFlags(t *testing.T) {
@@ -24,14 +26,10 @@ apiServerArguments:
 	raw, err := completeOpenShiftConfig([]byte(defaults), []string{
 		"--etcd-cafile=/pki/ca.crt", "--service-cluster-ip-range=10.1.0.0/16,fd00::/112", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=X",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var all map[string]any
 	var config openShiftConfig
-	if err := yaml.Unmarshal(raw, &all); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.Unmarshal(raw, &all))
 	if err := yaml.UnmarshalStrict(raw, &config); err == nil {
 		t.Error("the rest of the configuration is lost")
 	}

@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestProcessIsFoundByCommandLineUntilItExits(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "sleep", "1000.25")
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	if err := launch(cmd, filepath.Join(t.TempDir(), "log"), cmd.Start); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, launch(cmd, filepath.Join(t.TempDir(), "log"), cmd.Start))
 	found, err := processes(func(p process) bool { return p.pid == cmd.Process.Pid })
 	if err != nil || len(found) != 1 {
 		t.Fatalf("found %v, %v", found, err)
@@ -28,14 +28,10 @@ func TestProcessIsFoundByCommandLineUntilItExits(t *testing.T) {
 	if err != nil || !slices.Equal(p.argv, cmd.Args) || p.pidNamespace != own.pidNamespace {
 		t.Errorf("found %+v beside %+v, %v", p, own, err)
 	}
-	if err := p.signal(unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, p.signal(unix.SIGKILL))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := p.wait(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, p.wait(ctx))
 	if err := p.signal(unix.SIGKILL); err != nil {
 		t.Errorf("signalling a process that has exited: %v", err)
 	}
@@ -43,13 +39,9 @@ func TestProcessIsFoundByCommandLineUntilItExits(t *testing.T) {
 
 func TestSignalIgnoresOtherProcessWithSameID(t *testing.T) {
 	own, err := readProcess(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	own.argv = []string{"something", "else"}
-	if err := own.signal(unix.SIGKILL); err != nil { // would end this test
-		t.Fatal(err)
-	}
+	check.Must(t, own.signal(unix.SIGKILL)) // would end this test
 }
 
 func TestMachineThatWasNeverStartedIsNotRunning(t *testing.T) {

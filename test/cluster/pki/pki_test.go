@@ -6,6 +6,8 @@ import (
 	"encoding/pem"
 	"net"
 	"testing"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // parse returns the certificate of a pair, after checking that its key fits.
@@ -16,9 +18,7 @@ func parse(t *testing.T, pair Pair) *x509.Certificate {
 	}
 	block, _ := pem.Decode(pair.Cert)
 	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return cert
 }
 
@@ -33,13 +33,9 @@ func verify(t *testing.T, cert *x509.Certificate, authority *Authority, name str
 
 func TestServerCertificateIsValidForItsNamesOnly(t *testing.T) {
 	authority, err := NewAuthority("test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	pair, err := authority.Issue(Request{CommonName: "server", DNSNames: []string{"server.example"}, IPs: []net.IP{net.IPv4(10, 0, 0, 1)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	cert := parse(t, pair)
 	for name, want := range map[string]bool{"server.example": true, "10.0.0.1": true, "other.example": false, "10.0.0.2": false} {
 		if err := verify(t, cert, authority, name, x509.ExtKeyUsageServerAuth); (err == nil) != want {
@@ -50,13 +46,9 @@ func TestServerCertificateIsValidForItsNamesOnly(t *testing.T) {
 
 func TestClientCertificateIsNoServerCertificate(t *testing.T) {
 	authority, err := NewAuthority("test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	pair, err := authority.Issue(Request{CommonName: "user", Organizations: []string{"group"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	cert := parse(t, pair)
 	if cert.Subject.CommonName != "user" || cert.Subject.Organization[0] != "group" {
 		t.Errorf("subject is %s", cert.Subject)
@@ -71,21 +63,13 @@ func TestClientCertificateIsNoServerCertificate(t *testing.T) {
 
 func TestAuthorityThatWasLoadedSignsForTheSameRoot(t *testing.T) {
 	authority, err := NewAuthority("test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	dir := t.TempDir()
-	if err := authority.Write(dir, "ca"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, authority.Write(dir, "ca"))
 	loaded, err := LoadAuthority(dir, "ca")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	pair, err := loaded.Issue(Request{CommonName: "user"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if err := verify(t, parse(t, pair), authority, "", x509.ExtKeyUsageClientAuth); err != nil {
 		t.Error(err)
 	}

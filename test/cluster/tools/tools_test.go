@@ -13,14 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
 func TestEverySetHasModuleWithChecksums(t *testing.T) {
 	root, err := checkout.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, name := range slices.Concat(Names(), slices.Collect(maps.Keys(seldom))) {
 		for _, file := range []string{"go.mod", "go.sum"} {
 			if _, err := os.Stat(filepath.Join(root, "hack", "tools", name, file)); err != nil {
@@ -43,17 +42,13 @@ func TestHashDependsOnEverythingThatIsBuilt(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	seen := map[string]string{}
-	check := func(what string, set Set) {
+	differs := func(what string, set Set) {
 		t.Helper()
 		hash, err := set.hash(t.Context(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if other, ok := seen[hash]; ok {
 			t.Errorf("%s has the hash of %s", what, other)
 		}
@@ -61,33 +56,27 @@ func TestHashDependsOnEverythingThatIsBuilt(t *testing.T) {
 	}
 	write("go.mod", "module example.com/x\n")
 	write("go.sum", "")
-	check("the first", Set{})
-	check("other flags", Set{LDFlags: "-X a.b=c"})
-	check("other tags", Set{Tags: []string{"x"}})
-	check("other names", Set{Rename: map[string]string{"a": "b"}})
-	check("another module", Set{Module: "example.com/z"})
-	check("missing files", Set{Missing: map[string][]string{"a": {"b"}}})
-	check("changed files", Set{Changed: map[string]map[string][]Change{"a": {"b": {{From: "c", To: "d"}}}}})
+	differs("the first", Set{})
+	differs("other flags", Set{LDFlags: "-X a.b=c"})
+	differs("other tags", Set{Tags: []string{"x"}})
+	differs("other names", Set{Rename: map[string]string{"a": "b"}})
+	differs("another module", Set{Module: "example.com/z"})
+	differs("missing files", Set{Missing: map[string][]string{"a": {"b"}}})
+	differs("changed files", Set{Changed: map[string]map[string][]Change{"a": {"b": {{From: "c", To: "d"}}}}})
 	write("go.sum", "x")
-	check("another go.sum", Set{})
+	differs("another go.sum", Set{})
 	write("go.mod", "module example.com/y\n")
-	check("another go.mod", Set{})
+	differs("another go.mod", Set{})
 	write("main.go", "package main\n")
-	check("a program of its own", Set{})
+	differs("a program of its own", Set{})
 }
 
 func TestCopyOfAModuleHasMissingFilesAndChanges(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "example.com", "copy")
-	if err := os.WriteFile(filepath.Join(from, "go.mod"), []byte("module example.com/x\n"), 0o400); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(from, "main.go"), []byte("old, old (one, two)"), 0o400); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(from, "go.mod"), []byte("module example.com/x\n"), 0o400))
+	check.Must(t, os.WriteFile(filepath.Join(from, "main.go"), []byte("old, old (one, two)"), 0o400))
 	changes := map[string][]Change{"main.go": {{From: "old", To: "new"}, {From: "(", Through: ")", To: "both"}}}
-	if err := copyModule(from, to, []string{"ui/static/index.html"}, changes); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, copyModule(from, to, []string{"ui/static/index.html"}, changes))
 	for name, want := range map[string]string{"go.mod": "module example.com/x\n", "ui/static/index.html": "", "main.go": "new, new both"} {
 		if got, err := os.ReadFile(filepath.Join(to, name)); err != nil || string(got) != want {
 			t.Errorf("%s is %q (%v), want %q", name, got, err, want)
@@ -97,9 +86,7 @@ func TestCopyOfAModuleHasMissingFilesAndChanges(t *testing.T) {
 
 func TestAChangeOfNothingIsAnError(t *testing.T) {
 	from := t.TempDir()
-	if err := os.WriteFile(filepath.Join(from, "main.go"), []byte("other"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(from, "main.go"), []byte("other"), 0o600))
 	for _, change := range []Change{{From: "old", To: "new"}, {From: "other", Through: "end"}} {
 		err := copyModule(from, filepath.Join(t.TempDir(), "copy"), nil, map[string][]Change{"main.go": {change}})
 		if !errors.Is(err, errUnchanged) {
@@ -132,21 +119,15 @@ func TestSetsHaveTheModulesOfKubernetes(t *testing.T) {
 func requirements(t *testing.T, set string) map[string]string {
 	t.Helper()
 	_, source, _, err := locate(t.Context(), set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	cmd := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json")
 	cmd.Dir = source
 	output, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var file struct {
 		Require []struct{ Path, Version string }
 	}
-	if err := json.Unmarshal(output, &file); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(output, &file))
 	versions := map[string]string{}
 	for _, required := range file.Require {
 		versions[required.Path] = required.Version
@@ -186,9 +167,7 @@ func TestLockIsExclusiveEvenIfItsFileIsRemoved(t *testing.T) {
 func TestLockReturnsWhenContextIsDone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	unlock, err := Lock(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer unlock()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
