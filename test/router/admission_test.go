@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // newRoute returns a Route whose creation timestamp has the given number of seconds.
@@ -142,9 +143,7 @@ func TestHostBelongsToOldestRoute(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := outcomes(admit(Identity{}, tc.routes, noSecrets))
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("outcomes (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "outcomes", tc.want, got)
 		})
 	}
 }
@@ -175,9 +174,7 @@ func TestRouteWithoutValidHostIsRejected(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := admit(Identity{Domain: tc.domain}, []routev1.Route{tc.route}, noSecrets)
-			if diff := cmp.Diff([]string{tc.want}, []string{outcome(got[0])}); diff != "" {
-				t.Errorf("outcome (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "outcome", []string{tc.want}, []string{outcome(got[0])})
 		})
 	}
 }
@@ -190,15 +187,11 @@ func TestRouterServesOnlyItsShard(t *testing.T) {
 		newRoute(2, "b", "here", "x.test", labelled("shard", "blue")),
 	}
 	blue := Identity{Shard: labels.SelectorFromSet(labels.Set{"shard": "blue"})}
-	if diff := cmp.Diff(map[string]string{"b/here": "x.test"}, outcomes(admit(blue, routes, noSecrets))); diff != "" {
-		t.Errorf("in the shard (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "in the shard", map[string]string{"b/here": "x.test"}, outcomes(admit(blue, routes, noSecrets)))
 	want := map[string]string{
 		"a/elsewhere": "x.test", "b/here": "x.test: HostAlreadyClaimed: a route in another namespace holds x.test and is older than here",
 	}
-	if diff := cmp.Diff(want, outcomes(admit(Identity{}, routes, noSecrets))); diff != "" {
-		t.Errorf("without a shard (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "without a shard", want, outcomes(admit(Identity{}, routes, noSecrets)))
 }
 
 func TestCertificateIsReadFromSecretOfRoute(t *testing.T) {
@@ -240,9 +233,7 @@ func TestCertificateIsReadFromSecretOfRoute(t *testing.T) {
 				Termination: routev1.TLSTerminationEdge, ExternalCertificate: &routev1.LocalObjectReference{Name: "cert"},
 			}))
 			got := admit(Identity{}, []routev1.Route{route}, func(string, string) (*corev1.Secret, []string) { return tc.secret, tc.missing })
-			if diff := cmp.Diff(tc.want, outcome(got[0])); diff != "" {
-				t.Errorf("outcome (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "outcome", tc.want, outcome(got[0]))
 			if got[0].rejection == nil && got[0].route.Spec.TLS.Certificate != string(pair.Cert) {
 				t.Error("the Route is not served with the Secret's certificate")
 			}

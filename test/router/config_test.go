@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 	"github.com/listener-operator/listener-operator/test/cluster/pki"
 )
@@ -90,9 +91,7 @@ func TestConfigurationOfRoutes(t *testing.T) {
 				endpoints("a", "web", "10.0.0.2", "10.0.0.1"), endpoints("a", "web", "10.0.0.2"), endpoints("a", "another", "10.0.0.3"), endpoints("b", "web", "10.0.0.4"),
 			}
 			files, err := render(testListen, decisions, slices)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			golden.Compare(t, name, files)
 			validate(t, files)
 		})
@@ -103,13 +102,9 @@ func TestConfigurationOfRoutes(t *testing.T) {
 func newPair(t *testing.T) (*pki.Authority, pki.Pair) {
 	t.Helper()
 	authority, err := pki.NewAuthority("authority")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	pair, err := authority.Issue(pki.Request{DNSNames: []string{"x.test"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return authority, pair
 }
 
@@ -132,15 +127,11 @@ func validate(t *testing.T, files map[string]string) {
 		real[name] = content
 	}
 	h := &haproxy{dir: t.TempDir()}
-	if err := h.write(real); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, h.write(real))
 	if err := h.check(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := os.WriteFile(filepath.Join(h.dir, configFile), []byte("nonsense\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(h.dir, configFile), []byte("nonsense\n"), 0o600))
 	if h.check(t.Context()) == nil {
 		t.Error("HAProxy accepts an invalid configuration")
 	}

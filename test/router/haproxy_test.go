@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/test/cluster/pki"
 )
 
@@ -49,9 +50,7 @@ func newFixture(t *testing.T) *fixture {
 	f := &fixture{T: t, listen: Listen{Address: "127.0.0.1", HTTP: reservePort(t), HTTPS: reservePort(t)}}
 	f.haproxy = &haproxy{dir: t.TempDir(), output: &testWriter{t: t}}
 	authority, err := pki.NewAuthority("authority")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	f.authority = authority
 	f.plain = httptest.NewServer(respondWith("plain"))
 	f.secure = httptest.NewUnstartedServer(respondWith("secure"))
@@ -60,9 +59,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Cleanup(f.plain.Close)
 	t.Cleanup(f.secure.Close)
 	pair, err := authority.Issue(pki.Request{DNSNames: []string{"*.test"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if err := f.haproxy.write(map[string]string{
 		defaultPair: string(pair.Cert) + string(pair.Key), serviceCA: string(authority.Cert),
 	}); err != nil {
@@ -81,13 +78,9 @@ func respondWith(with string) http.Handler {
 func (f *fixture) certificate(names ...string) tls.Certificate {
 	f.Helper()
 	pair, err := f.authority.Issue(pki.Request{DNSNames: names})
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, err)
 	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, err)
 	return certificate
 }
 
@@ -96,20 +89,12 @@ func (f *fixture) certificate(names ...string) tls.Certificate {
 func reservePort(t *testing.T) int {
 	t.Helper()
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = unix.Close(socket) })
-	if err := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
+	check.Must(t, unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	address, err := unix.Getsockname(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return address.(*unix.SockaddrInet4).Port
 }
 
@@ -135,12 +120,8 @@ func (f *fixture) serve(routes ...routev1.Route) {
 		decisions = append(decisions, decision{route: &routes[i]})
 	}
 	files, err := render(f.listen, decisions, []discoveryv1.EndpointSlice{f.endpoints()})
-	if err != nil {
-		f.Fatal(err)
-	}
-	if err := f.haproxy.apply(f.Context(), files); err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, err)
+	check.Must(f, f.haproxy.apply(f.Context(), files))
 }
 
 // endpoints returns the servers as the ports "plain" and "secure" of a Service.
@@ -216,9 +197,7 @@ func TestEveryTerminationIsServed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	own, err := f.authority.Issue(pki.Request{DNSNames: []string{"own.test"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	f.serve(
 		newRoute(1, "a", "none", "none.test", to("plain")),
 		newRoute(2, "a", "web", "web.test", to("secure"), insecure(routev1.TLSTerminationPassthrough, routev1.InsecureEdgeTerminationPolicyRedirect)),
@@ -265,9 +244,7 @@ func TestReloadKeepsConnections(t *testing.T) {
 	f.serve(kept, terminated)
 
 	conn, err := tls.Dial("tcp", bind(f.listen.Address, f.listen.HTTPS), &tls.Config{InsecureSkipVerify: true, ServerName: "web.test"}) //nolint:gosec // the certificate is self-signed
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = conn.Close() }()
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -335,9 +312,7 @@ func TestReloadWaitsForPreviousWorkers(t *testing.T) {
 	t.Parallel()
 	h := &haproxy{dir: t.TempDir()}
 	listener, err := net.Listen("unix", filepath.Join(h.dir, masterSocket))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = listener.Close() }()
 	answers := make(chan map[string]string, 1)
 	go func() {
@@ -380,9 +355,7 @@ func TestStopEndsHAProxyWhileItReloads(t *testing.T) {
 	t.Parallel()
 	for range 5 {
 		f := newFixture(t)
-		if err := f.haproxy.cmd.Process.Signal(unix.SIGUSR2); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, f.haproxy.cmd.Process.Signal(unix.SIGUSR2))
 		f.haproxy.stop()
 	}
 }
@@ -390,14 +363,10 @@ func TestStopEndsHAProxyWhileItReloads(t *testing.T) {
 func TestApplyFailsAfterHAProxyExits(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	if err := f.haproxy.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, f.haproxy.cmd.Process.Kill())
 	<-f.haproxy.exited
 	files, err := render(f.listen, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if err := f.haproxy.apply(t.Context(), files); !errors.Is(err, errHAProxyExited) {
 		t.Errorf("applying after HAProxy exited: %v", err)
 	}

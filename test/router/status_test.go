@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,15 +12,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // withStatus returns a client with the Routes that counts status writes.
 func withStatus(t *testing.T, writes *int, routes ...routev1.Route) client.Client {
 	t.Helper()
 	scheme, err := NewScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&routev1.Route{})
 	for i := range routes {
 		builder = builder.WithObjects(&routes[i])
@@ -47,9 +46,7 @@ func admittedBy(router, host string) routev1.RouteIngress {
 func stored(t *testing.T, c client.Client, name string) (*routev1.Route, []routev1.RouteIngress) {
 	t.Helper()
 	var route routev1.Route
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: name}, &route); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: name}, &route))
 	entries := route.DeepCopy().Status.Ingress
 	for i := range entries {
 		for j := range entries[i].Conditions {
@@ -79,13 +76,9 @@ func TestRouterWritesOnlyItsOwnEntry(t *testing.T) {
 		{nil, own, 1}, {nil, own, 1}, {&rejection{"Reason", "message"}, rejected, 2}, {&rejection{"Reason", "message"}, rejected, 2}, {nil, own, 3},
 	} {
 		current, _ := stored(t, c, "web")
-		if err := writeDecision(t.Context(), c, id, current, decision{route: current, rejection: step.rejection}); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, writeDecision(t.Context(), c, id, current, decision{route: current, rejection: step.rejection}))
 		_, got := stored(t, c, "web")
-		if diff := cmp.Diff([]routev1.RouteIngress{admittedBy("other", "other.test"), step.entry}, got); diff != "" {
-			t.Errorf("entries (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "entries", []routev1.RouteIngress{admittedBy("other", "other.test"), step.entry}, got)
 		if writes != step.writes {
 			t.Errorf("%d writes, want %d", writes, step.writes)
 		}
@@ -98,16 +91,12 @@ func TestOutdatedEntriesAreNotWritten(t *testing.T) {
 	var writes int
 	c := withStatus(t, &writes, newRoute(1, "a", "web", "x.test"))
 	old, _ := stored(t, c, "web")
-	if err := writeDecision(t.Context(), c, Identity{Name: "other"}, old, decision{route: old}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, writeDecision(t.Context(), c, Identity{Name: "other"}, old, decision{route: old}))
 	if err := writeDecision(t.Context(), c, Identity{Name: "own"}, old, decision{route: old}); err == nil {
 		t.Error("the entry is written")
 	}
 	_, got := stored(t, c, "web")
-	if diff := cmp.Diff([]routev1.RouteIngress{admittedBy("other", "x.test")}, got); diff != "" {
-		t.Errorf("entries (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "entries", []routev1.RouteIngress{admittedBy("other", "x.test")}, got)
 }
 
 func TestRemoveStatusRetriesOnConflict(t *testing.T) {
@@ -117,9 +106,7 @@ func TestRemoveStatusRetriesOnConflict(t *testing.T) {
 	other.Status.Ingress = []routev1.RouteIngress{admittedBy("other", "y.test")}
 	var writes int
 	scheme, err := NewScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&routev1.Route{}).WithObjects(&both, &other).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(
 			ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
@@ -138,14 +125,10 @@ func TestRemoveStatusRetriesOnConflict(t *testing.T) {
 			}
 			return c.SubResource(sub).Patch(ctx, o, patch, options...)
 		}}).Build()
-	if err := RemoveStatus(t.Context(), c, "own"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, RemoveStatus(t.Context(), c, "own"))
 	for name, want := range map[string][]routev1.RouteIngress{"both": {admittedBy("other", "x.test")}, "other": {admittedBy("other", "y.test")}} {
 		_, got := stored(t, c, name)
-		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("entries of %s (-want +got):\n%s", name, diff)
-		}
+		check.Equal(t, "entries of "+name, want, got, cmpopts.EquateEmpty())
 	}
 	if writes != 2 {
 		t.Errorf("%d writes, want one and its repetition", writes)
