@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/procfs"
 
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/test/bench/report"
 	"github.com/listener-operator/listener-operator/test/bench/result"
 	"github.com/listener-operator/listener-operator/test/cluster"
@@ -19,25 +19,15 @@ func TestOnlyMissingPartsAreMeasured(t *testing.T) {
 	dir := t.TempDir()
 	store, docs := result.Store(filepath.Join(dir, "out")), filepath.Join(dir, "docs")
 	published := &result.Part{Name: "updates", Updates: &result.Updates{Milliseconds: []float64{1}}}
-	if err := report.Generate(docs, []*result.Part{published}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, report.Generate(docs, []*result.Part{published}))
 	stored := &result.Part{Name: "starts", Starts: &result.Starts{Variants: []result.Variant{{Name: "emptyDir", Milliseconds: []float64{1}}}}}
-	if err := store.Save(stored); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, store.Save(stored))
 	var out bytes.Buffer
 	options := options{out: string(store), docs: docs, parts: "starts"}
-	if err := run(t.Context(), options, &out, &out); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, run(t.Context(), options, &out, &out))
 	got, err := report.Published(docs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(map[string]*result.Part{"starts": stored, "updates": published}, got); diff != "" {
-		t.Errorf("results behind the page (-want +got):\n%s", diff)
-	}
+	check.Must(t, err)
+	check.Equal(t, "results behind the page", map[string]*result.Part{"starts": stored, "updates": published}, got)
 }
 
 // Waiting for disks is idle, and the time that a hypervisor takes is not. The time of users includes guests.
@@ -69,9 +59,7 @@ func TestPartsAreSelected(t *testing.T) {
 			if (err != nil) != (name == "an unknown") {
 				t.Errorf("error %v", err)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("parts (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "parts", tc.want, got)
 		})
 	}
 }

@@ -4,19 +4,14 @@ import (
 	"os"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/test/bench/result"
 )
 
 func TestMemoryIsInBytes(t *testing.T) {
 	got, err := parse("Name:\toperator\nVmHWM:\t  200 kB\nVmRSS:\t  100 kB\nRssAnon:\t   60 kB\nRssFile:\t   40 kB\nThreads:\t9\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(result.Memory{Peak: 200 << 10, Resident: 100 << 10, File: 40 << 10}, got); diff != "" {
-		t.Errorf("memory (-want +got):\n%s", diff)
-	}
+	check.Must(t, err)
+	check.Equal(t, "memory", result.Memory{Peak: 200 << 10, Resident: 100 << 10, File: 40 << 10}, got)
 	if own, err := Of(os.Getpid()); err != nil || own.Peak < own.Resident || own.Resident <= own.File {
 		t.Errorf("this process: %+v, %v", own, err)
 	}

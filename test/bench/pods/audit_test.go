@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/test/bench/result"
 )
 
@@ -27,13 +27,9 @@ const log = `{"stage":"ResponseComplete","verb":"create","user":{"username":"sys
 func TestWritesForAPodAreCountedByComponentAndKind(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	const before = "written before\n"
-	if err := os.WriteFile(path, []byte(before+log), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(path, []byte(before+log), 0o600))
 	events, err := (&auditLog{path, int64(len(before))}).writes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	from := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	got := countWrites(events, selectVariants(Fresh)[0], 1, []period{{from, from.Add(5 * time.Second)}})
 	want := result.Writes{Variant: Fresh, Pods: 1, Counts: []result.Write{
@@ -42,22 +38,16 @@ func TestWritesForAPodAreCountedByComponentAndKind(t *testing.T) {
 		{Component: "operator", Verb: "create", Resource: "podlisteners", Count: 1},
 		{Component: "operator", Verb: "create refused", Resource: "podlisteners", Count: 1},
 	}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "writes", want, got)
 }
 
 func TestStartIsDelayedByARefusalOfItsKubelet(t *testing.T) {
 	const refusal = `{"stage":"ResponseComplete","verb":"list","user":{"username":"system:node:node-1"},"objectRef":{"resource":"configmaps",` +
 		`"namespace":"bench-emptydir","name":"kube-root-ca.crt"},"responseStatus":{"code":403},"requestReceivedTimestamp":"2026-11-21T10:00:02.000000Z"}` + "\n"
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	if err := os.WriteFile(path, []byte(refusal+log), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(path, []byte(refusal+log), 0o600))
 	refusals, err := (&auditLog{path: path}).refusals()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	from := time.Date(2026, 11, 21, 10, 0, 1, 0, time.UTC)
 	start := func(namespace, node string, from time.Time) started {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: corev1.PodSpec{NodeName: node}}

@@ -10,8 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/test/bench/report"
 	"github.com/listener-operator/listener-operator/test/bench/result"
@@ -49,13 +48,9 @@ func parts() []*result.Part {
 
 func TestThePageShowsAllResults(t *testing.T) {
 	docs := t.TempDir()
-	if err := report.Generate(docs, parts()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, report.Generate(docs, parts()))
 	page, err := os.ReadFile(filepath.Join(docs, "performance.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, words := range []string{
 		"| fresh claim | 3 | 640 ms | 5000 ms | 5000 ms | +40 ms | +20 / +4290 ms | 1 | 5000 ms | 640 ms |",
 		"| fresh claim | 1 | 5.0 s | 5.0 s | 5.0 s | 1.25 | 0 of 2 |",
@@ -107,13 +102,9 @@ func checkPlot(t *testing.T, name string, content []byte) {
 
 func TestPartsThatWereNotMeasuredAreNamed(t *testing.T) {
 	docs := t.TempDir()
-	if err := report.Generate(docs, parts()[4:]); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, report.Generate(docs, parts()[4:]))
 	page, err := os.ReadFile(filepath.Join(docs, "performance.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if got := strings.Count(string(page), "Not measured yet."); got != 4 {
 		t.Errorf("%d sections are not measured, want 4:\n%s", got, page)
 	}
@@ -126,13 +117,9 @@ func TestPartsThatWereNotMeasuredAreNamed(t *testing.T) {
 // The page in the repository is generated, and its plots and results are those that belong to it.
 func TestThePageInTheRepositoryIsCurrent(t *testing.T) {
 	root, err := checkout.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	published, err := report.Published(filepath.Join(root, "docs"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var measured []*result.Part
 	for _, name := range []string{"starts", "bursts", "updates", "size-100", "size-1000", "size-10000"} {
 		if part := published[name]; part != nil {
@@ -140,14 +127,8 @@ func TestThePageInTheRepositoryIsCurrent(t *testing.T) {
 		}
 	}
 	want, err := report.Page(measured)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	got, err := os.ReadFile(filepath.Join(root, "docs", "performance.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("generate the page with `go -C test run ./bench -parts none`, or do not edit it (-want +got):\n%s", diff)
-	}
+	check.Must(t, err)
+	check.Equal(t, "generate the page with `go -C test run ./bench -parts none`, or do not edit it", string(want), string(got))
 }
