@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/listener-operator/listener-operator/hack/image"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 const (
@@ -34,9 +35,7 @@ const (
 func load(t *testing.T) *manifests.Bundle {
 	t.Helper()
 	b, err := manifests.GetBundleFromDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return b
 }
 
@@ -93,9 +92,7 @@ func TestCRDsAreThoseOfConfig(t *testing.T) {
 		}
 	}
 	paths, err := filepath.Glob(root + "config/crd/bases/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, path := range paths {
 		crd := &unstructured.Unstructured{}
 		read(t, path, crd)
@@ -143,9 +140,7 @@ func TestPackageName(t *testing.T) {
 
 func TestChannels(t *testing.T) {
 	b := load(t)
-	if diff := cmp.Diff([]string{"candidate", "fast", "stable"}, b.Channels); diff != "" {
-		t.Errorf("channels (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "channels", []string{"candidate", "fast", "stable"}, b.Channels)
 	if !slices.Contains(b.Channels, b.DefaultChannel) {
 		t.Errorf("default channel %q is not one of %v", b.DefaultChannel, b.Channels)
 	}
@@ -172,9 +167,7 @@ func TestAnnotationsNameExistingDirectories(t *testing.T) {
 
 func TestLabelsOfTheImageAreTheAnnotations(t *testing.T) {
 	spec, err := image.FromDockerfile(root+"bundle.Dockerfile", root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if diff := cmp.Diff(bundleAnnotations(t), spec.Labels); diff != "" {
 		t.Errorf("labels of bundle.Dockerfile (-annotations +labels):\n%s", diff)
 	}
@@ -205,9 +198,7 @@ func TestScorecardRunsAllSuites(t *testing.T) {
 		},
 		operator: {"bundle-is-installable", "operator-comes-up", "volume-mounts", "uninstall-leaves-nothing"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("tests of the scorecard (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "tests of the scorecard", want, got)
 	// The scorecard does not support aliases.
 	if data, err := os.ReadFile(path); err != nil || bytes.ContainsAny(data, "&*") {
 		t.Errorf("%s contains an alias, or cannot be read: %v", path, err)
@@ -243,9 +234,7 @@ func TestYAMLStyle(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 }
 
 func TestBundleFitsIntoAConfigMap(t *testing.T) {
@@ -278,9 +267,7 @@ func bundleAnnotations(t *testing.T) map[string]string {
 func read(t *testing.T, path string, o any) {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if err := yaml.Unmarshal(data, o); err != nil {
 		t.Fatalf("parsing %s: %v", path, err)
 	}

@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestAnnotationsMeetPipelineRequirements(t *testing.T) {
@@ -99,9 +101,7 @@ func TestInstallModes(t *testing.T) {
 		operatorsv1alpha1.InstallModeTypeMultiNamespace:  false,
 		operatorsv1alpha1.InstallModeTypeAllNamespaces:   true,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("install modes (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "install modes", want, got)
 }
 
 func TestIconIsASquareSVG(t *testing.T) {
@@ -110,9 +110,7 @@ func TestIconIsASquareSVG(t *testing.T) {
 		t.Fatal("want one SVG icon")
 	}
 	data, err := base64.StdEncoding.DecodeString(icons[0].Data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var svg struct {
 		XMLName xml.Name `xml:"svg"`
 		Width   string   `xml:"width,attr"`
@@ -129,9 +127,7 @@ func TestPlatformLabels(t *testing.T) {
 	for _, architecture := range []string{"amd64", "arm64", "ppc64le", "s390x"} {
 		want[prefix+"arch."+architecture] = "supported"
 	}
-	if diff := cmp.Diff(want, csv(t).Labels); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "labels", want, csv(t).Labels)
 }
 
 func TestEachOwnedResourceHasAValidExample(t *testing.T) {
@@ -256,9 +252,7 @@ func TestDisconnectedRequiresImagesByDigest(t *testing.T) {
 
 func TestOperatorReadsAllRelatedImageVariables(t *testing.T) {
 	source, err := os.ReadFile(root + "cmd/operator/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	set := map[string]bool{}
 	for _, e := range pod(t, csv(t)).Containers[0].Env {
 		if strings.HasPrefix(e.Name, "RELATED_IMAGE_") {

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // rulesOf returns the RBAC rules of each ServiceAccount.
@@ -32,9 +34,7 @@ func TestPermissionsAreThoseOfConfig(t *testing.T) {
 	namespaced, cluster := map[string][]rbacv1.PolicyRule{}, map[string][]rbacv1.PolicyRule{}
 	for _, name := range []string{"operator.yaml", "node-agent.yaml"} {
 		data, err := os.ReadFile(root + "config/rbac/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		data = bytes.ReplaceAll(data, []byte("listener-operator:latest"), []byte(csv(t).Annotations["containerImage"]))
 		rules := map[string][]rbacv1.PolicyRule{} // by kind and name of a role
 		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
@@ -74,15 +74,11 @@ func TestPermissionsAreThoseOfConfig(t *testing.T) {
 
 func TestRolesForUsersAreThoseOfConfig(t *testing.T) {
 	data, err := os.ReadFile(root + "config/rbac/users.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want, got := map[string]any{}, map[string]any{}
 	for document := range strings.SplitSeq(string(data), "\n---\n") {
 		role := &unstructured.Unstructured{}
-		if err := sigsyaml.Unmarshal([]byte(document), role); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, sigsyaml.Unmarshal([]byte(document), role))
 		want[role.GetName()] = role.Object
 	}
 	for _, o := range load(t).Objects {
@@ -103,9 +99,7 @@ func TestUsersGetNoPermissionToWriteClassesAndPodListeners(t *testing.T) {
 			continue
 		}
 		role := &rbacv1.ClusterRole{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, role); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, role))
 		for label, value := range role.Labels {
 			for _, rule := range role.Rules {
 				for _, resource := range rule.Resources {
@@ -122,9 +116,7 @@ func TestUsersGetNoPermissionToWriteClassesAndPodListeners(t *testing.T) {
 		to + "view=true podcertificaterequests": read,
 		to + "edit=true listeners":              {"create", "update", "patch", "delete", "deletecollection"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("permissions of users (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "permissions of users", want, got)
 }
 
 func TestNoExcessivePermissions(t *testing.T) {
@@ -175,9 +167,7 @@ func TestNodeAgentMayOnlyReadPodListeners(t *testing.T) {
 		{APIGroups: []string{"listeners.stackable.tech"}, Resources: []string{"podlisteners"}, Verbs: []string{"list", "watch"}},
 		{APIGroups: []string{"security.openshift.io"}, Resources: []string{"securitycontextconstraints"}, ResourceNames: []string{agent}, Verbs: []string{"use"}},
 	}
-	if diff := cmp.Diff(want, rulesOf(strategy.ClusterPermissions)[agent]); diff != "" {
-		t.Errorf("permissions of the node agent in the cluster (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "permissions of the node agent in the cluster", want, rulesOf(strategy.ClusterPermissions)[agent])
 	if rules := rulesOf(strategy.Permissions)[agent]; len(rules) > 0 {
 		t.Errorf("permissions of the node agent in its namespace: %v", rules)
 	}

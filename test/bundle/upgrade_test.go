@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/crdify/pkg/runner"
 	"sigs.k8s.io/crdify/pkg/validations"
 	"sigs.k8s.io/crdify/pkg/validations/property"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestCRDsAreCompatibleWithTheLastRelease(t *testing.T) {
@@ -38,9 +40,7 @@ func TestCRDsAreCompatibleWithTheLastRelease(t *testing.T) {
 func crds(t *testing.T, dir string) map[string]*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	paths, err := filepath.Glob(dir + "/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	all := map[string]*apiextensionsv1.CustomResourceDefinition{}
 	for _, path := range paths {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -71,9 +71,7 @@ func incompatibilities(t *testing.T, old, updated *apiextensionsv1.CustomResourc
 			Configuration: map[string]any{"additionPolicy": property.AdditionPolicyAllow},
 		}},
 	}, runner.DefaultRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	results := rules.Run(old, updated)
 	for _, r := range results.CRDValidation {
 		for _, e := range r.Errors {
