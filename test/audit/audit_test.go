@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 const account = "system:serviceaccount:ns:account"
@@ -26,9 +28,7 @@ const (
 func read(t *testing.T, log string, starts ...Period) *Requests {
 	t.Helper()
 	requests, err := parse(strings.NewReader(log), account, starts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return requests
 }
 
@@ -95,16 +95,12 @@ func TestPermissionIsUsedByTheRequestsThatRequireIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			permissions, err := Expand(tc.rules, tc.namespace)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			var unused []string
 			for _, permission := range read(t, tc.log).Unused(permissions) {
 				unused = append(unused, permission.String())
 			}
-			if diff := cmp.Diff(tc.unused, unused); diff != "" {
-				t.Errorf("unused (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "unused", tc.unused, unused)
 		})
 	}
 }
@@ -154,9 +150,7 @@ func TestRequestsThatAStartingAPIServerDeniedDoNotCount(t *testing.T) {
 	start := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	log := at("/before", "2026-01-01T11:59:59.999999Z") + at("/meanwhile", "2026-01-01T12:00:10.000000Z") + at("/after", "2026-01-01T12:00:20.000001Z")
 	requests := read(t, log, Period{From: start, To: start.Add(20 * time.Second)})
-	if diff := cmp.Diff([]string{"get /after: ", "get /before: "}, requests.Denied); diff != "" {
-		t.Errorf("denied (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "denied", []string{"get /after: ", "get /before: "}, requests.Denied)
 	if unused := requests.Unused([]Permission{{Resource: "pods", Verb: "get"}}); len(unused) != 1 {
 		t.Error("a request that was denied uses a permission")
 	}

@@ -35,6 +35,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 	"github.com/listener-operator/listener-operator/internal/testutil/openshift"
 )
@@ -45,9 +46,7 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 func permissions(t *testing.T, account string) []Permission {
 	t.Helper()
 	file, err := os.Open("../../config/rbac/" + strings.TrimPrefix(account, "listener-") + ".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = file.Close() }()
 	var all []Permission
 	for documents := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
@@ -56,16 +55,12 @@ func permissions(t *testing.T, account string) []Permission {
 		if errors.Is(err, io.EOF) {
 			return all
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if role.Kind != "ClusterRole" {
 			continue
 		}
 		expanded, err := Expand(role.Rules, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		all = append(all, expanded...)
 	}
 }
@@ -90,23 +85,17 @@ func userWith(t *testing.T, permissions []Permission) user {
 	}
 	probe := Permission{Resource: "probes", Verb: "get"}
 	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{probe.Resource}, Verbs: []string{probe.Verb}})
-	if err := admin.Create(t.Context(), role); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, admin.Create(t.Context(), role))
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: role.Name}},
 	}
-	if err := admin.Create(t.Context(), binding); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, admin.Create(t.Context(), binding))
 	config := apiserver.Config(t)
 	config.Impersonate.UserName = role.Name
 	c, err := client.New(config, client.Options{Scheme: apiserver.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	u := user{Client: c, name: role.Name}
 	NewWithT(t).Eventually(func() error { return u.review(t, probe) }, apiserver.Timeout, "20ms").Should(Succeed())
 	return u
@@ -122,9 +111,7 @@ func (u user) review(t *testing.T, permission Permission) error {
 			Group: permission.Group, Resource: permission.Resource, Verb: permission.Verb, Name: permission.Name,
 		},
 	}}
-	if err := apiserver.Client(t).Create(t.Context(), review); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, apiserver.Client(t).Create(t.Context(), review))
 	if !review.Status.Allowed {
 		return fmt.Errorf("no permission to %s", permission)
 	}
@@ -144,13 +131,9 @@ func route(namespace, host string) *unstructured.Unstructured {
 func certificateRequest(t *testing.T) *certificatesv1.PodCertificateRequest {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	request := &certificatesv1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace(t), Name: "web"},
 		Spec: certificatesv1.PodCertificateRequestSpec{
@@ -158,9 +141,7 @@ func certificateRequest(t *testing.T) *certificatesv1.PodCertificateRequest {
 			NodeName: "node", NodeUID: "node-uid", MaxExpirationSeconds: ptr.To[int32](86400), StubPKCS10Request: stub,
 		},
 	}
-	if err := apiserver.Client(t).Create(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, apiserver.Client(t).Create(t.Context(), request))
 	return request
 }
 
@@ -174,9 +155,7 @@ func TestUnloggedPermissionsAreRequired(t *testing.T) {
 				restored := &corev1.Service{
 					ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace(t), Name: "web"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 				}
-				if err := apiserver.Client(t).Create(t.Context(), restored); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, apiserver.Client(t).Create(t.Context(), restored))
 				owned := apply.Object(corev1.SchemeGroupVersion.WithKind("Service"), client.ObjectKeyFromObject(restored))
 				exposure.SetOwner(owned, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "listener-uid"}})
 				_, err := apply.New(operator, names.FieldManagerService).Apply(t.Context(), owned, restored)
@@ -208,9 +187,7 @@ func TestUnloggedPermissionsAreRequired(t *testing.T) {
 					t.Fatal(refusal)
 				}
 				desired, err := apply.Unstructured(service)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				_, err = apply.New(operator, names.FieldManagerService).Apply(t.Context(), desired, nil)
 				return err
 			},
@@ -252,9 +229,7 @@ func TestUnloggedPermissionsAreRequired(t *testing.T) {
 			{Group: "certificates.k8s.io", Resource: "signers", Name: names.Signer, Verb: "attest"}: func(t *testing.T, operator user) error {
 				t.Helper()
 				authority, err := certificate.NewRoot(time.Now()).Authority("shop", "uid")
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				return operator.Create(t.Context(), &certificatesv1.ClusterTrustBundle{
 					ObjectMeta: metav1.ObjectMeta{Name: names.TrustBundlePrefix + "shop"},
 					Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: names.Signer, TrustBundle: string(authority.PEM())},
@@ -277,9 +252,7 @@ func TestUnloggedPermissionsAreRequired(t *testing.T) {
 					ReportingController: names.EventReporter, ReportingInstance: "test", Action: "Mount", Reason: listenersv1alpha1.ReasonWaitingForAddress,
 					Regarding: corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: "web"},
 				}
-				if err := operator.Create(t.Context(), event); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, operator.Create(t.Context(), event))
 				series := client.RawPatch(types.StrategicMergePatchType, []byte(`{"series":{"count":2,"lastObservedTime":"2026-11-25T00:00:00.000000Z"}}`))
 				return operator.Patch(t.Context(), event, series) // as the recorder does
 			},
@@ -322,15 +295,9 @@ func TestUnloggedPermissionsAreRequired(t *testing.T) {
 func serveRoutes(t *testing.T) {
 	t.Helper()
 	scheme := apiserver.Scheme()
-	if err := routev1.Install(scheme); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, routev1.Install(scheme))
 	crds.Install(t, apiserver.Client(t), crds.Routes)
 	c, err := client.New(apiserver.Config(t), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := openshift.Install(t.Context(), c, "apps.example.com"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, openshift.Install(t.Context(), c, "apps.example.com"))
 }
