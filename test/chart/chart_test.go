@@ -20,6 +20,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/test/pages"
 )
 
@@ -38,9 +39,7 @@ func newHelm(t *testing.T) helm {
 		t.Skip("HELM does not name the program helm; `make validate-chart` sets it")
 	}
 	chart, err := Generate(t.Context(), t.TempDir(), "1.2.3", image, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return helm{t, program, chart}
 }
 
@@ -75,9 +74,7 @@ func parse(t *testing.T, stream string) map[string]*unstructured.Unstructured {
 		if errors.Is(err, io.EOF) {
 			return all
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if u.Object != nil {
 			all[u.GetKind()+" "+u.GetName()] = u
 		}
@@ -99,9 +96,7 @@ func TestDefaultsInstallTheManifests(t *testing.T) {
 	h := newHelm(t)
 	got := h.template("listener-operator")
 	raw, err := run(t.Context(), nil, "hack/manifests.sh", image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want := parse(t, string(raw))
 	delete(want, "Namespace listener-operator")
 	for _, objects := range []map[string]*unstructured.Unstructured{got, want} {
@@ -131,9 +126,7 @@ func TestDefaultsInstallTheManifests(t *testing.T) {
 	container, _ := containers[0].(map[string]any)
 	args, _ := container["args"].([]any)
 	container["args"] = append(args, "--log-level=info") // the default of the program
-	if err := unstructured.SetNestedSlice(deployment.Object, containers, "spec", "template", "spec", "containers"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, unstructured.SetNestedSlice(deployment.Object, containers, "spec", "template", "spec", "containers"))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("objects (-manifests +chart):\n%s", diff)
 	}
@@ -174,15 +167,11 @@ env: [{name: HTTPS_PROXY, value: "http://proxy.example"}]
 listenerOperator: {preset: none, clusterDomain: it's.example}
 `
 	file := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(file, []byte(values), 0o600))
 	// The API server decides about the name of a domain.
 	objects := h.template("elsewhere", "--values", file, "--skip-schema-validation")
 	var deployment appsv1.Deployment
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(objects["Deployment listener-operator"].Object, &deployment, true); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(objects["Deployment listener-operator"].Object, &deployment, true))
 	pod := deployment.Spec.Template.Spec
 	container := pod.Containers[0]
 	env := map[string]string{}
@@ -201,9 +190,7 @@ listenerOperator: {preset: none, clusterDomain: it's.example}
 		"selector": map[string]string{"infra": "true"}, "tolerations": []corev1.Toleration{{Key: "infra", Operator: corev1.TolerationOpExists}},
 		"affinity": true, "proxy": "http://proxy.example", "spec": `{"clusterDomain":"it's.example","preset":"none"}`,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("settings (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "settings", want, got)
 	// Only this image may run as node agent.
 	rules, _, _ := unstructured.NestedSlice(objects["ClusterRole listener-operator-node-agent-image"].Object, "rules")
 	if rule, _ := rules[0].(map[string]any); !cmp.Equal(rule["resourceNames"], []any{digest}) {
@@ -260,17 +247,11 @@ func TestTheDashboardIsInAConfigMapForTheSidecar(t *testing.T) {
 		t.Fatal("the chart has no ConfigMap")
 	}
 	raw, err := yaml.Marshal(u.Object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var config corev1.ConfigMap
-	if err := yaml.UnmarshalStrict(raw, &config); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.UnmarshalStrict(raw, &config))
 	want, err := os.ReadFile("../../config/dashboard/grafana-dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if config.Labels["grafana_dashboard"] != "1" || config.Annotations["grafana_folder"] != "Operators" || config.Namespace != "elsewhere" {
 		t.Errorf("metadata %+v", config.ObjectMeta)
 	}
@@ -281,9 +262,7 @@ func TestTheDashboardIsInAConfigMapForTheSidecar(t *testing.T) {
 
 func TestThePolicyForAnnotatedPodsIsTheReleasedOne(t *testing.T) {
 	raw, err := os.ReadFile("../../config/injection/policy.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want, got := parse(t, string(raw)), newHelm(t).template("elsewhere", "--set", "injection.enabled=true")
 	if len(want) != 4 {
 		t.Errorf("the file has %d objects", len(want))
