@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestParseMembers(t *testing.T) {
@@ -63,9 +64,7 @@ func TestParseMembers(t *testing.T) {
 			if (err == nil) != (tc.wantErr == "") || (err != nil && !strings.Contains(err.Error(), tc.wantErr)) {
 				t.Fatalf("error %v, want %q", err, tc.wantErr)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("members (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "members", tc.want, got)
 		})
 	}
 }

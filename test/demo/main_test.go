@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // Building Kubernetes takes longer than the 30 seconds after which controller-runtime prints a stack trace.
 func TestNothingComplainsAboutAMissingLoggerAfterALongBuild(t *testing.T) {
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	stderr, start := os.Stderr, time.Now()
 	os.Stderr = write
 	t.Cleanup(func() { os.Stderr = stderr })
@@ -41,9 +41,7 @@ func TestProgramsWithControllerRuntimeSetALogger(t *testing.T) {
 		list := exec.CommandContext(t.Context(), "go", "list", "-f", deps, "./...")
 		list.Dir = filepath.Join("../..", module)
 		out, err := list.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for program := range strings.Lines(string(out)) {
 			dir, imports, _ := strings.Cut(strings.TrimSpace(program), " ")
 			if !strings.Contains(imports+" ", "sigs.k8s.io/controller-runtime/pkg/log ") {

@@ -4,11 +4,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // pod returns a Pod of etcd.
@@ -33,9 +34,7 @@ func TestTableShowsMembersBeforeAndAfter(t *testing.T) {
 2                  etcd-1   before   node-2   10.244.2.3   10.89.0.12:31002      -
                             after    node-2   10.244.2.3   10.89.0.12:31002      -
 `
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("table (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "table", want, got)
 }
 
 func TestTableShowsMissingMember(t *testing.T) {
@@ -65,7 +64,5 @@ func TestStartIsTimeFromCreationToRunning(t *testing.T) {
 	for _, uid := range []types.UID{"fresh", "old", "unknown"} {
 		got[uid] = times.start(uid)
 	}
-	if diff := cmp.Diff(map[types.UID]string{"fresh": "1.25s", "old": "-", "unknown": "-"}, got); diff != "" {
-		t.Errorf("times (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "times", map[types.UID]string{"fresh": "1.25s", "old": "-", "unknown": "-"}, got)
 }
