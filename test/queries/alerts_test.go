@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/common/model"
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // rule is an alerting rule.
@@ -24,15 +26,11 @@ type rule struct {
 func rules(t *testing.T) map[string]rule {
 	t.Helper()
 	raw, err := os.ReadFile("../../controllers/nodeagent/installation/testdata/prometheusrule.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var object struct {
 		Spec struct{ Groups []struct{ Rules []rule } }
 	}
-	if err := yaml.Unmarshal(raw, &object); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.Unmarshal(raw, &object))
 	all := map[string]rule{}
 	for _, g := range object.Spec.Groups {
 		for _, r := range g.Rules {
@@ -52,15 +50,11 @@ var origin = time.Unix(1_800_000_000, 0)
 func firing(t *testing.T, s *Store, r rule, at time.Time) []map[string]string {
 	t.Helper()
 	pending, err := model.ParseDuration(r.For)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var active map[string]map[string]string
 	for now := at.Add(-time.Duration(pending)); !now.After(at); now = now.Add(time.Minute) {
 		vector, err := s.Query(t.Context(), r.Expr, now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		current := map[string]map[string]string{}
 		for _, one := range vector {
 			if found := one.Metric.Map(); active == nil || active[one.Metric.String()] != nil {
@@ -236,9 +230,7 @@ func TestAlertsFireWhenSomebodyHasToAct(t *testing.T) {
 				for series, value := range tc.series {
 					for minute := range end + 1 {
 						if v := value(minute); v >= 0 {
-							if err := s.Add(series, origin.Add(time.Duration(minute)*time.Minute), v); err != nil {
-								t.Fatal(err)
-							}
+							check.Must(t, s.Add(series, origin.Add(time.Duration(minute)*time.Minute), v))
 						}
 					}
 				}
