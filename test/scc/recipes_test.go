@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/pod-security-admission/api"
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // stock returns constraints of OpenShift.
@@ -66,9 +68,7 @@ func TestRecipesRunAsTheirPageSays(t *testing.T) {
 			sed := exec.CommandContext(t.Context(), "sed", "-E", string(expression[1])) //nolint:gosec // of our own page
 			sed.Stdin = bytes.NewReader(manifest)
 			without, err := sed.Output()
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			for _, pod := range podsOf(t, without) {
 				assertAdmitted(t, "restricted-v2", pod, true)
 			}
@@ -94,9 +94,7 @@ func assertRestricted(t *testing.T, pod *corev1.Pod) {
 func content(t *testing.T, path string) []byte {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Clean(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return raw
 }
 
@@ -106,9 +104,7 @@ func podsOf(t *testing.T, manifest []byte) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for document := range strings.SplitSeq(string(manifest), "\n---\n") {
 		var set appsv1.StatefulSet
-		if err := yaml.Unmarshal([]byte(document), &set); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, yaml.Unmarshal([]byte(document), &set))
 		if set.Kind != "StatefulSet" {
 			continue
 		}

@@ -19,6 +19,8 @@ import (
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 const golden = "../../controllers/nodeagent/installation/testdata/"
@@ -26,9 +28,7 @@ const golden = "../../controllers/nodeagent/installation/testdata/"
 func read[T any](t *testing.T, path string) T {
 	t.Helper()
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var o T
 	if err := yaml.Unmarshal(raw, &o); err != nil {
 		t.Fatalf("parsing %s: %v", path, err)
@@ -65,13 +65,9 @@ func violations(t *testing.T, scc *securityv1.SecurityContextConstraints, pod *c
 		securityv1.UIDRangeAnnotation: "1000650000/10000", securityv1.SupplementalGroupsAnnotation: "1000650000/10000", securityv1.MCSAnnotation: "s0:c26,c5",
 	}}}
 	provider, err := sccmatching.CreateProviderFromConstraint(namespace, scc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var internal core.Pod
-	if err := corev1conversions.Convert_v1_Pod_To_core_Pod(pod.DeepCopy(), &internal, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, corev1conversions.Convert_v1_Pod_To_core_Pod(pod.DeepCopy(), &internal, nil))
 	before := internal.Spec.Containers[0].SecurityContext.RunAsUser
 	var why []string
 	for _, err := range sccmatching.AssignSecurityContext(provider, &internal, nil) {
@@ -193,9 +189,7 @@ func TestNamespaceNeedsPrivilegedPodSecurityLevel(t *testing.T) {
 func violatedPodSecurity(t *testing.T, level api.Level, pod *corev1.Pod) []string {
 	t.Helper()
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var reasons []string
 	for _, check := range evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &pod.ObjectMeta, &pod.Spec) {
 		if !check.Allowed {
