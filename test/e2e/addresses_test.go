@@ -16,6 +16,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -137,9 +138,7 @@ func TestThreeReplicasShareOneListener(t *testing.T) {
 		got = append(got, a.Address)
 		s.awaitAnyAnswer(a)
 	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), got); diff != "" {
-		t.Errorf("addresses (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "addresses", slices.Sorted(maps.Keys(want)), got)
 	if l.Generation != 1 {
 		t.Errorf("the spec of the user's Listener was changed: generation %d", l.Generation)
 	}
@@ -169,9 +168,7 @@ func TestTwoListenersInOnePod(t *testing.T) {
 	s.awaitAnswer(own, "broker")
 	want := wantFiles("own", own)
 	maps.Copy(want, wantFiles("shared", shared))
-	if diff := cmp.Diff(want, s.readFiles(own)); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "files", want, s.readFiles(own))
 	for _, name := range []string{"broker-own", "bootstrap"} {
 		l := s.awaitListener(name, 1)
 		if p.Labels[names.PodMountLabel(l.UID)] != name {

@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/test/cluster"
 	"github.com/listener-operator/listener-operator/test/pages"
 )
@@ -184,9 +185,7 @@ func TestClientsReachEachPodThroughAProxyInFrontOfTheCluster(t *testing.T) {
 		pod := s.awaitReady(name)
 		entry := s.awaitPodListener(pod, "listener")
 		want := listenersv1alpha1.IngressAddress{Address: proxyAddress, AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": int32(9000 + i)}} //nolint:gosec // a few
-		if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{want}, entry.IngressAddresses); diff != "" {
-			t.Errorf("addresses of %s (-want +got):\n%s", name, diff)
-		}
+		check.Equal(t, "addresses of "+name, []listenersv1alpha1.IngressAddress{want}, entry.IngressAddresses)
 		service := mustGet(s, &corev1.Service{}, s.key("listener-"+name))
 		own[name], nodePorts[name] = want, nodePort(service, "http")
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // routeServices gives the client outside a route to the cluster IPs of Services through these nodes, as a router has it
@@ -150,9 +151,7 @@ func (s *scenario) awaitAnswers(addresses map[string][]listenersv1alpha1.Ingress
 func TestTheClientCannotReachServicesDirectly(t *testing.T) {
 	t.Parallel()
 	var dns corev1.Service
-	if err := api.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "kube-dns"}, &dns); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, api.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "kube-dns"}, &dns))
 	if _, err := netip.ParseAddr(dns.Spec.ClusterIP); err != nil {
 		t.Fatalf("kube-dns has no address: %v", err)
 	}

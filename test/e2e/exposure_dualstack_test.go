@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
@@ -104,9 +105,8 @@ func TestEachReplicaIsReachedAtAnAddressOfEachFamily(t *testing.T) {
 					}
 				}
 				l := s.awaitListener("listener-"+name, len(want))
-				if diff := cmp.Diff(want, l.Status.IngressAddresses) + cmp.Diff(tc.families, l.Status.IPFamilies); diff != "" {
-					t.Errorf("addresses and families (-want +got):\n%s", diff)
-				}
+				check.Equal(t, "addresses", want, l.Status.IngressAddresses)
+				check.Equal(t, "families", tc.families, l.Status.IPFamilies)
 				for _, a := range addressesOfNode(p.Spec.NodeName, ports, corev1.IPv4Protocol, corev1.IPv6Protocol) {
 					published := slices.ContainsFunc(want, func(w listenersv1alpha1.IngressAddress) bool { return w.Address == a.Address })
 					if _, err := request(s.timeoutContext(), a, "/whoami"); (err == nil) != published {
@@ -145,9 +145,8 @@ func TestAnIPv6AddressIsWrittenForItsReaders(t *testing.T) {
 		}
 		want = append(want, own...)
 	}
-	if diff := cmp.Diff(want, l.Status.IngressAddresses) + cmp.Diff(strings.Join(endpoints, ","), l.Status.Endpoints["http"]); diff != "" {
-		t.Errorf("addresses and endpoints (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "addresses", want, l.Status.IngressAddresses)
+	check.Equal(t, "endpoints", strings.Join(endpoints, ","), l.Status.Endpoints["http"])
 	first := fmt.Sprintf("[%s]:%d", want[0].Address, l.Status.NodePorts["http"])
 	expectFields(t, s.kubectl("get", "lsn"), first+" +3")
 	expectFields(t, s.kubectl("get", "podlsn"), "listener="+first+" +1")

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // The host ports of the scenarios, which differ because they run at the same time.
@@ -129,9 +130,7 @@ func TestThreeReplicasWithHostPortsShareOneListener(t *testing.T) {
 		want := []listenersv1alpha1.IngressAddress{{
 			Address: testbed.NodeIP(nodeOf(p)), AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": sharedPort},
 		}}
-		if diff := cmp.Diff(want, own); diff != "" {
-			t.Errorf("addresses of %s (-want +got):\n%s", p.Name, diff)
-		}
+		check.Equal(t, "addresses of "+p.Name, want, own)
 		s.awaitAnswer(want[0], p.Name)
 		s.awaitFilesAt(want[0], want...)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/listener-operator/listener-operator/api/reasons"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 	"github.com/listener-operator/listener-operator/test/cluster/pki"
@@ -240,9 +241,7 @@ func TestTLSTerminationFollowsTheClass(t *testing.T) {
 		}},
 	} {
 		entry := s.awaitPodListener(p, volume)
-		if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{want.address}, entry.IngressAddresses); diff != "" {
-			t.Errorf("addresses of volume %s (-want +got):\n%s", volume, diff)
-		}
+		check.Equal(t, "addresses of volume "+volume, []listenersv1alpha1.IngressAddress{want.address}, entry.IngressAddresses)
 		for scheme, answer := range want.answers {
 			s.awaitAnswerAt(openshift.apps, scheme+"://"+want.address.Address+"/whoami", answer)
 		}

@@ -25,6 +25,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/test/chart"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
@@ -89,9 +90,7 @@ func newHelmScenario(t *testing.T) *helmScenario {
 	t.Helper()
 	h := &helmScenario{scenario: newScenario(t), release: "addresses", operators: "operators"}
 	dir, err := tools.Ensure(h.ctx, "helm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	h.program = filepath.Join(dir, "helm")
 	// The next release adds a short name to a CRD.
 	if h.chart, err = chart.Generate(h.ctx, t.TempDir(), "0.1.0", operatorImage, func(manifests []byte) []byte {

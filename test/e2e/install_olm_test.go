@@ -28,6 +28,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/test/cluster/olm"
 )
 
@@ -79,9 +80,7 @@ func TestTheOperatorUnderOLM(t *testing.T) {
 func mustRelease(t *testing.T, version string) release {
 	t.Helper()
 	r, err := newRelease(t.Context(), t.TempDir(), version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return r
 }
 

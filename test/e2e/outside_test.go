@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // externalClient and patientClient are HTTP clients outside the cluster. The patient one allows for nodes that have
@@ -144,9 +145,7 @@ func (s *scenario) readFiles(a listenersv1alpha1.IngressAddress) map[string]stri
 // volume "listener".
 func (s *scenario) checkFilesAt(own listenersv1alpha1.IngressAddress) {
 	s.Helper()
-	if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
-		s.Errorf("files at %s (-want +got):\n%s", own.Address, diff)
-	}
+	check.Equal(s, "files at "+own.Address, wantFiles("listener", own), s.readFiles(own))
 }
 
 // awaitFilesAt waits until the test server, which is reached through an address from outside the cluster, reads

@@ -23,6 +23,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/hack/image"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
@@ -44,12 +45,8 @@ func newRecipe(t *testing.T, ref string, build func(context.Context) (image.Spec
 func newProduct(t *testing.T, ref string, build func(context.Context) (image.Spec, error)) *scenario {
 	t.Helper()
 	spec, err := build(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := testbed.LoadImage(t.Context(), ref, spec); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, testbed.LoadImage(t.Context(), ref, spec))
 	s := newScenario(t)
 	s.timeout = productTimeout
 	t.Cleanup(func() {

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 	platform "github.com/listener-operator/listener-operator/internal/testutil/openshift"
@@ -81,18 +82,14 @@ func serveRoutes(t testing.TB) {
 	crds.Install(t, api, crds.Routes)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	if err := platform.Install(ctx, api, appsDomain); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, platform.Install(ctx, api, appsDomain))
 }
 
 // prepareRouters builds the router and creates the CA, once.
 func prepareRouters(t testing.TB) {
 	t.Helper()
 	openshift.programs.Do(func() {
-		if err := buildRouter(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, buildRouter(t.Context()))
 	})
 	if openshift.dir == "" {
 		t.Fatal("another test has failed to build the router")
@@ -147,13 +144,9 @@ type testRouter struct {
 func startRouter(t testing.TB, r testRouter) *testRouter {
 	t.Helper()
 	dir := filepath.Join(openshift.dir, r.name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.MkdirAll(dir, 0o700))
 	pair, err := openshift.authority.Issue(pki.Request{DNSNames: []string{"*." + r.domain}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	certificate, ca := filepath.Join(dir, "own.pem"), filepath.Join(dir, "ca.crt")
 	if err := errors.Join(
 		os.WriteFile(certificate, append(pair.Cert, pair.Key...), 0o600), os.WriteFile(ca, openshift.authority.Cert, 0o600),
@@ -165,15 +158,11 @@ func startRouter(t testing.TB, r testRouter) *testRouter {
 		"--labels", labels.SelectorFromSet(r.shard).String(), "--address", testbed.NodeIP(r.node), "--dir", dir,
 		"--default-certificate", certificate, "--service-ca", ca)
 	log, err := os.OpenFile(filepath.Join(testbed.LogDir(), "router-"+r.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = log.Close() }()
 	r.cmd.Stderr = log
 	out, err := r.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if err := r.cmd.Start(); err != nil {
 		t.Fatalf("starting router %s: %v", r.name, err)
 	}

@@ -35,6 +35,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -378,9 +379,7 @@ func TestAMountTakesFewWrites(t *testing.T) {
 		}
 	}
 	maps.DeleteFunc(writes, func(_ string, count float64) bool { return count == 0 })
-	if diff := cmp.Diff(map[string]float64{"PATCH pods": 1, "POST podlisteners": 1}, writes); diff != "" {
-		t.Errorf("writes for mounting a bound claim (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "writes for mounting a bound claim", map[string]float64{"PATCH pods": 1, "POST podlisteners": 1}, writes)
 }
 
 // ourWrites returns the number of writes, except for events, that the API server has served for resources that the
