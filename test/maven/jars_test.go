@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestOnlyLockedJarsAreUsed(t *testing.T) {
@@ -22,9 +24,7 @@ func TestOnlyLockedJarsAreUsed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			for file, content := range tc.files {
-				if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600))
 			}
 			if err := checkJars(dir, sums); !errors.Is(err, tc.want) {
 				t.Errorf("error %v, want %v", err, tc.want)

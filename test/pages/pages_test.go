@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestInterpretReturnsWhatAShellWouldRun(t *testing.T) {
@@ -26,9 +28,7 @@ func TestInterpretReturnsWhatAShellWouldRun(t *testing.T) {
 			if name == "a pipe" && len(got) == 2 && got[0][0] == "grep" { // both run at once
 				got[0], got[1] = got[1], got[0]
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("commands (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "commands", tc.want, got)
 		})
 	}
 }
