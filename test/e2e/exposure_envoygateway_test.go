@@ -21,6 +21,7 @@ import (
 
 var withEnvoyGateway = flag.Bool("envoy-gateway", false, "run the scenarios with Envoy Gateway, as make test-envoy-gateway does")
 
+// envoyGateway is Envoy Gateway.
 var envoyGateway installation
 
 // newEnvoyGateway returns a scenario with a Gateway that Envoy Gateway serves at the address, with a listener for each
