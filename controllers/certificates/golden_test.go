@@ -14,6 +14,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/certificate"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
@@ -30,30 +31,18 @@ func TestWrittenObjects(t *testing.T) {
 	authorities.set(state{roots: certificate.Roots{{Since: time.Unix(0, 0)}}})
 	trust := &Trust{Authorities: authorities}
 	certificates, err := authorities.trusted("default", "uid")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := trust.applyBundle(t.Context(), "default", certificates, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := trust.applyConfigMap(t.Context(), "default", certificates, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := authorities.write(t.Context(), authorities.state().roots, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, trust.applyBundle(t.Context(), "default", certificates, nil))
+	check.Must(t, trust.applyConfigMap(t.Context(), "default", certificates, nil))
+	check.Must(t, authorities.write(t.Context(), authorities.state().roots, nil))
 	for name, o := range map[string]client.Object{
 		"secret":             &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "somewhere", Name: names.CertificateAuthoritySecret}},
 		"configmap":          &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: names.CertificateAuthorityConfigMap}},
 		"clustertrustbundle": &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: names.TrustBundlePrefix + "default"}},
 	} {
 		kinds, _, err := c.Scheme().ObjectKinds(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
+		check.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(o), o))
 		o.GetObjectKind().SetGroupVersionKind(kinds[0])
 		o.SetResourceVersion("")
 		o.SetManagedFields(nil)

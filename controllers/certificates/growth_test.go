@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/growth"
 )
@@ -58,9 +59,7 @@ func TestRequestsForCertificatesCostLinearTime(t *testing.T) {
 func TestRequestsThatWaitCostLittleMemory(t *testing.T) {
 	keep := func(o client.Object) any {
 		kept, err := trim(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return kept
 	}
 	growth.CheckMemory(t, 1<<20, keep, func() client.Object { return &certificatesv1.PodCertificateRequest{} })

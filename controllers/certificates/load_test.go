@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 var many = flag.Int("requests", 500, "how many requests a namespace has at once, whose decisions are measured")
@@ -74,9 +75,7 @@ func TestATenantWithManyRequestsDelaysNobody(t *testing.T) {
 func version(t *testing.T, o client.Object) uint64 {
 	t.Helper()
 	v, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return v
 }
 

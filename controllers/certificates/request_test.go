@@ -14,19 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // Only a newer API server accepts a key of an unknown type, and an annotation may
 // have no end. One with the longest names of as many volumes as a certificate can have names is not too long.
 func TestARequestIsDeniedBeforeAnythingReadsIt(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	known, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	const ed25519ID, unknownID = "\x06\x03\x2b\x65\x70", "\x06\x03\x2b\x65\x7f" // 1.3.101.112 and 1.3.101.127
 	unknown := bytes.ReplaceAll(known, []byte(ed25519ID), []byte(unknownID))
 	volumes, most := []string{" ", "last ", "last"}, sets.New("last")

@@ -39,6 +39,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/metric"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -172,19 +173,11 @@ func (f *fixture) createListener(change func(*listenersv1alpha1.Listener)) *list
 func createWithNull(t *testing.T, l *listenersv1alpha1.Listener) {
 	t.Helper()
 	o, err := apply.Unstructured(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	o.SetGroupVersionKind(listenersv1alpha1.GroupVersion.WithKind("Listener"))
-	if err := unstructured.SetNestedField(o.Object, nil, "spec", "publishNotReadyAddresses"); err != nil {
-		t.Fatal(err)
-	}
-	if err := apiserver.Client(t).Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, l); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, unstructured.SetNestedField(o.Object, nil, "spec", "publishNotReadyAddresses"))
+	check.Must(t, apiserver.Client(t).Create(t.Context(), o))
+	check.Must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, l))
 }
 
 func (f *fixture) listener() *listenersv1alpha1.Listener {
@@ -375,9 +368,7 @@ func TestClusterIPListenerBecomesReady(t *testing.T) {
 func TestRolesOfTheOperatorSuffice(t *testing.T) {
 	c := apiserver.Client(t)
 	for _, o := range operatorRoles(t) {
-		if err := client.IgnoreAlreadyExists(c.Create(t.Context(), o)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, client.IgnoreAlreadyExists(c.Create(t.Context(), o)))
 	}
 	cfg := apiserver.Config(t)
 	cfg.Impersonate.UserName = "system:serviceaccount:" + names.Operator + ":" + names.Operator
@@ -392,9 +383,7 @@ func TestRolesOfTheOperatorSuffice(t *testing.T) {
 func operatorRoles(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	raw, err := os.ReadFile("../../config/rbac/operator.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var roles []*unstructured.Unstructured
 	for document := range strings.SplitSeq(string(raw), "\n---\n") {
 		if o := parse(t, document); strings.HasPrefix(o.GetKind(), "ClusterRole") {
@@ -643,9 +632,7 @@ status:
 func parse(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.Unmarshal([]byte(text), &o.Object))
 	return o
 }
 

@@ -14,6 +14,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends/testdata/tunnel"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // withTunnelClass exposes the Listener by a backend that is added to the operator's own.
@@ -44,9 +45,7 @@ func TestAdditionalBackendNeedsNoChangeOfTheController(t *testing.T) {
 	if got := o.condition(listenersv1alpha1.ListenerAccepted).Reason; got != reasons.Foreign("Tunnel") {
 		t.Errorf("got reason %s for a Tunnel that the Listener does not control", got)
 	}
-	if diff := cmp.Diff([]string{"http.example.commap[http:443]"}, o.addresses()); diff != "" {
-		t.Errorf("addresses beside a foreign Tunnel (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "addresses beside a foreign Tunnel", []string{"http.example.commap[http:443]"}, o.addresses())
 }
 
 func TestAdditionalBackendCanHaveHeadlessServices(t *testing.T) {

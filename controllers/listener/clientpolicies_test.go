@@ -18,6 +18,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/observe"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 var policyKey = client.ObjectKey{Namespace: key.Namespace, Name: "web-allowed-clients"}
@@ -96,9 +97,7 @@ func TestClientsAreRestrictedBeforeTheyReachPods(t *testing.T) {
 				_, _ = o.try(key)
 			}
 			policy, accepted := find[networkingv1.NetworkPolicy](o, policyKey.Name), observe.Condition(o.listener(), listenersv1alpha1.ListenerAccepted)
-			if diff := cmp.Diff(tc.writes, *writes); diff != "" {
-				t.Errorf("writes (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "writes", tc.writes, *writes)
 			if accepted.Reason != tc.reason || !strings.Contains(accepted.Message, tc.message) {
 				t.Errorf("condition is %s: %s", accepted.Reason, accepted.Message)
 			}

@@ -25,6 +25,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/registry"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // newRoutedState returns a Listener of a class with routes, and the Gateway, which allows ListenerSets and has two
@@ -172,9 +173,7 @@ func keepsWhatAnotherClientGives[T any, O interface {
 	}
 	reconcile(older, younger)
 	change(o, older+suffix, func(object O) { *held(object) = want[younger] })
-	if diff := cmp.Diff(want, reconcile(younger, older)); diff != "" {
-		t.Errorf("what the Listeners have (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "what the Listeners have", want, reconcile(younger, older))
 	if cmp.Equal(want[older], want[younger]) {
 		t.Errorf("both have %v", want[older])
 	}
@@ -299,9 +298,7 @@ func TestTwoClassesGiveNoHostTwice(t *testing.T) {
 				if _, err := o.try(client.ObjectKeyFromObject(second)); err != nil {
 					t.Fatal(err)
 				}
-				if err := o.api.Get(t.Context(), client.ObjectKeyFromObject(second), second); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, o.api.Get(t.Context(), client.ObjectKeyFromObject(second), second))
 				return second.Status, observe.Condition(second, listenersv1alpha1.ListenerAccepted)
 			}
 			status, refused := reconcileSecond()

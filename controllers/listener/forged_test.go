@@ -15,6 +15,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // disguises make an object one of a Listener, by what every user of its namespace can write.
@@ -44,9 +45,7 @@ func (o *operator) status(l client.ObjectKey) *listenersv1alpha1.ListenerStatus 
 		o.t.Fatal(err)
 	}
 	listener := &listenersv1alpha1.Listener{}
-	if err := o.api.Get(o.t.Context(), l, listener); err != nil {
-		o.t.Fatal(err)
-	}
+	check.Must(o.t, o.api.Get(o.t.Context(), l, listener))
 	return listener.Status
 }
 

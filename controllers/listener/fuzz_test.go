@@ -13,6 +13,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
@@ -57,9 +58,7 @@ func FuzzReconcile(f *testing.F) {
 		r := newReconciler(s.backends, c, recorder)
 		for range 2 { // the second time, it has a Service and a status
 			current := &listenersv1alpha1.Listener{}
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(s.listener), current); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(s.listener), current))
 			if _, err := r.Reconcile(t.Context(), current); err != nil {
 				t.Skip(err) // the fake API server rejects what the real one validates
 			}
@@ -72,9 +71,7 @@ func FuzzReconcile(f *testing.F) {
 func expectPrintable(t *testing.T, c client.Client, recorder *events.FakeRecorder) {
 	t.Helper()
 	l := &listenersv1alpha1.Listener{}
-	if err := c.Get(t.Context(), key, l); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Get(t.Context(), key, l))
 	var texts []string
 	if l.Status != nil {
 		for _, condition := range l.Status.Conditions {

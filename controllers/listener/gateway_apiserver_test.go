@@ -17,6 +17,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 )
 
@@ -46,14 +47,10 @@ func newGateways(t *testing.T, kind listenersv1alpha1.GatewayRouteKind) *gateway
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{gatewayv1.Install, gatewayv1alpha2.Install, apiextensionsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, add(scheme))
 	}
 	api, err := client.New(apiserver.Config(t), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	edge := "edge-" + rand.String(8)
 	return &gateways{newFixture(t, gatewayClass(kind, edge)), api, edge}
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/settling"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -251,9 +252,7 @@ func (unresponsiveKind) List(context.Context, client.ObjectList, ...client.ListO
 func observePorts(t *testing.T, r *Reconciler) {
 	t.Helper()
 	var services corev1.ServiceList
-	if err := r.Client.List(t.Context(), &services); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.Client.List(t.Context(), &services))
 	for i := range services.Items {
 		r.held.ServiceHandler().Create(t.Context(), event.CreateEvent{Object: &services.Items[i]}, nil)
 	}
@@ -382,9 +381,7 @@ func (s *state) reconcile(t *testing.T, n int, intercept interceptor.Funcs, chan
 	}
 	observed := observation{listener: o.listener(), service: find[corev1.Service](o, key.Name), routes: map[string]*routev1.Route{}, err: err}
 	var routes routev1.RouteList
-	if err := o.api.List(t.Context(), &routes); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, o.api.List(t.Context(), &routes))
 	for i := range routes.Items {
 		observed.routes[routes.Items[i].Name] = &routes.Items[i]
 	}
@@ -485,9 +482,7 @@ func (o *operator) restart() {
 func (o *operator) try(listener client.ObjectKey) (time.Duration, error) {
 	o.t.Helper()
 	l := &listenersv1alpha1.Listener{}
-	if err := o.api.Get(o.t.Context(), listener, l); err != nil {
-		o.t.Fatal(err)
-	}
+	check.Must(o.t, o.api.Get(o.t.Context(), listener, l))
 	result, err := o.Reconcile(o.t.Context(), l)
 	if result.RequeueAfter > idleLater/2 {
 		result.RequeueAfter = 0
@@ -510,9 +505,7 @@ func (o *operator) reconcileAfter(d time.Duration) (requeueAfter time.Duration, 
 	o.now.SetTime(o.now.Now().Add(d))
 	before := len(*o.writes)
 	requeueAfter, err := o.try(key)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	check.Must(o.t, err)
 	return requeueAfter, (*o.writes)[before:]
 }
 
@@ -563,15 +556,11 @@ func change[T any, O interface {
 	o.observe(object)
 	change(object)
 	changed := object.DeepCopyObject().(client.Object) // the response to the first update has the previous status
-	if err := o.api.Update(o.t.Context(), object); err != nil {
-		o.t.Fatal(err)
-	}
+	check.Must(o.t, o.api.Update(o.t.Context(), object))
 	changed.SetResourceVersion(object.GetResourceVersion())
 	switch any(object).(type) {
 	case *corev1.Service, *corev1.Node, *networkingv1.Ingress:
-		if err := o.api.Status().Update(o.t.Context(), changed); err != nil {
-			o.t.Fatal(err)
-		}
+		check.Must(o.t, o.api.Status().Update(o.t.Context(), changed))
 	}
 	o.observe(changed)
 }
@@ -598,9 +587,7 @@ func (o *operator) delete(objects ...client.Object) {
 func (o *operator) each(objects []client.Object, do func(context.Context, client.Object) error) {
 	o.t.Helper()
 	for _, object := range objects {
-		if err := do(o.t.Context(), object); err != nil {
-			o.t.Fatal(err)
-		}
+		check.Must(o.t, do(o.t.Context(), object))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/growth"
 )
 
@@ -85,9 +86,7 @@ func TestAnObjectOfATenantPublishesNoHost(t *testing.T) {
 // Everybody can create objects of these kinds, also some that seem to be those of a Listener.
 func TestObjectsOfBackendsCostLittleMemory(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := backends.All().AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, backends.All().AddToScheme(scheme))
 	k := &observe.Kinds{Scheme: scheme}
 	all := map[string]*exposure.Kind{}
 	for _, backend := range backends.All() {
@@ -98,9 +97,7 @@ func TestObjectsOfBackendsCostLittleMemory(t *testing.T) {
 	for _, kind := range all {
 		keep := func(o client.Object) any {
 			kept, err := trimForeign(kind)(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			return kept
 		}
 		for _, owner := range []string{"Listener", "Other"} {

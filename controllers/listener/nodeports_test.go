@@ -26,6 +26,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/settle"
 	"github.com/listener-operator/listener-operator/controllers/listener/write"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // newDeletedServiceState returns a NodePort Listener with two ports whose Service was deleted.
@@ -158,9 +159,7 @@ func TestFirstStatusHasTheNodeOfAPodThatWasLabelledMeanwhile(t *testing.T) {
 	if o.err != nil {
 		t.Fatal(o.err)
 	}
-	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 31080)}, o.listener.Status.IngressAddresses); diff != "" {
-		t.Errorf("addresses (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "addresses", []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 31080)}, o.listener.Status.IngressAddresses)
 }
 
 func inUse(numbers ...int64) func(int64) *field.Error {
@@ -242,17 +241,13 @@ func TestNodePortsOfADeletedService(t *testing.T) {
 			if diff := cmp.Diff(tc.requests, tc.allocator.requests); diff != "" || o.err != nil {
 				t.Errorf("error %v, requests (-want +got):\n%s", o.err, diff)
 			}
-			if diff := cmp.Diff(tc.ports, o.listener.Status.NodePorts, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("node ports in the status (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "node ports in the status", tc.ports, o.listener.Status.NodePorts, cmpopts.EquateEmpty())
 			var want []string
 			if tc.changes != "" {
 				want = []string{"Warning NodePortsChanged Service shop/web has other node ports than before, which clients have to use" + tc.changes}
 			}
 			got := slices.DeleteFunc(o.events, func(e string) bool { return !strings.HasPrefix(e, "Warning NodePortsChanged") })
-			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "events", want, got, cmpopts.EquateEmpty())
 		})
 	}
 }
@@ -309,9 +304,7 @@ func TestServerErrorDoesNotReplaceNodePorts(t *testing.T) {
 			if diff := cmp.Diff([]map[string]int64{both, both, both}, a.requests); diff != "" || o.err != nil {
 				t.Errorf("error %v, requests (-want +got):\n%s", o.err, diff)
 			}
-			if diff := cmp.Diff(map[string]int32{"http": 30080, "admin": 30081}, o.listener.Status.NodePorts); diff != "" {
-				t.Errorf("node ports (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "node ports", map[string]int32{"http": 30080, "admin": 30081}, o.listener.Status.NodePorts)
 		})
 	}
 }
@@ -350,15 +343,9 @@ func TestStatusRemembersTheNodePortsOfAMissingService(t *testing.T) {
 			}
 			a := &allocator{fail: func(map[string]int64) error { return tc.fail }}
 			status := s.reconcile(t, 2, a.funcs(), nil).listener.Status
-			if diff := cmp.Diff(tc.ports, status.NodePorts); diff != "" {
-				t.Errorf("nodePorts (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.last, status.LastNodePorts); diff != "" {
-				t.Errorf("lastNodePorts (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.addresses, status.IngressAddresses); diff != "" {
-				t.Errorf("addresses (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "nodePorts", tc.ports, status.NodePorts)
+			check.Equal(t, "lastNodePorts", tc.last, status.LastNodePorts)
+			check.Equal(t, "addresses", tc.addresses, status.IngressAddresses)
 		})
 	}
 }
@@ -466,9 +453,7 @@ func TestNodePortsOutliveTheProcess(t *testing.T) {
 					}
 				}
 				got := []map[string]int32{allocated, status.NodePorts, status.LastNodePorts}
-				if diff := cmp.Diff([]map[string]int32{step.allocated, step.allocated, step.last}, got, cmpopts.EquateEmpty()); diff != "" {
-					t.Errorf("of the Service, in the status, and remembered (-want +got):\n%s", diff)
-				}
+				check.Equal(t, "of the Service, in the status, and remembered", []map[string]int32{step.allocated, step.allocated, step.last}, got, cmpopts.EquateEmpty())
 			})
 		}
 	}
@@ -553,12 +538,8 @@ func TestNoAddressIsPublishedBeforeTheTargetPorts(t *testing.T) {
 				}
 			}
 			l := reconcile()
-			if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 31080)}, l.Status.IngressAddresses); diff != "" {
-				t.Errorf("addresses (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff([]map[string]any{{}, {"http": int64(31080)}, {"http": int64(31080)}, {"http": int64(31080)}}, a.targets); diff != "" {
-				t.Errorf("targets (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "addresses", []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 31080)}, l.Status.IngressAddresses)
+			check.Equal(t, "targets", []map[string]any{{}, {"http": int64(31080)}, {"http": int64(31080)}, {"http": int64(31080)}}, a.targets)
 		})
 	}
 }
@@ -576,9 +557,7 @@ func TestPublishedAddressesStayWhenTheTargetPortsCannotChange(t *testing.T) {
 		return apierrors.NewForbidden(corev1.Resource("services"), key.Name, nil)
 	}}
 	o := s.reconcile(t, 2, a.funcs(), nil)
-	if diff := cmp.Diff([]string{"10.0.0.1map[http:30080]"}, o.addresses()); diff != "" {
-		t.Errorf("addresses (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "addresses", []string{"10.0.0.1map[http:30080]"}, o.addresses())
 }
 
 // Pods that run listen on the numbers that they have read, and clients use the node ports until the Routes are

@@ -12,6 +12,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/decide"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
@@ -54,9 +55,7 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newReconciler(s.backends, s.newClient(t), events.NewFakeRecorder(1))
 			before, err := r.reader.Snapshot(t.Context(), s.listener)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			p := decide.Plan{Service: decide.ServiceFor(before)}
 			if p.Service.Refusal == nil {
 				p.Objects, p.ObjectsRefusal = decide.ObjectsFor(before, p.Service, exposure.Others{})

@@ -22,6 +22,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/decide"
 	"github.com/listener-operator/listener-operator/controllers/listener/observe"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // The event about them is on the class, which many Listeners may share.
@@ -195,9 +196,7 @@ func TestListenerDoesNotChangeWhileNoServiceCanBeCreated(t *testing.T) {
 			if !errors.Is(o.err, rejection) {
 				t.Errorf("error %v", o.err)
 			}
-			if diff := cmp.Diff([]string{"apply Service"}, *writes); diff != "" {
-				t.Errorf("writes (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "writes", []string{"apply Service"}, *writes)
 			if len(o.events) > 0 {
 				t.Errorf("events %q", o.events)
 			}
@@ -277,9 +276,7 @@ func TestClusterDomainIsThatOfTheConfigurationOrOfTheResolver(t *testing.T) {
 				}
 			}
 			o := s.reconcile(t, 2, interceptor.Funcs{}, func(r *Reconciler) { r.reader.ClusterDomain = tc.resolver })
-			if diff := cmp.Diff([]string{"web.shop.svc." + tc.want + "map[http:80]"}, o.addresses()); diff != "" {
-				t.Errorf("addresses (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "addresses", []string{"web.shop.svc." + tc.want + "map[http:80]"}, o.addresses())
 		})
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // A backup keeps labels and, if told so, node ports of a Service, but no owners, and no status of the Listener.
@@ -203,9 +204,7 @@ func TestAListenerFromABackupKeepsItsPortOfAGateway(t *testing.T) {
 				change(o, "web-tcp", func(set *gatewayv1.ListenerSet) { set.Status.Conditions = met("Accepted", "Programmed") })
 			}
 			l := o.reconcile(key.Name)
-			if diff := cmp.Diff(map[string]string{"http": fmt.Sprint("192.0.2.1:", tc.want)}, l.Status.Endpoints); diff != "" {
-				t.Errorf("endpoints (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "endpoints", map[string]string{"http": fmt.Sprint("192.0.2.1:", tc.want)}, l.Status.Endpoints)
 			if got := l.Annotations[names.AnnotationNumbers]; got != remembered(tc.want) {
 				t.Errorf("remembers %s", got)
 			}

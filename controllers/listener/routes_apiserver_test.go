@@ -15,6 +15,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 	"github.com/listener-operator/listener-operator/internal/testutil/openshift"
 )
@@ -35,9 +36,7 @@ func newRouteFixture(t *testing.T, route listenersv1alpha1.RouteExposure) *fixtu
 func serveRoutes(t *testing.T) {
 	t.Helper()
 	crds.Install(t, apiserver.Client(t), crds.Routes)
-	if err := openshift.Install(t.Context(), apiserver.Client(t), "apps.example.com"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, openshift.Install(t.Context(), apiserver.Client(t), "apps.example.com"))
 }
 
 func (f *fixture) route(name string) *routev1.Route {
@@ -132,9 +131,7 @@ func TestGeneratedHostsNeedNoPermissionForCustomHosts(t *testing.T) {
 	grant := func(role string) {
 		for _, o := range operatorRoles(t) {
 			if o.GetKind() == "ClusterRole" && o.GetName() == role {
-				if err := client.IgnoreAlreadyExists(c.Create(t.Context(), o)); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, client.IgnoreAlreadyExists(c.Create(t.Context(), o)))
 			}
 		}
 		if err := c.Create(t.Context(), &rbacv1.ClusterRoleBinding{

@@ -14,6 +14,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -156,13 +157,9 @@ func checkDisplaced(t *testing.T, w *world, want string, more ...client.Object) 
 		r.add(o)
 	}
 	o, err := r.observe(t.Context(), r.Client, client.ObjectKeyFromObject(w.Claim))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	got, err := r.displaced(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if !strings.Contains(got, want) || (got == "") != (want == "") {
 		t.Errorf("released because %q, want %q", got, want)
 	}

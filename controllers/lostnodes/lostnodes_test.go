@@ -23,6 +23,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 var claimKey = types.NamespacedName{Namespace: "shop", Name: "listener-web-0"}
@@ -60,9 +61,7 @@ func (r *run) wantReleased(w *world, released bool) {
 func (r *run) listener() *listenersv1alpha1.Listener {
 	r.t.Helper()
 	l := &listenersv1alpha1.Listener{}
-	if err := r.api.Get(r.t.Context(), claimKey, l); err != nil {
-		r.t.Fatal(err)
-	}
+	check.Must(r.t, r.api.Get(r.t.Context(), claimKey, l))
 	return l
 }
 
@@ -97,20 +96,14 @@ func (r *run) wantEvents(want ...string) {
 
 func (r *run) add(o client.Object) {
 	r.t.Helper()
-	if err := r.api.Create(r.t.Context(), o); err != nil {
-		r.t.Fatal(err)
-	}
+	check.Must(r.t, r.api.Create(r.t.Context(), o))
 }
 
 func (r *run) update(o client.Object, change func()) {
 	r.t.Helper()
-	if err := r.api.Get(r.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-		r.t.Fatal(err)
-	}
+	check.Must(r.t, r.api.Get(r.t.Context(), client.ObjectKeyFromObject(o), o))
 	change()
-	if err := r.api.Update(r.t.Context(), o); err != nil {
-		r.t.Fatal(err)
-	}
+	check.Must(r.t, r.api.Update(r.t.Context(), o))
 }
 
 // The class may not exist. Package podlisteners gives it to the Listener if it does.
@@ -357,9 +350,7 @@ func TestForeignFinalizerOfAVolumeBeingReleasedStays(t *testing.T) {
 	r.wantEvents("Warning ReleaseRefused PersistentVolume pvc-claim-uid is being deleted, to release it from node node-1, " +
 		"but has finalizers of others, who have to remove them: backup.example/keep")
 	pv := r.volume()
-	if diff := cmp.Diff(w.Volume.Finalizers, pv.Finalizers); diff != "" {
-		t.Errorf("finalizers (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "finalizers", w.Volume.Finalizers, pv.Finalizers)
 	r.update(pv, func() { pv.Finalizers = []string{finalizerProtection} })
 	r.reconcile()
 	r.wantReleased(w, true)
@@ -454,9 +445,7 @@ func TestVolumeThatDoesNotExistIsCreatedAgain(t *testing.T) {
 			}
 			r.reconcile()
 			pv := r.volume()
-			if diff := cmp.Diff(tc.want, pv.Spec.NodeAffinity); diff != "" {
-				t.Errorf("node affinity (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "node affinity", tc.want, pv.Spec.NodeAffinity)
 			if pv.Spec.ClaimRef.UID != "claim-uid" || pv.Spec.PersistentVolumeReclaimPolicy != tc.policy || pv.Spec.CSI.VolumeHandle != pv.Name ||
 				pv.Labels[names.LabelListenerName] != "listener-web-0" || pv.Annotations[names.AnnotationReleasedFrom] != "" {
 				raw, _ := json.Marshal(pv)
@@ -556,13 +545,9 @@ func TestMoveIsReportedAlthoughTheCacheIsBehind(t *testing.T) {
 	w.nodes = append(w.nodes, node("node-1"))
 	r := w.start(t, interceptor.Funcs{})
 	says := func(status metav1.ConditionStatus, reason string) {
-		if err := r.api.Get(t.Context(), claimKey, w.Listener); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, r.api.Get(t.Context(), claimKey, w.Listener))
 		meta.SetStatusCondition(&w.Listener.Status.Conditions, metav1.Condition{Type: listenersv1alpha1.ListenerNodesAvailable, Status: status, Reason: reason})
-		if err := r.api.Status().Update(t.Context(), w.Listener); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, r.api.Status().Update(t.Context(), w.Listener))
 	}
 	says(metav1.ConditionFalse, listenersv1alpha1.ReasonVolumeReleased)
 	behind := w.Listener.DeepCopy()

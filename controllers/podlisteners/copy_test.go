@@ -12,6 +12,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -61,9 +62,7 @@ func TestCopyOfAPodGetsFilesButNoRequests(t *testing.T) {
 			if tc.copied {
 				delete(want, label)
 			}
-			if diff := cmp.Diff(want, pod.Labels); diff != "" {
-				t.Errorf("labels (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "labels", want, pod.Labels)
 			if tc.copied && (len(listener.Spec.Ports) > 0 || pv.Annotations[names.AnnotationNode] != "") {
 				t.Errorf("the copy has changed ports %v, or the node of the volume: %v", listener.Spec.Ports, pv.Annotations)
 			}
@@ -124,17 +123,14 @@ func TestCopyOfAPodWithAnInlineVolumeHasNoListener(t *testing.T) {
 			if err := c.client.List(t.Context(), &listeners); err != nil || (len(listeners.Items) == 1) != tc.copied {
 				t.Errorf("Listeners %+v, error %v", listeners.Items, err)
 			}
-			if diff := cmp.Diff(w.Listener.OwnerReferences, listenerNamed(t, c.client, "web-0-listener").OwnerReferences); diff != "" {
-				t.Errorf("owners (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "owners", w.Listener.OwnerReferences, listenerNamed(t, c.client, "web-0-listener").OwnerReferences)
 			if labels := stored(t, c.client, w.Pod).Labels; tc.copied && len(labels) > 0 {
 				t.Errorf("labels %v", labels)
 			}
 			if got := published(t, c.client); tc.copied {
 				want := listenersv1alpha1.PodListener{Scope: "Node", IngressAddresses: nodeAddr, ListenerName: "web-0-listener"}
-				if diff := cmp.Diff(want, got.Listeners["listener"]) + cmp.Diff([]string{"listener"}, got.Copies); diff != "" {
-					t.Errorf("PodListeners (-want +got):\n%s", diff)
-				}
+				check.Equal(t, "PodListeners", want, got.Listeners["listener"])
+				check.Equal(t, "copies", []string{"listener"}, got.Copies)
 			}
 			if all := strings.Join(drain(c.recorded), "\n"); strings.Contains(all, listenersv1alpha1.ReasonPodIsCopy) != tc.copied {
 				t.Errorf("events %q", all)

@@ -23,6 +23,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/crash"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -88,9 +89,7 @@ func (b *boundPod) create(o client.Object) {
 	case *corev1.Pod, *corev1.PersistentVolumeClaim, *listenersv1alpha1.Listener:
 		o.SetNamespace(b.namespace)
 	}
-	if err := b.client.Create(b.Context(), o); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, b.client.Create(b.Context(), o))
 }
 
 // newBoundPod returns a boundPod of a new namespace.
@@ -124,9 +123,7 @@ func (b *boundPod) change(o client.Object, change func()) {
 	b.Helper()
 	before := o.DeepCopyObject().(client.Object)
 	change()
-	if err := b.client.Patch(b.Context(), o, client.MergeFrom(before)); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, b.client.Patch(b.Context(), o, client.MergeFrom(before)))
 }
 
 // events returns the reasons and the notes of the events of the namespace.
@@ -151,9 +148,7 @@ func (b *boundPod) entry(pod *corev1.Pod, volume string) func(g Gomega) listener
 
 func (b *boundPod) updateStatus(o client.Object) {
 	b.Helper()
-	if err := b.client.Status().Update(b.Context(), o); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, b.client.Status().Update(b.Context(), o))
 }
 
 // expose writes the status of a Listener, as its controller does: the controller of PodListeners may apply the Listener
@@ -165,9 +160,7 @@ func (b *boundPod) expose(l *listenersv1alpha1.Listener, port int32) {
 		ObservedGeneration: l.Generation, ServiceName: &l.Name, NodePorts: map[string]int32{"http": port},
 		IngressAddresses: []listenersv1alpha1.IngressAddress{},
 	}
-	if err := b.client.Status().Patch(b.Context(), l, client.MergeFrom(before)); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, b.client.Status().Patch(b.Context(), l, client.MergeFrom(before)))
 }
 
 // claim creates a claim that is bound to a volume, as the provisioner creates it.
@@ -198,9 +191,7 @@ func (b *boundPod) ownListener(pvc *corev1.PersistentVolumeClaim, pod *corev1.Po
 	desired := claim.OfClaim(pvc, nil).Listener(pvc.Annotations[names.AnnotationListenerClass], claim.PodPorts(pod), pod.Labels)
 	err := b.client.Apply(b.Context(), client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(names.FieldManagerVolume))
 	listener := &listenersv1alpha1.Listener{}
-	if err := errors.Join(err, b.client.Get(b.Context(), client.ObjectKeyFromObject(pvc), listener)); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, errors.Join(err, b.client.Get(b.Context(), client.ObjectKeyFromObject(pvc), listener)))
 	return listener
 }
 

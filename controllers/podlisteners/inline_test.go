@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,9 +70,7 @@ func TestAClassThatForbidsInlineVolumesLetsThemKeepTheirListeners(t *testing.T) 
 			want := &listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: map[string]listenersv1alpha1.PodListener{
 				"listener": {Scope: "Node", IngressAddresses: nodeAddr, ListenerName: tc.listener},
 			}}
-			if diff := cmp.Diff(want, published(t, c), withoutStart); diff != "" {
-				t.Errorf("PodListeners (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "PodListeners", want, published(t, c), withoutStart)
 			if all := drain(recorded); (len(all) == 0) != (tc.next == "") || !strings.Contains(strings.Join(all, ""), "the next Pod will be refused, because "+tc.next) && tc.next != "" {
 				t.Errorf("events %q", all)
 			}
@@ -112,9 +109,7 @@ func TestAnInlineVolumeOfAClassHasAListener(t *testing.T) {
 			if listener == nil {
 				t.Fatal("no Listener")
 			}
-			if diff := cmp.Diff(tc.want, listener.OwnerReferences); diff != "" {
-				t.Errorf("owners (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "owners", tc.want, listener.OwnerReferences)
 			if listener.Class() != "public" || len(listener.Spec.Ports) != 1 || listener.Annotations[names.AnnotationClaim] != "web-0-listener" {
 				t.Errorf("Listener %+v", listener)
 			}
@@ -324,9 +319,7 @@ func TestWhatRefusesTheNextPodChangesNothingForTheOneThatRuns(t *testing.T) {
 			w.Listener.Status.IngressAddresses = nil
 			tc.change(w)
 			c, recorded := w.mustRun(t)
-			if diff := cmp.Diff(at("192.0.2.7"), published(t, c).Listeners["listener"].IngressAddresses); diff != "" {
-				t.Errorf("addresses (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "addresses", at("192.0.2.7"), published(t, c).Listeners["listener"].IngressAddresses)
 			if text := strings.Join(drain(recorded), "\n"); (text == "") != (tc.want == "") || !strings.Contains(text, tc.want) {
 				t.Errorf("events %q, want %q", text, tc.want)
 			}
@@ -334,9 +327,7 @@ func TestWhatRefusesTheNextPodChangesNothingForTheOneThatRuns(t *testing.T) {
 			if listener == nil || listener.UID != w.Listener.UID || tc.want == "" && listener.Annotations[names.AnnotationKeptFor] != "web-0" {
 				t.Errorf("Listener %+v", listener)
 			}
-			if diff := cmp.Diff(w.Listener.OwnerReferences, listener.OwnerReferences); diff != "" {
-				t.Errorf("owners (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "owners", w.Listener.OwnerReferences, listener.OwnerReferences)
 			if labels := stored(t, c, w.Pod).Labels; len(labels) != 1 {
 				t.Errorf("labels %v", labels)
 			}

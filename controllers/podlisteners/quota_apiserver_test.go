@@ -16,6 +16,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/metric"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -50,17 +51,11 @@ func (n *notes) of(name, reason string) []string {
 func (b *boundPod) permit(resourceName corev1.ResourceName, count int) {
 	b.Helper()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "addresses"}}
-	if err := client.IgnoreAlreadyExists(b.client.Create(b.Context(), quota)); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, client.IgnoreAlreadyExists(b.client.Create(b.Context(), quota)))
 	hard := corev1.ResourceList{resourceName: resource.MustParse(fmt.Sprint(count))}
-	if err := b.client.Get(b.Context(), client.ObjectKeyFromObject(quota), quota); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, b.client.Get(b.Context(), client.ObjectKeyFromObject(quota), quota))
 	quota.Spec.Hard = hard
-	if err := b.client.Update(b.Context(), quota); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, b.client.Update(b.Context(), quota))
 	quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{resourceName: resource.MustParse("0")}}
 	b.updateStatus(quota)
 }

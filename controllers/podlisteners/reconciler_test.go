@@ -25,6 +25,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/metric"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
@@ -48,13 +49,9 @@ func TestPodGetsTheAddressOfItsNode(t *testing.T) {
 	w := newWorld()
 	c, recorded := w.mustRun(t)
 	want := &listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: map[string]listenersv1alpha1.PodListener{"listener": ofNode(nodeAddr...)}}
-	if diff := cmp.Diff(want, published(t, c), withoutStart); diff != "" {
-		t.Errorf("PodListeners (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "PodListeners", want, published(t, c), withoutStart)
 	pv := stored(t, c, w.Volume)
-	if diff := cmp.Diff(map[string]string{"listener.stackable.tech/mnt.aaaabbbb": "web"}, stored(t, c, w.Pod).Labels); diff != "" {
-		t.Errorf("labels of the Pod (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "labels of the Pod", map[string]string{"listener.stackable.tech/mnt.aaaabbbb": "web"}, stored(t, c, w.Pod).Labels)
 	if diff := cmp.Diff(map[string]string{
 		"listeners.stackable.tech/listener-namespace": "shop", "listeners.stackable.tech/listener-name": "web",
 	}, pv.Labels); diff != "" {
@@ -170,9 +167,7 @@ func TestEntriesOfPodListeners(t *testing.T) {
 			tc.change(w)
 			c, _ := w.mustRun(t)
 			want := &listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: map[string]entry{"listener": tc.want}}
-			if diff := cmp.Diff(want, published(t, c), withoutStart); diff != "" {
-				t.Errorf("PodListeners (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "PodListeners", want, published(t, c), withoutStart)
 		})
 	}
 }
@@ -222,9 +217,7 @@ func TestAddressesAtTheStartOfAPodAreRecorded(t *testing.T) {
 			if tc.want == nil {
 				want = nil
 			}
-			if diff := cmp.Diff(want, spec.StartAddresses); diff != "" {
-				t.Errorf("addresses at the start (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "addresses at the start", want, spec.StartAddresses)
 			if outdated, restart := spec.Outdated(), spec.NeedsRestart(); (len(outdated) == 1) != tc.outdated || (len(restart) == 1) != tc.restarts {
 				t.Errorf("the outdated volumes are %q, and those that need a restart %q", outdated, restart)
 			}
@@ -416,9 +409,7 @@ func TestPodListenersThatDoesNotMatchIsReplacedOrDeleted(t *testing.T) {
 			for range 2 { // the event of the deletion requests the object again
 				c.reconcile()
 			}
-			if diff := cmp.Diff(tc.want, published(t, c.client), withoutStart); diff != "" {
-				t.Errorf("PodListeners (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "PodListeners", tc.want, published(t, c.client), withoutStart)
 			var got listenersv1alpha1.PodListeners
 			if err := c.client.Get(t.Context(), objectKey, &got); client.IgnoreNotFound(err) != nil || len(got.Labels)+len(got.Finalizers) > 0 {
 				t.Errorf("labels %v and finalizers %v are left, error %v", got.Labels, got.Finalizers, err)
@@ -468,9 +459,7 @@ func TestListenerOfAClassBasedClaimIsApplied(t *testing.T) {
 		Ports:                    []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080, Protocol: ptr.To(corev1.ProtocolTCP)}},
 		PublishNotReadyAddresses: ptr.To(true),
 	}
-	if diff := cmp.Diff(want, got.Spec); diff != "" {
-		t.Errorf("spec (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "spec", want, got.Spec)
 }
 
 // The status is that of the ports or the class of the earlier Pod until the Listener is exposed again.
@@ -488,9 +477,7 @@ func TestAPodWithOtherPortsDoesNotStartWithTheAddressesOfTheEarlierOne(t *testin
 		}
 		return nil
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if got := published(t, c); got != nil && len(got.Listeners["listener"].IngressAddresses) > 0 {
 		t.Errorf("the Pod starts with %+v", got.Listeners)
 	}
@@ -515,9 +502,7 @@ func TestListenerOfAClassBasedClaimIsCreatedWhenThePodIsBound(t *testing.T) {
 			tc.change(w)
 			c, _ := w.mustRun(t)
 			var listeners listenersv1alpha1.ListenerList
-			if err := c.List(t.Context(), &listeners); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, c.List(t.Context(), &listeners))
 			if len(listeners.Items) != tc.want {
 				t.Errorf("Listeners %+v, want %d", listeners.Items, tc.want)
 			}
@@ -570,9 +555,7 @@ func TestListenerHasThePortsThatTheClaimLists(t *testing.T) {
 			for _, p := range listenerNamed(t, c, "listener-web-0").Spec.Ports {
 				got = append(got, p.Name)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("ports (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "ports", tc.want, got)
 			texts := slices.DeleteFunc(drain(recorded), func(e string) bool { return strings.Contains(e, listenersv1alpha1.ReasonWaitingForAddress) })
 			if len(texts) != len(tc.events) || len(texts) == 1 && !strings.HasPrefix(texts[0], tc.events[0]) {
 				t.Errorf("events %q, want %q", texts, tc.events)
@@ -778,9 +761,7 @@ func TestVolumeOfAPinnedClassIsPinnedBeforeAnAddressIsPublished(t *testing.T) {
 			}))
 			c.reconcile()
 			pv := stored(t, c.client, w.Volume)
-			if diff := cmp.Diff(tc.want, claim.PinnedNodes(pv)); diff != "" {
-				t.Errorf("pinned nodes (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "pinned nodes", tc.want, claim.PinnedNodes(pv))
 			if w.existing == nil && w.Node != nil && pinnedAtCreation != (tc.want != nil) {
 				t.Errorf("the volume was pinned when the addresses were published: %v", pinnedAtCreation)
 			}
@@ -804,9 +785,7 @@ func TestNodeAffinityOfAnotherKeyStays(t *testing.T) {
 	if diff := cmp.Diff(affinity, pv.Spec.NodeAffinity); diff != "" || pv.Annotations[names.AnnotationNode] != "node-1" {
 		t.Errorf("annotations %v; node affinity (-want +got):\n%s", pv.Annotations, diff)
 	}
-	if diff := cmp.Diff(nodeAddr, published(t, c).Listeners["listener"].IngressAddresses); diff != "" {
-		t.Errorf("addresses (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "addresses", nodeAddr, published(t, c).Listeners["listener"].IngressAddresses)
 }
 
 // A Listener that Stackable's listener operator created is owned by its volume only, and would be deleted with it.
@@ -890,9 +869,7 @@ func TestPodGetsAnEventWithTheReasonOfAMissingAddress(t *testing.T) {
 			tc.change(w)
 			_, recorded := w.mustRun(t)
 			want := []string{`Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: ` + tc.want}
-			if diff := cmp.Diff(want, drain(recorded)); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "events", want, drain(recorded))
 		})
 	}
 }
@@ -909,9 +886,7 @@ func TestAPodIsKnownBeforeAnAddressIsAdvertisedForIt(t *testing.T) {
 			w.condition("Ready", "False", "WaitingForPods", "no Pod")
 			c, recorded := w.mustRun(t)
 			want := map[string]listenersv1alpha1.PodListener{"listener": ofNode()}
-			if diff := cmp.Diff(want, published(t, c).Listeners); diff != "" {
-				t.Errorf("listeners (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "listeners", want, published(t, c).Listeners)
 			if len(recorded) > 0 {
 				t.Errorf("unexpected event: %s", <-recorded)
 			}
@@ -1025,9 +1000,7 @@ func TestSilentMistakesGetAnEvent(t *testing.T) {
 			if tc.want != "" {
 				want = recordedEvents{tc.want}
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "events", want, got)
 		})
 	}
 }

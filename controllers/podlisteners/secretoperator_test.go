@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // namesOfSecretOperator returns what Stackable's secret operator puts into certificates for the volumes of a Pod
@@ -102,9 +102,7 @@ func TestTheSecretOperatorGetsTheAddressesOfEachVolume(t *testing.T) {
 			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("names in the certificate (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "names in the certificate", tc.want, got)
 		})
 	}
 }

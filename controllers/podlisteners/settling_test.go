@@ -4,12 +4,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/listener-operator/listener-operator/internal/settling"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -48,9 +48,7 @@ func TestPodsFollowWhatTheirListenerPublishes(t *testing.T) {
 			c := w.start(t, interceptor.Funcs{})
 			c.Nodes = nodes
 			c.reconcile()
-			if diff := cmp.Diff(at(tc.want), published(t, c.client).Listeners["listener"].IngressAddresses); diff != "" {
-				t.Errorf("addresses (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "addresses", at(tc.want), published(t, c.client).Listeners["listener"].IngressAddresses)
 		})
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/settling"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -245,9 +246,7 @@ func (c *controller) reconcile(changes ...error) reconcile.Result {
 
 func (c *controller) must(err error) {
 	c.Helper()
-	if err != nil {
-		c.Fatal(err)
-	}
+	check.Must(c, err)
 }
 
 // run reconciles once and returns the client, the events and the error.
@@ -270,9 +269,7 @@ func (w *world) mustRun(t *testing.T, others ...client.Object) (client.Client, c
 func stored[T client.Object](t *testing.T, c client.Client, o T) T {
 	t.Helper()
 	got := reflect.New(reflect.TypeOf(o).Elem()).Interface().(T)
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), got); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(o), got))
 	return got
 }
 

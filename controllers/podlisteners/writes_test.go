@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // The field managers are those of the contract (contract: field managers), so that fields which Stackable's listener
@@ -79,9 +80,7 @@ func TestFieldManagersAreThoseOfTheContract(t *testing.T) {
 				t.Fatal(err)
 			}
 			slices.Sort(got)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("writes (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "writes", tc.want, got)
 		})
 	}
 }
@@ -110,18 +109,14 @@ func TestPodAndVolumeAreOnlyLabelledIfTheirUIDMatches(t *testing.T) {
 			return c.Apply(ctx, o, options...)
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want := []string{
 		`{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"annotations":{"listeners.stackable.tech/node":"node-1"},` +
 			`"labels":{"listeners.stackable.tech/listener-name":"web","listeners.stackable.tech/listener-namespace":"shop"},` +
 			`"name":"pvc-claim-uid","uid":"pv-uid"}}`,
 		`{"metadata":{"labels":{"listener.stackable.tech/mnt.aaaabbbb":"web"},"uid":"` + string(podUID) + `"}}`,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "writes", want, got)
 }
 
 // A cache that lags behind has neither the labels of the Pod nor the object that was created. The request for the

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -35,6 +34,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -134,9 +134,7 @@ func TestProvisionedVolume(t *testing.T) {
 			}},
 		},
 	}
-	if diff := cmp.Diff(want, pv); diff != "" {
-		t.Errorf("volume (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "volume", want, pv)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Claim), &listenersv1alpha1.Listener{}); !apierrors.IsNotFound(err) {
 		t.Errorf("reading the Listener, which is not created yet: %v", err)
 	}
@@ -167,9 +165,7 @@ func TestListenerThatWasRestoredOrKeptBecomesThatOfTheClaim(t *testing.T) {
 			if err != nil || pv == nil {
 				t.Fatal(pv, err)
 			}
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.Claim), listener); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(w.Claim), listener))
 			if listener.UID != "listener-uid" || !claim.HasOwner(listener, w.Claim.UID) || listener.Class() != "public" {
 				t.Errorf("the Listener is %+v, want that of the claim", listener)
 			}
@@ -270,9 +266,7 @@ func TestNamedListenerIsUsedUnchanged(t *testing.T) {
 	w := newWorld()
 	w.byName(&listenersv1alpha1.Listener{Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")}})
 	pv, c, _, err := w.provision(t, interceptor.Funcs{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if got := pv.Labels[names.LabelListenerName]; got != "web" {
 		t.Errorf("the volume has Listener %q", got)
 	}
@@ -427,9 +421,7 @@ func TestWaitingClaimsAreCountedByReason(t *testing.T) {
 	r, _ := w.reconciler(t, interceptor.Funcs{})
 	waiting := func(reason string) float64 {
 		var m dto.Metric
-		if err := waitingClaims.WithLabelValues(reason).Write(&m); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, waitingClaims.WithLabelValues(reason).Write(&m))
 		return m.GetGauge().GetValue()
 	}
 	before := waiting("ClassNotFound") // of other tests
@@ -444,17 +436,13 @@ func TestWaitingClaimsAreCountedByReason(t *testing.T) {
 	}
 	expect("without the class", 1)
 	expect("without the class, again", 1)
-	if err := w.api.Create(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, w.api.Create(t.Context(), class))
 	expect("with the class", 0)
 	if err := errors.Join(w.api.Delete(t.Context(), class), w.api.Delete(t.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-claim-uid"}})); err != nil {
 		t.Fatal(err)
 	}
 	expect("without the class and the volume", 1)
-	if err := w.api.Delete(t.Context(), w.Claim); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, w.api.Delete(t.Context(), w.Claim))
 	expect("after the claim was deleted", 0)
 }
 
@@ -476,9 +464,7 @@ func TestEventOfAWaitingClaimIsRepeatedAndForEachPod(t *testing.T) {
 			if step.pods == 2 {
 				second := w.Pod.DeepCopy()
 				second.Name, second.UID, second.ResourceVersion = "web-1", "second", ""
-				if err := client.IgnoreAlreadyExists(w.api.Create(t.Context(), second)); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, client.IgnoreAlreadyExists(w.api.Create(t.Context(), second)))
 			}
 			result, err := w.reconcile(t, r)
 			if err != nil || result.RequeueAfter != message.Repeat {
@@ -675,9 +661,7 @@ func TestReleasedVolumesAreDeleted(t *testing.T) {
 			pv.Status.Phase = corev1.VolumeReleased
 			tc.change(pv)
 			c := fakeclient.New(t, interceptor.Funcs{}, pv)
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(pv), pv); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(pv), pv))
 			if concernsDeleter(pv) {
 				if _, err := (deleter{c}).Reconcile(t.Context(), pv); err != nil {
 					t.Fatal(err)
@@ -731,14 +715,10 @@ func TestAVolumeThatWasChangedSinceIsNotDeleted(t *testing.T) {
 	pv.Status.Phase = corev1.VolumeReleased
 	c := fakeclient.New(t, interceptor.Funcs{}, pv)
 	stale := &corev1.PersistentVolume{}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pv), stale); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(pv), stale))
 	retained := stale.DeepCopy()
 	retained.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
-	if err := c.Update(t.Context(), retained); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Update(t.Context(), retained))
 	if _, err := (deleter{c}).Reconcile(t.Context(), stale); !apierrors.IsConflict(err) {
 		t.Errorf("error %v, want a conflict", err)
 	}
