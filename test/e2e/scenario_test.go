@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // timeout is how long most scenarios wait for one change. It allows for a machine that has other work.
@@ -172,9 +174,7 @@ func (s *scenario) timeoutContext() context.Context {
 // must ends the scenario if there is an error.
 func (s *scenario) must(err error) {
 	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
+	check.Must(s, err)
 }
 
 func (s *scenario) create(o client.Object) {
