@@ -16,7 +16,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
-	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
@@ -60,7 +59,9 @@ func TestLostNodePorts(t *testing.T) {
 				listener.Spec.ObjectOverrides = []runtime.RawExtension{serviceOverride(t, tc.override)}
 			}
 			desired, err := backends.All().Of(class).Service(class, listener)
-			check.Must(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if diff := gocmp.Diff(tc.want, exposure.LostNodePorts(desired, tc.existing, last), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -72,7 +73,9 @@ func TestServiceWithNodePortsGolden(t *testing.T) {
 	class, listener := newClass(nodePort), newListener()
 	severalPorts(listener)
 	without, err := backends.All().Of(class).Service(class, listener)
-	check.Must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	with := exposure.WithNodePorts(without, exposure.LostNodePorts(without, nil, map[string]int32{"dns-tcp": 30053, "dns-udp": 30053, "http": 30080}))
 	golden.Compare(t, "service-nodeport-again", with)
 	golden.Compare(t, "service-nodeport-several-ports", without) // is not changed
@@ -105,7 +108,9 @@ func TestNodePortsLeadToTheSameContainerPorts(t *testing.T) {
 				class.Spec.ServiceOverrides = rawYAML(t, tc.override)
 			}
 			desired, err := backends.All().Of(class).Service(class, listener)
-			check.Must(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			got := map[string]string{}
 			for _, p := range exposure.WithTargetPorts(exposure.WithNodePorts(desired, tc.requested), tc.existing).Spec.Ports {
 				if p.TargetPort != nil {
@@ -154,7 +159,9 @@ func TestAllocatedNodePorts(t *testing.T) {
 				class.Spec.ServiceOverrides = rawYAML(t, tc.override)
 			}
 			desired, err := backends.All().Of(class).Service(class, listener)
-			check.Must(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			got, without := exposure.AllocateNodePorts(desired, tc.existing, tc.requested, numbers, func(n int32) bool { return slices.Contains(tc.taken, n) })
 			if diff := gocmp.Diff(tc.want, slices.Sorted(maps.Keys(got)), cmpopts.EquateEmpty()); diff != "" || without != tc.without {
 				t.Errorf("without %q, ports (-want +got):\n%s", without, diff)

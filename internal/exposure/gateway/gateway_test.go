@@ -167,7 +167,9 @@ func TestRoutesGolden(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			desired, err := l.desired(gateway.Backend(l.Class.Spec.Gateway.Kind))
-			check.Must(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			objects := make([]any, len(desired))
 			for i := range desired {
 				objects[i] = desired[i].Object
@@ -181,7 +183,9 @@ func TestRoutesGolden(t *testing.T) {
 func sections(t *testing.T, l *input) map[string]string {
 	t.Helper()
 	desired, err := l.desired(gateway.Backend(listenersv1alpha1.GatewayRouteKindTCP))
-	check.Must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	got := map[string]string{}
 	for _, d := range desired {
 		var route gatewayv1.TCPRoute

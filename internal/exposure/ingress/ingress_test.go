@@ -59,7 +59,9 @@ func TestIngressesGolden(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			desired, err := ingress.Backend().Objects(listener, exposure.Others{})
-			check.Must(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			objects := make([]any, len(desired))
 			for i := range desired {
 				objects[i] = desired[i].Object
@@ -203,7 +205,9 @@ func TestIngressOfAnotherIngressClassIsCreatedAgain(t *testing.T) {
 		l := newListener(func(e *listenersv1alpha1.IngressExposure) { e.Ports = []string{"http"} })
 		l.Objects = []exposure.Object{observed("http", "a.example.com", class, false)}
 		desired, err := ingress.Backend().Objects(l, exposure.Others{})
-		check.Must(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if desired[0].Recreate != want {
 			t.Errorf("IngressClass %s: Recreate is %t, want %t", class, desired[0].Recreate, want)
 		}

@@ -69,7 +69,9 @@ func TestRoutesAreInTheOrderOfPreference(t *testing.T) {
 			l := newListener(listenersv1alpha1.RouteExposure{Ports: tc.routePorts}, service...)
 			l.Spec.Ports, l.Class.Spec.Ports = all, tc.ports
 			desired, err := route.Backend().Objects(l, exposure.Others{})
-			check.Must(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			var objects []exposure.Object
 			var got []string
 			for _, d := range desired {
@@ -119,7 +121,9 @@ func TestRoutesGolden(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			desired, err := route.Backend().Objects(listener, exposure.Others{})
-			check.Must(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			objects := make([]any, len(desired))
 			for i := range desired {
 				objects[i] = desired[i].Object
@@ -321,7 +325,9 @@ func TestRouteNameLeavesRoomForTheNamespaceInTheGeneratedHost(t *testing.T) {
 		l := newListener(listenersv1alpha1.RouteExposure{}, threePorts()[:2]...)
 		l.Namespace, l.Name = tc.namespace, tc.listener
 		desired, err := route.Backend().Objects(l, exposure.Others{})
-		check.Must(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if desired[0].GetName() == desired[1].GetName() {
 			t.Errorf("%s: two ports share the Route %s", name, desired[0].GetName())
 		}
@@ -362,7 +368,9 @@ func TestRouteIsRecreatedIfItCannotBeChanged(t *testing.T) {
 		l := newListener(tc.class)
 		l.Objects = []exposure.Object{&routev1.Route{ObjectMeta: metav1.ObjectMeta{Name: "broker-kafka", Annotations: tc.annotations}, Spec: tc.existing}}
 		desired, err := route.Backend().Objects(l, exposure.Others{})
-		check.Must(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if desired[0].Recreate != tc.want {
 			t.Errorf("%s: Recreate is %t, want %t", name, desired[0].Recreate, tc.want)
 		}
