@@ -14,8 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/pod-security-admission/api"
 	"sigs.k8s.io/yaml"
-
-	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // stock returns constraints of OpenShift.
@@ -68,7 +66,9 @@ func TestRecipesRunAsTheirPageSays(t *testing.T) {
 			sed := exec.CommandContext(t.Context(), "sed", "-E", string(expression[1])) //nolint:gosec // of our own page
 			sed.Stdin = bytes.NewReader(manifest)
 			without, err := sed.Output()
-			check.Must(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for _, pod := range podsOf(t, without) {
 				assertAdmitted(t, "restricted-v2", pod, true)
 			}
@@ -94,7 +94,9 @@ func assertRestricted(t *testing.T, pod *corev1.Pod) {
 func content(t *testing.T, path string) []byte {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Clean(path))
-	check.Must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return raw
 }
 
@@ -104,7 +106,9 @@ func podsOf(t *testing.T, manifest []byte) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for document := range strings.SplitSeq(string(manifest), "\n---\n") {
 		var set appsv1.StatefulSet
-		check.Must(t, yaml.Unmarshal([]byte(document), &set))
+		if err := yaml.Unmarshal([]byte(document), &set); err != nil {
+			t.Fatal(err)
+		}
 		if set.Kind != "StatefulSet" {
 			continue
 		}

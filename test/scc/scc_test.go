@@ -19,8 +19,6 @@ import (
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
-
-	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 const golden = "../../controllers/nodeagent/installation/testdata/"
@@ -28,7 +26,9 @@ const golden = "../../controllers/nodeagent/installation/testdata/"
 func read[T any](t *testing.T, path string) T {
 	t.Helper()
 	raw, err := os.ReadFile(path)
-	check.Must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var o T
 	if err := yaml.Unmarshal(raw, &o); err != nil {
 		t.Fatalf("parsing %s: %v", path, err)
@@ -65,9 +65,13 @@ func violations(t *testing.T, scc *securityv1.SecurityContextConstraints, pod *c
 		securityv1.UIDRangeAnnotation: "1000650000/10000", securityv1.SupplementalGroupsAnnotation: "1000650000/10000", securityv1.MCSAnnotation: "s0:c26,c5",
 	}}}
 	provider, err := sccmatching.CreateProviderFromConstraint(namespace, scc)
-	check.Must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var internal core.Pod
-	check.Must(t, corev1conversions.Convert_v1_Pod_To_core_Pod(pod.DeepCopy(), &internal, nil))
+	if err := corev1conversions.Convert_v1_Pod_To_core_Pod(pod.DeepCopy(), &internal, nil); err != nil {
+		t.Fatal(err)
+	}
 	before := internal.Spec.Containers[0].SecurityContext.RunAsUser
 	var why []string
 	for _, err := range sccmatching.AssignSecurityContext(provider, &internal, nil) {
@@ -189,7 +193,9 @@ func TestNamespaceNeedsPrivilegedPodSecurityLevel(t *testing.T) {
 func violatedPodSecurity(t *testing.T, level api.Level, pod *corev1.Pod) []string {
 	t.Helper()
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks())
-	check.Must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var reasons []string
 	for _, check := range evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &pod.ObjectMeta, &pod.Spec) {
 		if !check.Allowed {
