@@ -16,13 +16,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
-// namedClass returns the spec of a class that publishes names.
-func namedClass(template listenersv1alpha1.HostTemplate) listenersv1alpha1.ListenerClassSpec {
-	return listenersv1alpha1.ListenerClassSpec{
-		ServiceType: loadBalancer, Hostname: &listenersv1alpha1.Hostname{Template: template},
-	}
-}
-
 // A Listener that waits for a host gets it when the first one is deleted, or when its class changes, but not while that
 // publishes it.
 func TestAHostThatAClassNoLongerGivesIsFree(t *testing.T) {
