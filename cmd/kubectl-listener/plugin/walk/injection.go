@@ -95,8 +95,7 @@ func (w *Walk) notInjected(ctx context.Context, pod *corev1.Pod) (because string
 			return c.because, nil
 		case c.object == namespace && namespace.Labels[names.LabelInjection] != "enabled":
 			return fmt.Sprintf("the namespace does not opt in; an administrator lets it by: kubectl label namespace "+
-				"%s %s=enabled --overwrite",
-				pod.Namespace, names.LabelInjection), nil
+				"%s %s=enabled --overwrite", pod.Namespace, names.LabelInjection), nil
 		}
 	}
 	if because != "" {
@@ -121,15 +120,15 @@ func falseCondition(
 	validating admissionregistrationv1.ValidatingAdmissionPolicySpec,
 ) (string, error) {
 	e := newEvaluator(pod, config)
-	if e.firstFalse(conditions(validating.MatchConditions)) == "" {
-		e.firstFalse(validating.Variables)
+	if firstFalse(e, validating.MatchConditions) == "" {
+		firstFalse(e, validating.Variables)
 		if refusal := e.refusal(validating.Validations); refusal != "" {
 			return refusal, e.err
 		}
 	}
-	name := e.firstFalse(conditions(mutating.MatchConditions))
+	name := firstFalse(e, mutating.MatchConditions)
 	if name == "" {
-		name = e.firstFalse(mutating.Variables)
+		name = firstFalse(e, mutating.Variables)
 	}
 	if name == "" {
 		return "the Pod is older than its annotation or what permits that: all conditions of the policy hold now", e.err
@@ -138,9 +137,8 @@ func falseCondition(
 }
 
 func (w *Walk) withoutPolicy() string {
-	if _,
-		served := Served(w.Client,
-		&exposure.Kind{GroupVersionKind: admissionregistrationv1.SchemeGroupVersion.WithKind(kindInjection)}); !served {
+	kind := admissionregistrationv1.SchemeGroupVersion.WithKind(kindInjection)
+	if _, served := Served(w.Client, &exposure.Kind{GroupVersionKind: kind}); !served {
 		return "Kubernetes has no " + kindInjection + " before version 1.36; give the Pod an inline volume instead"
 	}
 	return fmt.Sprintf("the %s %s is not installed; an administrator applies injection.yaml of the operator's release",
@@ -270,9 +268,13 @@ func (e *evaluator) eval(expression string) (value ref.Val) {
 	return value
 }
 
-// firstFalse evaluates variables, which later expressions may use, and returns the name of the first false one, or "".
-func (e *evaluator) firstFalse(variables []admissionregistrationv1.Variable) (first string) {
-	for _, v := range variables {
+// firstFalse evaluates conditions, or variables, which later expressions may use. It returns the name of the first that
+// is false, or "".
+func firstFalse[T admissionregistrationv1.MatchCondition | admissionregistrationv1.Variable](
+	e *evaluator, all []T,
+) (first string) {
+	for _, named := range all {
+		v := admissionregistrationv1.Variable(named)
 		e.variables[v.Name] = e.eval(v.Expression)
 		if e.variables[v.Name] == types.False && first == "" {
 			first = v.Name
@@ -288,11 +290,4 @@ func (e *evaluator) refusal(validations []admissionregistrationv1.Validation) st
 		}
 	}
 	return ""
-}
-
-func conditions(all []admissionregistrationv1.MatchCondition) (variables []admissionregistrationv1.Variable) {
-	for _, c := range all {
-		variables = append(variables, admissionregistrationv1.Variable(c))
-	}
-	return variables
 }
