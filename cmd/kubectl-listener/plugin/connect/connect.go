@@ -119,15 +119,10 @@ func Try(ctx context.Context, x *check.Examination, o client.Object, how Options
 	dialled, errs := make([]check.Finding, len(endpoints)), make([]error, len(endpoints))
 	dial := func(i int) { dialled[i], errs[i] = endpoints[i].dial(ctx, how) }
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxConnections, len(endpoints), dial) // dial ends with ctx
-	remedies := map[fault]string{}
+	paths := map[client.Object]string{}
 	for i, f := range dialled {
 		if errs[i] != nil {
-			e := &endpoints[i]
-			same := e.fault(errs[i])
-			if remedies[same] == "" {
-				remedies[same] = e.remedy(ctx, w, same)
-			}
-			f.Remedy = remedies[same]
+			f.Remedy = endpoints[i].remedy(ctx, w, errs[i], paths)
 		}
 		x.Add(f)
 	}
@@ -148,38 +143,30 @@ func targets(ctx context.Context, w *walk.Walk, o client.Object) (all []client.O
 	return all
 }
 
-// fault is what is wrong with connections to a port of a Listener. Faults that are the same have the same remedy.
-type fault struct {
-	listener                     *listenersv1alpha1.Listener
-	port, target                 string
-	unknownName, refused, silent bool
-}
-
-func (e *endpoint) fault(err error) fault {
+// remedy returns what to do about an error of a connection. paths are the remedies for silence, by objects.
+func (e *endpoint) remedy(ctx context.Context, w *walk.Walk, err error, paths map[client.Object]string) string {
 	var dns *net.DNSError
 	var network net.Error
-	return fault{e.listener, e.port, e.target, errors.As(err, &dns), errors.Is(err, syscall.ECONNREFUSED),
-		errors.As(err, &network) && network.Timeout()}
-}
-
-func (e *endpoint) remedy(ctx context.Context, w *walk.Walk, f fault) string {
 	switch {
-	case f.target != "": // what is in front of the cluster has to respond
+	case e.target != "": // what is in front of the cluster has to respond
 		return fmt.Sprintf("The class advertises this address, and the operator does not know what is there. Make "+
-			"sure that it forwards to %s, and that you can reach it from here: docs/advertise.md", f.target)
-	case f.unknownName:
+			"sure that it forwards to %s, and that you can reach it from here: docs/advertise.md", e.target)
+	case errors.As(err, &dns):
 		return cmp.Or(e.remedyForName(ctx, w),
 			"Your DNS server does not know the name. Use one that does, or ask for a class with "+
 				"preferredAddressType: IP.")
-	case f.refused:
+	case errors.Is(err, syscall.ECONNREFUSED):
 		return e.remedyForRefusal(ctx, w)
-	case f.silent:
-		return cmp.Or(e.remedyForSilence(ctx, w),
-			"Nothing responds. A firewall may drop the packets, or there is no route to the address from here: "+
-				"docs/choosing-a-class.md")
 	}
-	return cmp.Or(e.remedyForSilence(ctx, w),
-		"See whether there is a route to the address from here: docs/choosing-a-class.md")
+	if _, ok := paths[e.object]; !ok {
+		paths[e.object] = e.remedyForSilence(ctx, w)
+	}
+	otherwise := "See whether there is a route to the address from here: docs/choosing-a-class.md"
+	if errors.As(err, &network) && network.Timeout() {
+		otherwise = "Nothing responds. A firewall may drop the packets, or there is no route to the address from " +
+			"here: docs/choosing-a-class.md"
+	}
+	return cmp.Or(paths[e.object], otherwise)
 }
 
 // remedyForSilence returns what to do if nothing responds: what is wrong on the path of the address, or "".
