@@ -141,14 +141,12 @@ func (o *bindingOptions) bind(ctx context.Context, x *check.Examination,
 
 func (b *bound) fromListener(ctx context.Context, w *walk.Walk, listener *listenersv1alpha1.Listener) {
 	b.addresses = ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).IngressAddresses
-	var pods corev1.PodList
-	if w.List(ctx, &pods, client.InNamespace(listener.Namespace),
-		client.HasLabels{names.PodMountLabel(listener.UID)}) == check.Forbidden {
+	var found check.Presence
+	if b.pods, found = w.PodsOfListener(ctx, listener); found == check.Forbidden {
 		b.notes = append(b.notes, fmt.Sprintf("You may not list the Pods of %s, so ca.crt is left out. If they serve "+
 			"certificates of the operator, add it: kubectl listener ca --namespace %s",
 			b.what, listener.Namespace))
 	}
-	b.pods = pods.Items
 }
 
 // fromPod sets what a Pod with a single listener volume has.

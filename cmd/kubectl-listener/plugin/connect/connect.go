@@ -192,7 +192,7 @@ func (e *endpoint) remedyForSilence(ctx context.Context, w *walk.Walk) string {
 // clients to no Pod, or the program in a Pod that is ready may listen elsewhere.
 func (e *endpoint) remedyForRefusal(ctx context.Context, w *walk.Walk) string {
 	const refusal = "The machine responds, but nothing listens on the port. "
-	pods := w.PodsOfListener(ctx, e.listener)
+	pods, _ := w.PodsOfListener(ctx, e.listener)
 	if pod, ok := e.object.(*corev1.Pod); ok {
 		pods = []corev1.Pod{*pod}
 	}

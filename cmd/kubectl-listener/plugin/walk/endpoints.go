@@ -98,7 +98,7 @@ func (w *Walk) readyPods(ctx context.Context, namespace string, published sets.S
 // noEndpoints returns why a Service has no endpoints. pod is the Pod that should be one of them, or nil.
 func (w *Walk) noEndpoints(ctx context.Context, f check.Finding, listener *listenersv1alpha1.Listener,
 	pod *corev1.Pod) check.Finding {
-	if pods := w.PodsOfListener(ctx, listener); pod == nil && len(pods) > 0 {
+	if pods, _ := w.PodsOfListener(ctx, listener); pod == nil && len(pods) > 0 {
 		pod = &pods[0]
 	}
 	switch {

@@ -97,8 +97,9 @@ func (w *Walk) advertised(listener *listenersv1alpha1.Listener) {
 	}
 }
 
-func (w *Walk) PodsOfListener(ctx context.Context, listener *listenersv1alpha1.Listener) []corev1.Pod {
+// PodsOfListener returns the Pods that mount a Listener, and whether the user may list Pods.
+func (w *Walk) PodsOfListener(ctx context.Context, l *listenersv1alpha1.Listener) ([]corev1.Pod, check.Presence) {
 	var pods corev1.PodList
-	w.List(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)})
-	return pods.Items
+	found := w.List(ctx, &pods, client.InNamespace(l.Namespace), client.HasLabels{names.PodMountLabel(l.UID)})
+	return pods.Items, found
 }

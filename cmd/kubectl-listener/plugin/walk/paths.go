@@ -151,7 +151,7 @@ func (w *Walk) fromListener(ctx context.Context, listener *listenersv1alpha1.Lis
 		}
 	}
 	w.unboundPods(ctx, listener)
-	pods := w.PodsOfListener(ctx, listener)
+	pods, _ := w.PodsOfListener(ctx, listener)
 	for i := range pods {
 		w.podAddresses(ctx, &pods[i], func(_, name string) bool { return name == listener.Name })
 	}
