@@ -17,9 +17,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/ca"
@@ -77,11 +77,7 @@ The command creates nothing.`,
 			for _, note := range notes {
 				fmt.Fprintln(e.ErrOut, command.Printable(note))
 			}
-			content, err := yaml.Marshal(secret)
-			if err == nil {
-				_, err = e.Out.Write(content)
-			}
-			return err
+			return new(printers.YAMLPrinter).PrintObj(secret, e.Out)
 		},
 	}
 	cmd.Flags().StringVar(&o.serviceType, "type", "",
