@@ -93,13 +93,6 @@ func (r *Report) Add(f Finding) {
 	}
 }
 
-func (r *Report) AddFirst(f Finding) {
-	others := r.Findings
-	r.Findings = nil
-	r.Add(f)
-	r.Findings = append(r.Findings, others...)
-}
-
 // AddAll adds each finding that is not OK, and the number of the others in one finding of a kind.
 func (r *Report) AddAll(findings []Finding, kind, format string) {
 	others := 0

@@ -196,8 +196,8 @@ func (w *Walk) operator(ctx context.Context) {
 		if slices.ContainsFunc(w.Findings, func(f check.Finding) bool {
 			return f.State == check.Failed && !f.IsAside()
 		}) {
-			w.AddFirst(f.Failed("", why+", so nothing follows changes, and what is said about other objects may be "+
-				"out of date", remedy))
+			w.Findings = slices.Insert(w.Findings, 0, f.Failed("", why+", so nothing follows changes, and what is "+
+				"said about other objects may be out of date", remedy))
 		} else {
 			w.Add(f.Warning("", why+", so nothing follows changes"))
 		}
