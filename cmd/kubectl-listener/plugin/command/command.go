@@ -170,11 +170,9 @@ var (
 )
 
 func Workloads() []Kind {
-	var kinds []Kind
-	for _, name := range []string{"StatefulSet", "Deployment", "DaemonSet", "ReplicaSet"} {
-		kinds = append(kinds, appsv1.SchemeGroupVersion.WithKind(name))
-	}
-	return append(kinds, batchv1.SchemeGroupVersion.WithKind("Job"))
+	apps := appsv1.SchemeGroupVersion.WithKind
+	return []Kind{apps("StatefulSet"), apps("Deployment"), apps("DaemonSet"), apps("ReplicaSet"),
+		batchv1.SchemeGroupVersion.WithKind("Job")}
 }
 
 // Find returns the object that the arguments name: KIND/NAME, KIND NAME, or NAME alone, which is the first object of
