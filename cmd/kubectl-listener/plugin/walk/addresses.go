@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -156,16 +156,15 @@ func mountFinding(f check.Finding, pod *corev1.Pod, volume string) check.Finding
 	return f.OK("has its files in Pod %s", pod.Name)
 }
 
+// paths matches what may be a path in a command.
+var paths = regexp.MustCompile(`[\pL\p{Nd}/._-]+`)
+
 // probeReads reports whether the command of a probe names a directory, or something in it.
 func probeReads(probe *corev1.Probe, directory string) bool {
 	if probe == nil || probe.Exec == nil {
 		return false
 	}
-	separates := func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-", r)
-	}
-	return slices.ContainsFunc(strings.FieldsFunc(strings.Join(probe.Exec.Command, " "), separates),
-		func(word string) bool {
-			return strings.HasPrefix(path.Clean(word)+"/", path.Clean(directory)+"/")
-		})
+	return slices.ContainsFunc(paths.FindAllString(strings.Join(probe.Exec.Command, " "), -1), func(word string) bool {
+		return strings.HasPrefix(path.Clean(word)+"/", path.Clean(directory)+"/")
+	})
 }
