@@ -44,7 +44,7 @@ func mistakes(pod *corev1.Pod) []string {
 }
 
 // misplacedKeys returns that a workload has annotations that belong on its Pods, and that its template does not have.
-func misplacedKeys(kind string, workload client.Object) (problems []string) {
+func misplacedKeys(kind string, workload metav1.Object) (problems []string) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(workload)
 	if err != nil {
 		return nil
@@ -78,14 +78,13 @@ func (w *Walk) misplacedByOwners(ctx context.Context, pod *corev1.Pod) (problems
 
 // Ignored adds warnings about namespaces, nodes and workloads with keys that have no effect.
 func (w *Walk) Ignored(ctx context.Context) {
-	own := func(kind string, o client.Object) []string { return keys.Problems(kind, o) }
 	for _, l := range []struct {
 		kind     string
 		list     client.ObjectList
-		problems func(kind string, o client.Object) []string
+		problems func(kind string, o metav1.Object) []string
 	}{
-		{"a Namespace", lookup.MetadataList(corev1.SchemeGroupVersion.WithKind("NamespaceList")), own},
-		{"a Node", &corev1.NodeList{}, own},
+		{"a Namespace", lookup.MetadataList(corev1.SchemeGroupVersion.WithKind("NamespaceList")), keys.Problems},
+		{"a Node", &corev1.NodeList{}, keys.Problems},
 		{"Deployment", &appsv1.DeploymentList{}, misplacedKeys},
 		{"StatefulSet", &appsv1.StatefulSetList{}, misplacedKeys},
 		{"DaemonSet", &appsv1.DaemonSetList{}, misplacedKeys},

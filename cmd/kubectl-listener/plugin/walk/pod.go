@@ -27,8 +27,7 @@ import (
 func (w *Walk) pod(ctx context.Context, pod *corev1.Pod) nodeState {
 	w.Add(w.podWithEvents(ctx, pod))
 	if duplicates := claim.DuplicatePorts(pod); duplicates != "" {
-		w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace,
-			Name: pod.Name}.FailedBy(listenersv1alpha1.ReasonDuplicatePortName, duplicates).Symptom())
+		w.Add(w.About(pod).FailedBy(listenersv1alpha1.ReasonDuplicatePortName, duplicates).Symptom())
 	}
 	if pod.Spec.NodeName == "" || claim.PodFinished(pod) && (pod.DeletionTimestamp == nil || len(pod.Finalizers) > 0) {
 		return inOrder
