@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -183,12 +182,10 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) (err error) {
 		return err
 	}
 	ofClass := index.Mapping[listenersv1alpha1.ListenerList](r.Client, listenerToRequest, index.ListenersByClass)
-	return requests.Controller(mgr, "cert-manager", workers).
-		WatchesRawSource(r.certificates).
-		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(listenerToRequest)).
-		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(ofClass),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Complete(requests.Requeue(mgr, "cert-manager", r))
+	b := requests.Controller(mgr, "cert-manager", workers).WatchesRawSource(r.certificates)
+	requests.Watch(b, &listenersv1alpha1.Listener{}, listenerToRequest)
+	requests.Watch(b, &listenersv1alpha1.ListenerClass{}, ofClass, predicate.GenerationChangedPredicate{})
+	return b.Complete(requests.Requeue(mgr, "cert-manager", r))
 }
 
 // trim keeps of a Certificate what the operator writes, or the name alone if others created it. The operator deletes
@@ -214,7 +211,7 @@ func certificateToRequest(_ context.Context, o client.Object) []reconcile.Reques
 	if !ok {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
+	return index.RequestsFor(o.GetNamespace(), name)
 }
 
 func listenerToRequest(_ context.Context, o client.Object) []reconcile.Request {
@@ -222,7 +219,7 @@ func listenerToRequest(_ context.Context, o client.Object) []reconcile.Request {
 	if !ok {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
+	return index.RequestsFor(o.GetNamespace(), name)
 }
 
 // maxNames is the maximum number of names and addresses in a certificate, which every client receives whole.

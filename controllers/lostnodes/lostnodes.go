@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -59,19 +58,16 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	provisionedOnly := predicate.NewPredicateFuncs(func(o client.Object) bool { return claim.IsListenerClaim(o) })
 	nodeToClaims := index.Mapping[corev1.PersistentVolumeList](r.Client, index.VolumeToClaim, index.VolumesByNode)
 	classToClaims := index.Mapping[listenersv1alpha1.ListenerList](r.Client, r.listenerToClaims, index.ListenersByClass)
-	return requests.Controller(mgr, "lostnodes", 2).
-		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(provisionedOnly, predicates.StatusIgnored())).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(index.VolumeToClaim),
-			builder.WithPredicates(changes, predicates.StatusIgnored())).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(nodeToClaims),
-			builder.WithPredicates(changes, predicates.NodeSchedulingChanged())).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(index.PodToClaims),
-			builder.WithPredicates(changes, podMayReleaseVolume())).
-		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims),
-			builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
-		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(classToClaims),
-			builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
-		Complete(requests.Requeue(mgr, "lostnodes", r))
+	b := requests.Controller(mgr, "lostnodes", 2).
+		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(provisionedOnly, predicates.StatusIgnored()))
+	requests.Watch(b, &corev1.PersistentVolume{}, index.VolumeToClaim, changes, predicates.StatusIgnored())
+	requests.Watch(b, &corev1.Node{}, nodeToClaims, changes, predicates.NodeSchedulingChanged())
+	requests.Watch(b, &corev1.Pod{}, index.PodToClaims, changes, podMayReleaseVolume())
+	requests.Watch(b, &listenersv1alpha1.Listener{}, r.listenerToClaims, changes,
+		predicate.GenerationChangedPredicate{})
+	requests.Watch(b, &listenersv1alpha1.ListenerClass{}, classToClaims, changes,
+		predicate.GenerationChangedPredicate{})
+	return b.Complete(requests.Requeue(mgr, "lostnodes", r))
 }
 
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {

@@ -114,30 +114,26 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	if err != nil {
 		return err
 	}
-	always := handler.EnqueueRequestsFromMapFunc(toListenerOperator)
-	whileWaiting := handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator)
-	where := predicate.NewPredicateFuncs
+	always, whileWaiting, where := toListenerOperator, r.toWaitingListenerOperator, predicate.NewPredicateFuncs
 	b := requests.Controller(mgr, "nodeagent", 1)
 	b.For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(predicates.Changed(
 		func(c *operatorv1alpha1.ListenerOperator) any { return []any{c.Generation, c.Finalizers} })))
-	watch := func(o client.Object, to handler.EventHandler, changes ...predicate.Predicate) {
-		b.Watches(o, to, builder.WithPredicates(changes...))
-	}
-	watch(&appsv1.Deployment{}, always, predicate.GenerationChangedPredicate{})
-	watch(&corev1.PersistentVolume{}, whileWaiting,
+	requests.Watch(b, &appsv1.Deployment{}, always, predicate.GenerationChangedPredicate{})
+	requests.Watch(b, &corev1.PersistentVolume{}, whileWaiting,
 		predicates.Changed(func(pv *corev1.PersistentVolume) any { return inUse(pv) }))
-	watch(&corev1.Pod{}, whileWaiting, predicates.Changed(func(pod *corev1.Pod) any { return claim.PodFinished(pod) }),
+	requests.Watch(b, &corev1.Pod{}, whileWaiting,
+		predicates.Changed(func(pod *corev1.Pod) any { return claim.PodFinished(pod) }),
 		where(func(o client.Object) bool { return len(claim.NamesOf(o.(*corev1.Pod))) > 0 })) // conditions name them
-	watch(&corev1.Pod{}, always, stackable.Pods())
-	watch(&admissionregistrationv1.ValidatingAdmissionPolicy{}, always, confinement.IsPolicy())
-	watch(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, always, confinement.IsPolicy())
-	watch(tenancy.Namespace(), always, predicate.LabelChangedPredicate{},
+	requests.Watch(b, &corev1.Pod{}, always, stackable.Pods())
+	requests.Watch(b, &admissionregistrationv1.ValidatingAdmissionPolicy{}, always, confinement.IsPolicy())
+	requests.Watch(b, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, always, confinement.IsPolicy())
+	requests.Watch(b, tenancy.Namespace(), always, predicate.LabelChangedPredicate{},
 		where(func(o client.Object) bool { return o.GetName() == r.Namespace }))
 	// The status of the DaemonSet may be older than what the cache has of its Pods, or newer.
-	watch(&corev1.Pod{}, always, where(func(o client.Object) bool { return names.IsNodeAgent(o) }),
+	requests.Watch(b, &corev1.Pod{}, always, where(func(o client.Object) bool { return names.IsNodeAgent(o) }),
 		predicates.Changed(func(pod *corev1.Pod) any { return []any{claim.PodReady(pod), pod.DeletionTimestamp} }))
-	watch(&corev1.Node{}, always, predicates.NodeReadinessChanged())
-	watch(&corev1.Node{}, whileWaiting, predicates.NodeSchedulingChanged())
+	requests.Watch(b, &corev1.Node{}, always, predicates.NodeReadinessChanged())
+	requests.Watch(b, &corev1.Node{}, whileWaiting, predicates.NodeSchedulingChanged())
 	for _, c := range installation.Components() {
 		if !c.Optional.Empty() {
 			source, err := r.optionalSource(mgr, c)
@@ -149,7 +145,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		}
 		// By name, not by owner: the deletion of a foreign object has to trigger a reconciliation, too. A DaemonSet
 		// counts in any namespace.
-		watch(c.Empty(), always, where(func(o client.Object) bool {
+		requests.Watch(b, c.Empty(), always, where(func(o client.Object) bool {
 			return o.GetName() == c.Name && (c.Kind == "DaemonSet" || o.GetNamespace() == c.Key(r.Namespace).Namespace)
 		}))
 	}

@@ -8,11 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -26,25 +23,20 @@ import (
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
-// SetupWithManager registers the controller and its watches.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	changes := predicates.NotInInitialList() // the first two watches enqueue all requests at the start
 	const workers = 16                       // as many Pods as a node commonly starts at once
 	nodeToPodListeners := index.Mapping[listenersv1alpha1.PodListenersList](r.Client, index.Request,
 		index.PodListenersByNode)
-	enqueue, when := handler.EnqueueRequestsFromMapFunc, builder.WithPredicates
-	return requests.Controller(mgr, "podlisteners", workers).
-		For(&listenersv1alpha1.PodListeners{}).
-		Watches(&corev1.Pod{}, enqueue(r.podToPodListeners), when(podToMountChanged())).
-		Watches(&corev1.PersistentVolumeClaim{}, enqueue(r.claimToPodListeners),
-			when(changes, predicates.StatusIgnored())).
-		Watches(&corev1.PersistentVolume{}, enqueue(r.volumeToPodListeners), when(changes, predicates.StatusIgnored())).
-		Watches(&listenersv1alpha1.Listener{}, enqueue(r.listenerToPodListeners), when(changes)).
-		Watches(&listenersv1alpha1.ListenerClass{}, enqueue(r.classToPodListeners), when(changes)).
-		WatchesMetadata(tenancy.Namespace(), enqueue(r.namespaceToPodListeners),
-			when(changes, predicate.LabelChangedPredicate{})).
-		Watches(&corev1.Node{}, enqueue(nodeToPodListeners), when(changes, predicates.NodeAddressesChanged())).
-		Complete(requests.Requeue(mgr, "podlisteners", r))
+	b := requests.Controller(mgr, "podlisteners", workers).For(&listenersv1alpha1.PodListeners{})
+	requests.Watch(b, &corev1.Pod{}, r.podToPodListeners, podToMountChanged())
+	requests.Watch(b, &corev1.PersistentVolumeClaim{}, r.claimToPodListeners, changes, predicates.StatusIgnored())
+	requests.Watch(b, &corev1.PersistentVolume{}, r.volumeToPodListeners, changes, predicates.StatusIgnored())
+	requests.Watch(b, &listenersv1alpha1.Listener{}, r.listenerToPodListeners, changes)
+	requests.Watch(b, &listenersv1alpha1.ListenerClass{}, r.classToPodListeners, changes)
+	requests.Watch(b, tenancy.Namespace(), r.namespaceToPodListeners, changes, predicate.LabelChangedPredicate{})
+	requests.Watch(b, &corev1.Node{}, nodeToPodListeners, changes, predicates.NodeAddressesChanged())
+	return b.Complete(requests.Requeue(mgr, "podlisteners", r))
 }
 
 // podToMountChanged passes Pods with claims when they are added, because earlier changes of others were not mapped to
@@ -74,8 +66,7 @@ func allRestarts(pod *corev1.Pod) (count int32) {
 // podToPodListeners maps a Pod to its PodListeners, and records its name, by which the reconciler finds it.
 func (r *Reconciler) podToPodListeners(_ context.Context, o client.Object) []reconcile.Request {
 	r.podNames.Store(o.GetUID(), o.GetName())
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(),
-		Name: listenersv1alpha1.PodListenersName(o.GetUID())}}}
+	return index.RequestsFor(o.GetNamespace(), listenersv1alpha1.PodListenersName(o.GetUID()))
 }
 
 // podsToPodListeners returns the requests for the Pods that have a value in an index.

@@ -20,9 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -67,12 +65,10 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		return changesOf(o.(*listenersv1alpha1.PodListeners)) != ""
 	})
 	changed := predicates.Changed(func(pod *corev1.Pod) any { return []any{claim.PodReady(pod), pod.Status.Phase} })
-	return requests.Controller(mgr, "restart", 2).
-		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(r.podListenersToController),
-			builder.WithPredicates(isOutdated)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podToController),
-			builder.WithPredicates(predicates.NotInInitialList(), changed)).
-		Complete(requests.Requeue(mgr, "restart", r))
+	b := requests.Controller(mgr, "restart", 2)
+	requests.Watch(b, &listenersv1alpha1.PodListeners{}, r.podListenersToController, isOutdated)
+	requests.Watch(b, &corev1.Pod{}, r.podToController, predicates.NotInInitialList(), changed)
+	return b.Complete(requests.Requeue(mgr, "restart", r))
 }
 
 // Reconcile implements reconcile.Reconciler. A request has one worker at a time, which reads from the API server before

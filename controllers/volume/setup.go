@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -44,25 +43,19 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		UpdateFunc: func(e event.UpdateEvent) bool { return isUnbound(e.ObjectOld) },
 		DeleteFunc: func(e event.DeleteEvent) bool { return isUnbound(e.Object) },
 	}
+	b := requests.Controller(mgr, "volume", workers).
+		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(unbound))
+	requests.Watch(b, &listenersv1alpha1.ListenerClass{}, r.classToClaims, changes,
+		predicate.GenerationChangedPredicate{})
+	requests.Watch(b, &listenersv1alpha1.Listener{}, r.listenerToClaims, changes)
+	// A class-based claim waits for nothing else of the Listener of its name: its own, or one from a backup.
+	requests.Watch(b, &listenersv1alpha1.Listener{}, index.Request, deletedOrRestored)
+	requests.Watch(b, &corev1.Pod{}, index.PodToClaims, changes, created)
+	requests.Watch(b, tenancy.Namespace(), r.namespaceToClaims, changes, predicate.LabelChangedPredicate{})
+	requests.Watch(b, &storagev1.StorageClass{}, r.storageClassToClaims, changes, created)
+	requests.Watch(b, &corev1.PersistentVolume{}, index.VolumeToClaim, predicates.Deleted())
 	return errors.Join(
-		requests.Controller(mgr, "volume", workers).
-			For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(unbound)).
-			Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToClaims),
-				builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
-			Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims),
-				builder.WithPredicates(changes)).
-			// A class-based claim waits for nothing else of the Listener of its name: its own, or one from a backup.
-			Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(index.Request),
-				builder.WithPredicates(deletedOrRestored)).
-			Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(index.PodToClaims),
-				builder.WithPredicates(changes, created)).
-			WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToClaims),
-				builder.WithPredicates(changes, predicate.LabelChangedPredicate{})).
-			Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.storageClassToClaims),
-				builder.WithPredicates(changes, created)).
-			Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(index.VolumeToClaim),
-				builder.WithPredicates(predicates.Deleted())).
-			Complete(requests.Requeue(mgr, "volume", r)),
+		b.Complete(requests.Requeue(mgr, "volume", r)),
 		requests.Controller(mgr, "releasedvolume", workers).
 			For(&corev1.PersistentVolume{}, builder.WithPredicates(predicate.NewPredicateFuncs(concernsDeleter))).
 			Complete(requests.Requeue(mgr, "releasedvolume",

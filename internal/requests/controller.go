@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -22,6 +23,11 @@ func Controller(mgr manager.Manager, name string, workers int) *builder.Builder 
 	return ctrl.NewControllerManagedBy(mgr).Named(name).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: newQueue(workers),
 			RateLimiter: newLimiter()})
+}
+
+// Watch makes a controller handle the requests that a function maps an object to, at changes that all predicates pass.
+func Watch(b *builder.Builder, o client.Object, to handler.MapFunc, changes ...predicate.Predicate) {
+	b.Watches(o, handler.EnqueueRequestsFromMapFunc(to), builder.WithPredicates(changes...))
 }
 
 func OnlyAtStart() source.Source {
