@@ -291,7 +291,7 @@ func parse(spec *certificatesv1.PodCertificateRequestSpec) (order, error) {
 		case len(value) > maxAnnotation:
 			problem = fmt.Sprintf("it is longer than %d bytes", maxAnnotation)
 		case key == names.AnnotationCertificateVolumes:
-			if o.volumes = certificate.List(value); len(o.volumes) == 0 {
+			if o.volumes = sets.New(keys.List(value)...); len(o.volumes) == 0 {
 				problem = "it names no volume; without it, the certificate is for the addresses of all listener volumes"
 			}
 		case key == names.AnnotationCertificateUsages:
@@ -309,7 +309,7 @@ func parse(spec *certificatesv1.PodCertificateRequestSpec) (order, error) {
 }
 
 func parseUsages(value string) (asClient bool, problem string) {
-	usages := certificate.List(value)
+	usages := sets.New(keys.List(value)...)
 	if !usages.Has(usageServer) || len(usages.Difference(sets.New(usageServer, usageClient))) > 0 {
 		return false, fmt.Sprintf("%q is neither %q nor %q", value, usageServer, usageServer+","+usageClient)
 	}

@@ -26,9 +26,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
-
-	"github.com/listener-operator/listener-operator/internal/keys"
 )
 
 const (
@@ -178,8 +175,6 @@ func (a *Authority) Issue(leaf Leaf) (Issued, error) {
 	}
 	return Issued{Chain: encode(raw), NotBefore: notBefore, NotAfter: notAfter}, nil
 }
-
-func List(value string) sets.Set[string] { return sets.New(keys.List(value)...) }
 
 type Rotation struct {
 	// NotBefore is the time before which no root may have been created. Zero means that only old roots are replaced.

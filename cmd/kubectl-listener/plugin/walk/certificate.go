@@ -26,6 +26,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	certificatenames "github.com/listener-operator/listener-operator/internal/certificate"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/keys"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -141,10 +142,10 @@ func (w *Walk) issuedFinding(ctx context.Context, f check.Finding, pod *corev1.P
 func (w *Walk) uncoveredAddress(ctx context.Context, pod *corev1.Pod, request *certificatesv1.PodCertificateRequest,
 	certificate *x509.Certificate) string {
 	addresses, _ := w.PodListeners(ctx, pod)
-	only := certificatenames.List(request.Spec.UnverifiedUserAnnotations[names.AnnotationCertificateVolumes])
+	only := keys.List(request.Spec.UnverifiedUserAnnotations[names.AnnotationCertificateVolumes])
 	for _, volume := range slices.Sorted(maps.Keys(addresses.Spec.Listeners)) {
 		for _, a := range addresses.Spec.Listeners[volume].IngressAddresses {
-			if (len(only) == 0 || only.Has(volume)) && certificate.VerifyHostname(a.Address) != nil {
+			if (len(only) == 0 || slices.Contains(only, volume)) && certificate.VerifyHostname(a.Address) != nil {
 				return a.Address
 			}
 		}
