@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -251,16 +252,11 @@ func established(u *unstructured.Unstructured, versions []string) (string, error
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &crd); err != nil {
 		return "", fmt.Errorf("decoding CustomResourceDefinition %s: %w", u.GetName(), err)
 	}
-	isEstablished := slices.ContainsFunc(crd.Status.Conditions,
-		func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-			return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
-		})
-	if crd.DeletionTimestamp != nil || !isEstablished {
+	if crd.DeletionTimestamp != nil || !apihelpers.IsCRDConditionTrue(&crd, apiextensionsv1.Established) {
 		return "", nil
 	}
 	for _, version := range versions {
-		if slices.ContainsFunc(crd.Spec.Versions,
-			func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version && v.Served }) {
+		if apihelpers.HasServedCRDVersion(&crd, version) {
 			return version, nil
 		}
 	}
