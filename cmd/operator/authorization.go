@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -54,21 +53,13 @@ type authorization struct {
 	known *cache.LRUExpireCache
 }
 
-func newReviews(clients kubernetes.Interface, c clock.Clock) *authorization {
+func newAuthorization(clients kubernetes.Interface, c clock.Clock) *authorization {
 	return &authorization{
 		clients: clients, limiter: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewsPerSecond, reviewBurst,
 			c),
 		results: cache.NewLRUExpireCacheWithClock(maxResults, c),
 		known:   cache.NewLRUExpireCacheWithClock(maxResults, c),
 	}
-}
-
-func newAuthorization(config *rest.Config, client *http.Client) (*authorization, error) {
-	clients, err := kubernetes.NewForConfigAndClient(config, client)
-	if err != nil {
-		return nil, fmt.Errorf("creating the clients for the authorization of metrics: %w", err)
-	}
-	return newReviews(clients, clock.RealClock{}), nil
 }
 
 func (a *authorization) filter(log logr.Logger, next http.Handler) http.Handler {
@@ -151,11 +142,11 @@ func addServers(ctx context.Context, mgr manager.Manager, options Options, metri
 		checks.Handle(path, handler)
 		checks.Handle(path+"/", handler)
 	}
-	authorization, err := newAuthorization(mgr.GetConfig(), mgr.GetHTTPClient())
+	clients, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return err
+		return fmt.Errorf("creating the clients for the authorization of metrics: %w", err)
 	}
-	measured.Handle("/metrics", authorization.filter(mgr.GetLogger(),
+	measured.Handle("/metrics", newAuthorization(clients, clock.RealClock{}).filter(mgr.GetLogger(),
 		promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{})))
 	encryption := &tls.Config{MinVersion: tls.VersionTLS12}
 	for _, set := range metricsTLS {

@@ -48,7 +48,7 @@ func (a *metricsAPI) authorization() *authorization {
 		return true, review, a.accessError
 	})
 	a.clock = clocktesting.NewFakeClock(time.Now())
-	return newReviews(clients, a.clock)
+	return newAuthorization(clients, a.clock)
 }
 
 func get(t *testing.T, a *authorization, request *http.Request) int {
