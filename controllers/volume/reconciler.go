@@ -8,7 +8,6 @@
 package volume
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -262,8 +261,11 @@ func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVo
 	switch {
 	case err != nil:
 		return err
+	case existing == nil && requests.Restoring(pvc, r.Clock.Now()) > 0:
+		return exposure.Refuse(listenersv1alpha1.ReasonWaitingForRestore, "the claim comes from a backup, and waits "+
+			"up to a minute for its Listener, which may have the previous ports")
 	case existing == nil:
-		return cmp.Or(r.awaitRestore(pvc), r.checkAllowed(ctx, pvc, class))
+		return r.checkAllowed(ctx, pvc, class)
 	case request.OtherUser(existing, pod) != "":
 		return exposure.Refuse(listenersv1alpha1.ReasonForeignListener,
 			"Listener %s exists but %s, so it is not changed; use the annotation %s, or rename one of the two",
@@ -284,14 +286,6 @@ func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVo
 	desired := claim.KeepFor(pod, pvc.Name, existing).Apply(request.Listener(class.Name, ports, pod.Labels))
 	_, err = r.Applier.Apply(ctx, desired, existing)
 	return err
-}
-
-func (r *Reconciler) awaitRestore(pvc *corev1.PersistentVolumeClaim) error {
-	if requests.Restoring(pvc, r.Clock.Now()) == 0 {
-		return nil
-	}
-	return exposure.Refuse(listenersv1alpha1.ReasonWaitingForRestore,
-		"the claim comes from a backup, and waits up to a minute for its Listener, which may have the previous ports")
 }
 
 func (r *Reconciler) checkAllowed(ctx context.Context, pvc *corev1.PersistentVolumeClaim,
