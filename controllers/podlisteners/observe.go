@@ -47,17 +47,15 @@ func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName,
 		&corev1.Pod{})
 }
 
-// observe returns the mounts of a Pod's listener volumes, and warns about volumes and claims. has is what the Pod has
-// been given.
-func (r *Reconciler) observe(ctx context.Context, p *pass,
-	has *listenersv1alpha1.PodListenersSpec) (mounts []*mount, _ error) {
+// observe returns the mounts of a Pod's listener volumes, and warns about volumes and claims.
+func (r *Reconciler) observe(ctx context.Context, p *pass) (mounts []*mount, _ error) {
 	node, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: p.pod.Spec.NodeName}, &corev1.Node{})
 	if err != nil {
 		return nil, err
 	}
 	volumes, _ := claim.Volumes(p.pod)
 	for _, volume := range volumes {
-		m, err := r.observeVolume(ctx, p, volume, has)
+		m, err := r.observeVolume(ctx, p, volume)
 		if err != nil {
 			return nil, err
 		}
@@ -71,13 +69,12 @@ func (r *Reconciler) observe(ctx context.Context, p *pass,
 
 // observeVolume returns the mount of a volume, or nil if it is not a listener volume, not bound, or cannot be mounted:
 // a volume that the operator did not provision may name a Listener that cannot exist.
-func (r *Reconciler) observeVolume(ctx context.Context, p *pass, volume *corev1.Volume,
-	has *listenersv1alpha1.PodListenersSpec) (*mount, error) {
-	m, err := r.requested(ctx, p, volume, has)
+func (r *Reconciler) observeVolume(ctx context.Context, p *pass, volume *corev1.Volume) (*mount, error) {
+	m, err := r.requested(ctx, p, volume)
 	if err != nil || m == nil {
 		return nil, err
 	}
-	if err := r.observeListener(ctx, m, has); err != nil {
+	if err := r.observeListener(ctx, m); err != nil {
 		return nil, err
 	}
 	if m.isCopy {
@@ -97,18 +94,17 @@ func (r *Reconciler) observeVolume(ctx context.Context, p *pass, volume *corev1.
 }
 
 // requested returns a mount with what its volume requests, which is at least what the Pod was given, or nil.
-func (r *Reconciler) requested(ctx context.Context, p *pass, volume *corev1.Volume,
-	has *listenersv1alpha1.PodListenersSpec) (*mount, error) {
+func (r *Reconciler) requested(ctx context.Context, p *pass, volume *corev1.Volume) (*mount, error) {
 	if claim.IsInline(volume) {
 		m := &mount{pass: p, volume: volume.Name, request: claim.OfInline(p.pod, volume), object: p.pod}
 		m.selector, _ = claim.ParseSelector(m.request.Annotations)
-		return m, r.observeOriginal(ctx, m, has)
+		return m, r.observeOriginal(ctx, m)
 	}
 	m, err := r.bound(ctx, p, volume)
-	if err != nil || m != nil || !has.Admitted(volume.Name) {
+	if err != nil || m != nil || !p.has.Admitted(volume.Name) {
 		return m, err
 	}
-	entry := has.Listeners[volume.Name]
+	entry := p.has.Listeners[volume.Name]
 	if entry.ListenerName == "" || entry.PersistentVolumeName == "" {
 		return nil, nil //nolint:nilnil // as lookup
 	}
@@ -144,12 +140,12 @@ func (r *Reconciler) bound(ctx context.Context, p *pass, volume *corev1.Volume) 
 
 // observeOriginal lets the inline volume of a copy use the Listener of the Pod that it is a copy of, as a claim does,
 // also after that Pod. A volume that has addresses of its own is none.
-func (r *Reconciler) observeOriginal(ctx context.Context, m *mount, has *listenersv1alpha1.PodListenersSpec) error {
-	if slices.Contains(has.Copies, m.volume) {
-		m.isCopy, m.selector = true, claim.Selector{Listener: has.Listeners[m.volume].ListenerName}
+func (r *Reconciler) observeOriginal(ctx context.Context, m *mount) error {
+	if slices.Contains(m.has.Copies, m.volume) {
+		m.isCopy, m.selector = true, claim.Selector{Listener: m.has.Listeners[m.volume].ListenerName}
 		return nil
 	}
-	if m.selector.Class == "" || has.Admitted(m.volume) || metav1.GetControllerOf(m.pod) != nil {
+	if m.selector.Class == "" || m.has.Admitted(m.volume) || metav1.GetControllerOf(m.pod) != nil {
 		return nil
 	}
 	var pods corev1.PodList
@@ -173,21 +169,19 @@ func (r *Reconciler) observeOriginal(ctx context.Context, m *mount, has *listene
 }
 
 // observeListener adds the Listener, and what the Pod has of it.
-func (r *Reconciler) observeListener(ctx context.Context, m *mount,
-	has *listenersv1alpha1.PodListenersSpec) (err error) {
+func (r *Reconciler) observeListener(ctx context.Context, m *mount) (err error) {
 	if m.listener, err = lookup.Get(ctx, r.Client, m.listenerKey(), &listenersv1alpha1.Listener{}); err != nil {
 		return err
 	}
 	var known bool
-	m.previous, known = has.Listeners[m.volume]
+	m.previous, known = m.has.Listeners[m.volume]
 	m.isNew = !known && (m.listener == nil ||
 		m.pod.Labels[names.PodMountLabel(m.listener.UID)] != names.ListenerLabel(m.listener.Name))
-	m.admitted = has.Admitted(m.volume) ||
+	m.admitted = m.has.Admitted(m.volume) ||
 		m.request.Inline && m.listener != nil && claim.HasOwner(m.listener, m.pod.UID)
 	return nil
 }
 
-// refused reports whether something is wrong with a volume, so that it cannot be mounted.
 func (r *Reconciler) refused(ctx context.Context, m *mount) (bool, error) {
 	reason, problem := listenersv1alpha1.ReasonInvalidName, claim.ListenerNameProblem(m.listenerName())
 	if m.request.Inline {
@@ -202,7 +196,6 @@ func (r *Reconciler) refused(ctx context.Context, m *mount) (bool, error) {
 	return problem != "" && m.refuse(reason, problem), nil
 }
 
-// inlineProblem returns why an inline volume cannot be mounted, or "".
 func (r *Reconciler) inlineProblem(ctx context.Context, m *mount) (string, error) {
 	if problem := m.request.InlineProblem(m.pod, m.listener); problem != "" {
 		return problem, nil
@@ -214,7 +207,6 @@ func (r *Reconciler) inlineProblem(ctx context.Context, m *mount) (string, error
 	return m.classProblem(class), nil
 }
 
-// classProblem returns why an inline volume cannot be mounted with a class, or "".
 func (m *mount) classProblem(class *listenersv1alpha1.ListenerClass) string {
 	ports, problem := m.request.Ports(m.pod)
 	switch pinning := class.Pinning(); {
@@ -244,7 +236,6 @@ func (r *Reconciler) observeClass(ctx context.Context, m *mount) (err error) {
 	return err
 }
 
-// class returns the class of a name, or nil.
 func (r *Reconciler) class(ctx context.Context, name string) (*listenersv1alpha1.ListenerClass, error) {
 	return lookup.Get(ctx, r.Client, types.NamespacedName{Name: name}, &listenersv1alpha1.ListenerClass{})
 }

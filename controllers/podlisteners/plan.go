@@ -19,56 +19,49 @@ import (
 // reported: half of what the node agent waits for an object that does not exist.
 const newListener = 5 * time.Second
 
-// plan is what the PodListeners of a Pod should be.
-type plan struct {
-	spec listenersv1alpha1.PodListenersSpec
-	// wait is how long addresses may be missing without a reason, or 0.
-	wait time.Duration
-	// previousIn is when the Pod gets the addresses of a previous exposure, or 0.
-	previousIn time.Duration
-}
-
-// newPlan plans the PodListeners of a Pod, which exist since a time. Entries without a mount have no addresses.
-func newPlan(observed listenersv1alpha1.PodListenersSpec, of *pass, mounts []*mount, since metav1.Time,
-	now time.Time) plan {
-	p := plan{spec: observed}
-	p.spec.NodeName, p.spec.Listeners = of.pod.Spec.NodeName, map[string]listenersv1alpha1.PodListener{}
+// plan returns the desired PodListeners of a Pod, which exist since a time, and how long addresses may be missing
+// without a reason, or 0. Entries without a mount have no addresses.
+func (p *pass) plan(mounts []*mount, since metav1.Time,
+	now time.Time) (spec listenersv1alpha1.PodListenersSpec, wait time.Duration) {
+	spec = *p.has
+	spec.NodeName, spec.Listeners = p.pod.Spec.NodeName, map[string]listenersv1alpha1.PodListener{}
 	var given, others []string // what a Pod has been given, it keeps if there are too many addresses
-	volumes, beyond := claim.Volumes(of.pod)
+	volumes, beyond := claim.Volumes(p.pod)
 	for _, volume := range volumes {
-		entry, ok := observed.Listeners[volume.Name]
+		entry, ok := p.has.Listeners[volume.Name]
 		if len(entry.IngressAddresses) > 0 {
 			given = append(given, volume.Name)
 		} else {
 			others = append(others, volume.Name)
 		}
 		if entry.IngressAddresses = nil; ok {
-			p.spec.Listeners[volume.Name] = entry
+			spec.Listeners[volume.Name] = entry
 		}
 	}
-	of.complete = true
+	p.complete = true
 	for _, m := range mounts {
 		entry := m.entry()
 		if left, text := m.untilPrevious(since, now); left > 0 {
-			entry.IngressAddresses, p.previousIn = nil, max(p.previousIn, left)
+			entry.IngressAddresses = nil
+			p.again.Add(left, "the addresses of a previous exposure are about to go away")
 			m.warnPrevious(text)
 		} else if len(entry.IngressAddresses) == 0 && !m.warnMissing() {
-			of.complete = false
+			p.complete = false
 			if m.listener != nil && !m.statusCurrent() {
-				p.wait = max(p.wait, requests.Left(m.listener.CreationTimestamp, newListener, now))
+				wait = max(wait, requests.Left(m.listener.CreationTimestamp, newListener, now))
 			}
 		}
-		p.spec.Listeners[m.volume] = entry
+		spec.Listeners[m.volume] = entry
 	}
-	p.spec.Copies = copies(p.spec, observed.Copies, mounts)
-	if without := p.spec.Limit(append(given, others...)); len(without) > 0 {
-		of.warnLimit(without[0])
+	spec.Copies = copies(spec, p.has.Copies, mounts)
+	if without := spec.Limit(append(given, others...)); len(without) > 0 {
+		p.warnLimit(without[0])
 	} else if beyond != nil {
-		of.warnLimit(beyond.Name)
+		p.warnLimit(beyond.Name)
 	}
-	recordStart(&p.spec, mounts)
-	p.spec.Summary = columns.Volumes(&p.spec)
-	return p
+	recordStart(&spec, mounts)
+	spec.Summary = columns.Volumes(&spec)
+	return spec, wait
 }
 
 // copies returns the volumes with an entry that are of a copy by their mounts, or else by what was recorded before.

@@ -78,7 +78,6 @@ func (r *Reconciler) writtenFor(name string) *written {
 	return w.(*written)
 }
 
-// Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	existing, err := lookup.Get(ctx, r.Client, req.NamespacedName, &listenersv1alpha1.PodListeners{})
 	if err != nil {
@@ -93,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.podNames.Delete(listenersv1alpha1.PodUID(req.Name))
 		defer r.written.Delete(req.Name)
 	}
-	p := &pass{pod: pod}
+	p := &pass{pod: pod, has: &listenersv1alpha1.PodListenersSpec{}}
 	err = errors.Join(r.reconcile(ctx, existing, p), p.overQuota) // for the retry
 	r.report(req.Name, p, err)
 	if err != nil {
@@ -200,7 +199,8 @@ func (r *Reconciler) write(ctx context.Context, existing *listenersv1alpha1.PodL
 	} else {
 		desired = listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(p.pod), p.pod.UID, p.pod.Spec.NodeName)
 	}
-	mounts, err := r.observe(ctx, p, &desired.Spec)
+	p.has = &desired.Spec
+	mounts, err := r.observe(ctx, p)
 	if err != nil || existing == nil && len(mounts) == 0 {
 		return err
 	}
@@ -213,22 +213,20 @@ func (r *Reconciler) write(ctx context.Context, existing *listenersv1alpha1.PodL
 	if err := r.ensureMounts(ctx, p, mounts); err != nil || existing == nil && awaitsKubelet {
 		return err
 	}
-	w.restarts.readAgain(&desired.Spec, p.pod)
-	planned := newPlan(desired.Spec, p, mounts, since, r.Clock.Now())
-	w.restarts.record(&desired.Spec, &planned.spec, p.pod)
-	desired.Spec = planned.spec
+	w.restarts.readAgain(p.has, p.pod)
+	planned, wait := p.plan(mounts, since, r.Clock.Now())
+	w.restarts.record(p.has, &planned, p.pod)
+	desired.Spec = planned
 	switch {
 	case existing != nil:
 		w.created = time.Time{} // if it is deleted now, it is created again
-		err = r.update(ctx, existing, desired)
-	case planned.wait > 0: // usually, the Listener changes earlier, which is watched
-		p.again.Add(planned.wait, "a new Listener has no address yet")
+		return r.update(ctx, existing, desired)
+	case wait > 0: // usually, the Listener changes earlier, which is watched
+		p.again.Add(wait, "a new Listener has no address yet")
 		return nil
-	default:
-		err = r.create(ctx, p, desired)
-		p.warnOwnQuota(err)
 	}
-	p.again.Add(planned.previousIn, "the addresses of a previous exposure are about to go away")
+	err = r.create(ctx, p, desired)
+	p.warnOwnQuota(err)
 	return err
 }
 
@@ -251,7 +249,6 @@ func (w *written) verdictIn(pod *corev1.Pod, now time.Time) time.Duration {
 // cacheLag is for how long an object that is not in the cache is not created again. It may have been deleted meanwhile.
 const cacheLag = time.Second
 
-// update changes the observed version of an object, if the desired one differs.
 func (r *Reconciler) update(ctx context.Context, existing, desired *listenersv1alpha1.PodListeners) error {
 	if equality.Semantic.DeepEqual(desired.Spec, existing.Spec) {
 		return nil

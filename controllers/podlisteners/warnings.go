@@ -41,6 +41,8 @@ type cause struct {
 // pass is one look at a Pod, with the warnings about it.
 type pass struct {
 	pod *corev1.Pod
+	// has is what the Pod has been given.
+	has *listenersv1alpha1.PodListenersSpec
 	// verdictIn is how long the kubelet may still take to accept or reject the Pod.
 	verdictIn time.Duration
 	warnings  []warning
@@ -62,7 +64,6 @@ func (p *pass) warn(reason, action, format string, args ...any) {
 	p.add(warning{cause{p.pod.UID, "", reason}, action, fmt.Sprintf(format, args...), p.pod, nil})
 }
 
-// warn adds a warning on the Pod about the volume.
 func (m *mount) warn(reason, action, format string, args ...any) {
 	var related runtime.Object
 	switch {
@@ -91,7 +92,6 @@ func (m *mount) warnClaim(reason, format string, args ...any) {
 	m.add(warning{about, actionMount, fmt.Sprintf(format, args...), m.object, m.pod})
 }
 
-// source describes the claim or the inline volume.
 func (m *mount) source() string {
 	if m.request.Inline {
 		return fmt.Sprintf("inline volume %s of Pod %s", m.volume, m.pod.Name)
@@ -110,7 +110,6 @@ func (m *mount) warnSelector() {
 		"create it again", m.pv.Name, was)
 }
 
-// warnCopy warns that a copy of the Pod that the Listener belongs to gets no requests.
 func (m *mount) warnCopy() {
 	m.warn(listenersv1alpha1.ReasonPodIsCopy, actionMount, "Volume %q has the addresses of Listener %s, but requests "+
 		"do not lead to this Pod: it has no controller, and the Listener belongs to another Pod; for requests, give "+
@@ -168,7 +167,6 @@ func (p *pass) warnRejection(err error) {
 	}
 }
 
-// warnLimit warns that this volume, and those after it, get no addresses.
 func (p *pass) warnLimit(volume string) {
 	p.warn(listenersv1alpha1.ReasonWaitingForAddress, actionMount+"Limit", "Volume %q of Pod %s/%s gets no addresses, "+
 		"as may others after it: a Pod has at most %d listener volumes, and %d KiB of addresses and ports in them; "+
