@@ -102,7 +102,6 @@ func trim(o any) (any, error) {
 	return request, nil
 }
 
-// podListenersToRequests maps PodListeners to the requests of their Pod that wait for an address.
 func (s *Signer) podListenersToRequests(ctx context.Context, o client.Object) []reconcile.Request {
 	return s.undecided(ctx, client.InNamespace(o.GetNamespace()),
 		client.MatchingFields{byPod: string(listenersv1alpha1.PodUID(o.GetName()))})
@@ -123,7 +122,6 @@ func (s *Signer) undecided(ctx context.Context, options ...client.ListOption) []
 	return found
 }
 
-// Reconcile implements reconcile.Reconciler. Its requests are PodCertificateRequests.
 func (s *Signer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	request, err := lookup.Get(ctx, s.requests, req.NamespacedName, &certificatesv1.PodCertificateRequest{})
 	switch {

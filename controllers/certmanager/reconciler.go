@@ -166,7 +166,6 @@ func (r *Reconciler) report(key types.NamespacedName, members []member) {
 	}
 }
 
-// workers is the number of Certificates that are reconciled concurrently.
 const workers = 4
 
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) (err error) {

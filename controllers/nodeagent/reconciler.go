@@ -93,7 +93,6 @@ type replacement struct {
 // content is what an object has besides its metadata and its status.
 type content = map[string]any
 
-// key returns the key of an object in the operator's namespace.
 func (r *Reconciler) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: r.Namespace, Name: name}
 }

@@ -30,7 +30,6 @@ const rolloutTimeout = 15 * time.Minute
 // creates them at once, some hundred at a time, so then they are rejected, of which only its events tell.
 const creationTimeout = 10 * time.Second
 
-// rollout is what is known about the rollout of the agents.
 type rollout struct {
 	// daemonSet is of the agents, or empty if there is none.
 	daemonSet *appsv1.DaemonSet
@@ -124,7 +123,6 @@ func (r *Reconciler) observeTemplate(f *rollout, daemonSet *appsv1.DaemonSet) {
 	f.daemonSet, f.since = daemonSet, r.templateSince
 }
 
-// uncreated returns how many Pods of agents are missing.
 func (f *rollout) uncreated() int32 {
 	return f.daemonSet.Status.DesiredNumberScheduled - f.daemonSet.Status.CurrentNumberScheduled
 }

@@ -163,7 +163,6 @@ func (m *mount) advertised(addresses []listenersv1alpha1.IngressAddress) []liste
 	return advertise.Instead(targets, addresses)
 }
 
-// nodeAddresses returns the addresses of the node of the Pod with the node ports of the Listener.
 func (m *mount) nodeAddresses() []listenersv1alpha1.IngressAddress {
 	if m.class == nil {
 		ofOthers := func(known listenersv1alpha1.IngressAddress) bool { return !m.isOfNode(known) }
@@ -239,7 +238,6 @@ func (m *mount) ownAddresses() *exposure.Exposed {
 	return m.backend.PodAddresses(&exposure.Listener{Listener: m.listener, Class: m.class}, m.pod, m.node)
 }
 
-// statusCurrent reports whether the status of the Listener is that of its current generation.
 func (m *mount) statusCurrent() bool {
 	return m.listener != nil && m.listener.Status != nil &&
 		m.listener.Status.ObservedGeneration == m.listener.Generation && m.listener.DeletionTimestamp == nil
