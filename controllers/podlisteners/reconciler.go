@@ -78,6 +78,21 @@ func (r *Reconciler) writtenFor(name string) *written {
 	return w.(*written)
 }
 
+// pass is one look at a Pod, with the warnings about it.
+type pass struct {
+	pod *corev1.Pod
+	// has is what the Pod has been given.
+	has *listenersv1alpha1.PodListenersSpec
+	// verdictIn is how long the kubelet may still take to accept or reject the Pod.
+	verdictIn time.Duration
+	warnings  []warning
+	// overQuota joins the errors about Listeners that a ResourceQuota does not permit.
+	overQuota error
+	again     requests.Deadlines
+	// complete states that the warnings are all that there are: each volume has addresses, or a warning says why not.
+	complete bool
+}
+
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	existing, err := lookup.Get(ctx, r.Client, req.NamespacedName, &listenersv1alpha1.PodListeners{})
 	if err != nil {

@@ -3,7 +3,6 @@ package podlisteners
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,21 +35,6 @@ type warning struct {
 type cause struct {
 	object         types.UID
 	volume, reason string
-}
-
-// pass is one look at a Pod, with the warnings about it.
-type pass struct {
-	pod *corev1.Pod
-	// has is what the Pod has been given.
-	has *listenersv1alpha1.PodListenersSpec
-	// verdictIn is how long the kubelet may still take to accept or reject the Pod.
-	verdictIn time.Duration
-	warnings  []warning
-	// overQuota joins the errors about Listeners that a ResourceQuota does not permit.
-	overQuota error
-	again     requests.Deadlines
-	// complete states that the warnings are all that there are: each volume has addresses, or a warning says why not.
-	complete bool
 }
 
 // add adds a warning with what an event can have of its text.
