@@ -291,9 +291,8 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options, apiT
 		}).SetupWithManager},
 		{"restart", (&restart.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events,
 			Clock: realClock}).SetupWithManager},
-		{"volume",
-			(&volume.Reconciler{Client: mgr.GetClient(), Events: events, Applier: applier,
-				Clock: realClock}).SetupWithManager},
+		{"volume", (&volume.Reconciler{Client: mgr.GetClient(), Events: events, Applier: applier,
+			Clock: realClock}).SetupWithManager},
 		{"nodeagent", (&nodeagent.Reconciler{
 			Client: mgr.GetClient(), Namespace: options.Namespace, Image: options.NodeAgentImage,
 			OperatorCondition: options.OperatorCondition,

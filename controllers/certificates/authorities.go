@@ -115,8 +115,7 @@ func (a *Authorities) next(ctx context.Context, secret *corev1.Secret,
 		if before, err = certificate.Decode(secret.Data); err != nil {
 			return nil, time.Time{},
 				fmt.Errorf("the Secret %s/%s is damaged: %w; restore it from a backup, or delete it, upon which "+
-					"clients have to trust new authorities",
-					a.Namespace, names.CertificateAuthoritySecret, err)
+					"clients have to trust new authorities", a.Namespace, names.CertificateAuthoritySecret, err)
 		}
 	}
 	roots, again := before.Next(rotation, a.Clock.Now())

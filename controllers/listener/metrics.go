@@ -17,14 +17,12 @@ import (
 var (
 	rangeSize = prometheus.NewDesc("listener_operator_port_range_size",
 		"Number of ports in a range that a ListenerClass lists, by class and kind: NodePort for nodePorts.range, "+
-			"SharedPort for loadBalancer.sharing.portRange.",
-		[]string{"class", "kind"}, nil)
+			"SharedPort for loadBalancer.sharing.portRange.", []string{"class", "kind"}, nil)
 	rangeLeft = prometheus.NewDesc("listener_operator_port_range_left",
 		"Number of ports of the range that a Listener could still get. Ranges of classes may overlap: do not add "+
 			"them up. Node ports that any Service of the cluster has are not left. What the operator does not know "+
 			"counts as left: node ports outside the cluster's own range, and ports that Services of others have at a "+
-			"shared address.",
-		[]string{"class", "kind"}, nil)
+			"shared address.", []string{"class", "kind"}, nil)
 )
 
 // leading collects the metrics of ranges in the replica that leads, or is nil: only there the registry knows the

@@ -51,8 +51,7 @@ func (o *observed) decideRequest(value string, now time.Time) (release string, w
 	switch {
 	case err != nil:
 		return "", 0, fmt.Sprintf("the annotation %s has the value %q; allowed are the time of the request, such as "+
-			"%s, and %q",
-			names.AnnotationRelease, value, now.UTC().Format(time.RFC3339), names.ReleaseNever)
+			"%s, and %q", names.AnnotationRelease, value, now.UTC().Format(time.RFC3339), names.ReleaseNever)
 	case o.pv.Spec.NodeAffinity == nil || !o.pv.CreationTimestamp.Time.Before(requested):
 		return "", 0, ""
 	case requested.After(now):

@@ -187,8 +187,7 @@ func (o *observed) stuck(d decision, now time.Time) []stuckPod {
 			stuck = append(stuck, stuckPod{pod, fmt.Sprintf("Pod %s can only run on node %s, which claim %s is "+
 				"pinned to, and which does not take it, because %s; let the node take the Pod, or release the "+
 				"volume, which changes the address, by the annotation %s of the claim: set it to the current time "+
-				"(RFC 3339)",
-				pod.Name, node, o.claim.Name,
+				"(RFC 3339)", pod.Name, node, o.claim.Name,
 				cmp.Or(refusal(pod, o.nodes[node], nil), "of what the scheduler says: "+verdict),
 				names.AnnotationRelease)})
 		}

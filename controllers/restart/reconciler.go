@@ -195,8 +195,7 @@ func changesOf(object *listenersv1alpha1.PodListeners) string {
 	var changes []string
 	for _, volume := range object.Spec.NeedsRestart() {
 		changes = append(changes, fmt.Sprintf("the address in volume %q was %s when the Pod started, and is %s now",
-			volume,
-			columns.Address(object.Spec.StartAddresses[volume]),
+			volume, columns.Address(object.Spec.StartAddresses[volume]),
 			columns.Address(object.Spec.Listeners[volume].IngressAddresses)))
 	}
 	return strings.Join(changes, "; ")

@@ -38,8 +38,7 @@ func (r *Reconciler) replicaSet(ctx context.Context, namespace string,
 	o := controllerOf(owner)
 	if o == nil {
 		return &replicas{unsupported: fmt.Sprintf("its controller is a %s of %s, and not a StatefulSet, a ReplicaSet "+
-			"or a DaemonSet; restart the Pod by the means of %s",
-			owner.Kind, owner.APIVersion, owner.Name)}, nil
+			"or a DaemonSet; restart the Pod by the means of %s", owner.Kind, owner.APIVersion, owner.Name)}, nil
 	}
 	key := types.NamespacedName{Namespace: namespace, Name: owner.Name}
 	if o, err := lookup.WithUID(ctx, r.APIReader, key, owner.UID, o); err != nil || o == nil ||

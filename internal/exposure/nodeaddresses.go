@@ -161,9 +161,8 @@ func (c NodeChoice) inStatus(node *corev1.Node) (addresses []listenersv1alpha1.I
 			case inside != "":
 				leftOut = append(leftOut, describeLeftOut(a.Address, inside))
 			case isName(t) && address.IsHostname(a.Address):
-				addresses = append(addresses,
-					listenersv1alpha1.IngressAddress{Address: a.Address,
-						AddressType: listenersv1alpha1.AddressTypeHostname})
+				addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: a.Address,
+					AddressType: listenersv1alpha1.AddressTypeHostname})
 			case !isName(t) && address.IsIP(a.Address):
 				addresses = append(addresses,
 					listenersv1alpha1.IngressAddress{Address: a.Address, AddressType: listenersv1alpha1.AddressTypeIP})

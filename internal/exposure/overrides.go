@@ -83,8 +83,7 @@ func overridable(class *listenersv1alpha1.ListenerClass,
 	allowed := class.OverridableFields()
 	restricted := len(class.Spec.AllowedClients)+len(listener.Spec.AllowedClients) > 0
 	if lists := class.Spec.ListenerOverrides != nil && class.Spec.ListenerOverrides.Allowed != nil; restricted &&
-		!lists &&
-		class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer {
+		!lists && class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer {
 		allowed = slices.DeleteFunc(allowed, func(f listenersv1alpha1.ServiceField) bool {
 			return f == "metadata.annotations"
 		})
@@ -114,8 +113,7 @@ func overrideByListener(
 		return nil, errors.New("only a ListenerClass may set spec.externalIPs; remove it")
 	case len(changed) > 0:
 		return nil, fmt.Errorf("ListenerClass %s does not allow Listeners to override %s; remove it, or use a class "+
-			"that lists it in spec.listenerOverrides.allowed",
-			class.Name, strings.Join(changed, ", "))
+			"that lists it in spec.listenerOverrides.allowed", class.Name, strings.Join(changed, ", "))
 	}
 	return after, nil
 }
@@ -384,8 +382,7 @@ func IgnoredSettings(class *listenersv1alpha1.ListenerClass) []string {
 		{spec.ServiceExternalTrafficPolicy != nil && !nodePort && !loadBalancer, "serviceExternalTrafficPolicy",
 			"the Service receives no external traffic; remove it, or use serviceType NodePort or LoadBalancer"},
 		{spec.PreferredAddressType == listenersv1alpha1.PreferredAddressTypeIP && spec.Route != nil,
-			"preferredAddressType",
-			"the addresses of Routes are host names; remove it"},
+			"preferredAddressType", "the addresses of Routes are host names; remove it"},
 	} {
 		if rule.applies {
 			ignored = append(ignored, fmt.Sprintf("%s of ListenerClass %s has no effect: %s", rule.field, class.Name,

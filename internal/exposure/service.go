@@ -169,8 +169,7 @@ func checkNames(service *corev1ac.ServiceApplyConfiguration) *Refusal {
 		return nil
 	}
 	return Refuse(listenersv1alpha1.ReasonServiceRejected, "the API server would reject Service %s/%s: %v",
-		*service.Namespace, *service.Name,
-		problems[:min(len(problems), maxProblems)].ToAggregate())
+		*service.Namespace, *service.Name, problems[:min(len(problems), maxProblems)].ToAggregate())
 }
 
 // Labels returns the labels of an object that is generated for a Listener: those of the Listener, overridden by those
@@ -257,15 +256,13 @@ func servicePorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1a
 		if other, ok := byName[p.name]; ok {
 			return nil, Refuse(listenersv1alpha1.ReasonDuplicatePortName,
 				"spec.ports: the name %q is used for both %s and %s; each port of a Service must have a name of its "+
-					"own",
-				p.name, other.protocol, p.protocol)
+					"own", p.name, other.protocol, p.protocol)
 		}
 		byName[p.name] = p
 		number := port{protocol: p.protocol, number: p.number}
 		if other, ok := byNumber[number]; ok {
 			return nil, Refuse(listenersv1alpha1.ReasonInvalidPorts,
-				"spec.ports: %q and %q are both %s port %d; remove one of them",
-				other, p.name, p.protocol, p.number)
+				"spec.ports: %q and %q are both %s port %d; remove one of them", other, p.name, p.protocol, p.number)
 		}
 		byNumber[number] = p.name
 	}

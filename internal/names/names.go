@@ -230,10 +230,8 @@ var (
 		Kind: "ClusterTrustBundle"}
 
 	// KindAPIServer has the TLS security profile of an OpenShift cluster. Only OpenShift serves these kinds.
-	KindAPIServer = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1",
-		Kind: "APIServer"}
-	KindClusterVersion = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1",
-		Kind: "ClusterVersion"}
+	KindAPIServer         = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "APIServer"}
+	KindClusterVersion    = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "ClusterVersion"}
 	KindConsoleQuickStart = schema.GroupVersionKind{Group: "console.openshift.io", Version: "v1",
 		Kind: "ConsoleQuickStart"}
 	KindConsoleYAMLSample = schema.GroupVersionKind{Group: "console.openshift.io", Version: "v1",

@@ -216,8 +216,7 @@ func (a *APIs) start(
 	}
 	byName := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	informer := dynamicinformer.NewFilteredDynamicInformer(reader, resource, metav1.NamespaceAll, 0,
-		toolscache.Indexers{},
-		func(options *metav1.ListOptions) { options.FieldSelector = byName }).Informer()
+		toolscache.Indexers{}, func(options *metav1.ListOptions) { options.FieldSelector = byName }).Informer()
 	unstarted := errors.Join(
 		informer.SetTransform(func(read any) (any, error) {
 			u, ok := read.(*unstructured.Unstructured)

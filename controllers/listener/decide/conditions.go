@@ -80,8 +80,7 @@ func placementReason(p *exposure.Placement) (reason, note string) {
 	case len(p.Outdated) > 0:
 		return listenersv1alpha1.ReasonPodsOutdated,
 			"; these Pods started with other addresses, and need a restart only if their programs use the address " +
-				"that they read at their start: " +
-				columns.Names(p.Outdated)
+				"that they read at their start: " + columns.Names(p.Outdated)
 	case len(p.EmptyNodes) > 0:
 		return listenersv1alpha1.ReasonNodesWithoutPods,
 			"; nothing responds at those of nodes where no Pod mounts it, and which do not forward to others: " +

@@ -185,8 +185,7 @@ func ObjectsFor(s *observe.Snapshot, p Service, others exposure.Others) ([]expos
 		if s.Served[kind.GroupVersionKind] == "" {
 			return nil, exposure.Refuse(listenersv1alpha1.ReasonNotServed,
 				"ListenerClass %s requires objects of kind %s, which this cluster does not serve in %s; use another "+
-					"class",
-				s.Class.Name, kind.Kind,
+					"class", s.Class.Name, kind.Kind,
 				strings.Join(append([]string{kind.GroupVersion().String()}, kind.OtherVersions...), ", "))
 		}
 	}

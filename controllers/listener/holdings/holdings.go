@@ -99,8 +99,7 @@ func (h *Holdings) reserve(ctx context.Context, pass *registry.Pass, s *observe.
 	err := pass.Reserve(keys...)
 	if taken, ok := errors.AsType[*registry.TakenError](err); ok && taken.Kind == listenersv1alpha1.WaitingKindHost {
 		return exposure.RefuseTaken(listenersv1alpha1.ReasonInvalidHost, "by ListenerClass "+s.Class.Name+
-			" the host is", h.waitingFor(ctx, taken),
-			"rename the Listener, or use a class whose hosts end differently")
+			" the host is", h.waitingFor(ctx, taken), "rename the Listener, or use a class whose hosts end differently")
 	}
 	return err
 }

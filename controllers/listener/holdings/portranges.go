@@ -144,8 +144,7 @@ func (r PortRange) Allocate(pass *registry.Pass,
 		if without != "" {
 			return nil, exposure.Refuse(r.exhausted,
 				"no %s is left for port %s: other %s have all of %s; extend spec.%s of ListenerClass %s, or delete "+
-					"Listeners",
-				r.kind, without, r.holders, r.numbers, r.field, r.Class).
+					"Listeners", r.kind, without, r.holders, r.numbers, r.field, r.Class).
 				Awaiting(listenersv1alpha1.WaitingFor{Kind: r.Scarce})
 		}
 		return numbers, nil

@@ -145,8 +145,7 @@ func (x *Settler) mayReturn(s *observe.Snapshot, placement exposure.Placement,
 			func(a corev1.NodeAddress) bool { return lost.Has(a.Address) })
 	}
 	return slices.ContainsFunc(placement.Nodes, hasLost) || x.Clock.Since(x.Started()) < x.Nodes.Period &&
-		len(placement.Nodes) > 0 &&
-		columns.Names(decide.NodeNames(placement.Nodes)) == s.Listener.Status.Summary.Nodes
+		len(placement.Nodes) > 0 && columns.Names(decide.NodeNames(placement.Nodes)) == s.Listener.Status.Summary.Nodes
 }
 
 func endpointSet(addresses []listenersv1alpha1.IngressAddress) sets.Set[string] {

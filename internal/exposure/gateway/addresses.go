@@ -159,8 +159,7 @@ func (b routes) programmedPorts(l *exposure.Listener, r route, parent gatewayv1.
 		p = perport.Problem{Text: firstCause}
 	case b.ownPort && parent.SectionName != nil:
 		p.Text = fmt.Sprintf("it has no listener %s with protocol %s that allows namespace %s; add it again, or "+
-			"delete the route, which then gets another one",
-			*parent.SectionName, b.protocols[0], l.Namespace)
+			"delete the route, which then gets another one", *parent.SectionName, b.protocols[0], l.Namespace)
 	default:
 		p.Text = fmt.Sprintf("it has no listener that the class refers to, with a protocol of %s, for host %s, and "+
 			"that allows namespace %s; add one to the Gateway, or correct its allowedRoutes", b.Plural, r.host(),

@@ -204,8 +204,7 @@ func PodOf(l *exposure.Listener, path, template string) (string, *exposure.Refus
 		return pods[0], nil
 	case len(pods) > 1:
 		problem = fmt.Sprintf("several Pods (%s) mount claim %s/%s; give each Pod a claim of its own, or use another "+
-			"class",
-			strings.Join(pods, ", "), l.Namespace, l.Name)
+			"class", strings.Join(pods, ", "), l.Namespace, l.Name)
 	case claim.OwnsListener(l.Listener):
 		problem = fmt.Sprintf("no Pod mounts claim %s/%s", l.Namespace, l.Name)
 	}

@@ -209,8 +209,7 @@ func clientsProblem(l *exposure.Listener, _ *corev1ac.ServiceApplyConfiguration,
 	for _, annotation := range clientAnnotations {
 		if _, ok := l.Class.Spec.Route.Annotations[annotation]; ok {
 			return fmt.Sprintf("spec.route.annotations of ListenerClass %s has %s, which is the same for all "+
-				"Listeners; use spec.allowedClients of the class instead",
-				l.Class.Name, annotation)
+				"Listeners; use spec.allowedClients of the class instead", l.Class.Name, annotation)
 		}
 	}
 	return ""
@@ -287,8 +286,7 @@ func admittedHosts(l *exposure.Listener, route *routev1.Route,
 				ingress.RouterName, host))
 		case !isChosen(l, route, host):
 			rejections = append(rejections, fmt.Sprintf("is admitted by router %q for %s, which is not its host; if "+
-				"this lasts, delete the Route, which is then created again",
-				ingress.RouterName, host))
+				"this lasts, delete the Route, which is then created again", ingress.RouterName, host))
 		case unusable != "":
 			rejections = append(rejections, fmt.Sprintf("is admitted by router %q for a host that clients outside "+
 				"the cluster cannot use: %s", ingress.RouterName, unusable))

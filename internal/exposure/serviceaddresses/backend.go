@@ -244,8 +244,7 @@ func missingLoadBalancer(l *exposure.Listener, leftOut string) (reason, message 
 			l.Class.Name)
 	}
 	return listenersv1alpha1.ReasonWaitingForLoadBalancer, service + " has no load balancer address yet; " +
-		controller +
-		" has to assign one; without such a controller, use a class with serviceType NodePort"
+		controller + " has to assign one; without such a controller, use a class with serviceType NodePort"
 }
 
 // portErrors returns what the controller of a load balancer says about ports that it cannot serve, or "": in the

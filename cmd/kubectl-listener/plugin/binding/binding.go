@@ -140,8 +140,7 @@ func (b *bound) fromListener(ctx context.Context, w *walk.Walk, listener *listen
 	var found check.Presence
 	if b.pods, found = w.PodsOfListener(ctx, listener); found == check.Forbidden {
 		b.notes = append(b.notes, fmt.Sprintf("You may not list the Pods of %s, so ca.crt is left out. If they serve "+
-			"certificates of the operator, add it: kubectl listener ca --namespace %s",
-			b.what, listener.Namespace))
+			"certificates of the operator, add it: kubectl listener ca --namespace %s", b.what, listener.Namespace))
 	}
 }
 

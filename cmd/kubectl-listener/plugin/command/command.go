@@ -110,8 +110,7 @@ func (e *Environment) Client() (client.WithWatch, error) {
 func (e *Environment) newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme),
-		listenersv1alpha1.AddToScheme(scheme),
-		operatorv1alpha1.AddToScheme(scheme), e.Backends.AddToScheme(scheme)))
+		listenersv1alpha1.AddToScheme(scheme), operatorv1alpha1.AddToScheme(scheme), e.Backends.AddToScheme(scheme)))
 	return scheme
 }
 

@@ -94,8 +94,7 @@ func (w *Walk) otherTargets(pod *corev1.Pod, name string, service *corev1.Servic
 				w.Add(check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}.Warning("",
 					fmt.Sprintf("clients of Listener %s reach it at port %d, by target: Same of the ListenerClass, "+
 						"and clients of Listener %s at another port: the program has to listen on both, or one of "+
-						"the Listeners needs another class: %s",
-						name, port.NodePort, other.ListenerName, targetSame)))
+						"the Listeners needs another class: %s", name, port.NodePort, other.ListenerName, targetSame)))
 			}
 		}
 	}

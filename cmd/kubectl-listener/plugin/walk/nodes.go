@@ -169,8 +169,7 @@ func (w *Walk) agentFinding(ctx context.Context, f check.Finding, a *agents, age
 		return f.Failed(reasons.NoNodeAgent, fmt.Sprintf("the node agent %s is ready, and not registered with the "+
 			"kubelet", agent.Name),
 			"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir. If "+
-				"it is, let the agent register again: "+
-				again.For("", f.Name))
+				"it is, let the agent register again: "+again.For("", f.Name))
 	case !isLabelled(node):
 		return unlabelled(f)
 	}

@@ -246,8 +246,7 @@ func (w *Walk) followClaim(ctx context.Context, pvc *corev1.PersistentVolumeClai
 	selector := w.volume(ctx, pvc)
 	if pods := w.mountedBy(ctx, pvc); selector.Class != "" && len(pods) > 1 {
 		w.Add(f.Warning("", fmt.Sprintf("its address leads to each of the Pods that mount it, %s; for an address of "+
-			"its own, a Pod needs a claim of its own: docs/run-any-product.md",
-			columns.Names(pods))))
+			"its own, a Pod needs a claim of its own: docs/run-any-product.md", columns.Names(pods))))
 	}
 	w.followSelected(ctx, pvc, pvc.Name, pod, selector)
 }
