@@ -57,7 +57,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	watch := func(o client.Object, toListeners handler.MapFunc, changes ...predicate.Predicate) {
 		// At the start, all Listeners are reconciled.
 		changes = append([]predicate.Predicate{predicates.NotInInitialList()}, changes...)
-		controlled.Watches(o, handler.EnqueueRequestsFromMapFunc(toListeners), builder.WithPredicates(changes...))
+		requests.Watch(controlled, o, toListeners, changes...)
 	}
 	// By name rather than by owner, because the deletion of a foreign Service matters, too.
 	watch(&corev1.Service{}, r.serviceToListeners)
