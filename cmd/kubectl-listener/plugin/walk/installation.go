@@ -369,8 +369,9 @@ func (w *Walk) permissions(ctx context.Context, i *Installation, account string,
 	var denied []string
 	for _, attributes := range needed {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:               fmt.Sprintf("system:serviceaccount:%s:%s", i.namespace, account),
-			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + i.namespace, "system:authenticated"},
+			User: fmt.Sprintf("system:serviceaccount:%s:%s", i.namespace, account),
+			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + i.namespace,
+				"system:authenticated"},
 			ResourceAttributes: &attributes,
 		}}
 		if w.Readable(f, w.Request("reviewing a permission", func() error {
