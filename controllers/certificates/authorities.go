@@ -72,6 +72,7 @@ func (a *Authorities) SetupWithManager(mgr manager.Manager) error {
 		Complete(requests.Requeue(mgr, "certificate-authorities", a))
 }
 
+// source is a source of these requests for each change of the authorities.
 func (a *Authorities) source(all func(context.Context) []reconcile.Request) source.Source {
 	changed := make(chan event.GenericEvent, 1)
 	a.changed = append(a.changed, changed)

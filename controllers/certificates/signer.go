@@ -122,6 +122,7 @@ func (s *Signer) undecided(ctx context.Context, options ...client.ListOption) []
 	return found
 }
 
+// Reconcile implements reconcile.Reconciler. Its requests are PodCertificateRequests.
 func (s *Signer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	request, err := lookup.Get(ctx, s.requests, req.NamespacedName, &certificatesv1.PodCertificateRequest{})
 	switch {

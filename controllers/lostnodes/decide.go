@@ -60,6 +60,7 @@ func (o *observed) decideRequest(value string, now time.Time) (release string, w
 	return fmt.Sprintf("the annotation %s requests it", names.AnnotationRelease), 0, ""
 }
 
+// decideAutomatic decides whether the class demands the release of a volume that is pinned to the node.
 func (o *observed) decideAutomatic(node string, lost bool, now time.Time) (release string, wait time.Duration) {
 	if after, ok := o.releaseAfter(); lost && ok && o.recorded() {
 		since := o.lostSince(now)

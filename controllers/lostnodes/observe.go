@@ -129,6 +129,7 @@ func (o *observed) pinned() string {
 	return ""
 }
 
+// recorded reports whether the volume has a record since when its node is lost.
 func (o *observed) recorded() bool { return o.pv.Annotations[names.AnnotationLostSince] != "" }
 
 // lostSince returns since when the node of the volume is lost. It is now if there is no valid record.

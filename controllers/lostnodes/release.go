@@ -143,6 +143,7 @@ func (r *Reconciler) create(ctx context.Context, o *observed, created *corev1.Pe
 	return nil
 }
 
+// desiredVolume returns the volume that replaces the one of a claim, or why there cannot be one.
 func (r *Reconciler) desiredVolume(ctx context.Context,
 	o *observed) (desired *corev1.PersistentVolume, why string, err error) {
 	listener := o.selector.ListenerName(o.claim.Name)

@@ -139,6 +139,7 @@ func (c restartCounts) readAgain(spec *listenersv1alpha1.PodListenersSpec, pod *
 	}
 }
 
+// record records the restarts of the containers whose addresses change.
 func (c restartCounts) record(before, after *listenersv1alpha1.PodListenersSpec, pod *corev1.Pod) {
 	for volume, entry := range after.Listeners {
 		if !equality.Semantic.DeepEqual(entry.IngressAddresses, before.Listeners[volume].IngressAddresses) {

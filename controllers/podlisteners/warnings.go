@@ -48,6 +48,7 @@ func (p *pass) warn(reason, action, format string, args ...any) {
 	p.add(warning{cause{p.pod.UID, "", reason}, action, fmt.Sprintf(format, args...), p.pod, nil})
 }
 
+// warn adds a warning on the Pod about the volume.
 func (m *mount) warn(reason, action, format string, args ...any) {
 	var related runtime.Object
 	switch {
@@ -94,6 +95,7 @@ func (m *mount) warnSelector() {
 		"create it again", m.pv.Name, was)
 }
 
+// warnCopy warns that a copy of the Pod that the Listener belongs to gets no requests.
 func (m *mount) warnCopy() {
 	m.warn(listenersv1alpha1.ReasonPodIsCopy, actionMount, "Volume %q has the addresses of Listener %s, but requests "+
 		"do not lead to this Pod: it has no controller, and the Listener belongs to another Pod; for requests, give "+
@@ -151,6 +153,7 @@ func (p *pass) warnRejection(err error) {
 	}
 }
 
+// warnLimit warns that this volume, and those after it, get no addresses.
 func (p *pass) warnLimit(volume string) {
 	p.warn(listenersv1alpha1.ReasonWaitingForAddress, actionMount+"Limit", "Volume %q of Pod %s/%s gets no addresses, "+
 		"as may others after it: a Pod has at most %d listener volumes, and %d KiB of addresses and ports in them; "+
