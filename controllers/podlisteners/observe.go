@@ -196,6 +196,7 @@ func (r *Reconciler) refused(ctx context.Context, m *mount) (bool, error) {
 	return problem != "" && m.refuse(reason, problem), nil
 }
 
+// inlineProblem returns why an inline volume cannot be mounted, or "".
 func (r *Reconciler) inlineProblem(ctx context.Context, m *mount) (string, error) {
 	if problem := m.request.InlineProblem(m.pod, m.listener); problem != "" {
 		return problem, nil
@@ -207,6 +208,7 @@ func (r *Reconciler) inlineProblem(ctx context.Context, m *mount) (string, error
 	return m.classProblem(class), nil
 }
 
+// classProblem returns why an inline volume cannot be mounted with a class, or "".
 func (m *mount) classProblem(class *listenersv1alpha1.ListenerClass) string {
 	ports, problem := m.request.Ports(m.pod)
 	switch pinning := class.Pinning(); {
