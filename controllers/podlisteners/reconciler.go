@@ -214,7 +214,8 @@ func (r *Reconciler) write(ctx context.Context, existing *listenersv1alpha1.PodL
 	} else {
 		desired = listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(p.pod), p.pod.UID, p.pod.Spec.NodeName)
 	}
-	p.has = &desired.Spec
+	has := desired.Spec
+	p.has = &has
 	mounts, err := r.observe(ctx, p)
 	if err != nil || existing == nil && len(mounts) == 0 {
 		return err
@@ -264,6 +265,7 @@ func (w *written) verdictIn(pod *corev1.Pod, now time.Time) time.Duration {
 // cacheLag is for how long an object that is not in the cache is not created again. It may have been deleted meanwhile.
 const cacheLag = time.Second
 
+// update changes the observed version of an object, if the desired one differs.
 func (r *Reconciler) update(ctx context.Context, existing, desired *listenersv1alpha1.PodListeners) error {
 	if equality.Semantic.DeepEqual(desired.Spec, existing.Spec) {
 		return nil
