@@ -50,6 +50,15 @@ type Advertise struct {
 	PortTemplate AdvertisedPort `json:"portTemplate,omitempty"`
 }
 
+// Advertised returns what the class publishes in place of the addresses that lead to its Listeners, with the path of
+// the template of the address: advertise, or the name of hostname unless that is Annotated. Nil: nothing.
+func (c *ListenerClass) Advertised() (templates *Advertise, path string) {
+	if h := c.Spec.Hostname; c.Spec.Advertise == nil && h != nil && !h.Annotated() {
+		return &Advertise{AddressTemplate: AdvertisedAddress(h.Template)}, "spec.hostname.template"
+	}
+	return c.Spec.Advertise, "spec.advertise.addressTemplate"
+}
+
 // Target is an address that leads to the Pods of a Listener in the cluster, and what is published in its place.
 type Target struct {
 	// address is the host name or IP address.

@@ -99,6 +99,8 @@ var contract = map[string]struct {
 			".spec.certificates.usages":                       {Type: "array", Items: "string", ListType: "set", Default: `["server"]`, Ours: true},
 			".spec.hostname":                                  {Type: "object", Required: `["template"]`, Ours: true},
 			".spec.hostname.template":                         {Type: "string", Ours: true},
+			".spec.hostname.records":                          {Type: "string", Default: `"Annotation"`, Enum: `["Annotation","DNSEndpoint","None"]`, Ours: true},
+			".spec.hostname.ttlSeconds":                       {Type: "integer", Ours: true},
 			".spec.serviceAnnotationTemplates":                {Type: "object", Items: "string", Ours: true},
 			".spec.loadBalancer":                              {Type: "object", Required: `["sharing"]`, Ours: true},
 			".spec.loadBalancer.sharing":                      {Type: "object", Required: `["portRange"]`, Ours: true},

@@ -20,6 +20,9 @@ const (
 	// volume was released until its Pod is on another node. A Listener that this never happened to has no such
 	// condition.
 	ListenerNodesAvailable = "NodesAvailable"
+	// ListenerDNSReady is true when external-dns has read where the name of the Listener leads. A Listener whose class
+	// has no hostname with records DNSEndpoint has no such condition.
+	ListenerDNSReady = "DNSReady"
 )
 
 // Reasons of ListenerAccepted. Those of reasons.Foreign and reasons.Rejected have the kind of an object in their name.
@@ -99,6 +102,14 @@ const (
 	ReasonNodeReturned   = "NodeReturned"
 	ReasonVolumeReleased = "VolumeReleased"
 	ReasonVolumeMoved    = "VolumeMoved"
+)
+
+// Reasons of ListenerDNSReady, in addition to ReasonNotServed.
+const (
+	ReasonRecordsRead           = "RecordsRead"
+	ReasonWaitingForExternalDNS = "WaitingForExternalDNS"
+	ReasonForeignDNSEndpoint    = "ForeignDNSEndpoint"
+	ReasonDNSEndpointRejected   = "DNSEndpointRejected"
 )
 
 // Reasons of events on claims whose volumes are replaced, or cannot be.
@@ -408,7 +419,7 @@ type ListenerStatus struct {
 
 	// conditions are the current conditions of the Listener. Accepted: class, ports, name and overrides result in valid
 	// objects. Ready: the Listener has at least one address. NodesAvailable: no volume is pinned to a node that is
-	// lost.
+	// lost. DNSReady: external-dns has read where the name of the Listener leads.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

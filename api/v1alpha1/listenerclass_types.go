@@ -229,8 +229,10 @@ type LoadBalancerSharing struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.clusterIPs) || !has(self.ipFamilyPolicy) || self.ipFamilyPolicy == 'SingleStack' || self.clusterIPs.cidrs.exists(c, c.contains(':')) && self.clusterIPs.cidrs.exists(c, !c.contains(':'))",message="with two IP families, clusterIPs.cidrs needs a range of each"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || self.serviceType == 'NodePort'",message="nodePorts needs serviceType NodePort: other Services are not reached at node ports"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || has(self.nodePorts.range) || has(self.nodePorts.target)",message="nodePorts has no effect without range or target: set one of them, or remove nodePorts"
-// +kubebuilder:validation:XValidation:rule="!has(self.hostname) || self.serviceType != 'NodePort'",message="hostname needs serviceType LoadBalancer or ClusterIP: the address of a Pod behind node ports is its node's"
-// +kubebuilder:validation:XValidation:rule="!has(self.hostname) || !(has(self.route) || has(self.ingress) || has(self.gateway) || has(self.hostPort))",message="hostname names the addresses of the Service, which are not published with route, ingress, gateway or hostPort: remove hostname"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostname) || self.hostname.records != 'Annotation' || self.serviceType != 'NodePort' && !has(self.hostPort)",message="hostname needs hostname.records DNSEndpoint or None with serviceType NodePort and with hostPort: by an annotation, external-dns lets a name lead to all nodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostname) || !(has(self.route) || has(self.ingress) || has(self.gateway))",message="hostname names the addresses of the Service or of nodes, which are not published with route, ingress or gateway: remove hostname"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostname) || self.hostname.records == 'Annotation' || !has(self.advertise)",message="hostname.records DNSEndpoint and None publish a name in place of the addresses, and advertise publishes other addresses: remove one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostname) || self.hostname.records == 'Annotation' || !has(self.pod)",message="hostname.records DNSEndpoint and None record the addresses in the status, which has none of Pods: use hostname.records Annotation with pod"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostname) || !has(self.serviceAnnotationTemplates) || !('external-dns.alpha.kubernetes.io/hostname' in self.serviceAnnotationTemplates || 'external-dns.kubernetes.io/hostname' in self.serviceAnnotationTemplates)",message="hostname and serviceAnnotationTemplates both set an annotation of external-dns for the host name: remove it from serviceAnnotationTemplates"
 // +kubebuilder:validation:XValidation:rule="!has(self.advertise) || !has(self.advertise.addressTemplate) || !self.advertise.addressTemplate.contains('{nodeName}') || self.serviceType == 'NodePort' || has(self.hostPort)",message="{nodeName} in advertise.addressTemplate needs serviceType NodePort, or hostPort: other addresses do not belong to nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.advertise) || !has(self.advertise.portTemplate) || !self.advertise.portTemplate.contains('{nodePort}') || self.serviceType != 'ClusterIP'",message="{nodePort} in advertise.portTemplate needs serviceType NodePort or LoadBalancer: other Services have no node ports"
@@ -271,11 +273,11 @@ type ListenerClassSpec struct {
 	// +kubebuilder:validation:MaxProperties=64
 	ServiceAnnotationTemplates map[string]AnnotationTemplate `json:"serviceAnnotationTemplates,omitempty"`
 
-	// hostname publishes a name for each Listener, as its first address, before those that the Service has. It is also
-	// the value of the annotations external-dns.kubernetes.io/hostname and external-dns.alpha.kubernetes.io/hostname of
-	// the Service, so that external-dns lets the name lead to these addresses; without external-dns, another tool has
-	// to. With pod, it is published instead of the name that the Service has. Requires serviceType LoadBalancer or
-	// ClusterIP, without route, ingress, gateway and hostPort. If absent, no name is published.
+	// hostname publishes a name for each Listener: before the addresses of its Service, which has the name in the
+	// annotations external-dns.kubernetes.io/hostname and external-dns.alpha.kubernetes.io/hostname, or in place of
+	// all addresses, see hostname.records. With pod, it is published instead of the name that the Service has. Cannot
+	// be combined with route, ingress and gateway. With serviceType NodePort and with hostPort, it requires
+	// hostname.records DNSEndpoint or None. If absent, no name is published.
 	// +optional
 	Hostname *Hostname `json:"hostname,omitempty"`
 

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
@@ -51,6 +52,31 @@ func TestAdvertisedAddressesArePublishedInPlaceOfThoseOfNodes(t *testing.T) {
 	f.Expect(l.Status.Targets).To(BeEmpty())
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 	f.Expect(f.service().Spec.Ports[0].NodePort).To(Equal(nodePorts["http"]))
+}
+
+// The Service has no annotation, by which external-dns would let the name lead to all nodes.
+func TestANameIsPublishedInPlaceOfTheAddressesOfNodes(t *testing.T) {
+	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{ServiceType: nodePort, Hostname: &listenersv1alpha1.Hostname{
+		Template: "{listener}.{namespace}.example.com", Records: listenersv1alpha1.HostnameRecordsDNSEndpoint,
+	}})
+	name := f.key.Name + "." + f.key.Namespace + ".example.com"
+	node, other := f.createNode("192.0.2.1"), f.createNode("192.0.2.2")
+	volume := f.createVolume(node.Name)
+	f.createListener(nil)
+	l := f.eventuallyAddresses(name)
+	nodePorts := map[string]int32{"http": f.service().Spec.Ports[0].NodePort}
+	published := []listenersv1alpha1.IngressAddress{{Address: name, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: nodePorts}}
+	f.Expect(l.Status.IngressAddresses).To(Equal(published))
+	f.Expect(f.service().Annotations).NotTo(Or(HaveKey(names.AnnotationHostname), HaveKey(names.AnnotationHostname022)))
+
+	f.change(volume, func() { volume.Annotations[names.AnnotationNode] = other.Name })
+	f.Eventually(func() (ips []string) {
+		for _, target := range f.listener().Status.Targets {
+			ips = append(ips, target.Address)
+		}
+		return ips
+	}).Should(Equal([]string{"192.0.2.2"}))
+	f.Expect(f.listener().Status.IngressAddresses).To(Equal(published), "while the Pod moves, the name and the port stay")
 }
 
 // The later one is refused with both names, also by a class of its own, and gets the address when the first one has

@@ -265,6 +265,9 @@ func TestTwoClassesGiveNoHostTwice(t *testing.T) {
 	name := func(template listenersv1alpha1.HostTemplate) spec {
 		return spec{ServiceType: loadBalancer, Hostname: &listenersv1alpha1.Hostname{Template: template}}
 	}
+	nodeName := func(template listenersv1alpha1.HostTemplate) spec {
+		return spec{ServiceType: nodePort, Hostname: &listenersv1alpha1.Hostname{Template: template, Records: listenersv1alpha1.HostnameRecordsDNSEndpoint}}
+	}
 	ingress := func(template listenersv1alpha1.HostTemplate) spec { return newIngressClass("", template).Spec }
 	route := func(template listenersv1alpha1.HostTemplate) spec {
 		return spec{ServiceType: clusterIP, Route: &listenersv1alpha1.RouteExposure{HostTemplate: template}}
@@ -280,6 +283,8 @@ func TestTwoClassesGiveNoHostTwice(t *testing.T) {
 		"Ingresses":                   {ingress, ingress},
 		"names":                       {name, name},
 		"a name and an Ingress":       {name, ingress},
+		"names of nodes":              {nodeName, nodeName},
+		"a name and one of nodes":     {name, nodeName},
 		"a Route and a name":          {route, name},
 		"a TLSRoute and a Route":      {tlsRoute, route},
 		"an HTTPRoute and a TLSRoute": {httpRoute, tlsRoute},

@@ -155,8 +155,11 @@ func (m *mount) held(addresses []listenersv1alpha1.IngressAddress) []listenersv1
 // others: those that it was refused are published nowhere, and those of a node as soon as the volume names it.
 func (m *mount) advertised(addresses []listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
 	targets := m.listener.Status.Targets
-	asTheyAre := m.class == nil || m.class.Spec.Advertise == nil ||
-		m.admitted && len(m.listener.Status.IngressAddresses) > 0
+	var instead *listenersv1alpha1.Advertise
+	if m.class != nil {
+		instead, _ = m.class.Advertised()
+	}
+	asTheyAre := instead == nil || m.admitted && len(m.listener.Status.IngressAddresses) > 0
 	if len(targets) == 0 && asTheyAre {
 		return addresses
 	}

@@ -279,7 +279,8 @@ func UnusableMessage(object, leftOut string) string {
 
 // unusable returns why clients outside the cluster cannot use an address that is published as it is, or "".
 func (l *Listener) unusable(a listenersv1alpha1.IngressAddress) string {
-	template := string(ptr.Deref(l.Class.Spec.Advertise, listenersv1alpha1.Advertise{}).AddressTemplate)
+	advertised, _ := l.Class.Advertised()
+	template := string(ptr.Deref(advertised, listenersv1alpha1.Advertise{}).AddressTemplate)
 	isIP := a.AddressType == listenersv1alpha1.AddressTypeIP && address.IsIP(a.Address)
 	isHostname := a.AddressType == listenersv1alpha1.AddressTypeHostname && address.IsHostname(a.Address)
 	switch {

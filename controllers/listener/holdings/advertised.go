@@ -20,8 +20,10 @@ import (
 // exposure.
 func (h *Holdings) Advertise(ctx context.Context, pass *registry.Pass, s *observe.Snapshot, p *decide.Plan,
 	w *observe.Written, placement exposure.Placement, a decide.Addresses) decide.Addresses {
-	if s.Class != nil && s.Class.Spec.Advertise == nil {
-		return a
+	if s.Class != nil {
+		if advertised, _ := s.Class.Advertised(); advertised == nil {
+			return a
+		}
 	}
 	if !a.Published.Complete || a.KeepsStatus {
 		pass.Retain(listenersv1alpha1.WaitingKindAdvertisedAddress)

@@ -55,7 +55,7 @@ func (h *Holdings) Plan(ctx context.Context, s *observe.Snapshot) (*decide.Plan,
 	}
 	var err error
 	if p.SharedPorts, err = allocateSharedPorts(pass, s, p.Service.Now); err == nil {
-		err = h.reserve(ctx, pass, s, hostOfService(s, p.Service))
+		err = h.reserve(ctx, pass, s, nameOf(s, p.Service))
 	}
 	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
 		p.Service.Refusal = refusal

@@ -16,6 +16,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/listener/decide"
 	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/host"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -98,6 +99,11 @@ func (h *Holdings) shown(s *observe.Snapshot, status *listenersv1alpha1.Listener
 		add(listenersv1alpha1.WaitingKindSharedPort, status.SharedPorts)
 	}
 	hosts := observe.PublishedOf(&listener, listenersv1alpha1.AddressTypeHostname)
+	if s.Class != nil && s.Class.Spec.Hostname != nil {
+		for _, target := range status.Targets {
+			hosts = append(hosts, target.Advertised.Address)
+		}
+	}
 	keys := append(registry.Keys(listenersv1alpha1.WaitingKindHost, hosts...), advertised(&listener, status.Targets)...)
 	if s.Class != nil && s.Class.Spec.ClusterIPs != nil {
 		addresses := observe.PublishedOf(&listener, listenersv1alpha1.AddressTypeIP)
@@ -121,7 +127,7 @@ func (h *Holdings) given(s *observe.Snapshot) []registry.Held {
 	if p.Refusal != nil {
 		return nil
 	}
-	keys := append(hostOfService(s, p), h.ofObjects(s.Objects)...)
+	keys := append(nameOf(s, p), h.ofObjects(s.Objects)...)
 	if !s.Backend.IsExclusive() {
 		objects, _ := decide.ObjectsFor(s, p, exposure.Others{})
 		ofObjects, _ := h.reader.Kinds.HeldBy(s.Backend, objects...) // else its pass fails
@@ -130,12 +136,10 @@ func (h *Holdings) given(s *observe.Snapshot) []registry.Held {
 	return registry.For("", keys...)
 }
 
-// hostOfService returns the host of a Service, if the class has a template.
-func hostOfService(s *observe.Snapshot, p decide.Service) []registry.Key {
-	if s.Class.Spec.Hostname == nil {
-		return nil
-	}
-	return registry.Keys(listenersv1alpha1.WaitingKindHost, p.Now.Annotations[names.AnnotationHostname])
+// nameOf returns the name of a Listener, if its class has a template.
+func nameOf(s *observe.Snapshot, p decide.Service) []registry.Key {
+	name := host.NameOf(s.ForBackend(s.Backend, s.Objects, p.Desired))
+	return registry.Keys(listenersv1alpha1.WaitingKindHost, name)
 }
 
 // ofObjects returns what existing objects have that exclude each other.

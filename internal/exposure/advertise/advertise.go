@@ -46,10 +46,11 @@ func Targets(l *exposure.Listener, p exposure.Placement,
 	if refusal != nil {
 		return nil, refusal
 	}
-	t := templates{l, string(l.Class.Spec.Advertise.AddressTemplate), string(l.Class.Spec.Advertise.PortTemplate), pod}
+	advertise, path := l.Class.Advertised()
+	t := templates{l, string(advertise.AddressTemplate), string(advertise.PortTemplate), pod, path}
 	t.address, t.port = cmp.Or(t.address, otherwise), cmp.Or(t.port, "{addressPort}")
 	if chosenByUsers.MatchString(t.address) && !host.SeparatesNamespaces(t.address) {
-		return nil, t.refuse("addressTemplate",
+		return nil, t.refuse(t.path,
 			"may give namespaces addresses of each other; use {namespace} as the only placeholder between two dots, "+
 				"as in {podName}.{namespace}, or end a part between two dots with {hash}, as in "+
 				"{podName}-{namespace}-{hash}")
@@ -78,15 +79,18 @@ func nodesOf(l *exposure.Listener, p exposure.Placement) map[string]string {
 	return nodes
 }
 
-// templates are those of a class for a Listener. pod is the name of its only Pod, or "" if they do not refer to it.
+// templates are those of a class for a Listener. pod is the name of its only Pod, or "" if they do not refer to it, and
+// path that of the template of the address.
 type templates struct {
 	*exposure.Listener
-	address, port, pod string
+	address, port, pod, path string
 }
 
-func (t templates) refuse(field, format string, args ...any) *exposure.Refusal {
-	return exposure.Refuse(listenersv1alpha1.ReasonInvalidAdvertisement, "spec.advertise.%s of ListenerClass %s %s",
-		field, t.Class.Name, fmt.Sprintf(format, args...))
+const portPath = "spec.advertise.portTemplate"
+
+func (t templates) refuse(path, format string, args ...any) *exposure.Refusal {
+	return exposure.Refuse(listenersv1alpha1.ReasonInvalidAdvertisement, "%s of ListenerClass %s %s",
+		path, t.Class.Name, fmt.Sprintf(format, args...))
 }
 
 // targets returns what is published in place of an address, which is that of a node, or of none.
@@ -133,7 +137,7 @@ func (t templates) ordered(ports map[string]int32) []string {
 func (t templates) addressOf(a listenersv1alpha1.IngressAddress, node,
 	port string) (string, listenersv1alpha1.AddressType, *exposure.Refusal) {
 	refuse := func(format string, args ...any) (string, listenersv1alpha1.AddressType, *exposure.Refusal) {
-		return "", "", t.refuse("addressTemplate", format, args...)
+		return "", "", t.refuse(t.path, format, args...)
 	}
 	switch {
 	case t.address == otherwise:
@@ -173,9 +177,9 @@ func (t templates) portOf(a listenersv1alpha1.IngressAddress, name string) (int3
 		value, err := strconv.ParseInt(cmp.Or(literal, values[placeholder]), 10, 32)
 		switch {
 		case err != nil && placeholder == "podIndex":
-			return 0, t.refuse("portTemplate", "contains {podIndex}, which is too large in the name of Pod %s", t.pod)
+			return 0, t.refuse(portPath, "contains {podIndex}, which is too large in the name of Pod %s", t.pod)
 		case err != nil:
-			return 0, t.refuse("portTemplate", "contains {%s}, which has no value for port %s of Service %s/%s",
+			return 0, t.refuse(portPath, "contains {%s}, which has no value for port %s of Service %s/%s",
 				placeholder, name, t.Namespace, t.Name)
 		case sign == "-":
 			value = -value
@@ -183,7 +187,7 @@ func (t templates) portOf(a listenersv1alpha1.IngressAddress, name string) (int3
 		sum += value
 	}
 	if sum < 1 || sum > maxPort {
-		return 0, t.refuse("portTemplate", "(%s) results in %d for port %s, which is not a port number from 1 to %d",
+		return 0, t.refuse(portPath, "(%s) results in %d for port %s, which is not a port number from 1 to %d",
 			t.port, sum, name, maxPort)
 	}
 	return int32(sum), nil
@@ -203,7 +207,7 @@ func (t templates) repeated(targets []listenersv1alpha1.Target) *exposure.Refusa
 		for _, port := range t.ordered(target.Advertised.Ports) {
 			e := endpoint(t.Listener.Listener, target.Advertised, port)
 			if other, taken := portOf[e]; taken && other != port {
-				return t.refuse("portTemplate",
+				return t.refuse(portPath,
 					"publishes both port %s and port %s as %s; use {servicePort}, {nodePort} or {addressPort}, or "+
 						"{port} in spec.advertise.addressTemplate, or list one of them in spec.ports of the class",
 					other, port, e)

@@ -33,6 +33,13 @@ func named(template listenersv1alpha1.HostTemplate) listenersv1alpha1.ListenerCl
 	return listenersv1alpha1.ListenerClassSpec{Hostname: &listenersv1alpha1.Hostname{Template: template}}
 }
 
+// recorded returns a class that publishes names alone.
+func recorded(template listenersv1alpha1.HostTemplate) listenersv1alpha1.ListenerClassSpec {
+	spec := named(template)
+	spec.Hostname.Records = listenersv1alpha1.HostnameRecordsNone
+	return spec
+}
+
 // annotated returns a class with a template for an annotation.
 func annotated(template listenersv1alpha1.AnnotationTemplate) listenersv1alpha1.ListenerClassSpec {
 	return listenersv1alpha1.ListenerClassSpec{ServiceAnnotationTemplates: map[string]listenersv1alpha1.AnnotationTemplate{"example.com/owner": template}}
@@ -66,6 +73,12 @@ func TestAnnotationsOfTheServiceAreMadeFromTemplates(t *testing.T) {
 		"a name with a hash": {
 			listener: newListener(named("{listener}-{hash}.example.com")),
 			want:     map[string]string{names.AnnotationHostname: "listener-broker-2-c9f5e6a8c5cc9a53.example.com"},
+		},
+		"a name in place of the addresses": {
+			listener: newListener(recorded("{podName}.{namespace}.example.com"), "broker-2"), want: map[string]string{names.AnnotationPod: "broker-2"},
+		},
+		"a name in the domain of the cluster": {
+			listener: newListener(recorded("{listener}.{namespace}.svc.cluster.local")), refused: `results in "listener-broker-2.shop.svc.cluster.local", which is`,
 		},
 		"a name without a Pod": {listener: newListener(named("{podName}.{namespace}.example.com")), refused: "no Pod mounts claim shop/listener-broker-2"},
 		"an ambiguous name":    {listener: newListener(named("{listener}-{namespace}.example.com")), refused: "may give Listeners of different namespaces or Pods the same host"},

@@ -17,6 +17,7 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/address"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -253,13 +254,14 @@ func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfigu
 		annotations[name], recorded = value, max(recorded, pod) // they are the same, or one is empty
 	}
 	if l.Class.Spec.Hostname != nil {
-		hosts, refusal := ofService(l)
+		hosts, refusal := named(l)
 		if refusal != nil {
 			return nil, refusal
 		}
-		name := hosts.ByPort[""]
-		annotations[names.AnnotationHostname], annotations[names.AnnotationHostname022], recorded = name, name,
-			max(recorded, hosts.Pod)
+		recorded = max(recorded, hosts.Pod)
+		if name := hosts.ByPort[""]; l.Class.Spec.Hostname.Annotated() {
+			annotations[names.AnnotationHostname], annotations[names.AnnotationHostname022] = name, name
+		}
 	}
 	if recorded != "" {
 		annotations[names.AnnotationPod] = recorded
@@ -272,11 +274,11 @@ func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfigu
 
 // PodOfAdvertised is PodOf for the addresses that the class advertises.
 func PodOfAdvertised(l *exposure.Listener) (string, *exposure.Refusal) {
-	advertise := l.Class.Spec.Advertise
+	advertise, path := l.Class.Advertised()
 	if advertise == nil {
 		return "", nil
 	}
-	ofAddress, refusal := PodOf(l, "spec.advertise.addressTemplate", string(advertise.AddressTemplate))
+	ofAddress, refusal := PodOf(l, path, string(advertise.AddressTemplate))
 	if refusal != nil {
 		return "", refusal
 	}
@@ -284,20 +286,37 @@ func PodOfAdvertised(l *exposure.Listener) (string, *exposure.Refusal) {
 	return max(ofAddress, ofPort), refusal // they are the same, or one is empty
 }
 
-// ofService returns the name of the Service by the template of the class, which has one, under an empty port.
-func ofService(l *exposure.Listener) (Hosts, *exposure.Refusal) {
-	return Template{Path: "spec.hostname.template", Text: string(l.Class.Spec.Hostname.Template)}.Of(l, []string{""})
+// named returns the name of a Listener by the template of the class, which has one, under an empty port.
+func named(l *exposure.Listener) (Hosts, *exposure.Refusal) {
+	const path = "spec.hostname.template"
+	hosts, refusal := Template{Path: path, Text: string(l.Class.Spec.Hostname.Template)}.Of(l, []string{""})
+	name := hosts.ByPort[""]
+	if problem := address.Inside(name, l.ClusterDomain); refusal == nil && problem != "" &&
+		!l.Class.Spec.Hostname.Annotated() {
+		return Hosts{}, exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "%s of ListenerClass %s results in %q, "+
+			"which is %s; use a domain that clients outside the cluster resolve", path, l.Class.Name, name, problem)
+	}
+	return hosts, refusal
 }
 
-// NameOfService returns the name of the observed Service, or "" if the class has no names, or if another client has
-// changed the annotation: certificates are issued for names that are published. One that is published already stays
-// while the template cannot be used, for example because there is no Pod.
-func NameOfService(l *exposure.Listener) string {
-	name := l.Service.Annotations[names.AnnotationHostname]
-	if l.Class.Spec.Hostname == nil || name == "" {
+// NameOf returns the name of a Listener by the template of its class, or "" if there is none, or no name by it.
+func NameOf(l *exposure.Listener) string {
+	if l.Class.Spec.Hostname == nil {
 		return ""
 	}
-	if hosts, refusal := ofService(l); refusal == nil && hosts.ByPort[""] == name || l.Publishes(name) {
+	hosts, _ := named(l)
+	return hosts.ByPort[""]
+}
+
+// NameOfService returns the name in the annotations of the observed Service, or "" if the class has no such names, or
+// if another client has changed the annotation: certificates are issued for names that are published. One that is
+// published already stays while the template cannot be used, for example because there is no Pod.
+func NameOfService(l *exposure.Listener) string {
+	name := l.Service.Annotations[names.AnnotationHostname]
+	if !l.Class.Spec.Hostname.Annotated() || name == "" {
+		return ""
+	}
+	if hosts, refusal := named(l); refusal == nil && hosts.ByPort[""] == name || l.Publishes(name) {
 		return name
 	}
 	return ""
