@@ -40,17 +40,18 @@ const (
 
 // The kinds of objects that have reasons.
 const (
-	claim     = "PersistentVolumeClaim"
-	class     = "ListenerClass"
-	endpoints = "Endpoints"
-	gateway   = "Gateway"
-	ingress   = "Ingress"
-	listener  = "Listener"
-	node      = "Node"
-	pod       = "Pod"
-	route     = "Route"
-	service   = "Service"
-	volume    = "PersistentVolume"
+	claim       = "PersistentVolumeClaim"
+	class       = "ListenerClass"
+	dnsEndpoint = "DNSEndpoint"
+	endpoints   = "Endpoints"
+	gateway     = "Gateway"
+	ingress     = "Ingress"
+	listener    = "Listener"
+	node        = "Node"
+	pod         = "Pod"
+	route       = "Route"
+	service     = "Service"
+	volume      = "PersistentVolume"
 )
 
 // gatewayRoutes are the kinds of routes of the Gateway API.
@@ -340,6 +341,20 @@ var exposures = []Reason{
 		Remedy: "Name another class, or ask an administrator to give one of the two Listeners another address or " +
 			"port: docs/advertise.md",
 	},
+	{
+		Name: listenersv1alpha1.ReasonRecordsRead, Severity: Expected,
+		Meaning: "external-dns has read where the name of the Listener leads, and writes it to the DNS.",
+	},
+	{
+		Name: listenersv1alpha1.ReasonWaitingForExternalDNS, Severity: Waiting, Actor: Administrator,
+		Causes: []string{dnsEndpoint},
+		Meaning: "external-dns has not read the records of the Listener. The Pods have the name already, and clients " +
+			"cannot resolve it, or find the former addresses.",
+		Remedy: "If it lasts, ask an administrator for external-dns: it has to run with --source=crd, and to watch " +
+			"the namespace: docs/names.md",
+	},
+	foreign("DNSEndpoint", dnsEndpoint),
+	rejected("DNSEndpoint", dnsEndpoint, ""),
 	foreign("Route", route),
 	rejected("Route", route, "Custom hosts need a permission (docs/openshift-routes.md#hosts), and the router has to "+
 		"be able to read the Secret of externalCertificate (docs/openshift-routes.md#certificates)."),

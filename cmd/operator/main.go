@@ -34,6 +34,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/certmanager"
 	"github.com/listener-operator/listener-operator/controllers/confinement"
 	"github.com/listener-operator/listener-operator/controllers/crdprotection"
+	"github.com/listener-operator/listener-operator/controllers/dnsendpoint"
 	"github.com/listener-operator/listener-operator/controllers/listener"
 	"github.com/listener-operator/listener-operator/controllers/listenerclass"
 	"github.com/listener-operator/listener-operator/controllers/lostnodes"
@@ -309,6 +310,8 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options, apiT
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: installer, Platform: apis,
 			Clock: realClock,
 		}).SetupWithManager},
+		{"dnsendpoint", (&dnsendpoint.Reconciler{Client: mgr.GetClient(), Events: events,
+			Platform: apis}).SetupWithManager},
 		{"metrics", clustermetrics.SetupWithManager},
 	}
 }

@@ -289,6 +289,18 @@ func attacks(namespace string) map[string]attack {
 	create("a Certificate in its namespace", strings.Replace(certificate(ownLabel, "secretName: x-listener-tls"), "namespace: default", "namespace: NAMESPACE", 1), "in its own namespace")
 	patch("a Certificate of others", certificateOfOthers, `{metadata: {labels: {app.kubernetes.io/managed-by: listener-operator}}}`, "no Certificates but its own")
 	remove("a Certificate of others", certificateOfOthers, "no Certificates but its own")
+	const endpointOfOthers = `{apiVersion: externaldns.k8s.io/v1alpha1, kind: DNSEndpoint, metadata: {namespace: NAMESPACE, name: shop}}`
+	endpoint := func(name, metadata, record string) string {
+		return `{apiVersion: externaldns.k8s.io/v1alpha1, kind: DNSEndpoint, metadata: {namespace: NAMESPACE, name: ` + name + metadata + `}, spec: {endpoints: [` + record + `]}}`
+	}
+	const ofShop = `{dnsName: shop.example, recordType: A, targets: [192.0.2.1]}`
+	create("a DNSEndpoint that no Listener controls", endpoint("web", "", ofShop), "no DNSEndpoints but that of a Listener")
+	create("a DNSEndpoint with another name", endpoint("x", ", "+owners, ofShop), "no DNSEndpoints but that of a Listener")
+	create("a record that proves something", endpoint("web", ", "+owners, `{dnsName: _acme-challenge.shop.example, recordType: TXT, targets: [x]}`), "no records but A, AAAA, CNAME and SRV")
+	create("a record of a whole domain", endpoint("web", ", "+owners, `{dnsName: "*.example", recordType: A, targets: [192.0.2.1]}`), "for no whole domains")
+	create("a record for a provider", endpoint("web", ", "+owners, `{dnsName: shop.example, recordType: A, targets: [192.0.2.1], providerSpecific: [{name: x, value: x}]}`), "set no other fields")
+	patch("a DNSEndpoint of others", endpointOfOthers, `{metadata: {labels: {a: b}}}`, "what belongs to no Listener")
+	remove("a DNSEndpoint of others", endpointOfOthers, "what belongs to no Listener")
 	create("a Lease", `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: NAMESPACE, name: x}}`, "its own names")
 	patch("a NetworkPolicy for other Pods", `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
 		`- {op: replace, path: /spec/podSelector, value: {}}`, "no Pods but its own")
@@ -413,6 +425,7 @@ func createVictims(w *operator.World) {
 			eventTime: "2026-01-01T00:00:00.000000Z", reportingController: kubelet, reportingInstance: x, action: x, reason: x, type: Normal}`,
 		`{apiVersion: certificates.k8s.io/v1, kind: ClusterTrustBundle, metadata: {name: NAMESPACE}, spec: {trustBundle: "` + strings.ReplaceAll(bundleOf("y"), "\n", "\\n") + `"}}`,
 		`{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {namespace: NAMESPACE, name: shop-listener-tls}, spec: {secretName: x, issuerRef: {name: x}}}`,
+		`{apiVersion: externaldns.k8s.io/v1alpha1, kind: DNSEndpoint, metadata: {namespace: NAMESPACE, name: shop}, spec: {endpoints: []}}`,
 		`{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: shop}, spec: {host: shop.example, to: {kind: Service, name: shop}}}`,
 		`{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: NAMESPACE, name: shop}, spec: {defaultBackend: {service: {name: shop, port: {number: 80}}}}}`,
 		`{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: NAMESPACE, name: shop-allowed-clients}, spec: {podSelector: {matchLabels: {app: shop}}}}`,

@@ -218,20 +218,13 @@ func ofTheOperator(t *testing.T, namespace string) []written {
 // ofCertificates returns what has to do with certificates, from the golden files of other tests.
 func ofCertificates(t *testing.T, namespace string) []written {
 	t.Helper()
-	golden := func(path string) *unstructured.Unstructured {
-		raw, err := os.ReadFile("../" + path)
-		check.Must(t, err)
-		o := operator.Object(t, string(raw))
-		if o.GetKind() == "Secret" {
-			o.SetNamespace(namespace)
-		}
-		return o
-	}
+	secret := golden(t, "certificates/testdata/secret.yaml")
+	secret.SetNamespace(namespace)
 	return []written{
-		{Unstructured: golden("certificates/testdata/secret.yaml"), fields: fieldsOf[corev1.Secret](), values: []string{"data.19700101T000000Z"}},
-		{Unstructured: golden("certificates/testdata/configmap.yaml"), fields: fieldsOf[corev1.ConfigMap](), initial: ownerUID}, // and other certificates
-		{Unstructured: golden("certificates/testdata/clustertrustbundle.yaml"), fields: fieldsOf[certificatesv1.ClusterTrustBundle](), values: []string{"spec.trustBundle"}, initial: ownerUID},
-		{Unstructured: golden("certmanager/testdata/certificate.yaml"), fields: fieldsOfCRD(t, crds.Certificates), values: []string{
+		{Unstructured: secret, fields: fieldsOf[corev1.Secret](), values: []string{"data.19700101T000000Z"}},
+		{Unstructured: golden(t, "certificates/testdata/configmap.yaml"), fields: fieldsOf[corev1.ConfigMap](), initial: ownerUID}, // and other certificates
+		{Unstructured: golden(t, "certificates/testdata/clustertrustbundle.yaml"), fields: fieldsOf[certificatesv1.ClusterTrustBundle](), values: []string{"spec.trustBundle"}, initial: ownerUID},
+		{Unstructured: golden(t, "certmanager/testdata/certificate.yaml"), fields: fieldsOfCRD(t, crds.Certificates), values: []string{
 			"spec.dnsNames[]", "spec.ipAddresses[]", "spec.issuerRef.group", "spec.issuerRef.kind", "spec.issuerRef.name",
 		}, initial: ownerUID},
 		{Unstructured: operator.Object(t, `{apiVersion: certificates.k8s.io/v1, kind: PodCertificateRequest, metadata: {namespace: default, name: web},
@@ -242,6 +235,14 @@ func ofCertificates(t *testing.T, namespace string) []written {
 				"status.conditions[].status", "status.notAfter", "status.notBefore",
 			}},
 	}
+}
+
+// golden returns an object from a golden file of another test.
+func golden(t *testing.T, path string) *unstructured.Unstructured {
+	t.Helper()
+	raw, err := os.ReadFile("../" + path)
+	check.Must(t, err)
+	return operator.Object(t, string(raw))
 }
 
 // ofClaims returns what belongs to a claim and its Pod.
@@ -308,6 +309,7 @@ func ofListeners(t *testing.T, namespace string) []written {
 		"Service": fieldsOf[corev1.Service](), "NetworkPolicy": fieldsOf[networkingv1.NetworkPolicy](), "Route": fieldsOf[routev1.Route](), "Ingress": fieldsOf[networkingv1.Ingress](),
 		"TLSRoute": fieldsOfCRD(t, crds.TLSRoutes), "HTTPRoute": fieldsOfCRD(t, crds.HTTPRoutes), "TCPRoute": fieldsOfCRD(t, crds.TCPRoutes),
 		"UDPRoute": fieldsOfCRD(t, crds.UDPRoutes), "ListenerSet": fieldsOf[gatewayv1.ListenerSet](),
+		"DNSEndpoint": fieldsOfCRD(t, crds.DNSEndpoints),
 	}
 	hosts := []string{"spec.hostnames[]", "spec.parentRefs[]", "spec.parentRefs[].name", "spec.parentRefs[].namespace", "spec.parentRefs[].port",
 		"spec.parentRefs[].sectionName", "spec.rules[].backendRefs[].port"}
@@ -323,13 +325,14 @@ func ofListeners(t *testing.T, namespace string) []written {
 			"spec.rules[].http.paths[].path", "spec.tls[].secretName",
 		},
 		"ListenerSet": {"spec.listeners[].name", "spec.listeners[].port", "spec.parentRef.name", "spec.parentRef.namespace"},
+		"DNSEndpoint": {"spec.endpoints[].dnsName", "spec.endpoints[].recordTTL", "spec.endpoints[].targets[]"},
 		"TLSRoute":    hosts, "HTTPRoute": hosts, "TCPRoute": slices.Concat(hosts[2:]), "UDPRoute": slices.Concat(hosts[2:]),
 	}
 	plain := *l // Routes restrict clients by annotations
 	plain.Class = class.DeepCopy()
 	plain.Class.Spec.Route, plain.Class.Spec.Ingress = nil, nil
 	policy := backends.All().Of(plain.Class).ClientPolicy(&plain, service, exposure.ReadPolicies(listener, nil, nil))
-	generated := append([]*unstructured.Unstructured{untyped(t, service), policy}, gatewayRoutes(t, listener)...)
+	generated := append([]*unstructured.Unstructured{untyped(t, service), policy, golden(t, "dnsendpoint/testdata/dnsendpoint.yaml")}, gatewayRoutes(t, listener)...)
 	for _, backend := range []*exposure.Backend{route.Backend(), ingress.Backend()} {
 		desired, refusal := backend.Objects(l, exposure.Others{})
 		if refusal != nil {

@@ -169,6 +169,7 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 var optional = []crds.CRD{
 	crds.Routes, crds.ServiceMonitors, crds.PrometheusRules, crds.ConsoleYAMLSamples, crds.ConsoleQuickStarts, crds.SecurityContextConstraints,
 	crds.TLSRoutes, crds.TCPRoutes, crds.UDPRoutes, crds.HTTPRoutes, crds.ListenerSets, crds.Certificates,
+	crds.DNSEndpoints,
 }
 
 // installNodeAgent starts the controller of the node agent, with the operator's permissions, and returns when it has

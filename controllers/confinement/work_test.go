@@ -221,7 +221,7 @@ func shopIsExposed(w *confinedWork, shop *listenersv1alpha1.Listener) {
 	ctx := w.Context()
 	class := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort}}
 	var appliedService client.Object
-	var routes, ingresses, networkPolicies, certificates []*unstructured.Unstructured
+	var routes, ingresses, networkPolicies, endpoints, certificates []*unstructured.Unstructured
 	for _, name := range []string{"first", "second"} {
 		shop.Labels = map[string]string{"is": name}
 		service, _ := w.serviceOf(class, shop)
@@ -233,6 +233,8 @@ func shopIsExposed(w *confinedWork, shop *listenersv1alpha1.Listener) {
   {host: `+name+`.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: shop, port: {name: http}}}}]}}]}}`))
 		_, policy := w.serviceOf(allowing(map[string]listenersv1alpha1.CIDR{"first": "198.51.100.0/24", "second": "203.0.113.0/24"}[name]), shop)
 		networkPolicies = append(networkPolicies, policy)
+		endpoints = append(endpoints, w.of(shop, `{apiVersion: externaldns.k8s.io/v1alpha1, kind: DNSEndpoint, metadata: {namespace: NAMESPACE, name: shop, labels: {is: `+name+`}},
+  spec: {endpoints: [{dnsName: `+name+`.example, recordType: A, recordTTL: 60, targets: [192.0.2.1]}, {dnsName: _http._tcp.`+name+`.example, recordType: SRV, targets: [0 0 80 `+name+`.example]}]}}`))
 		certificates = append(certificates, w.object(`{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {namespace: default, name: shop-listener-tls, labels: {
   app.kubernetes.io/managed-by: listener-operator}}, spec: {secretName: shop-listener-tls, dnsNames: [`+name+`.example], ipAddresses: [192.0.2.1],
   usages: [digital signature, server auth, client auth], issuerRef: {name: a}}}`))
@@ -240,6 +242,7 @@ func shopIsExposed(w *confinedWork, shop *listenersv1alpha1.Listener) {
 	w.lives(w.services, routes...)
 	w.lives(w.services, ingresses...)
 	w.lives(w.services, networkPolicies...)
+	w.lives(apply.New(w.operator, names.FieldManagerDNS), endpoints...)
 	w.lives(apply.New(w.operator, names.FieldManagerOperator), certificates...)
 	for _, route := range gatewayRoutes(w.T, shop) {
 		w.lives(w.services, route.DeepCopy())

@@ -53,6 +53,8 @@ const (
 	FieldManagerDefault = "listeners.stackable.tech"
 	// FieldManagerLostNodes replaces and annotates PersistentVolumes, and applies the condition NodesAvailable.
 	FieldManagerLostNodes = "listener-operator/lost-nodes"
+	// FieldManagerDNS applies DNSEndpoints, and the condition DNSReady of Listeners.
+	FieldManagerDNS = "listener-operator/dns"
 	// FieldManagerOperator creates and applies what the operator installs: the node agent, the StorageClass, presets.
 	FieldManagerOperator = "listener-operator"
 )
@@ -238,6 +240,9 @@ var (
 		Kind: "ConsoleYAMLSample"}
 	KindSecurityContextConstraints = schema.GroupVersionKind{Group: "security.openshift.io", Version: "v1",
 		Kind: "SecurityContextConstraints"}
+
+	// KindDNSEndpoint is how external-dns learns of records.
+	KindDNSEndpoint = schema.GroupVersionKind{Group: "externaldns.k8s.io", Version: "v1alpha1", Kind: "DNSEndpoint"}
 
 	KindCertificate    = schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: "Certificate"}
 	KindPrometheusRule = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "PrometheusRule"}

@@ -299,6 +299,7 @@ func kinds() []OptionalKind {
 		{GroupVersionKind: names.KindServiceMonitor, Resource: "servicemonitors"},
 		{GroupVersionKind: names.KindPrometheusRule, Resource: "prometheusrules"},
 		{GroupVersionKind: names.KindCertificate, Resource: "certificates"},
+		{GroupVersionKind: names.KindDNSEndpoint, Resource: "dnsendpoints"},
 		{GroupVersionKind: names.KindOperatorCondition, Resource: "operatorconditions"},
 		{GroupVersionKind: names.KindPodCertificateRequest, Resource: "podcertificaterequests", BuiltIn: true},
 		{GroupVersionKind: names.KindClusterTrustBundle, Resource: "clustertrustbundles", BuiltIn: true},

@@ -17,11 +17,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
@@ -194,4 +196,65 @@ func TestReplicasAreReachedByTheirNames(t *testing.T) {
 	mustAwaitDeleted(s, &listenersv1alpha1.Listener{}, client.ObjectKey{Namespace: s.namespace, Name: "listener-broker-1"})
 	s.awaitName(name("broker-1"))
 	s.awaitNamed(again, name("broker-0"), addresses[2])
+}
+
+// external-dns lets the name of a replica lead to the node that its Pod is on, and a client outside that resolves name
+// and port reaches it there. When the Pod moves, its files and its port stay, and the record follows. Who knows the
+// former node still reaches the Pod.
+func TestANameOfANodePortFollowsThePod(t *testing.T) {
+	s := newScenario(t)
+	crds.Remove(t, api, crds.DNSEndpoints) // an earlier run may have left it
+	crds.Install(t, api, crds.DNSEndpoints)
+	defer crds.Remove(t, api, crds.DNSEndpoints)
+	spec := unpinned()
+	spec.Hostname = &listenersv1alpha1.Hostname{
+		Template: "{podName}.{namespace}." + zone, Records: listenersv1alpha1.HostnameRecordsDNSEndpoint, TTLSeconds: ptr.To[int32](1),
+	}
+	class := s.createClass(spec)
+	s.startNameServer()
+	s.startExternalDNS("--source=crd", "--managed-record-types=A", "--managed-record-types=SRV")
+	set := statefulSet("broker", 1, byClass(class.Name))
+	s.create(set)
+	first := s.awaitReady("broker-0")
+	published := s.awaitPodListener(first, "listener").IngressAddresses
+	own := named("broker-0."+s.namespace+"."+zone, published[0].Ports)
+	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{own}, published); diff != "" {
+		t.Fatalf("addresses (-want +got):\n%s", diff)
+	}
+	s.awaitPodByName(own, first)
+	mustAwait(s, &listenersv1alpha1.Listener{}, s.key("listener-broker-0"), func(l *listenersv1alpha1.Listener) bool {
+		return meta.IsStatusConditionTrue(l.Status.Conditions, listenersv1alpha1.ListenerDNSReady)
+	})
+
+	s.patch(set, func() { set.Spec.Template.Spec.Affinity = notOn(first.Spec.NodeName) })
+	s.remove(first)
+	moved := s.awaitReady("broker-0", first)
+	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{own}, s.awaitPodListener(moved, "listener").IngressAddresses); diff != "" {
+		t.Errorf("addresses after the move (-want +got):\n%s", diff)
+	}
+	s.awaitPodByName(own, moved)
+	former := listenersv1alpha1.IngressAddress{Address: testbed.NodeIP(nodeOf(first)), Ports: own.Ports}
+	s.eventually(func(ctx context.Context) error {
+		got, err := request(ctx, former, "/whoami")
+		if err == nil && got != moved.Name {
+			err = fmt.Errorf("%q answered", got)
+		}
+		return err
+	})
+}
+
+// awaitPodByName waits until the name of a node port leads to the node of a Pod alone, and to the port that its SRV
+// record has, where the Pod responds, with this address in its files.
+func (s *scenario) awaitPodByName(own listenersv1alpha1.IngressAddress, p *corev1.Pod) {
+	s.Helper()
+	node := testbed.NodeIP(nodeOf(p))
+	s.awaitName(own.Address, node)
+	s.eventually(func(ctx context.Context) error {
+		_, records, err := resolverAt(testbed.ClientIP()).LookupSRV(ctx, "http", "tcp", own.Address+".")
+		if err != nil || len(records) != 1 || records[0].Target != own.Address+"." || int32(records[0].Port) != own.Ports["http"] {
+			return fmt.Errorf("got %+v, want port %d: %w", records, own.Ports["http"], err)
+		}
+		return nil
+	})
+	s.awaitFilesAt(listenersv1alpha1.IngressAddress{Address: node, Ports: own.Ports}, own)
 }

@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -221,39 +220,4 @@ func TestOnlyAllowedClientsReachPods(t *testing.T) {
 	s.awaitAllowed(own, "web", second)
 	s.patch(class, func() { class.Spec.AllowedClients = nil })
 	s.awaitAllowed(own, "web", first, second)
-}
-
-// external-dns creates it for the Service of a shared Listener, by the name of the Service. It leads to the node port
-// at a name of all nodes.
-func TestClientsFindANodePortByItsSRVRecord(t *testing.T) {
-	s := newScenario(t)
-	spec := unpinned()
-	spec.Ports = []string{"http"}
-	spec.ServiceAnnotations = map[string]string{"external-dns.alpha.kubernetes.io/ttl": "1"}
-	spec.ServiceAnnotationTemplates = map[string]listenersv1alpha1.AnnotationTemplate{"external-dns.alpha.kubernetes.io/hostname": "{listener}.{namespace}." + zone}
-	class := s.createClass(spec)
-	s.startNameServer()
-	s.startExternalDNS("--managed-record-types=A", "--managed-record-types=SRV")
-	s.createBootstrapListener(class.Name)
-	s.create(pod("web", byName("bootstrap")))
-	web := s.awaitReady("web")
-	number := s.awaitPodListener(web, "listener").IngressAddresses[0].Ports["http"]
-	name := "bootstrap." + s.namespace + "." + zone
-	s.eventually(func(ctx context.Context) error {
-		_, records, err := resolverAt(testbed.ClientIP()).LookupSRV(ctx, "bootstrap", "tcp", name+".")
-		if err != nil || len(records) != 1 || records[0].Target != name+"." || int32(records[0].Port) != number {
-			return fmt.Errorf("got %+v, want %s and port %d: %w", records, name, number, err)
-		}
-		nodes, err := resolveAt(ctx, testbed.ClientIP(), name)
-		if err != nil || len(nodes) != len(testbed.Nodes()) {
-			return fmt.Errorf("%s leads to %q, want all nodes: %w", name, nodes, err)
-		}
-		for _, ip := range nodes {
-			a := listenersv1alpha1.IngressAddress{Address: ip, Ports: map[string]int32{"http": int32(records[0].Port)}}
-			if got, err := request(ctx, a, "/whoami"); err != nil || got != "web" {
-				return fmt.Errorf("%q answered at %s: %w", got, net.JoinHostPort(ip, fmt.Sprint(number)), err)
-			}
-		}
-		return nil
-	})
 }

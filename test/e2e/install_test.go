@@ -29,8 +29,8 @@ import (
 // deletes all that it has installed, and with Managed it installs it again.
 func TestInstallationFollowsOptionalAPIsAndManagementState(t *testing.T) {
 	s := newScenario(t)
-	optional := slices.DeleteFunc(crds.All(), func(c crds.CRD) bool { // Routes, also those of Gateways, and Certificates have tests of their own
-		return c == crds.Routes || strings.HasSuffix(string(c), ".gateway.networking.k8s.io") || strings.HasSuffix(string(c), ".cert-manager.io") || slices.Contains(crds.Administrators(), c)
+	optional := slices.DeleteFunc(crds.All(), func(c crds.CRD) bool { // Routes, also those of Gateways, and Certificates and DNSEndpoints have tests of their own
+		return c == crds.Routes || c == crds.DNSEndpoints || strings.HasSuffix(string(c), ".gateway.networking.k8s.io") || strings.HasSuffix(string(c), ".cert-manager.io") || slices.Contains(crds.Administrators(), c)
 	})
 	crds.Remove(t, api, optional...) // an earlier run may have left them
 	crds.Install(t, api, optional...)

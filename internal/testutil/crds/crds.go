@@ -1,6 +1,6 @@
 // Package crds installs CustomResourceDefinitions (CRDs) of other projects on the API server of a test: OpenShift, the
-// Prometheus operator, the Operator Lifecycle Manager, the Gateway API and cert-manager. They are read from the
-// projects' own Go modules, in the versions that go.mod pins; none is copied here.
+// Prometheus operator, the Operator Lifecycle Manager, the Gateway API, cert-manager and external-dns. They are read
+// from the projects' own Go modules, in the versions that go.mod pins; none is copied here.
 //
 // Only tests may import it.
 package crds
@@ -64,6 +64,7 @@ const (
 	CertificateRequests        CRD = "certificaterequests.cert-manager.io"
 	Issuers                    CRD = "issuers.cert-manager.io"
 	ClusterIssuers             CRD = "clusterissuers.cert-manager.io"
+	DNSEndpoints               CRD = "dnsendpoints.externaldns.k8s.io"
 )
 
 // timeout is how long to wait for the API server. It seldom takes more than a moment.
@@ -84,6 +85,7 @@ func sources() map[string]source {
 		olm         = "github.com/operator-framework/api"
 		olmv1       = "github.com/operator-framework/operator-controller"
 		certManager = "github.com/cert-manager/cert-manager"
+		externalDNS = "sigs.k8s.io/external-dns"
 		prometheus  = "github.com/prometheus-operator/prometheus-operator"
 	)
 	return map[string]source{
@@ -94,6 +96,7 @@ func sources() map[string]source {
 		"operators.coreos.com":     {own, olm, "crds"},
 		"olm.operatorframework.io": {"hack/tools/olmv1/go.mod", olmv1, "helm/olmv1/base/*/crd/standard"},
 		"monitoring.coreos.com":    {"hack/tools/crds/go.mod", prometheus, "example/prometheus-operator-crd"},
+		"externaldns.k8s.io":       {"hack/tools/external-dns/go.mod", externalDNS, "config/crd/standard"},
 		"cert-manager.io":          {"hack/tools/cert-manager/go.mod", certManager, "deploy/crds"},
 		// With the kinds that are not standard yet in this release.
 		"gateway.networking.k8s.io": {own, "sigs.k8s.io/gateway-api", "config/crd/experimental"},
@@ -104,7 +107,7 @@ func All() []CRD {
 	return append(Administrators(), Routes, SecurityContextConstraints, ClusterVersions, APIServers, ConsoleYAMLSamples,
 		ConsoleQuickStarts, ServiceMonitors,
 		PrometheusRules, OperatorConditions, Gateways, ListenerSets, TLSRoutes, HTTPRoutes, TCPRoutes, UDPRoutes,
-		Certificates, CertificateRequests, Issuers, ClusterIssuers)
+		Certificates, CertificateRequests, Issuers, ClusterIssuers, DNSEndpoints)
 }
 
 // Administrators returns the CRDs by which administrators install operators, and which the operator does not know.
@@ -185,7 +188,7 @@ func Read(t testing.TB, name CRD) *unstructured.Unstructured {
 	plural, group, _ := strings.Cut(string(name), ".")
 	from := sources()[group]
 	pattern := filepath.Join(module(t, from), filepath.FromSlash(from.directory), "*"+plural)
-	for _, suffix := range []string{".yaml", ".crd.yaml", "-Default.crd.yaml"} {
+	for _, suffix := range []string{".yaml", ".crd.yaml", "-Default.crd.yaml", "." + group + ".yaml"} {
 		files, err := filepath.Glob(pattern + suffix)
 		check.Must(t, err)
 		for _, file := range files { // the name of one kind may be the end of another's
