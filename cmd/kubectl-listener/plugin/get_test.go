@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
@@ -74,6 +75,36 @@ func TestGetListsEveryAddressOfEveryReplica(t *testing.T) {
 
 	_, err = run(t, apiserver.Config(t), "get", "absent", "-n", w.namespace)
 	g.Expect(err).To(MatchError(`there is no Listener "absent"`))
+}
+
+// A name server reads them. Other Listeners of the namespace have no names.
+func TestGetWritesTheRecordsOfAZone(t *testing.T) {
+	w := newWorld(t)
+	_, err := run(t, apiserver.Config(t), "get", "-n", w.namespace, "-o", "zone")
+	g := NewWithT(t)
+	g.Expect(err).To(MatchError(ContainSubstring("none of 1 Listeners has records")))
+	named := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "named-" + w.namespace}}
+	named.Spec.ServiceType = listenersv1alpha1.ServiceTypeNodePort
+	named.Spec.Hostname = &listenersv1alpha1.Hostname{
+		Template: "{listener}.{namespace}.example.com", Records: listenersv1alpha1.HostnameRecordsNone, TTLSeconds: ptr.To[int32](5),
+	}
+	w.create(t, named)
+	l := w.newListener("kafka-0", named.Name)
+	l.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "kafka", Port: 9092}}
+	w.create(t, l)
+	ports := map[string]int32{"kafka": 31337}
+	name := listenersv1alpha1.IngressAddress{Address: "kafka-0." + w.namespace + ".example.com", AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports}
+	l.Status = &listenersv1alpha1.ListenerStatus{Targets: []listenersv1alpha1.Target{
+		{Address: "203.0.113.7", AddressType: listenersv1alpha1.AddressTypeIP, Ports: ports, Advertised: name},
+		{Address: "2001:db8::7", AddressType: listenersv1alpha1.AddressTypeIP, Ports: ports, Advertised: name},
+	}}
+	w.updateStatus(t, l)
+	out, err := run(t, apiserver.Config(t), "get", "-n", w.namespace, "-o", "zone")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(out).To(Equal("_kafka._tcp." + name.Address + ".\t5\tIN\tSRV\t0 0 31337 " + name.Address + ".\n" +
+		name.Address + ".\t5\tIN\tA\t203.0.113.7\n" + name.Address + ".\t5\tIN\tAAAA\t2001:db8::7\n"))
+	_, err = run(t, apiserver.Config(t), "get", "-n", w.namespace, "-o", "zone", "--watch")
+	g.Expect(err).To(MatchError(ContainSubstring("cannot be combined with --watch")))
 }
 
 // A client takes them as they are. Two Listeners may have the same address, and one may have none yet.

@@ -88,6 +88,14 @@ var wrongListeners = map[string]mistake{
 		},
 		from: "listener/web", kind: "Service", reason: listenersv1alpha1.ReasonLoadBalancerPortsError, text: "create a Listener for each protocol",
 	},
+	"external-dns does not read where the name leads": {
+		breakIt: func(t *testing.T, w *world) {
+			waiting := newCondition(listenersv1alpha1.ListenerDNSReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForExternalDNS)
+			w.listener.Status.Conditions = append(w.listener.Status.Conditions, waiting)
+			w.updateStatus(t, w.listener)
+		},
+		kind: "DNSEndpoint", reason: listenersv1alpha1.ReasonWaitingForExternalDNS, text: "--source=crd",
+	},
 	"there is no load balancer": {
 		breakIt: func(t *testing.T, w *world) {
 			w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer))

@@ -62,22 +62,24 @@ func NewEnvironment(streams genericiooptions.IOStreams, list backends.List, root
 	e := &Environment{IOStreams: streams, Backends: list, flags: genericclioptions.NewConfigFlags(true)}
 	e.flags.AddFlags(root.PersistentFlags())
 	_ = root.RegisterFlagCompletionFunc("namespace", e.CompleteNames(0, kindNamespace)) // the flag exists
-	root.PersistentPreRunE = func(*cobra.Command, []string) error {
-		if e.Output != "" && !slices.Contains(formats, e.Output) {
-			return fmt.Errorf("--output is %q, and must be json or yaml", e.Output)
-		}
-		return nil
-	}
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	return e
 }
 
-func (e *Environment) AddOutputFlag(cmd *cobra.Command) {
+// AddOutputFlag adds the flag --output, for which a command may have further formats.
+func (e *Environment) AddOutputFlag(cmd *cobra.Command, further ...string) {
+	all := append(slices.Clone(formats), further...)
 	cmd.Flags().StringVarP(&e.Output, "output", "o", "",
-		"Format of the output: json or yaml. Defaults to text for people.")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+		"Format of the output: "+strings.Join(all, " or ")+". Defaults to text for people.")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp))
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if e.Output != "" && !slices.Contains(all, e.Output) {
+			return fmt.Errorf("--output is %q, and must be %s", e.Output, strings.Join(all, " or "))
+		}
+		return nil
+	}
 }
 
 func (e *Environment) AddFromFlag(cmd *cobra.Command) {

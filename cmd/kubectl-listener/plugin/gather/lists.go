@@ -61,6 +61,7 @@ func (g *gatherer) lists() (lists []list) {
 	add("storage.k8s.io/v1", nil, nil, "CSIDriver", "CSINode", "StorageClass")
 	add(listenersv1alpha1.GroupVersion.String(), nil, nil, "Listener", "ListenerClass", "PodListeners")
 	add(operatorv1alpha1.GroupVersion.String(), nil, nil, "ListenerOperator")
+	add(names.KindDNSEndpoint.GroupVersion().String(), isOfListener, nil, names.KindDNSEndpoint.Kind)
 	add("operators.coreos.com/v1alpha1", g.clusterServiceVersion,
 		[]client.ListOption{client.MatchingLabelsSelector{Selector: notCopied}}, "ClusterServiceVersion")
 	add("operators.coreos.com/v1alpha1", g.subscription, nil, "Subscription")

@@ -22,7 +22,11 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
 	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
+	"github.com/listener-operator/listener-operator/internal/records"
 )
+
+// zone is the value of the flag --output for records of a DNS zone.
+const zone = "zone"
 
 type getOptions struct {
 	*command.Environment
@@ -49,6 +53,9 @@ Listener. Without names, the command lists all Listeners of the namespace.
 With --output json or yaml, "advertised" is what to configure in front of the cluster if the class of a Listener
 advertises other addresses: docs/advertise.md
 
+With --output zone, the command prints the records of a DNS zone (RFC 1035) for the Listeners whose classes publish a
+name in place of the addresses: docs/names.md
+
 With --endpoints, the command prints a list of servers as clients expect it: host:port of one port of all these
 Listeners, separated by commas.`,
 		Example: `  # The addresses of all brokers
@@ -58,14 +65,17 @@ Listeners, separated by commas.`,
   kubectl listener get --all-namespaces --watch
 
   # The servers for clients that must know every replica, here of a StatefulSet with the label app=redis
-  kubectl listener get --selector app=redis --endpoints client`,
+  kubectl listener get --selector app=redis --endpoints client
+
+  # The records of all names, for a zone file that begins with its own SOA and NS records
+  kubectl listener get --all-namespaces --output zone`,
 		ValidArgsFunction: e.CompleteNames(0, command.KindListener),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.names = args
 			return o.run(cmd.Context())
 		},
 	}
-	e.AddOutputFlag(cmd)
+	e.AddOutputFlag(cmd, zone)
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "",
 		"List the Listeners with these labels, such as app=redis. A Listener has the labels of its claim.")
 	cmd.Flags().StringVar(&o.endpoints, "endpoints", "",
@@ -81,6 +91,9 @@ Listeners, separated by commas.`,
 func (o *getOptions) selection() (*client.ListOptions, error) {
 	if len(o.names) > 0 && o.selector != "" {
 		return nil, errors.New("name Listeners or use --selector, but not both")
+	}
+	if o.watch && o.Output == zone {
+		return nil, errors.New("--output zone cannot be combined with --watch: print the records again when they change")
 	}
 	selector, err := labels.Parse(o.selector)
 	if err != nil {
@@ -114,8 +127,11 @@ func (o *getOptions) run(ctx context.Context) error {
 			return fmt.Errorf("there is no Listener %q", name)
 		}
 	}
-	if o.endpoints != "" {
+	switch {
+	case o.endpoints != "":
 		return o.writeEndpoints(listeners)
+	case o.Output == zone:
+		return o.writeZone(ctx, c, listeners)
 	}
 	if len(listeners) == 0 && o.Output == "" {
 		fmt.Fprintln(o.ErrOut, "There are no Listeners.")
@@ -137,6 +153,8 @@ type listenerAddresses struct {
 	// Advertised is where to forward what clients send to Addresses, if the class advertises these.
 	Advertised []advertise.Forward `json:"advertised"`
 	Replicas   []replica           `json:"replicas"`
+
+	object *listenersv1alpha1.Listener
 }
 
 type replica struct {
@@ -171,6 +189,7 @@ func (o *getOptions) observe(ctx context.Context, c client.Reader,
 			Addresses:  append([]listenersv1alpha1.IngressAddress{}, status.IngressAddresses...),
 			Advertised: advertise.Forwards(l),
 			Replicas:   append([]replica{}, replicas[client.ObjectKeyFromObject(l)]...),
+			object:     l,
 		})
 	}
 	slices.SortFunc(listeners, func(a, b listenerAddresses) int {
@@ -225,6 +244,36 @@ func (o *getOptions) writeEndpoints(listeners []listenerAddresses) error {
 		return fmt.Errorf("none of %d Listeners has an address with a port %q", len(listeners), o.endpoints)
 	}
 	fmt.Fprintln(o.Out, strings.Join(endpoints, ","))
+	return nil
+}
+
+// writeZone writes the records of Listeners, each of which has a line.
+func (o *getOptions) writeZone(ctx context.Context, c client.Reader, listeners []listenerAddresses) error {
+	var list listenersv1alpha1.ListenerClassList
+	if err := c.List(ctx, &list); err != nil {
+		return fmt.Errorf("listing ListenerClasses, which say how names are published: %w", err)
+	}
+	classes := map[string]*listenersv1alpha1.ListenerClass{}
+	for class := range check.Each(list.Items) {
+		classes[class.Name] = class
+	}
+	written := false
+	for l := range check.Each(listeners) {
+		for _, record := range records.Of(l.object, cmp.Or(classes[l.Class], &listenersv1alpha1.ListenerClass{})) {
+			for _, target := range record.Targets {
+				if record.Type == "CNAME" || record.Type == "SRV" {
+					target += "."
+				}
+				fmt.Fprintf(o.Out, "%s.\t%d\tIN\t%s\t%s\n", command.Printable(record.Name), record.TTL, record.Type,
+					command.Printable(target))
+				written = true
+			}
+		}
+	}
+	if !written {
+		return fmt.Errorf("none of %d Listeners has records: their classes have no spec.hostname with records "+
+			"DNSEndpoint or None, or they have no address yet", len(listeners))
+	}
 	return nil
 }
 

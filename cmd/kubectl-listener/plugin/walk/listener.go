@@ -85,8 +85,18 @@ func okUnless(f check.Finding, listener *listenersv1alpha1.Listener, format stri
 	return f.OK(format, args...)
 }
 
-// advertised names the addresses that are advertised for a Listener. Nothing shows whether they lead anywhere.
+// advertised names the addresses that are advertised for a Listener. Nothing shows whether they lead anywhere, unless
+// external-dns reads where.
 func (w *Walk) advertised(listener *listenersv1alpha1.Listener) {
+	if c := conditionOf(listener, listenersv1alpha1.ListenerDNSReady); c.Type != "" {
+		f := check.Finding{Kind: names.KindDNSEndpoint.Kind, Namespace: listener.Namespace, Name: listener.Name}
+		if c.Status == metav1.ConditionTrue {
+			w.Add(f.OK("external-dns has read where %s leads", columns.Address(listener.Status.IngressAddresses)))
+		} else {
+			w.Add(f.FailedBy(c.Reason, c.Message).Since(c.LastTransitionTime))
+		}
+		return
+	}
 	for _, f := range advertise.Forwards(listener) {
 		var targets []string
 		for _, t := range f.Targets {
