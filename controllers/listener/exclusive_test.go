@@ -213,26 +213,37 @@ func TestTheFirstListenerKeepsItsHostAfterARestart(t *testing.T) {
 	const plain = listenersv1alpha1.HostTemplate("{listener}.{namespace}.example.com")
 	accepted := &listenersv1alpha1.ListenerStatus{Conditions: []metav1.Condition{{Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue}}}
 	publishing := &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: contendedHost, AddressType: listenersv1alpha1.AddressTypeHostname}}}
+	leading := &listenersv1alpha1.ListenerStatus{Targets: []listenersv1alpha1.Target{{
+		Address: "192.0.2.1", AddressType: listenersv1alpha1.AddressTypeIP, Advertised: publishing.IngressAddresses[0],
+	}}}
 	for name, tc := range map[string]struct {
 		otherTemplate          listenersv1alpha1.HostTemplate
 		ownAge, otherAge       time.Duration
 		ownStatus, otherStatus *listenersv1alpha1.ListenerStatus
+		names                  bool // of the other, in place of its addresses
 		refused                bool
 	}{
-		"the other is older":                             {otherTemplate: plain, otherAge: time.Hour, refused: true},
-		"the other is younger":                           {otherTemplate: plain, ownAge: time.Hour},
-		"the other is younger, and was accepted":         {otherTemplate: plain, ownAge: time.Hour, otherStatus: accepted, refused: true},
-		"the other is older, and was refused":            {otherTemplate: plain, otherAge: time.Hour, ownStatus: accepted},
-		"the other is younger, and publishes it":         {otherTemplate: plain, ownAge: time.Hour, ownStatus: accepted, otherStatus: publishing, refused: true},
-		"the other publishes it, but its class does not": {otherTemplate: "{listener}.{namespace}.example.org", otherStatus: publishing, refused: true},
-		"a tenant wrote it for a Listener of its own":    {otherTemplate: "{listener}.{namespace}.example.org", otherAge: time.Hour},
+		"the other is older":                                       {otherTemplate: plain, otherAge: time.Hour, refused: true},
+		"the other is younger":                                     {otherTemplate: plain, ownAge: time.Hour},
+		"the other is younger, and was accepted":                   {otherTemplate: plain, ownAge: time.Hour, otherStatus: accepted, refused: true},
+		"the other is older, and was refused":                      {otherTemplate: plain, otherAge: time.Hour, ownStatus: accepted},
+		"the other is younger, and publishes it":                   {otherTemplate: plain, ownAge: time.Hour, ownStatus: accepted, otherStatus: publishing, refused: true},
+		"the other publishes it, but its class does not":           {otherTemplate: "{listener}.{namespace}.example.org", otherStatus: publishing, refused: true},
+		"a name leads to the other, but by its class another does": {otherTemplate: "{listener}.{namespace}.example.org", names: true, otherStatus: leading, refused: true},
+		"a tenant wrote it for a Listener of its own":              {otherTemplate: "{listener}.{namespace}.example.org", otherAge: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			own, ownIngress := newIngressListener("shop", "web", "mirrored", tc.ownAge)
 			other, otherIngress := newIngressListener("web", "shop", "plain", tc.otherAge)
 			own.Status, other.Status = tc.ownStatus, tc.otherStatus
 			s := &state{backends: backends.All(), listener: own}
-			s.with(other, ownIngress, otherIngress, newIngressClass("mirrored", "{namespace}.{listener}.example.com"), newIngressClass("plain", tc.otherTemplate))
+			class := newIngressClass("plain", tc.otherTemplate)
+			if tc.names {
+				class.Spec = listenersv1alpha1.ListenerClassSpec{ServiceType: nodePort, Hostname: &listenersv1alpha1.Hostname{
+					Template: tc.otherTemplate, Records: listenersv1alpha1.HostnameRecordsNone,
+				}}
+			}
+			s.with(other, ownIngress, otherIngress, newIngressClass("mirrored", "{namespace}.{listener}.example.com"), class)
 			service := newState(clusterIP).service.DeepCopy()
 			service.Namespace, service.Name = "web", "shop"
 			service.OwnerReferences = otherIngress.OwnerReferences

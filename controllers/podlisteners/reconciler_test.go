@@ -96,7 +96,10 @@ func TestEntriesOfPodListeners(t *testing.T) {
 		"what is advertised, until the Listener has the addresses by a class that advertises none": {
 			func(w *world) { w.advertise(targetOf("192.0.2.1", portMap, 1)); w.Class.Spec.Advertise = nil }, ofNode(advertisedAt(1)),
 		},
-		"no address of the node if none is advertised for it":           {func(w *world) { w.advertise(targetOf("192.0.2.2", portMap, 2)) }, ofNode()},
+		"no address of the node if none is advertised for it": {func(w *world) { w.advertise(targetOf("192.0.2.2", portMap, 2)) }, ofNode()},
+		"no address of the node if its class publishes names, and none leads there": {func(w *world) {
+			w.Class.Spec.Hostname = &listenersv1alpha1.Hostname{Template: "edge.example", Records: listenersv1alpha1.HostnameRecordsNone}
+		}, ofNode()},
 		"the previous addresses while none are advertised for the node": {func(w *world) { w.advertise(); before(w) }, ofNode(lb...)},
 		// It has the addresses of its previous exposure until its first Pod with a host port runs.
 		"the host ports of this Pod, while its Listener waits for others": {func(w *world) {
