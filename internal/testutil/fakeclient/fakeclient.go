@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/applyconfigurations"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -124,32 +125,60 @@ func (k kubernetesTypes) ObjectToTyped(o runtime.Object,
 	return k.TypeConverter.ObjectToTyped(o, options...)
 }
 
-// FailWrite makes the n-th write of a client, counted from 0, fail with err, and every other one succeed.
+// FailWrite makes the n-th write of a client, counted from 0, fail with err, and every other one succeed. The writes of
+// a status do not count.
 func FailWrite(n int, err error) interceptor.Funcs {
 	writes := 0
-	next := func(write func() error) error {
+	return EachWrite(func(verb string, _ any, send func() error) error {
+		if verb == ApplyStatus {
+			return send()
+		}
 		writes++
 		if writes == n+1 {
 			return err
 		}
-		return write()
-	}
+		return send()
+	})
+}
+
+// ApplyStatus is the verb of a write by which a controller applies a status. The others are create, patch, apply and
+// delete.
+const ApplyStatus = "apply status"
+
+// EachWrite calls do in place of each write, which do sends or not. Of an object that is applied, do gets the applied
+// fields.
+func EachWrite(do func(verb string, o any, send func() error) error) interceptor.Funcs {
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
-			return next(func() error { return c.Create(ctx, o, options...) })
+			return do("create", o, func() error { return c.Create(ctx, o, options...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch,
 			options ...client.PatchOption) error {
-			return next(func() error { return c.Patch(ctx, o, patch, options...) })
+			return do("patch", o, func() error { return c.Patch(ctx, o, patch, options...) })
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration,
 			options ...client.ApplyOption) error {
-			return next(func() error { return c.Apply(ctx, o, options...) })
+			return do("apply", o, func() error { return c.Apply(ctx, o, options...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
-			return next(func() error { return c.Delete(ctx, o, options...) })
+			return do("delete", o, func() error { return c.Delete(ctx, o, options...) })
+		},
+		SubResourceApply: func(ctx context.Context, c client.Client, subresource string, o runtime.ApplyConfiguration,
+			options ...client.SubResourceApplyOption) error {
+			return do(ApplyStatus, o, func() error { return c.SubResource(subresource).Apply(ctx, o, options...) })
 		},
 	}
+}
+
+// Intercept returns a client of an API server with some requests intercepted.
+func Intercept(c client.Client, intercept interceptor.Funcs) client.WithWatch {
+	return interceptor.NewClient(withoutWatch{c}, intercept)
+}
+
+type withoutWatch struct{ client.Client }
+
+func (withoutWatch) Watch(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+	return nil, errors.New("not used by tests")
 }
 
 // fieldIndexer is a fake client's builder as the indexer that index.Register takes.
