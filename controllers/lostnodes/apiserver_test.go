@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -27,6 +26,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crash"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
 // cluster is an API server with a cache of its objects. The tests call Reconcile by themselves.
@@ -102,18 +102,11 @@ func (c *cluster) create() {
 	}).WithContext(c.Context()).Should(Succeed())
 }
 
-// withWatch makes a client one that interceptors take.
-type withWatch struct{ client.Client }
-
-func (withWatch) Watch(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
-	return nil, errors.New("not used")
-}
-
 // process returns a Reconciler of a process that has just started.
 func (c *cluster) process(intercept interceptor.Funcs) *Reconciler {
-	writer := interceptor.NewClient(withWatch{c.cached}, intercept)
+	writer := fakeclient.Intercept(c.cached, intercept)
 	return &Reconciler{
-		Client: writer, APIReader: interceptor.NewClient(withWatch{c.Client}, interceptor.Funcs{Get: intercept.Get, List: intercept.List}),
+		Client: writer, APIReader: fakeclient.Intercept(c.Client, interceptor.Funcs{Get: intercept.Get, List: intercept.List}),
 		Events: events.NewFakeRecorder(1000), Clock: clock.RealClock{},
 		Applier: apply.New(writer, names.FieldManagerVolume), conditions: apply.New(writer, names.FieldManagerLostNodes),
 	}

@@ -27,17 +27,14 @@ const (
 
 // The volume is pinned to node-1, with policy Preferred; node-2 takes the Pod.
 func TestVolumeIsReleasedBecauseOfItsPinOnly(t *testing.T) {
-	cordoned := func(w *world) { w.find("node-1").Spec.Unschedulable = true }
 	for name, tc := range map[string]struct {
 		verdict string
 		change  func(*world)
 		want    string // in the reason; "" if it is not released
 	}{
-		"cordoned": {noRoom, cordoned, "because of its taint node.kubernetes.io/unschedulable"},
-		"tainted":  {noRoom, taint("node-1", "maintenance"), "because of its taint maintenance"},
-		"being deleted": {noRoom, func(w *world) {
-			w.find("node-1").DeletionTimestamp, w.find("node-1").Finalizers = ptr.To(metav1.Now()), []string{"a.example/b"}
-		}, "being deleted"},
+		"cordoned":              {noRoom, cordoned, "because of its taint node.kubernetes.io/unschedulable"},
+		"tainted":               {noRoom, taint("node-1", "maintenance"), "because of its taint maintenance"},
+		"being deleted":         {noRoom, func(w *world) { deleted(w.find("node-1")) }, "being deleted"},
 		"without an agent":      {noRoom, func(w *world) { w.find("node-1").Labels = nil }, "it lacks the label listeners.stackable.tech/hostname"},
 		"full":                  {noRoom, func(*world) {}, "about which the scheduler says: 0/2 nodes are available: 1 Insufficient cpu"},
 		"full, Kubernetes 1.32": {noRoomBefore, func(*world) {}, "1 Insufficient cpu"},
@@ -48,13 +45,10 @@ func TestVolumeIsReleasedBecauseOfItsPinOnly(t *testing.T) {
 		"scheduled":                                    {"", cordoned, ""},
 		"an agent that is just replaced":               {agentAbsent, func(*world) {}, ""},
 		"verdict about a claim that was not bound yet": {unboundClaim, func(*world) {}, ""},
-		"being deleted itself": {noRoom, func(w *world) {
-			cordoned(w)
-			w.pods[0].DeletionTimestamp, w.pods[0].Finalizers = ptr.To(metav1.Now()), []string{"a.example/b"}
-		}, ""},
-		"other node cordoned":         {noRoom, func(w *world) { cordoned(w); w.find("node-2").Spec.Unschedulable = true }, ""},
-		"other node tainted":          {noRoom, func(w *world) { cordoned(w); taint("node-2", "infra")(w) }, ""},
-		"other node without an agent": {noRoom, func(w *world) { cordoned(w); w.find("node-2").Labels = nil }, ""},
+		"being deleted itself":                         {noRoom, func(w *world) { cordoned(w); deleted(w.pods[0]) }, ""},
+		"other node cordoned":                          {noRoom, func(w *world) { cordoned(w); w.find("node-2").Spec.Unschedulable = true }, ""},
+		"other node tainted":                           {noRoom, all(cordoned, taint("node-2", "infra")), ""},
+		"other node without an agent":                  {noRoom, func(w *world) { cordoned(w); w.find("node-2").Labels = nil }, ""},
 		"other node not selected": {noRoom, func(w *world) {
 			cordoned(w)
 			w.pods[0].Spec.NodeSelector = map[string]string{names.TopologyKey: "node-1"}
@@ -78,11 +72,9 @@ func TestVolumeIsReleasedBecauseOfItsPinOnly(t *testing.T) {
 		"class not pinned any more": {noRoom, func(w *world) { cordoned(w); w.Class.Spec.Pinning = nil }, "unschedulable"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			w.preferred()
-			w.pods = []*corev1.Pod{rejected(tc.verdict)}
+			w := newWorld((*world).preferred, has(rejected(tc.verdict)))
 			if tc.verdict == "" {
-				w.pods = []*corev1.Pod{pod("")}
+				has(pod(""))(w)
 			}
 			tc.change(w)
 			checkDisplaced(t, w, tc.want)
@@ -138,12 +130,8 @@ func TestOtherVolumesOfThePodCount(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			w.preferred()
-			w.find("node-1").Spec.Unschedulable = true
-			p := rejected(noRoom)
-			p.Spec.Volumes = append(p.Spec.Volumes, objects.ClaimVolume("data", "data"))
-			w.pods = []*corev1.Pod{p}
+			w := newWorld((*world).preferred, cordoned, has(rejected(noRoom)))
+			w.pods[0].Spec.Volumes = append(w.pods[0].Spec.Volumes, objects.ClaimVolume("data", "data"))
 			checkDisplaced(t, w, tc.want, tc.objects(w)...)
 		})
 	}
@@ -178,6 +166,8 @@ func (w *world) find(name string) *corev1.Node {
 	}
 	return nil
 }
+
+func cordoned(w *world) { w.find("node-1").Spec.Unschedulable = true }
 
 func taint(name, key string) func(*world) {
 	return func(w *world) {

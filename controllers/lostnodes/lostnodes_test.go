@@ -32,9 +32,7 @@ var claimKey = types.NamespacedName{Namespace: "shop", Name: "listener-web-0"}
 func (r *run) reconcile() time.Duration {
 	r.t.Helper()
 	result, err := r.Reconcile(r.t.Context(), reconcile.Request{NamespacedName: claimKey})
-	if err != nil {
-		r.t.Fatalf("Reconcile: %v", err)
-	}
+	check.Must(r.t, err)
 	return result.RequeueAfter
 }
 
@@ -42,9 +40,7 @@ func (r *run) reconcile() time.Duration {
 func (r *run) volume() *corev1.PersistentVolume {
 	r.t.Helper()
 	pv := &corev1.PersistentVolume{}
-	if err := r.api.Get(r.t.Context(), client.ObjectKey{Name: "pvc-claim-uid"}, pv); err != nil {
-		r.t.Fatal(err)
-	}
+	check.Must(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Name: "pvc-claim-uid"}, pv))
 	return pv
 }
 
@@ -68,8 +64,11 @@ func (r *run) listener() *listenersv1alpha1.Listener {
 // condition returns the status, the reason and the message of the condition of the Listener.
 func (r *run) condition() string {
 	r.t.Helper()
-	l := r.listener()
-	c := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerNodesAvailable)
+	return text(meta.FindStatusCondition(r.listener().Status.Conditions, listenersv1alpha1.ListenerNodesAvailable))
+}
+
+// text returns the status, the reason and the message of a condition, or "" if there is none.
+func text(c *metav1.Condition) string {
 	if c == nil {
 		return ""
 	}
@@ -108,9 +107,7 @@ func (r *run) update(o client.Object, change func()) {
 
 // The class may not exist. Package podlisteners gives it to the Listener if it does.
 func TestAReleaseDoesNotChangeTheClassOfAListener(t *testing.T) {
-	w := newWorld()
-	annotated(ago(time.Minute))(w)
-	lostFor(time.Minute)(w)
+	w := newWorld(annotated(ago(time.Minute)), lostFor(time.Minute))
 	w.Claim.Annotations[names.AnnotationListenerClass] = "other"
 	r := w.start(t, interceptor.Funcs{})
 	r.reconcile()
@@ -129,9 +126,7 @@ func TestVolumeOfALostNodeIsReplaced(t *testing.T) {
 	if wait := r.reconcile(); wait != 10*time.Minute {
 		t.Errorf("decides again after %s", wait)
 	}
-	if want := "False NodeLost: node node-1, which PersistentVolume pvc-claim-uid is pinned to, is lost since 2026-05-01T03:00:00Z"; r.condition() != want {
-		t.Errorf("condition %q, want %q", r.condition(), want)
-	}
+	check.Equal(t, "condition", "False NodeLost: node node-1, which PersistentVolume pvc-claim-uid is pinned to, is lost since 2026-05-01T03:00:00Z", r.condition())
 	r.clock.SetTime(start.Add(10 * time.Minute))
 	r.reconcile()
 	r.wantEvents("Normal VolumeReleased PersistentVolume pvc-claim-uid is released from node node-1")
@@ -154,18 +149,14 @@ func TestVolumeOfALostNodeIsReplaced(t *testing.T) {
 		}
 	}
 	r.reconcile()
-	if want := "False VolumeReleased: PersistentVolume pvc-claim-uid is released from node node-1, and waits for its Pod to start"; r.condition() != want {
-		t.Errorf("condition %q, want %q", r.condition(), want)
-	}
+	check.Equal(t, "condition", "False VolumeReleased: PersistentVolume pvc-claim-uid is released from node node-1, and waits for its Pod to start", r.condition())
 	r.add(pod("node-2"))
 	r.update(released, func() { released.Spec.NodeAffinity = claim.NodeAffinity("node-2") })
 	r.reconcile()
 	r.wantEvents("Normal VolumeMoved PersistentVolume pvc-claim-uid moved from node node-1 to node node-2", "Normal VolumeMoved") // claim and Pod
 	for range 2 {
 		r.reconcile()
-		if want := "True VolumeMoved: PersistentVolume pvc-claim-uid moved from node node-1 to node node-2"; r.condition() != want {
-			t.Errorf("condition %q, want %q", r.condition(), want)
-		}
+		check.Equal(t, "condition", "True VolumeMoved: PersistentVolume pvc-claim-uid moved from node node-1 to node node-2", r.condition())
 	}
 	r.wantEvents()
 }
@@ -191,17 +182,11 @@ func TestNodeThatReturnsKeepsItsVolumes(t *testing.T) {
 			if pv := r.volume(); pv.UID != w.Volume.UID || len(pv.Annotations) > 0 {
 				t.Errorf("volume %s has the annotations %v", pv.UID, pv.Annotations)
 			}
-			if want := "True NodeReturned: every node that a volume is pinned to exists"; r.condition() != want {
-				t.Errorf("condition %q, want %q", r.condition(), want)
-			}
-			if err := r.api.Delete(t.Context(), node("node-1")); err != nil { // the time of the next loss counts
-				t.Fatal(err)
-			}
+			check.Equal(t, "condition", "True NodeReturned: every node that a volume is pinned to exists", r.condition())
+			check.Must(t, r.api.Delete(t.Context(), node("node-1"))) // the time of the next loss counts
 			r.clock.SetTime(start.Add(time.Hour))
 			r.reconcile()
-			if got, want := r.volume().Annotations[names.AnnotationLostSince], "2026-05-01T04:00:00Z"; got != want {
-				t.Errorf("lost since %s, want %s", got, want)
-			}
+			check.Equal(t, "time of the loss", "2026-05-01T04:00:00Z", r.volume().Annotations[names.AnnotationLostSince])
 		})
 	}
 }
@@ -232,25 +217,15 @@ func TestLossIsConfirmedByTheAPIServer(t *testing.T) {
 }
 
 func TestReleaseIsRefused(t *testing.T) {
-	release := annotated(ago(time.Minute))
 	for name, tc := range map[string]struct {
 		change func(*world)
 		want   string
 	}{
-		"a Pod mounts the volume on a node that exists": {func(w *world) {
-			w.nodes = append(w.nodes, node("node-1"))
-			w.pods = []*corev1.Pod{pod("node-1")}
-		}, "Pod web-0 on node node-1 uses it"},
-		"a Pod that is being deleted still mounts the volume": {func(w *world) {
-			w.nodes = append(w.nodes, node("node-1"))
-			w.pods = []*corev1.Pod{pod("node-1")}
-			w.pods[0].DeletionTimestamp, w.pods[0].Finalizers = ptr.To(metav1.Now()), []string{"a.example/b"}
-		}, "Pod web-0 on node node-1 uses it"},
+		"a Pod mounts the volume on a node that exists":       {all(exists(), has(pod("node-1"))), "Pod web-0 on node node-1 uses it"},
+		"a Pod that is being deleted still mounts the volume": {all(exists(), has(deleted(pod("node-1")))), "Pod web-0 on node node-1 uses it"},
 		"foreign finalizer": {func(w *world) { w.Volume.Finalizers = append(w.Volume.Finalizers, "backup.example/keep") },
 			"its finalizers backup.example/keep belong to others"},
-		"node affinity of another key": {func(w *world) {
-			w.Volume.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Key = corev1.LabelHostname
-		}, "the operator did not set its node affinity"},
+		"node affinity of another key": {func(w *world) { w.requirement().Key = corev1.LabelHostname }, "the operator did not set its node affinity"},
 		"claim names a Listener": {func(w *world) {
 			delete(w.Claim.Annotations, names.AnnotationListenerClass)
 			w.Claim.Annotations[names.AnnotationListenerName] = "other"
@@ -259,10 +234,7 @@ func TestReleaseIsRefused(t *testing.T) {
 			"the annotations of the claim do not select the same Listener any more"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			release(w)
-			lostFor(time.Minute)(w)
-			tc.change(w)
+			w := newWorld(annotated(ago(time.Minute)), lostFor(time.Minute), tc.change)
 			r := w.start(t, interceptor.Funcs{})
 			for range 4 { // it is said once
 				r.reconcile()
@@ -285,7 +257,6 @@ func TestReleaseIsRefused(t *testing.T) {
 func TestPodsThatDoNotMountTheVolumePermitItsRelease(t *testing.T) {
 	finished := pod("node-2")
 	finished.Status.Phase = corev1.PodFailed
-	outOfService := node("node-3", corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute})
 	other := pod("node-2")
 	other.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "other"
 	for name, p := range map[string]*corev1.Pod{
@@ -293,10 +264,8 @@ func TestPodsThatDoNotMountTheVolumePermitItsRelease(t *testing.T) {
 		"with another claim": other,
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			lostFor(time.Hour)(w)
-			w.nodes = append(w.nodes, outOfService.DeepCopy())
-			w.pods = []*corev1.Pod{p}
+			w := newWorld(lostFor(time.Hour))
+			w.nodes, w.pods = append(w.nodes, node("node-3", outOfService)), []*corev1.Pod{p}
 			r := w.start(t, interceptor.Funcs{})
 			r.reconcile()
 			r.wantReleased(w, true)
@@ -306,8 +275,7 @@ func TestPodsThatDoNotMountTheVolumePermitItsRelease(t *testing.T) {
 
 // Users choose how many Pods a namespace has, and how large they are.
 func TestAReleaseReadsPodsInPages(t *testing.T) {
-	w := newWorld()
-	lostFor(time.Hour)(w)
+	w := newWorld(lostFor(time.Hour))
 	w.pods = []*corev1.Pod{pod("node-1")}
 	r, lists := w.start(t, interceptor.Funcs{}), 0
 	r.APIReader = interceptor.NewClient(r.api, interceptor.Funcs{
@@ -358,8 +326,7 @@ func TestForeignFinalizerOfAVolumeBeingReleasedStays(t *testing.T) {
 
 // The provisioner removes the finalizer that volumes of Stackable's listener operator have; the release waits for that.
 func TestReleaseWaitsForTheProvisioner(t *testing.T) {
-	w := newWorld()
-	lostFor(time.Hour)(w)
+	w := newWorld(lostFor(time.Hour))
 	w.Volume.Finalizers = []string{finalizerProtection, finalizerProvisioner}
 	r := w.start(t, interceptor.Funcs{})
 	r.reconcile()
@@ -386,9 +353,7 @@ func TestReleaseIsCompletedAlthoughTheNodeIsBack(t *testing.T) {
 		"a Pod runs elsewhere": {[]*corev1.Pod{pod("node-2")}, claim.NodeAffinity("node-2")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			w.nodes = append(w.nodes, node("node-1"))
-			w.pods = tc.pods
+			w := newWorld(exists(), has(tc.pods...))
 			w.Volume.DeletionTimestamp = ptr.To(metav1.NewTime(start))
 			w.Volume.Annotations[names.AnnotationReleasedFrom] = "node-1"
 			r := w.start(t, interceptor.Funcs{})
@@ -401,57 +366,45 @@ func TestReleaseIsCompletedAlthoughTheNodeIsBack(t *testing.T) {
 }
 
 func TestVolumeThatDoesNotExistIsCreatedAgain(t *testing.T) {
-	retain := corev1.PersistentVolumeReclaimRetain
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, ReclaimPolicy: ptr.To(corev1.PersistentVolumeReclaimRetain)}
 	for name, tc := range map[string]struct {
 		change func(*world)
-		more   []client.Object
+		class  *storagev1.StorageClass
 		want   *corev1.VolumeNodeAffinity
-		policy corev1.PersistentVolumeReclaimPolicy
-		events []string
 	}{
-		"no Pod": {change: func(*world) {}, policy: corev1.PersistentVolumeReclaimDelete},
-		"claim that Kubernetes did not annotate": {
-			change: func(w *world) { delete(w.Claim.Annotations, names.AnnotationProvisioner) }, policy: corev1.PersistentVolumeReclaimDelete,
-		},
-		"reclaim policy of the StorageClass": {
-			change: func(*world) {},
-			more:   []client.Object{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, ReclaimPolicy: &retain}},
-			policy: retain,
-		},
-		"Pod of a pinned class": {
-			change: func(w *world) { w.pods = []*corev1.Pod{pod("node-2")} }, want: claim.NodeAffinity("node-2"), policy: corev1.PersistentVolumeReclaimDelete,
-			events: []string{"Normal VolumeRestored"},
-		},
-		"Pod of a class that is not pinned": {
-			change: func(w *world) { w.pods = []*corev1.Pod{pod("node-2")}; w.Class.Spec.Pinning = nil }, policy: corev1.PersistentVolumeReclaimDelete,
-			events: []string{"Normal VolumeRestored"},
-		},
-		"Pod on a lost node": {
-			change: func(w *world) { w.pods = []*corev1.Pod{pod("node-1")} }, policy: corev1.PersistentVolumeReclaimDelete,
-			events: []string{"Normal VolumeRestored"},
-		},
+		"no Pod":                                 {func(*world) {}, nil, nil},
+		"claim that Kubernetes did not annotate": {func(w *world) { delete(w.Claim.Annotations, names.AnnotationProvisioner) }, nil, nil},
+		"reclaim policy of the StorageClass":     {func(*world) {}, class, nil},
+		"Pod of a pinned class":                  {has(pod("node-2")), nil, claim.NodeAffinity("node-2")},
+		"Pod of a class that is not pinned":      {func(w *world) { has(pod("node-2"))(w); w.Class.Spec.Pinning = nil }, nil, nil},
+		"Pod on a lost node":                     {has(pod("node-1")), nil, nil},
 		"claim with both annotations, which Stackable's listener operator accepted": {
-			change: func(w *world) { w.Claim.Annotations[names.AnnotationListenerName] = "other" }, policy: corev1.PersistentVolumeReclaimDelete,
+			func(w *world) { w.Claim.Annotations[names.AnnotationListenerName] = "other" }, nil, nil,
 		},
-		"no Listener": {change: func(w *world) { w.Listener = nil }, policy: corev1.PersistentVolumeReclaimDelete},
+		"no Listener": {func(w *world) { w.Listener = nil }, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			w.Volume = nil
 			tc.change(w)
 			r := w.start(t, interceptor.Funcs{})
-			for _, o := range tc.more {
-				r.add(o)
+			policy, events := corev1.PersistentVolumeReclaimDelete, []string{"Normal VolumeRestored PersistentVolume pvc-claim-uid did not exist any more, and was created again from its claim"}
+			if tc.class != nil {
+				r.add(tc.class)
+				policy = *tc.class.ReclaimPolicy
+			}
+			if len(w.pods) > 0 { // that knows it, too
+				events = append(events, "Normal VolumeRestored")
 			}
 			r.reconcile()
 			pv := r.volume()
 			check.Equal(t, "node affinity", tc.want, pv.Spec.NodeAffinity)
-			if pv.Spec.ClaimRef.UID != "claim-uid" || pv.Spec.PersistentVolumeReclaimPolicy != tc.policy || pv.Spec.CSI.VolumeHandle != pv.Name ||
+			if pv.Spec.ClaimRef.UID != "claim-uid" || pv.Spec.PersistentVolumeReclaimPolicy != policy || pv.Spec.CSI.VolumeHandle != pv.Name ||
 				pv.Labels[names.LabelListenerName] != "listener-web-0" || pv.Annotations[names.AnnotationReleasedFrom] != "" {
 				raw, _ := json.Marshal(pv)
 				t.Errorf("volume %s", raw)
 			}
-			r.wantEvents(append([]string{"Normal VolumeRestored PersistentVolume pvc-claim-uid did not exist any more, and was created again from its claim"}, tc.events...)...)
+			r.wantEvents(events...)
 		})
 	}
 }
@@ -470,10 +423,8 @@ func TestVolumeThatCannotBeCreatedAgainIsReported(t *testing.T) {
 		"volume that the operator did not provision": {func(w *world) { w.Claim.Spec.VolumeName = "by-hand" },
 			[]string{"Warning VolumeNotRestored PersistentVolume by-hand does not exist, and would not be the one of this claim"}},
 		"claim of another provisioner": {func(w *world) { w.Claim.Annotations[names.AnnotationProvisioner] = "disks.example" }, nil},
-		"claim that is being deleted": {func(w *world) {
-			w.Claim.DeletionTimestamp, w.Claim.Finalizers = ptr.To(metav1.Now()), []string{"kubernetes.io/pvc-protection"}
-		}, nil},
-		"claim without a volume": {func(w *world) { w.Claim.Spec.VolumeName = "" }, nil},
+		"claim that is being deleted":  {func(w *world) { deleted(w.Claim) }, nil},
+		"claim without a volume":       {func(w *world) { w.Claim.Spec.VolumeName = "" }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
@@ -499,10 +450,7 @@ func TestVolumesOfOthersAreNotTouched(t *testing.T) {
 		"no claim":       func(w *world) { w.Volume.Spec.ClaimRef = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			lostFor(time.Hour)(w)
-			annotated(ago(0))(w)
-			change(w)
+			w := newWorld(lostFor(time.Hour), annotated(ago(0)), change)
 			r := w.start(t, interceptor.Funcs{})
 			r.reconcile()
 			r.wantReleased(w, false)
@@ -607,13 +555,7 @@ func TestConditionDescribesAllVolumes(t *testing.T) {
 		"pinned to the same node": {[]corev1.PersistentVolume{volume("f", "node-1", "", "node-1")}, is(metav1.ConditionFalse, "VolumeReleased"), "True NodeReturned: every node that a volume is pinned to exists"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := ""
-			if c := condition(tc.volumes, 1, tc.before); c != nil {
-				got = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
-			}
-			if got != tc.want {
-				t.Errorf("condition %q, want %q", got, tc.want)
-			}
+			check.Equal(t, "condition", tc.want, text(condition(tc.volumes, 1, tc.before)))
 		})
 	}
 }

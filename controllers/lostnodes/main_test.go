@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -38,8 +39,8 @@ type world struct {
 }
 
 // newWorld returns the claim of the replica web-0, whose volume is pinned to node-1, which does not exist. node-2
-// exists. The class releases volumes after ten minutes. No Pod exists.
-func newWorld() *world {
+// exists. The class releases volumes after ten minutes. No Pod exists. All that is before the changes.
+func newWorld(changes ...func(*world)) *world {
 	w := &world{World: objects.NewWorld(), nodes: []*corev1.Node{node("node-2")}}
 	w.Node, w.Pod = nil, nil
 	w.Class.Spec.Pinning = &listenersv1alpha1.Pinning{
@@ -52,6 +53,7 @@ func newWorld() *world {
 	w.Volume.Spec.NodeAffinity = claim.NodeAffinity("node-1")
 	w.Volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 	w.ownedBy("PersistentVolume", w.Volume.Name, w.Volume.UID) // as Stackable's listener operator leaves it
+	all(changes...)(w)
 	return w
 }
 
@@ -59,10 +61,39 @@ func (w *world) ownedBy(kind, name string, uid types.UID) {
 	w.Listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: name, UID: uid}}
 }
 
+// all makes several changes.
+func all(changes ...func(*world)) func(*world) {
+	return func(w *world) {
+		for _, change := range changes {
+			change(w)
+		}
+	}
+}
+
+// exists lets node-1 exist, with these taints.
+func exists(taints ...corev1.Taint) func(*world) {
+	return func(w *world) { w.nodes = append(w.nodes, node("node-1", taints...)) }
+}
+
+// has lets these Pods exist.
+func has(pods ...*corev1.Pod) func(*world) { return func(w *world) { w.pods = pods } }
+
+// requirement is what the volume requires of its node.
+func (w *world) requirement() *corev1.NodeSelectorRequirement {
+	return &w.Volume.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0]
+}
+
+// deleted marks an object as being deleted, with a finalizer that is not removed.
+func deleted[T client.Object](o T) T {
+	o.SetDeletionTimestamp(ptr.To(metav1.Now()))
+	o.SetFinalizers([]string{"a.example/b"})
+	return o
+}
+
 // preferred gives the class the policy Preferred, and lets node-1 exist.
 func (w *world) preferred() {
 	w.Class.Spec.Pinning = &listenersv1alpha1.Pinning{Policy: listenersv1alpha1.PinningPolicyPreferred}
-	w.nodes = append(w.nodes, node("node-1"))
+	exists()(w)
 }
 
 // node returns a node that has an agent.

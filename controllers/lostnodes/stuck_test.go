@@ -22,28 +22,15 @@ func TestPodThatWaitsForTheNodeOfItsVolumeIsToldWhatToDo(t *testing.T) {
 		change func(*world)
 		want   []string
 	}{
-		"cordoned": {func(w *world) {
-			cordoned := node("node-1")
-			cordoned.Spec.Unschedulable = true
-			w.nodes, w.pods = append(w.nodes, cordoned), []*corev1.Pod{rejected(conflicts)}
-		}, []string{"Pod web-0 can only run on node node-1, which claim listener-web-0 is pinned to", "because of its taint node.kubernetes.io/unschedulable", names.AnnotationRelease}},
-		"full": {func(w *world) {
-			w.nodes, w.pods = append(w.nodes, node("node-1")), []*corev1.Pod{rejected(conflicts)}
-		}, []string{"node-1", "because of what the scheduler says: 0/2 nodes are available"}},
-		"rejected for another reason": {func(w *world) {
-			w.nodes, w.pods = append(w.nodes, node("node-1")), []*corev1.Pod{rejected("0/2 nodes are available: 2 Insufficient cpu.")}
-		}, nil},
-		"whose volume is being released": {func(w *world) {
-			w.nodes, w.pods = append(w.nodes, node("node-1")), []*corev1.Pod{rejected(conflicts)}
-			w.Claim.Annotations[names.AnnotationRelease] = start.Format(time.RFC3339)
-		}, nil},
-		"whose volume is not pinned": {func(w *world) { w.Volume.Spec.NodeAffinity, w.pods = nil, []*corev1.Pod{rejected(conflicts)} }, nil},
-		"scheduled":                  {func(w *world) { w.nodes, w.pods = append(w.nodes, node("node-1")), []*corev1.Pod{pod("node-1")} }, nil},
+		"cordoned":                       {all(exists(), cordoned, has(rejected(conflicts))), []string{"Pod web-0 can only run on node node-1, which claim listener-web-0 is pinned to", "because of its taint node.kubernetes.io/unschedulable", names.AnnotationRelease}},
+		"full":                           {all(exists(), has(rejected(conflicts))), []string{"node-1", "because of what the scheduler says: 0/2 nodes are available"}},
+		"rejected for another reason":    {all(exists(), has(rejected("0/2 nodes are available: 2 Insufficient cpu."))), nil},
+		"whose volume is being released": {all(exists(), has(rejected(conflicts)), annotated(ago(0))), nil},
+		"whose volume is not pinned":     {func(w *world) { w.Volume.Spec.NodeAffinity, w.pods = nil, []*corev1.Pod{rejected(conflicts)} }, nil},
+		"scheduled":                      {all(exists(), has(pod("node-1"))), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			tc.change(w)
-			r := w.start(t, interceptor.Funcs{})
+			r := newWorld(tc.change).start(t, interceptor.Funcs{})
 			for range 2 {
 				r.reconcile()
 			}
