@@ -19,11 +19,10 @@ import (
 // The class that a claim names is followed as soon as it can be used, whatever keeps it from that, and whoever changes
 // the Listener.
 func TestTheClassThatAClaimNamesIsFollowedWhileItsPodRuns(t *testing.T) {
-	g := NewWithT(t)
-	b := newBoundPod(t)
+	b := &boundPod{apiserver.NewWorld(t)}
 	apiserver.StartManager(t, nil, "operators", setup)
-	first, private, nameOfLate := b.class("first", false), b.class("private", false), b.namespace+"-late"
-	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"test.example/admitted": b.namespace}}
+	first, private, nameOfLate := b.class("first", false), b.class("private", false), b.Namespace+"-late"
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"test.example/admitted": b.Namespace}}
 	b.change(private, func() { private.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{Selector: selector} })
 	b.node()
 	pvc := b.claim("own", names.AnnotationListenerClass, first.Name)
@@ -31,14 +30,14 @@ func TestTheClassThatAClaimNamesIsFollowedWhileItsPodRuns(t *testing.T) {
 	b.expose(listener, 30081)
 	awaitClass := func(want *listenersv1alpha1.ListenerClass) {
 		t.Helper()
-		g.Eventually(func(g Gomega) string {
-			g.Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(listener), listener)).To(Succeed())
+		b.Eventually(func(g Gomega) string {
+			g.Expect(b.Get(t.Context(), client.ObjectKeyFromObject(listener), listener)).To(Succeed())
 			return listener.Class()
-		}).WithTimeout(apiserver.Timeout).Should(Equal(want.Name))
+		}).Should(Equal(want.Name))
 	}
 	awaitEvent := func(reason string) {
 		t.Helper()
-		g.Eventually(b.events).WithTimeout(apiserver.Timeout).Should(ContainElement(HavePrefix(reason + ": ")))
+		b.Eventually(b.events).Should(ContainElement(HavePrefix(reason + ": ")))
 	}
 	uid := listener.UID
 	b.change(pvc, func() { pvc.Annotations[names.AnnotationListenerClass] = nameOfLate })
@@ -55,16 +54,15 @@ func TestTheClassThatAClaimNamesIsFollowedWhileItsPodRuns(t *testing.T) {
 	awaitEvent(listenersv1alpha1.ReasonNamespaceNotAllowed)
 	awaitClass(late)
 	namespace := &corev1.Namespace{}
-	g.Expect(b.client.Get(t.Context(), client.ObjectKey{Name: b.namespace}, namespace)).To(Succeed())
-	b.change(namespace, func() { metav1.SetMetaDataLabel(&namespace.ObjectMeta, "test.example/admitted", b.namespace) })
+	b.Expect(b.Get(t.Context(), client.ObjectKey{Name: b.Namespace}, namespace)).To(Succeed())
+	b.change(namespace, func() { metav1.SetMetaDataLabel(&namespace.ObjectMeta, "test.example/admitted", b.Namespace) })
 	awaitClass(private)
-	g.Expect(listener.UID).To(Equal(uid))
+	b.Expect(listener.UID).To(Equal(uid))
 }
 
 // A Pod whose inline volumes were refused waits, and continues as soon as the class or the Listener permits.
 func TestAnInlineVolumeThatWasRefusedIsMountedWhenItsClassOrListenerIsChanged(t *testing.T) {
-	g := NewWithT(t)
-	b := newBoundPod(t)
+	b := &boundPod{apiserver.NewWorld(t)}
 	apiserver.StartManager(t, nil, "operators", setup)
 	pinned, other, free := b.class("pinned", true), b.class("other", true), b.class("free", false)
 	b.node()
@@ -74,19 +72,19 @@ func TestAnInlineVolumeThatWasRefusedIsMountedWhenItsClassOrListenerIsChanged(t 
 		pod := b.podWith(name, objects.InlineVolume("listener", map[string]string{attribute: value}))
 		created := pod.DeepCopy()
 		pod.Status.StartTime = ptr.To(metav1.Now()) // as the kubelet accepts it
-		g.Expect(b.client.Status().Patch(t.Context(), pod, client.MergeFrom(created))).To(Succeed())
+		b.Expect(b.Status().Patch(t.Context(), pod, client.MergeFrom(created))).To(Succeed())
 		return pod
 	}
 	own, named := newPod("own", names.AnnotationListenerClass, pinned.Name), newPod("named", names.AnnotationListenerName, shared.Name)
-	g.Eventually(func(g Gomega) int {
+	b.Eventually(func(g Gomega) int {
 		return strings.Count(strings.Join(b.events(g), "\n"), listenersv1alpha1.ReasonInvalidVolume+": ")
-	}).WithTimeout(apiserver.Timeout).Should(Equal(2))
+	}).Should(Equal(2))
 
 	b.change(shared, func() { shared.Spec.ClassName = &free.Name })
 	b.expose(shared, 30081)
 	ofListener := func(name string) OmegaMatcher { return HaveField("ListenerName", name) }
-	g.Eventually(b.entry(named, "listener")).WithTimeout(apiserver.Timeout).Should(ofListener(shared.Name))
+	b.Eventually(b.entry(named, "listener")).Should(ofListener(shared.Name))
 
 	b.change(pinned, func() { pinned.Spec.PinnedNodePorts = false })
-	g.Eventually(b.entry(own, "listener")).WithTimeout(apiserver.Timeout).Should(ofListener("own-listener"))
+	b.Eventually(b.entry(own, "listener")).Should(ofListener("own-listener"))
 }

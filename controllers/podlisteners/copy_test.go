@@ -43,8 +43,7 @@ func TestCopyOfAPodGetsFilesButNoRequests(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			w.withOwnListener()
+			w := newWorld((*world).withOwnListener)
 			original := w.Pod.DeepCopy()
 			original.Name, original.UID = "original", "original-uid"
 			label := names.PodMountLabel(w.Listener.UID)

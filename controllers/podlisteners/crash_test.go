@@ -35,7 +35,7 @@ func TestAPodGetsItsAddressesWhateverHappensToAWrite(t *testing.T) {
 	crash.Run(t, crash.Scenario{
 		Setup: func(_ *testing.T, mgr ctrl.Manager, _ string) error { return setup(mgr) },
 		Begin: func(t *testing.T, c client.Client, namespace string) {
-			b := &boundPod{T: t, client: c, namespace: namespace}
+			b := &boundPod{&apiserver.World{T: t, Client: c, Namespace: namespace}}
 			class := b.class("pinned", true)
 			b.node(objects.InternalIP("192.0.2.1"))
 			shared := &listenersv1alpha1.Listener{
@@ -77,32 +77,22 @@ func setupWith(recorder events.EventRecorder) func(mgr ctrl.Manager) error {
 }
 
 // boundPod creates a Pod that was bound to a node, with what it needs.
-type boundPod struct {
-	*testing.T
-	client    client.Client
-	namespace string
-}
+type boundPod struct{ *apiserver.World }
 
 func (b *boundPod) create(o client.Object) {
 	b.Helper()
 	switch o.(type) {
 	case *corev1.Pod, *corev1.PersistentVolumeClaim, *listenersv1alpha1.Listener:
-		o.SetNamespace(b.namespace)
+		o.SetNamespace(b.Namespace)
 	}
-	check.Must(b, b.client.Create(b.Context(), o))
-}
-
-// newBoundPod returns a boundPod of a new namespace.
-func newBoundPod(t *testing.T) *boundPod {
-	t.Helper()
-	return &boundPod{T: t, client: apiserver.Client(t), namespace: apiserver.Namespace(t)}
+	check.Must(b, b.Create(b.Context(), o))
 }
 
 // class creates a class with node ports. Its name begins with the name of the namespace.
 func (b *boundPod) class(name string, pinned bool) *listenersv1alpha1.ListenerClass {
 	b.Helper()
 	class := &listenersv1alpha1.ListenerClass{
-		ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-" + name},
+		ObjectMeta: metav1.ObjectMeta{Name: b.Namespace + "-" + name},
 		Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, PinnedNodePorts: pinned},
 	}
 	b.create(class)
@@ -112,7 +102,7 @@ func (b *boundPod) class(name string, pinned bool) *listenersv1alpha1.ListenerCl
 // node creates the node of the Pods, which has the name of the namespace.
 func (b *boundPod) node(addresses ...corev1.NodeAddress) {
 	b.Helper()
-	node := objects.Node(b.namespace)
+	node := objects.Node(b.Namespace)
 	b.create(node)
 	node.Status.Addresses = addresses
 	b.updateStatus(node)
@@ -123,13 +113,13 @@ func (b *boundPod) change(o client.Object, change func()) {
 	b.Helper()
 	before := o.DeepCopyObject().(client.Object)
 	change()
-	check.Must(b, b.client.Patch(b.Context(), o, client.MergeFrom(before)))
+	check.Must(b, b.Patch(b.Context(), o, client.MergeFrom(before)))
 }
 
 // events returns the reasons and the notes of the events of the namespace.
 func (b *boundPod) events(g Gomega) (found []string) {
 	var list eventsv1.EventList
-	g.Expect(b.client.List(b.Context(), &list, client.InNamespace(b.namespace))).To(Succeed())
+	g.Expect(b.List(b.Context(), &list, client.InNamespace(b.Namespace))).To(Succeed())
 	for i := range list.Items {
 		found = append(found, list.Items[i].Reason+": "+list.Items[i].Note)
 	}
@@ -140,15 +130,15 @@ func (b *boundPod) events(g Gomega) (found []string) {
 func (b *boundPod) entry(pod *corev1.Pod, volume string) func(g Gomega) listenersv1alpha1.PodListener {
 	return func(g Gomega) listenersv1alpha1.PodListener {
 		var object listenersv1alpha1.PodListeners
-		key := client.ObjectKey{Namespace: b.namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
-		g.Expect(client.IgnoreNotFound(b.client.Get(b.Context(), key, &object))).To(Succeed())
+		key := client.ObjectKey{Namespace: b.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
+		g.Expect(client.IgnoreNotFound(b.Get(b.Context(), key, &object))).To(Succeed())
 		return object.Spec.Listeners[volume]
 	}
 }
 
 func (b *boundPod) updateStatus(o client.Object) {
 	b.Helper()
-	check.Must(b, b.client.Status().Update(b.Context(), o))
+	check.Must(b, b.Status().Update(b.Context(), o))
 }
 
 // expose writes the status of a Listener, as its controller does: the controller of PodListeners may apply the Listener
@@ -160,7 +150,7 @@ func (b *boundPod) expose(l *listenersv1alpha1.Listener, port int32) {
 		ObservedGeneration: l.Generation, ServiceName: &l.Name, NodePorts: map[string]int32{"http": port},
 		IngressAddresses: []listenersv1alpha1.IngressAddress{},
 	}
-	check.Must(b, b.client.Status().Patch(b.Context(), l, client.MergeFrom(before)))
+	check.Must(b, b.Status().Patch(b.Context(), l, client.MergeFrom(before)))
 }
 
 // claim creates a claim that is bound to a volume, as the provisioner creates it.
@@ -169,14 +159,14 @@ func (b *boundPod) claim(name, annotation, value string) *corev1.PersistentVolum
 	annotations := map[string]string{annotation: value}
 	pvc := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
-		Spec:       objects.ClaimSpec(b.namespace + "-" + name),
+		Spec:       objects.ClaimSpec(b.Namespace + "-" + name),
 	}
 	b.create(pvc)
 	b.create(&corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: pvc.Spec.VolumeName},
 		Spec: corev1.PersistentVolumeSpec{
 			StorageClassName: names.Driver, AccessModes: pvc.Spec.AccessModes, Capacity: pvc.Spec.Resources.Requests,
-			ClaimRef: &corev1.ObjectReference{Namespace: b.namespace, Name: name, UID: pvc.UID},
+			ClaimRef: &corev1.ObjectReference{Namespace: b.Namespace, Name: name, UID: pvc.UID},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				Driver: names.Driver, VolumeHandle: pvc.Spec.VolumeName, VolumeAttributes: annotations,
 			}},
@@ -189,9 +179,9 @@ func (b *boundPod) claim(name, annotation, value string) *corev1.PersistentVolum
 func (b *boundPod) ownListener(pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod) *listenersv1alpha1.Listener {
 	b.Helper()
 	desired := claim.OfClaim(pvc, nil).Listener(pvc.Annotations[names.AnnotationListenerClass], claim.PodPorts(pod), pod.Labels)
-	err := b.client.Apply(b.Context(), client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(names.FieldManagerVolume))
+	err := b.Apply(b.Context(), client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(names.FieldManagerVolume))
 	listener := &listenersv1alpha1.Listener{}
-	check.Must(b, errors.Join(err, b.client.Get(b.Context(), client.ObjectKeyFromObject(pvc), listener)))
+	check.Must(b, errors.Join(err, b.Get(b.Context(), client.ObjectKeyFromObject(pvc), listener)))
 	return listener
 }
 
@@ -208,7 +198,7 @@ func (b *boundPod) pod(claims ...string) *corev1.Pod {
 func (b *boundPod) podWith(name string, volumes ...corev1.Volume) *corev1.Pod {
 	b.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
-		NodeName: b.namespace, Volumes: volumes,
+		NodeName: b.Namespace, Volumes: volumes,
 		Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}},
 	}}
 	b.create(pod)

@@ -97,8 +97,7 @@ func TestAnInlineVolumeOfAClassHasAListener(t *testing.T) {
 		"that is not kept, and that an earlier Pod has left":  {"", before(earlier), []metav1.OwnerReference{pod}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			w.inlineOfClass()
+			w := newWorld((*world).inlineOfClass)
 			if tc.keep != "" {
 				w.Pod.Spec.Volumes[0].CSI.VolumeAttributes[names.AttributeKeep] = tc.keep
 			}
@@ -148,9 +147,7 @@ func TestAPodThatNoKubeletHasAcceptedHasNoListener(t *testing.T) {
 		"it has a Listener, and its node": {func(w *world) { kept(w); w.Pod.Status = corev1.PodStatus{} }, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			w.inlineOfClass()
-			tc.change(w)
+			w := newWorld((*world).inlineOfClass, tc.change)
 			c, recorded := w.mustRun(t)
 			labels := stored(t, c, w.Pod).Labels
 			if listener := listenerNamed(t, c, "web-0-listener"); (listener != nil) != tc.has || (len(labels) > 0) != tc.ready {
@@ -159,17 +156,14 @@ func TestAPodThatNoKubeletHasAcceptedHasNoListener(t *testing.T) {
 			if object := published(t, c); object != nil && !tc.has {
 				t.Errorf("PodListeners %+v", object)
 			}
-			if all := drain(recorded); len(all) > 0 {
-				t.Errorf("events %q", all)
-			}
+			expectNoEvents(t, recorded)
 		})
 	}
 }
 
 // The node authorizer may refuse what the kubelet reports, which repeats it only after up to ten seconds.
 func TestAPodWithoutAVerdictOfItsKubeletHasAListenerAfterASecond(t *testing.T) {
-	w := newWorld()
-	w.inlineOfClass()
+	w := newWorld((*world).inlineOfClass)
 	w.Pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
 	c, now := w.start(t, interceptor.Funcs{}), clocktesting.NewFakePassiveClock(time.Now())
 	c.Clock = now
@@ -199,9 +193,7 @@ func TestAnInlineVolumeWaitsForARestoredListener(t *testing.T) {
 		"from no backup":                           {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			w.inlineOfClass()
-			w.keep()
+			w := newWorld((*world).inlineOfClass, (*world).keep)
 			set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Pod.Namespace, Name: "web", UID: "set"}}
 			w.Pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
 			w.Pod.GenerateName, w.Pod.Labels = "web-", map[string]string{appsv1.StatefulSetPodNameLabel: w.Pod.Name}
@@ -230,9 +222,7 @@ func TestAnInlineVolumeThatCannotBeMountedIsRefused(t *testing.T) {
 	with := func(key, value string) map[string]string {
 		return map[string]string{names.AnnotationListenerClass: "public", key: value}
 	}
-	foreign := func(owner metav1.OwnerReference) func(*world) {
-		return func(w *world) { ofInline(w.Listener, owner) }
-	}
+	foreign := func(owner metav1.OwnerReference) func(*world) { return func(w *world) { ofInline(w.Listener, owner) } }
 	absent := func(w *world) { w.Listener = nil }
 	claimed := foreign(owner("PersistentVolumeClaim", "web-0-listener", "c"))
 	pinned := func(w *world) { w.Class.Spec.PinnedNodePorts = true }

@@ -50,12 +50,12 @@ func (n *notes) of(name, reason string) []string {
 // quotas, which writes the status, does not run here.
 func (b *boundPod) permit(resourceName corev1.ResourceName, count int) {
 	b.Helper()
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "addresses"}}
-	check.Must(b, client.IgnoreAlreadyExists(b.client.Create(b.Context(), quota)))
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: "addresses"}}
+	check.Must(b, client.IgnoreAlreadyExists(b.Create(b.Context(), quota)))
 	hard := corev1.ResourceList{resourceName: resource.MustParse(fmt.Sprint(count))}
-	check.Must(b, b.client.Get(b.Context(), client.ObjectKeyFromObject(quota), quota))
+	check.Must(b, b.Get(b.Context(), client.ObjectKeyFromObject(quota), quota))
 	quota.Spec.Hard = hard
-	check.Must(b, b.client.Update(b.Context(), quota))
+	check.Must(b, b.Update(b.Context(), quota))
 	quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{resourceName: resource.MustParse("0")}}
 	b.updateStatus(quota)
 }
@@ -72,9 +72,8 @@ func TestAQuotaThatForbidsWhatAPodNeedsIsReportedUntilItIsRaised(t *testing.T) {
 		"PodListeners": {"count/podlisteners.listeners.stackable.tech", []string{"web-0"}, "does not permit the object with the addresses of the Pod"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			b := newBoundPod(t)
-			recorded := &notes{namespace: b.namespace, all: map[[2]string][]string{}}
+			b := &boundPod{apiserver.NewWorld(t)}
+			recorded := &notes{namespace: b.Namespace, all: map[[2]string][]string{}}
 			apiserver.StartManager(t, nil, "operators", setupWith(recorded))
 			before := metric.Value(t, errors)
 			class := b.class("own", false)
@@ -84,19 +83,19 @@ func TestAQuotaThatForbidsWhatAPodNeedsIsReportedUntilItIsRaised(t *testing.T) {
 			pod := b.pod("own")
 
 			for _, name := range tc.reported {
-				g.Eventually(func() []string { return recorded.of(name, listenersv1alpha1.ReasonQuotaExceeded) }).WithTimeout(apiserver.Timeout).Should(
+				b.Eventually(func() []string { return recorded.of(name, listenersv1alpha1.ReasonQuotaExceeded) }).Should(
 					HaveExactElements(And(ContainSubstring(tc.text), ContainSubstring("exceeded quota: addresses"), ContainSubstring("ask an administrator to"))), name)
 			}
 			if strings.HasPrefix(name, "Listeners") { // the node agent waits for what comes
-				g.Eventually(b.entry(pod, "own")).WithTimeout(apiserver.Timeout).ShouldNot(BeZero())
+				b.Eventually(b.entry(pod, "own")).ShouldNot(BeZero())
 			}
 
 			b.permit(tc.resource, 1)
 			listener := &listenersv1alpha1.Listener{}
-			g.Eventually(func() error { return b.client.Get(t.Context(), client.ObjectKeyFromObject(pvc), listener) }).WithTimeout(apiserver.Timeout).Should(Succeed())
+			b.Eventually(func() error { return b.Get(t.Context(), client.ObjectKeyFromObject(pvc), listener) }).Should(Succeed())
 			b.expose(listener, 30082)
-			g.Eventually(b.entry(pod, "own")).WithTimeout(apiserver.Timeout).Should(HaveField("IngressAddresses", HaveLen(1)))
-			g.Expect(metric.Value(t, errors)).To(Equal(before))
+			b.Eventually(b.entry(pod, "own")).Should(HaveField("IngressAddresses", HaveLen(1)))
+			b.Expect(metric.Value(t, errors)).To(Equal(before))
 		})
 	}
 }

@@ -37,9 +37,7 @@ func TestSummaryListsAllVolumes(t *testing.T) {
 	w.existing.Spec.Listeners["metrics"], w.existing.Spec.Summary = listenersv1alpha1.PodListener{Scope: "Cluster"}, "outdated"
 	w.Pod.Spec.Volumes = append(w.Pod.Spec.Volumes, objects.ClaimVolume("metrics", "not-bound"))
 	c, _ := w.mustRun(t)
-	if got, want := stored(t, c, newObject()).Spec.Summary, "listener=192.0.2.1:31234, metrics=<pending>"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	check.Equal(t, "summary", "listener=192.0.2.1:31234, metrics=<pending>", stored(t, c, newObject()).Spec.Summary)
 }
 
 // withoutStart ignores the addresses that a Pod started with, which TestAddressesAtTheStartOfAPodAreRecorded is about.
@@ -52,17 +50,11 @@ func TestPodGetsTheAddressOfItsNode(t *testing.T) {
 	check.Equal(t, "PodListeners", want, published(t, c), withoutStart)
 	pv := stored(t, c, w.Volume)
 	check.Equal(t, "labels of the Pod", map[string]string{"listener.stackable.tech/mnt.aaaabbbb": "web"}, stored(t, c, w.Pod).Labels)
-	if diff := cmp.Diff(map[string]string{
+	check.Equal(t, "labels of the volume", map[string]string{
 		"listeners.stackable.tech/listener-namespace": "shop", "listeners.stackable.tech/listener-name": "web",
-	}, pv.Labels); diff != "" {
-		t.Errorf("labels of the volume (-want +got):\n%s", diff)
-	}
-	if got := pv.Annotations[names.AnnotationNode]; got != "node-1" {
-		t.Errorf("the volume's recorded node is %q, want node-1", got)
-	}
-	if len(recorded) > 0 {
-		t.Errorf("unexpected event: %s", <-recorded)
-	}
+	}, pv.Labels)
+	check.Equal(t, "recorded node of the volume", "node-1", pv.Annotations[names.AnnotationNode])
+	expectNoEvents(t, recorded)
 }
 
 func TestEntriesOfPodListeners(t *testing.T) {
@@ -166,9 +158,7 @@ func TestEntriesOfPodListeners(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			tc.change(w)
-			c, _ := w.mustRun(t)
+			c, _ := newWorld(tc.change).mustRun(t)
 			want := &listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: map[string]entry{"listener": tc.want}}
 			check.Equal(t, "PodListeners", want, published(t, c), withoutStart)
 		})
@@ -210,11 +200,7 @@ func TestAddressesAtTheStartOfAPodAreRecorded(t *testing.T) {
 		"the same while the Listener does not exist":  {change: all(restarts, before(earlier, earlier, true), func(w *world) { w.Listener = nil }), want: earlier},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			for _, change := range tc.change {
-				change(w)
-			}
-			c, _ := w.mustRun(t)
+			c, _ := newWorld(tc.change...).mustRun(t)
 			spec := published(t, c)
 			want := map[string][]listenersv1alpha1.IngressAddress{"listener": tc.want}
 			if tc.want == nil {
@@ -268,24 +254,26 @@ func TestAPodStartsWithPreviousAddressesOnlyIfNoOthersCome(t *testing.T) {
 	}
 }
 
+// The Listener of a class-based claim is not created either, and the Pod gets no label.
 func TestPodWithoutBoundListenerVolumesHasNoPodListeners(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"without claims":             func(w *world) { w.Pod.Spec.Volumes = nil },
 		"claim that is not bound":    func(w *world) { w.Claim.Spec.VolumeName = "" },
+		"volume that does not exist": func(w *world) { w.Volume = nil },
 		"volume of another driver":   func(w *world) { w.Volume.Spec.CSI.Driver = "other.example" },
 		"volume of another claim":    func(w *world) { w.Volume.Spec.ClaimRef.UID = "another" },
 		"Pod not bound to a node":    func(w *world) { w.Pod.Spec.NodeName = "" },
 		"finished Pod":               func(w *world) { w.Pod.Status.Phase = corev1.PodSucceeded },
+		"rejected Pod":               func(w *world) { w.Pod.Status.Phase = corev1.PodFailed },
 		"Pod that is being deleted":  func(w *world) { deleted(w.Pod) },
 		"ephemeral claim of another": func(w *world) { w.ephemeral() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			change(w)
-			if _, _, err := w.run(t, fakeclient.FailWrite(0, errors.New("unexpected write"))); err != nil {
-				t.Error(err)
-			}
-		})
+		for kind, claimed := range map[string]func(*world){"by name": func(*world) {}, "by class": (*world).classBased} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				_, _, err := newWorld(claimed, change).run(t, fakeclient.FailWrite(0, errors.New("unexpected write")))
+				check.Must(t, err)
+			})
+		}
 	}
 }
 
@@ -387,16 +375,13 @@ func TestPodListenersThatDoesNotMatchIsReplacedOrDeleted(t *testing.T) {
 			}
 		}, right},
 		"with a finalizer": {func(w *world) { w.existing.Finalizers = []string{"example.com/x"}; w.existing.OwnerReferences = nil }, right},
-		"with a finalizer, of a Pod that does not exist": {func(w *world) {
-			w.existing.Finalizers = []string{"example.com/x"}
-			w.Pod = nil
-		}, nil},
-		"with a finalizer, and deleted": {func(w *world) {
-			w.existing.Finalizers, w.existing.DeletionTimestamp = []string{"example.com/x"}, ptr.To(metav1.Now())
-		}, right},
-		"with a second owner": {func(w *world) {
-			w.existing.OwnerReferences = append(w.existing.OwnerReferences, metav1.OwnerReference{Kind: "Node", UID: "x"})
-		}, right},
+		"with a finalizer, of a Pod that does not exist": {func(w *world) { w.existing.Finalizers, w.Pod = []string{"example.com/x"}, nil }, nil},
+		"with a finalizer, and deleted":                  {func(w *world) { deleted(w.existing) }, right},
+		"with a second owner": {
+			func(w *world) {
+				w.existing.OwnerReferences = append(w.existing.OwnerReferences, owner("Node", "", "x"))
+			}, right,
+		},
 		"of a Pod that does not exist": {func(w *world) { w.Pod = nil }, nil},
 		// The agents keep PodListeners in memory, and finished Pods stay until they are deleted.
 		"of a Pod that has succeeded": {func(w *world) { w.Pod.Status.Phase = corev1.PodSucceeded }, nil},
@@ -439,36 +424,30 @@ func TestDeletedPodListenersAreCreatedAgainWhileTheirPodExists(t *testing.T) {
 		t.Error("the PodListeners of a deleted Pod exist")
 	}
 	request := c.Receive(t.Context(), second)
-	if _, err := c.Reconcile(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.client.Get(t.Context(), request.NamespacedName, &listenersv1alpha1.PodListeners{}); err != nil {
-		t.Errorf("the PodListeners of the new Pod: %v", err)
-	}
+	_, err := c.Reconcile(t.Context(), request)
+	c.must(err)
+	c.must(c.client.Get(t.Context(), request.NamespacedName, &listenersv1alpha1.PodListeners{}))
 }
 
 func TestListenerOfAClassBasedClaimIsApplied(t *testing.T) {
-	w := newWorld()
-	w.classBased()
+	w := newWorld((*world).classBased)
 	c, _ := w.mustRun(t)
 	got := listenerNamed(t, c, "listener-web-0")
-	if diff := cmp.Diff([]metav1.OwnerReference{
+	check.Equal(t, "owners", []metav1.OwnerReference{
 		owner("PersistentVolumeClaim", "listener-web-0", "claim-uid"), owner("PersistentVolume", "pvc-claim-uid", "pv-uid"),
-	}, got.OwnerReferences); diff != "" {
-		t.Errorf("owners (-want +got):\n%s", diff)
-	}
+	}, got.OwnerReferences)
 	want := listenersv1alpha1.ListenerSpec{
 		ClassName:                ptr.To("public"),
 		Ports:                    []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080, Protocol: ptr.To(corev1.ProtocolTCP)}},
 		PublishNotReadyAddresses: ptr.To(true),
 	}
 	check.Equal(t, "spec", want, got.Spec)
+	check.Equal(t, "labels of the Pod", map[string]string{names.PodMountLabel(got.UID): "listener-web-0"}, stored(t, c, w.Pod).Labels)
 }
 
 // The status is that of the ports or the class of the earlier Pod until the Listener is exposed again.
 func TestAPodWithOtherPortsDoesNotStartWithTheAddressesOfTheEarlierOne(t *testing.T) {
-	w := newWorld()
-	w.withOwnListener()
+	w := newWorld((*world).withOwnListener)
 	w.Listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "earlier", Port: 9092, Protocol: ptr.To(corev1.ProtocolTCP)}}
 	w.Listener.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
 	c, _, err := w.run(t, interceptor.Funcs{Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
@@ -483,36 +462,6 @@ func TestAPodWithOtherPortsDoesNotStartWithTheAddressesOfTheEarlierOne(t *testin
 	check.Must(t, err)
 	if got := published(t, c); got != nil && len(got.Listeners["listener"].IngressAddresses) > 0 {
 		t.Errorf("the Pod starts with %+v", got.Listeners)
-	}
-}
-
-func TestListenerOfAClassBasedClaimIsCreatedWhenThePodIsBound(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(*world)
-		want   int
-	}{
-		"bound":                   {func(*world) {}, 1},
-		"not bound":               {func(w *world) { w.Pod.Spec.NodeName = "" }, 0},
-		"claim not bound":         {func(w *world) { w.Claim.Spec.VolumeName = "" }, 0},
-		"no volume":               {func(w *world) { w.Volume = nil }, 0},
-		"volume of another claim": {func(w *world) { w.Volume.Spec.ClaimRef.UID = "another" }, 0},
-		"being deleted":           {func(w *world) { deleted(w.Pod) }, 0},
-		"rejected":                {func(w *world) { w.Pod.Status.Phase = corev1.PodFailed }, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			w.classBased()
-			tc.change(w)
-			c, _ := w.mustRun(t)
-			var listeners listenersv1alpha1.ListenerList
-			check.Must(t, c.List(t.Context(), &listeners))
-			if len(listeners.Items) != tc.want {
-				t.Errorf("Listeners %+v, want %d", listeners.Items, tc.want)
-			}
-			if labels := stored(t, c, w.Pod).Labels; len(labels) != tc.want {
-				t.Errorf("the Pod has the labels %v, want %d", labels, tc.want)
-			}
-		})
 	}
 }
 
@@ -549,8 +498,7 @@ func TestListenerHasThePortsThatTheClaimLists(t *testing.T) {
 		"the last of several with one name": {"http", []corev1.ContainerPort{{Name: "http", ContainerPort: 81}}, []string{"http"}, []string{`Warning DuplicatePortName Volume "listener": several containers`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			w.classBased()
+			w := newWorld((*world).classBased)
 			w.Claim.Annotations = map[string]string{names.AnnotationPorts: tc.annotation, names.AnnotationProvisioner: names.Driver}
 			w.Pod.Spec.Containers = append(w.Pod.Spec.Containers, corev1.Container{Ports: tc.ports})
 			c, recorded := w.mustRun(t)
@@ -568,8 +516,7 @@ func TestListenerHasThePortsThatTheClaimLists(t *testing.T) {
 }
 
 func TestPodsThatShareAClaimDoNotOverwriteEachOthersPorts(t *testing.T) {
-	w := newWorld()
-	w.classBased()
+	w := newWorld((*world).classBased)
 	second := w.Pod.DeepCopy()
 	second.Name, second.UID = "web-1", "second"
 	second.Spec.Containers[0].Ports[0].ContainerPort = 9090
@@ -635,14 +582,13 @@ func TestListenerHasTheClassThatItsClaimNamesNow(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			w.withOwnListener()
+			w := newWorld((*world).withOwnListener)
 			w.Claim.Annotations, w.Listener.Spec.ClassName = tc.annotations, &tc.of
 			w.Listener.Annotations = map[string]string{names.AnnotationClaim: w.Claim.Name}
 			w.Listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080, Protocol: ptr.To(corev1.ProtocolTCP)}}
 			w.Listener.Status.IngressAddresses = nodeAddr
 			if !tc.remounts {
-				w.publishedBefore(listenersv1alpha1.PodListener{Scope: "Node", IngressAddresses: nodeAddr})
+				w.mounted()
 				w.Pod.Spec.Containers[0].Ports[0].ContainerPort = 9090
 			}
 			c := w.start(t, interceptor.Funcs{}, tc.class)
@@ -664,8 +610,7 @@ func TestListenerHasTheClassThatItsClaimNamesNow(t *testing.T) {
 }
 
 func TestListenerOfAUserWithTheNameOfAClaimIsNotChanged(t *testing.T) {
-	w := newWorld()
-	w.withOwnListener()
+	w := newWorld((*world).withOwnListener)
 	w.Listener.OwnerReferences = nil
 	c, recorded := w.mustRun(t)
 	got := stored(t, c, w.Listener)
@@ -693,14 +638,8 @@ func TestNodeOfAVolumeIsRecordedAtANewMount(t *testing.T) {
 		}, "node-9"},
 		// It may be the one that the volume was released from.
 		"node that is lost": {func(w *world) { w.Node = nil }, ""},
-		"node that is lost, after the volume was replaced": {func(w *world) {
-			w.Node = nil
-			w.publishedBefore(listenersv1alpha1.PodListener{Scope: "Node", IngressAddresses: nodeAddr})
-		}, ""},
-		"Pod that is being deleted, after the volume was replaced": {func(w *world) {
-			deleted(w.Pod)
-			w.publishedBefore(listenersv1alpha1.PodListener{Scope: "Node", IngressAddresses: nodeAddr})
-		}, ""},
+		"node that is lost, after the volume was replaced":         {func(w *world) { w.Node = nil; w.mounted() }, ""},
+		"Pod that is being deleted, after the volume was replaced": {func(w *world) { deleted(w.Pod); w.mounted() }, ""},
 		"node that is lost, mounted on another node before": {func(w *world) {
 			w.Node = nil
 			w.Volume.Annotations = map[string]string{names.AnnotationNode: "node-9"}
@@ -712,8 +651,7 @@ func TestNodeOfAVolumeIsRecordedAtANewMount(t *testing.T) {
 		"pinned": {func(w *world) { w.Volume.Spec.NodeAffinity = claim.NodeAffinity("node-1") }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			tc.change(w)
+			w := newWorld(tc.change)
 			c, _ := w.mustRun(t)
 			if got := stored(t, c, w.Volume).Annotations[names.AnnotationNode]; got != tc.want {
 				t.Errorf("recorded node %q, want %q", got, tc.want)
@@ -794,11 +732,10 @@ func TestNodeAffinityOfAnotherKeyStays(t *testing.T) {
 // A Listener that Stackable's listener operator created is owned by its volume only, and would be deleted with it.
 func TestClaimBecomesOwnerOfItsListener(t *testing.T) {
 	for _, annotations := range []map[string]string{nil, {names.AnnotationClaim: "listener-web-0"}} {
-		w := newWorld()
-		w.withOwnListener()
+		w := newWorld((*world).withOwnListener)
 		w.Listener.Annotations, w.Listener.OwnerReferences = annotations, w.Listener.OwnerReferences[1:]
 		w.Listener.Spec.Ports, w.Listener.Status = []listenersv1alpha1.ListenerPort{{Name: "of-another-pod", Port: 9000}}, nil
-		w.publishedBefore(listenersv1alpha1.PodListener{Scope: "Node", IngressAddresses: nodeAddr}) // no new mount
+		w.mounted() // before
 		c, _ := w.mustRun(t)
 		l := stored(t, c, w.Listener)
 		if !claim.HasOwner(l, "claim-uid") || !claim.HasOwner(l, "pv-uid") || len(l.Spec.Ports) != 1 || l.Spec.Ports[0].Name != "of-another-pod" {
@@ -868,9 +805,7 @@ func TestPodGetsAnEventWithTheReasonOfAMissingAddress(t *testing.T) {
 		}, strings.Repeat("a", 1024-61-3) + "..."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			tc.change(w)
-			_, recorded := w.mustRun(t)
+			_, recorded := newWorld(tc.change).mustRun(t)
 			want := []string{`Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: ` + tc.want}
 			check.Equal(t, "events", want, drain(recorded))
 		})
@@ -882,17 +817,14 @@ func TestPodGetsAnEventWithTheReasonOfAMissingAddress(t *testing.T) {
 func TestAPodIsKnownBeforeAnAddressIsAdvertisedForIt(t *testing.T) {
 	for name, change := range map[string]func(*world){"node ports": func(*world) {}, "host ports": func(w *world) { w.hostPort(80) }} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			change(w)
+			w := newWorld(change)
 			w.advertise()
 			w.Listener.CreationTimestamp = metav1.Now()
 			w.condition("Ready", "False", "WaitingForPods", "no Pod")
 			c, recorded := w.mustRun(t)
 			want := map[string]listenersv1alpha1.PodListener{"listener": ofNode()}
 			check.Equal(t, "listeners", want, published(t, c).Listeners)
-			if len(recorded) > 0 {
-				t.Errorf("unexpected event: %s", <-recorded)
-			}
+			expectNoEvents(t, recorded)
 		})
 	}
 }
@@ -929,9 +861,7 @@ func TestEventIsEmittedOnceUntilItsTextChanges(t *testing.T) {
 		for _, action := range actions {
 			want = append(want, "Mount"+action+": "+note+action)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("events %s (-want +got):\n%s", when, diff)
-		}
+		check.Equal(t, "events "+when, want, got)
 		got = nil
 	}
 	status(listenersv1alpha1.ReasonWaitingForRouter)
@@ -981,7 +911,7 @@ func TestSilentMistakesGetAnEvent(t *testing.T) {
 			"listeners.stackable.tech/listener-name: web; to use another Listener, delete the claim and create it again"},
 		"the Listener that a Pod mounts is deleted": {func(w *world) {
 			w.Listener, w.Pod.Status.Phase = nil, corev1.PodRunning
-			w.publishedBefore(listenersv1alpha1.PodListener{Scope: "Node", IngressAddresses: nodeAddr})
+			w.mounted()
 		}, `Mount: Listener shop/web was deleted, and its Service with it; the files of volume "listener" keep the last addresses, which do not work any more; create the Listener again`},
 		"two containers share the name of a port": {func(w *world) {
 			w.classBased()
@@ -991,9 +921,7 @@ func TestSilentMistakesGetAnEvent(t *testing.T) {
 		"nothing is wrong": {func(w *world) { w.Claim.Annotations = byName("web") }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			tc.change(w)
-			c := w.start(t, interceptor.Funcs{})
+			c := newWorld(tc.change).start(t, interceptor.Funcs{})
 			var got recordedEvents
 			c.Events = &got
 			for range 2 {
@@ -1033,8 +961,7 @@ func TestNextReconcileRecoversFromAnyFailedWrite(t *testing.T) {
 func TestAPodMountsAListenerWithAnyName(t *testing.T) {
 	long := strings.Repeat("a", 70)
 	for name, label := range map[string]string{"7days-data": "7days-data", long: names.Service(long)} {
-		w := newWorld()
-		w.classBased()
+		w := newWorld((*world).classBased)
 		w.Claim.Name, w.Pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName, w.Volume.Spec.ClaimRef.Name = name, name, name
 		c := w.start(t, interceptor.Funcs{})
 		c.reconcile()

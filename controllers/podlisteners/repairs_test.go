@@ -70,24 +70,22 @@ func TestLabelsThatAreRemovedAgainAndAgain(t *testing.T) {
 }
 
 func TestTheWarningNamesWhoWritesLabels(t *testing.T) {
-	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(apiserver.Timeout)
-	b := newBoundPod(t)
+	b := &boundPod{apiserver.NewWorld(t)}
 	apiserver.StartManager(t, nil, "operators", setup)
 	b.node()
 	pvc := b.claim("own", names.AnnotationListenerClass, b.class("own", false).Name)
 	pod := b.pod("own")
 	label := names.PodMountLabel(b.ownListener(pvc, pod).UID)
 	labelled := func(g Gomega) {
-		g.Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)).To(Succeed())
+		g.Expect(b.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)).To(Succeed())
 		g.Expect(pod.Labels).To(HaveKey(label))
 	}
 	for range 3 {
-		g.Eventually(labelled).Should(Succeed())
+		b.Eventually(labelled).Should(Succeed())
 		pod.Labels = map[string]string{"mesh.example.com/revision": pod.ResourceVersion}
-		g.Expect(b.client.Update(t.Context(), pod, client.FieldOwner("mesh"))).To(Succeed())
+		b.Expect(b.Update(t.Context(), pod, client.FieldOwner("mesh"))).To(Succeed())
 	}
-	g.Eventually(b.events).Should(ContainElement(And(
+	b.Eventually(b.events).Should(ContainElement(And(
 		HavePrefix(listenersv1alpha1.ReasonLabelsRemoved+": "), ContainSubstring("are written by mesh;"),
 	)))
 }

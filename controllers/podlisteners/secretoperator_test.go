@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/check"
@@ -95,9 +94,7 @@ func TestTheSecretOperatorGetsTheAddressesOfEachVolume(t *testing.T) {
 			c, _ := w.mustRun(t, append(w.addClaim(byName("own")), class, listener)...)
 			stored := &unstructured.Unstructured{}
 			stored.SetGroupVersionKind(listenersv1alpha1.GroupVersion.WithKind("PodListeners"))
-			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "pod-" + string(w.Pod.UID)}, stored); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, c.Get(t.Context(), objectKey, stored))
 			got, err := namesOfSecretOperator(stored.Object)
 			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
 				t.Errorf("error %v, want %q", err, tc.err)

@@ -1,14 +1,11 @@
 package podlisteners_test
 
 import (
-	"context"
 	"reflect"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -21,6 +18,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/podlisteners"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/testutil/check"
@@ -82,8 +80,9 @@ type world struct {
 	existing *listenersv1alpha1.PodListeners
 }
 
-// newWorld returns a Pod that was bound to node-1 and mounts the Listener web, whose class has node ports, by name.
-func newWorld() *world {
+// newWorld returns a Pod that was bound to node-1 and mounts the Listener web, whose class has node ports, by name, with
+// these changes.
+func newWorld(changes ...func(*world)) *world {
 	w := &world{World: objects.NewWorld()}
 	w.Listener.Name, w.Listener.UID, w.Listener.Generation = "web", "aaaa-bbbb", 3
 	w.Listener.Spec.Ports, w.Listener.Status.ObservedGeneration, w.Listener.Status.NodePorts = nil, 3, portMap
@@ -91,6 +90,9 @@ func newWorld() *world {
 	w.Claim.Labels, w.Claim.Annotations = nil, nil
 	w.Claim.Spec = corev1.PersistentVolumeClaimSpec{VolumeName: w.Volume.Name}
 	w.Volume.Labels, w.Volume.Spec.CSI.VolumeAttributes = nil, map[string]string{names.AnnotationListenerName: "web"}
+	for _, change := range changes {
+		change(w)
+	}
 	return w
 }
 
@@ -105,6 +107,11 @@ func newObject() *listenersv1alpha1.PodListeners {
 func (w *world) publishedBefore(entry listenersv1alpha1.PodListener) {
 	w.existing = newObject()
 	w.existing.Spec.Listeners = map[string]listenersv1alpha1.PodListener{"listener": entry}
+}
+
+// mounted gives the Pod a PodListeners with the address of its node.
+func (w *world) mounted() {
+	w.publishedBefore(listenersv1alpha1.PodListener{Scope: "Node", IngressAddresses: nodeAddr})
 }
 
 // bothFamilies gives the Service both IP families, IPv6 first, and the node an address of each.
@@ -276,12 +283,10 @@ func stored[T client.Object](t *testing.T, c client.Client, o T) T {
 // published returns the spec of the PodListeners without its summary, or nil if it does not exist.
 func published(t *testing.T, c client.Client) *listenersv1alpha1.PodListenersSpec {
 	t.Helper()
-	var got listenersv1alpha1.PodListeners
-	switch err := c.Get(t.Context(), objectKey, &got); {
-	case apierrors.IsNotFound(err):
+	got, err := lookup.Get(t.Context(), c, objectKey, &listenersv1alpha1.PodListeners{})
+	check.Must(t, err)
+	if got == nil {
 		return nil
-	case err != nil:
-		t.Fatalf("reading PodListeners: %v", err)
 	}
 	got.Spec.Summary = "" // TestSummaryListsAllVolumes
 	return &got.Spec
@@ -290,14 +295,18 @@ func published(t *testing.T, c client.Client) *listenersv1alpha1.PodListenersSpe
 // listenerNamed returns the Listener with a name, or nil.
 func listenerNamed(t *testing.T, c client.Client, name string) *listenersv1alpha1.Listener {
 	t.Helper()
-	listener := &listenersv1alpha1.Listener{}
-	switch err := c.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, listener); {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		t.Fatal(err)
-	}
+	key := types.NamespacedName{Namespace: "shop", Name: name}
+	listener, err := lookup.Get(t.Context(), c, key, &listenersv1alpha1.Listener{})
+	check.Must(t, err)
 	return listener
+}
+
+// expectNoEvents checks that no event was recorded.
+func expectNoEvents(t *testing.T, recorded chan string) {
+	t.Helper()
+	if all := drain(recorded); len(all) > 0 {
+		t.Errorf("events %q", all)
+	}
 }
 
 // drain returns the events that were recorded.
@@ -311,23 +320,12 @@ func drain(recorded chan string) (all []string) {
 // before calls a function before each write of an object. Of one that is applied, it gets the applied fields. The write
 // fails with the error that the function returns.
 func before(do func(verb string, o any) error) interceptor.Funcs {
-	after := func(verb string, o any, write func() error) error {
+	return fakeclient.EachWrite(func(verb string, o any, send func() error) error {
 		if err := do(verb, o); err != nil {
 			return err
 		}
-		return write()
-	}
-	return interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
-			return after("create", o, func() error { return c.Create(ctx, o, options...) })
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
-			return after("patch", o, func() error { return c.Patch(ctx, o, patch, options...) })
-		},
-		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-			return after("apply", o, func() error { return c.Apply(ctx, o, options...) })
-		},
-	}
+		return send()
+	})
 }
 
 // isListener reports whether what is applied is a Listener.

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -76,9 +75,8 @@ func TestFieldManagersAreThoseOfTheContract(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got = nil
-			if _, _, err := tc.world.run(t, record); err != nil {
-				t.Fatal(err)
-			}
+			_, _, err := tc.world.run(t, record)
+			check.Must(t, err)
 			slices.Sort(got)
 			check.Equal(t, "writes", tc.want, got)
 		})
@@ -165,9 +163,7 @@ func TestWritesThatTheCacheDoesNotHaveYetAreNotRepeated(t *testing.T) {
 			if after := c.reconcile().RequeueAfter; after != step.wait {
 				t.Errorf("%s: looks again after %s", step.name, after)
 			}
-			if diff := cmp.Diff(step.want, writes); diff != "" {
-				t.Errorf("%s: writes (-want +got):\n%s", step.name, diff)
-			}
+			check.Equal(t, step.name+": writes", step.want, writes)
 		}
 	})
 }
