@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crash"
 	"github.com/listener-operator/listener-operator/internal/testutil/operator"
@@ -79,8 +78,8 @@ func isAvailable(ctx context.Context, c client.Client) bool {
 // collectAgents finishes the foreground deletion of the DaemonSet, as the garbage collector does, until ctx is done.
 func collectAgents(ctx context.Context, c client.Client, namespace string) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		agents := &appsv1.DaemonSet{}
-		err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}, agents)
+		agents := daemonSet(namespace)
+		err := c.Get(ctx, client.ObjectKeyFromObject(agents), agents)
 		if err == nil && slices.Contains(agents.Finalizers, metav1.FinalizerDeleteDependents) {
 			agents.Finalizers = nil
 			_ = c.Update(ctx, agents) // a conflict is repeated

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +17,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
 // TestFinalizersOfOthersArePreserved has a configuration of an earlier version, which had no finalizer. A backup tool
@@ -94,14 +94,12 @@ func TestFinalizerIsKeptUntilObjectsArePruned(t *testing.T) {
 	config.Spec.ManagementState = operatorv1alpha1.Removed
 	stale, _ := leftovers()
 	failing := true
-	h := newHarness(t, interceptor.Funcs{
-		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
-			if failing {
-				return errBoom
-			}
-			return c.Delete(ctx, o, options...)
-		},
-	}, append(stale, config)...)
+	h := newHarness(t, fakeclient.EachWrite(func(verb string, _ any, send func() error) error {
+		if verb == "delete" && failing {
+			return errBoom
+		}
+		return send()
+	}), append(stale, config)...)
 	h.expectBoom()
 	h.equal("finalizers", []string{operatorv1alpha1.FinalizerNodeAgent}, h.config().Finalizers)
 	failing = false
@@ -126,8 +124,7 @@ func TestFinalizerIsRemovedAfterAllComponents(t *testing.T) {
 
 // An administrator may have removed it.
 func TestRemovalWithoutFinalizer(t *testing.T) {
-	h := newHarness(t, noIntercept, newConfig())
-	h.mustReconcile()
+	h := newInstalled(t)
 	h.update(withFinalizers(h.config()))
 	h.setState(operatorv1alpha1.Removed)
 	h.reconcileUntilSettled()
@@ -136,9 +133,7 @@ func TestRemovalWithoutFinalizer(t *testing.T) {
 
 // A conflict with another installation, whose volumes are in use, must not delay the deletion of the configuration.
 func TestNoFinalizerWithoutInstallation(t *testing.T) {
-	foreign := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
-	h := newHarness(t, noIntercept, newConfig(), foreign, volume("v", "c", corev1.VolumeBound))
-	h.mustReconcile()
+	h := newInstalled(t, daemonSet(namespace), volume("v", "c", corev1.VolumeBound))
 	h.Expect(h.config().Finalizers).To(BeEmpty())
 }
 

@@ -75,6 +75,14 @@ func newHarness(t *testing.T, intercept interceptor.Funcs, objects ...client.Obj
 	return h
 }
 
+// newInstalled returns a harness in which the operator has installed its components, beside other objects.
+func newInstalled(t *testing.T, others ...client.Object) *harness {
+	t.Helper()
+	h := newHarness(t, noIntercept, append(others, newConfig())...)
+	h.mustReconcile()
+	return h
+}
+
 // onServer returns a harness with the API server, and all permissions.
 func onServer(t *testing.T) (*harness, *operator.World) {
 	t.Helper()
@@ -242,9 +250,14 @@ func (h *harness) hasConfig() bool {
 
 func (h *harness) agents() *appsv1.DaemonSet {
 	h.t.Helper()
-	agents := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: names.NodeAgent}}
+	agents := daemonSet(h.Namespace)
 	h.read(agents)
 	return agents
+}
+
+// daemonSet is the DaemonSet of a namespace, without content.
+func daemonSet(namespace string) *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
 }
 
 // class and driver are the StorageClass and the CSIDriver, without content.
@@ -293,7 +306,7 @@ func (h *harness) removeAll() {
 		if h.hasConfig() {
 			h.mustReconcile()
 		}
-		agents := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: names.NodeAgent}}
+		agents := daemonSet(h.Namespace)
 		if h.exists(agents) && agents.DeletionTimestamp != nil {
 			h.collectGarbage(agents)
 		}

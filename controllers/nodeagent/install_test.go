@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -16,15 +15,13 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/confinement"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
-	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/stackable"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
 // The tokens of Pods become invalid with it.
 func TestAgentsAreReplacedWithTheirServiceAccount(t *testing.T) {
-	h := newHarness(t, noIntercept, newConfig())
-	h.mustReconcile()
+	h := newInstalled(t)
 	before := h.agents().Spec.Template
 	h.deleteAll(agentAccount(""))
 	_, err := h.reconcileOnce()
@@ -38,8 +35,7 @@ func TestAgentsAreReplacedWithTheirServiceAccount(t *testing.T) {
 }
 
 func TestDriftIsRepaired(t *testing.T) {
-	h := newHarness(t, noIntercept, newConfig())
-	h.mustReconcile()
+	h := newInstalled(t)
 	driver := driver()
 	h.read(driver)
 	driver.Spec.PodInfoOnMount = ptr.To(false)
@@ -173,9 +169,8 @@ func TestUnmanagedChangesNothing(t *testing.T) {
 // A foreign object is not modified, and a removal waits for a volume in use.
 func TestObjectsMissingInTheCacheAreFound(t *testing.T) {
 	h := newHarness(t, noIntercept, newConfig())
-	foreign := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
 	upToDate := h.apiReader
-	h.apiReader = fakeclient.New(t, noIntercept, agentAccount("made-first"), foreign)
+	h.apiReader = fakeclient.New(t, noIntercept, agentAccount("made-first"), daemonSet(namespace)) // a foreign one
 	h.mustReconcile()
 	h.expect("False ForeignObject", "False ForeignObject", "True ForeignObject", nil)
 

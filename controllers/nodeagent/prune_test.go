@@ -70,8 +70,7 @@ func TestObjectsOfEarlierVersionsArePruned(t *testing.T) {
 func TestRemovalPrunes(t *testing.T) {
 	for way, begin := range removals {
 		t.Run(way, func(t *testing.T) {
-			h := newHarness(t, noIntercept, newConfig())
-			h.mustReconcile()
+			h := newInstalled(t)
 			stale, others := leftovers()
 			h.create(append(stale, others...)...)
 			begin(h)
@@ -147,8 +146,7 @@ func TestForeignAgentsAreNotDeleted(t *testing.T) {
 	other := newConfig()
 	other.UID = "other"
 	theirs := agentsIn("before", other)
-	h := newHarness(t, noIntercept, newConfig(), theirs)
-	h.mustReconcile()
+	h := newInstalled(t, theirs)
 	h.expectInstalled(allKinds())
 	h.expectExist([]client.Object{theirs}, true)
 }

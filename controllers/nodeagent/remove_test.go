@@ -62,8 +62,7 @@ func TestRemovalWaitsForVolumesInUse(t *testing.T) {
 }
 
 func TestReinstallationAfterRemoval(t *testing.T) {
-	h := newHarness(t, noIntercept, newConfig())
-	h.mustReconcile()
+	h := newInstalled(t)
 	h.setState(operatorv1alpha1.Removed)
 	h.reconcileUntilSettled()
 	h.expect("False Removed", "False Removed", "False AsExpected", nil)
@@ -98,8 +97,7 @@ func TestRemovalWithoutInstallationChangesNothing(t *testing.T) {
 // Otherwise the garbage collector would, even while volumes are in use.
 func TestDeletionRemovesUnmanagedComponents(t *testing.T) {
 	used := volume("v", "c", corev1.VolumeBound)
-	h := newHarness(t, noIntercept, newConfig(), used)
-	h.mustReconcile()
+	h := newInstalled(t, used)
 	h.changeImage()
 	h.deleteConfig()
 	h.mustReconcile()
@@ -112,8 +110,7 @@ func TestDeletionRemovesUnmanagedComponents(t *testing.T) {
 
 // No volume is in use.
 func TestOrphaningDeletionRemovesNothingBeforeGarbageCollection(t *testing.T) {
-	h := newHarness(t, noIntercept, newConfig())
-	h.mustReconcile()
+	h := newInstalled(t)
 	h.update(withFinalizers(h.config(), metav1.FinalizerOrphanDependents, operatorv1alpha1.FinalizerNodeAgent))
 	h.deleteConfig()
 	h.mustReconcile()
@@ -123,8 +120,7 @@ func TestOrphaningDeletionRemovesNothingBeforeGarbageCollection(t *testing.T) {
 // TestOrphaningDeletionRemovesNothing checks kubectl delete --cascade=orphan while the garbage collector removes the
 // owner references of the components. Volumes in use must not restore any of them.
 func TestOrphaningDeletionRemovesNothing(t *testing.T) {
-	h := newHarness(t, noIntercept, newConfig(), volume("v", "c", corev1.VolumeBound))
-	h.mustReconcile()
+	h := newInstalled(t, volume("v", "c", corev1.VolumeBound))
 	h.update(withFinalizers(h.config(), metav1.FinalizerOrphanDependents, operatorv1alpha1.FinalizerNodeAgent))
 	h.deleteConfig()
 	h.mustReconcile()

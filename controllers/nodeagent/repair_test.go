@@ -14,18 +14,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+	"github.com/listener-operator/listener-operator/internal/testutil/metric"
 	"github.com/listener-operator/listener-operator/internal/testutil/operator"
 )
 
@@ -141,22 +142,7 @@ func TestWhatOthersAddToComponentsIsRemoved(t *testing.T) {
 // repairs returns the metric listener_operator_drift_repairs_total, by kind and name.
 func repairs(t *testing.T) map[string]float64 {
 	t.Helper()
-	families, err := metrics.Registry.Gather()
-	check.Must(t, err)
-	found := map[string]float64{}
-	for _, family := range families {
-		if family.GetName() != "listener_operator_drift_repairs_total" {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			labels := map[string]string{}
-			for _, label := range m.GetLabel() {
-				labels[label.GetName()] = label.GetValue()
-			}
-			found[labels["kind"]+" "+labels["name"]] = m.GetCounter().GetValue()
-		}
-	}
-	return found
+	return metric.Series(t, "listener_operator_drift_repairs_total")
 }
 
 // since returns the increase of the metric.
@@ -211,21 +197,6 @@ func TestRepairsAreCounted(t *testing.T) {
 	}
 }
 
-// outdatedClass reads an outdated StorageClass.
-type outdatedClass struct {
-	client.Client
-	class *storagev1.StorageClass
-}
-
-// Get implements client.Reader.
-func (c outdatedClass) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-	if class, ok := o.(*storagev1.StorageClass); ok {
-		c.class.DeepCopyInto(class)
-		return nil
-	}
-	return c.Client.Get(ctx, key, o, options...)
-}
-
 // The cache still has the object without its label.
 func TestARepairIsCountedOnceAlthoughTheCacheIsOutdated(t *testing.T) {
 	h, _ := onServer(t)
@@ -233,27 +204,19 @@ func TestARepairIsCountedOnceAlthoughTheCacheIsOutdated(t *testing.T) {
 	h.mustReconcileTwice()
 	outdated := class()
 	h.merge(outdated, `{"metadata":{"labels":null}}`)
-	h.Client = outdatedClass{h.admin, outdated}
+	h.Client = fakeclient.Intercept(h.admin, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if class, ok := o.(*storagev1.StorageClass); ok {
+				outdated.DeepCopyInto(class)
+				return nil
+			}
+			return c.Get(ctx, key, o, options...)
+		},
+	})
 	before := repairs(t)
 	h.mustReconcileTwice()
 	h.mustReconcileTwice()
 	h.equal("repairs", map[string]float64{classRepairs: 1}, since(t, before))
-}
-
-// changedBeforeApply changes the CSIDriver directly before the first Apply of it.
-type changedBeforeApply struct {
-	client.Client
-	change func()
-}
-
-// Apply implements client.Writer.
-func (c *changedBeforeApply) Apply(ctx context.Context, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-	if driver, ok := o.(interface{ GetKind() string }); ok && driver.GetKind() == "CSIDriver" && c.change != nil {
-		change := c.change
-		c.change = nil
-		change()
-	}
-	return c.Client.Apply(ctx, o, options...)
 }
 
 // Apply restores fields as well, but does not know whether it changed one. The second reconciliation writes the
@@ -261,12 +224,19 @@ func (c *changedBeforeApply) Apply(ctx context.Context, o runtime.ApplyConfigura
 func TestAChangeDuringARepairIsCounted(t *testing.T) {
 	h, _ := onServer(t)
 	h.createConfig()
-	changing := &changedBeforeApply{Client: h.admin}
+	changes := false // the CSIDriver, before it is applied
+	changing := fakeclient.Intercept(h.admin, fakeclient.EachWrite(func(_ string, o any, send func() error) error {
+		if applied, ok := o.(interface{ GetKind() string }); ok && applied.GetKind() == "CSIDriver" && changes {
+			changes = false
+			h.merge(driver(), `{"spec":{"podInfoOnMount":false}}`)
+		}
+		return send()
+	}))
 	h.startWith(changing, changing, h.Namespace)
 	h.mustReconcile()
-	changing.change = func() { h.merge(driver(), `{"spec":{"podInfoOnMount":false}}`) }
+	changes = true
 	before := repairs(t)
-	if _, err := h.reconcileOnce(); !apierrors.IsConflict(err) || changing.change != nil {
+	if _, err := h.reconcileOnce(); !apierrors.IsConflict(err) || changes {
 		t.Fatalf("a reconciliation during which the CSIDriver is changed: %v", err)
 	}
 	h.mustReconcileTwice()

@@ -87,8 +87,7 @@ func TestARolloutLeavesOutNodesThatAreDown(t *testing.T) {
 
 // TestConditionsFollowRollouts: agents that are deleted, and nodes that join or restart, are not a rollout.
 func TestConditionsFollowRollouts(t *testing.T) {
-	h := newHarness(t, noIntercept, newConfig(), nodeThatIs("True", "a"), agentOn("a", "1", "True"))
-	h.mustReconcile()
+	h := newInstalled(t, nodeThatIs("True", "a"), agentOn("a", "1", "True"))
 	h.setTemplate("1")
 	const rollout, ended = operatorv1alpha1.ReasonAgentsRollout, operatorv1alpha1.ReasonAgentsRolledOut
 	for _, step := range []struct {
@@ -119,8 +118,7 @@ func TestConditionsFollowRollouts(t *testing.T) {
 
 // TestAnAgentThatDoesNotStartIsReported: also without a rollout, and it does not keep a rollout from ending.
 func TestAnAgentThatDoesNotStartIsReported(t *testing.T) {
-	h := newHarness(t, noIntercept, newConfig(), nodeThatIs("True", "a"), nodeThatIs("True", "b"), agentOn("a", "1", "True"), agentOn("b", "1", "False"))
-	h.mustReconcile()
+	h := newInstalled(t, nodeThatIs("True", "a"), nodeThatIs("True", "b"), agentOn("a", "1", "True"), agentOn("b", "1", "False"))
 	h.setTemplate("1")
 	h.rollOut(2, 2, 2)
 	h.expectProgressing("all agents are ready", operatorv1alpha1.ReasonAgentsRolledOut)
@@ -142,16 +140,14 @@ func TestAnAgentThatDoesNotStartIsReported(t *testing.T) {
 // TestNodesWhereNoAgentCanRunAreNamed: and nothing waits for them.
 func TestNodesWhereNoAgentCanRunAreNamed(t *testing.T) {
 	fargate := map[string]string{"eks.amazonaws.com/compute-type": "fargate"}
-	h := newHarness(t, noIntercept, newConfig(), node("a", linux()), node("serverless", fargate))
-	h.mustReconcile()
+	h := newInstalled(t, node("a", linux()), node("serverless", fargate))
 	h.rollOut(1, 1, 1)
 	h.expectProgressing("all agents run", operatorv1alpha1.ReasonAgentsRolledOut)
 	h.equal("message", "the agents of all 1 nodes are ready; nodes where no agent can run: serverless (eks.amazonaws.com/compute-type=fargate)", h.message(operatorv1alpha1.ConditionProgressing))
 }
 
 func TestInstallationAndRollout(t *testing.T) {
-	h := newHarness(t, noIntercept, newConfig())
-	h.mustReconcile()
+	h := newInstalled(t)
 	h.expectInstalled(allKinds())
 	config := h.config()
 	config.Status.NodeAgent.Version = "0.9.0" // before an upgrade
@@ -197,8 +193,7 @@ func TestInstallationAndRollout(t *testing.T) {
 
 // Pod security rejects them in a namespace without the label, and only events of the DaemonSet show that.
 func TestMissingPodsOfAgentsAreReported(t *testing.T) {
-	h := newHarness(t, noIntercept, newConfig())
-	h.mustReconcile()
+	h := newInstalled(t)
 	config := h.config()
 	config.Status = operatorv1alpha1.ListenerOperatorStatus{} // of the fake DaemonSet, each generation is observed
 	h.updateStatus(config)

@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -34,25 +35,16 @@ func TestWritesHaveTheUIDOfTheObservedObject(t *testing.T) {
 		"StorageClass": "observed-class", "OperatorCondition": "observed-condition",
 	}
 	got := map[string]string{}
-	record := func(subresource string, o runtime.ApplyConfiguration) {
-		content, err := apply.Unstructured(o)
-		check.Must(t, err)
-		if key := content.GetKind() + subresource; observed[key] != "" {
-			got[key] = string(content.GetUID())
+	h := newHarness(t, fakeclient.EachWrite(func(verb string, o any, send func() error) error {
+		if applied, ok := o.(runtime.ApplyConfiguration); ok {
+			content, err := apply.Unstructured(applied)
+			check.Must(t, err)
+			if key := content.GetKind() + strings.TrimPrefix(verb, "apply"); observed[key] != "" {
+				got[key] = string(content.GetUID())
+			}
 		}
-	}
-	h := newHarness(t, interceptor.Funcs{
-		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-			record("", o)
-			return c.Apply(ctx, o, options...)
-		},
-		SubResourceApply: func(
-			ctx context.Context, c client.Client, name string, o runtime.ApplyConfiguration, options ...client.SubResourceApplyOption,
-		) error {
-			record(" "+name, o)
-			return c.SubResource(name).Apply(ctx, o, options...)
-		},
-	}, newConfig(), observedClass, condition)
+		return send()
+	}), newConfig(), observedClass, condition)
 	h.OperatorCondition = condition.GetName()
 	h.mustReconcile()
 	h.equal("uids of applies", observed, got)
@@ -143,51 +135,41 @@ func TestEveryFailedWriteIsRetried(t *testing.T) {
 }
 
 func TestFailedStatusWriteIsReturned(t *testing.T) {
-	h := newHarness(t, interceptor.Funcs{SubResourceApply: func(
-		context.Context, client.Client, string, runtime.ApplyConfiguration, ...client.SubResourceApplyOption,
-	) error {
-		return errBoom
-	}}, newConfig())
+	h := newHarness(t, fakeclient.EachWrite(func(verb string, _ any, send func() error) error {
+		if verb == fakeclient.ApplyStatus {
+			return errBoom
+		}
+		return send()
+	}), newConfig())
 	h.expectBoom()
 	h.expectInstalled(allKinds())
 }
 
-// countingWrites counts the writes of a client, except status updates.
-type countingWrites struct {
-	client.Client
-	applies, patches int
-}
-
-func (c *countingWrites) Create(ctx context.Context, o client.Object, options ...client.CreateOption) error {
-	c.applies++
-	return c.Client.Create(ctx, o, options...)
-}
-
-func (c *countingWrites) Apply(ctx context.Context, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-	c.applies++
-	return c.Client.Apply(ctx, o, options...)
-}
-
-func (c *countingWrites) Patch(ctx context.Context, o client.Object, patch client.Patch, options ...client.PatchOption) error {
-	c.patches++
-	return c.Client.Patch(ctx, o, patch, options...)
+// countWrites restarts the operator, and counts its writes from then on, by their verbs.
+func (h *harness) countWrites() map[string]int {
+	writes := map[string]int{}
+	c := fakeclient.Intercept(h.admin, fakeclient.EachWrite(func(verb string, _ any, send func() error) error {
+		writes[verb]++
+		return send()
+	}))
+	h.startWith(c, c, h.Namespace)
+	return writes
 }
 
 func TestUnchangedComponentsAreNotWritten(t *testing.T) {
 	h, _ := onServer(t)
 	h.createConfig()
-	counting := &countingWrites{Client: h.admin}
-	h.startWith(counting, counting, h.Namespace)
+	writes := h.countWrites()
 	h.mustReconcileTwice()
 	want, installed := 1+len(alwaysInstalled()), driver()
 	if h.read(installed); installed.Spec.PreventPodSchedulingIfMissing != nil {
 		want++
 	}
-	h.equal("applies to install the finalizer, the components, and a field of Kubernetes 1.37", want, counting.applies)
-	*counting = countingWrites{Client: h.admin}
+	h.equal("applies to install the finalizer, the components, and a field of Kubernetes 1.37", want, writes["create"]+writes["apply"])
+	clear(writes)
 	before := h.config().ResourceVersion
 	h.mustReconcileTwice()
-	h.equal("writes although nothing changed", 0, counting.applies+counting.patches)
+	h.equal("writes although nothing changed", map[string]int{}, writes)
 	h.equal("version of the status", before, h.config().ResourceVersion)
 }
 
@@ -195,15 +177,14 @@ func TestUnchangedComponentsAreNotWritten(t *testing.T) {
 func TestChangesOfOthersThatAreHarmlessStay(t *testing.T) {
 	h, _ := onServer(t)
 	h.createConfig()
-	counting := &countingWrites{Client: h.admin}
-	h.startWith(counting, counting, h.Namespace)
+	writes := h.countWrites()
 	h.mustReconcileTwice()
 	harmless := `{"metadata":{"labels":{"team":"blue"},"annotations":{"note":"x"}},"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"now"}}}}}`
 	h.must(h.admin.Patch(t.Context(), h.agents(), client.RawPatch(types.StrategicMergePatchType, []byte(harmless)), client.FieldOwner("kubectl-rollout")))
 	h.mustReconcileTwice() // notices that something changed
-	*counting = countingWrites{Client: h.admin}
+	clear(writes)
 	h.mustReconcileTwice()
-	h.equal("writes of objects that are as desired", 0, counting.applies+counting.patches)
+	h.equal("writes of objects that are as desired", map[string]int{}, writes)
 	h.startWith(h.admin, h.admin, h.Namespace)
 	h.mustReconcileTwice()
 	agents := h.agents()

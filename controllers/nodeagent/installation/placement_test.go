@@ -4,7 +4,6 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -90,9 +89,7 @@ func TestNoAgentIsPlannedWhereNoneCanRun(t *testing.T) {
 			if got := Unsuitable(node); got != test.unsuitable {
 				t.Errorf("unsuitable because of %q, want %q", got, test.unsuitable)
 			}
-			if diff := cmp.Diff(before, test.affinity); diff != "" {
-				t.Errorf("the configuration was changed:\n%s", diff)
-			}
+			check.Equal(t, "affinity in the configuration", before, test.affinity)
 		})
 	}
 }

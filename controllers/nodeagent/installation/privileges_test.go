@@ -30,24 +30,15 @@ func TestEachPrivilegeHasAReason(t *testing.T) {
 	slices.Sort(want)
 
 	got := slices.Sorted(slices.Values(requested(t)))
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the DaemonSet requests (-with a reason +requested):\n%s", diff)
-	}
-	// Constraints do not distinguish host paths.
-	hostPath := func(what string) string {
-		if strings.HasPrefix(what, "host path") {
-			return "host path"
-		}
-		return what
-	}
+	check.Equal(t, "privileges that the DaemonSet requests", want, got)
 	for i := range want {
-		want[i] = hostPath(want[i])
+		if strings.HasPrefix(want[i], "host path") {
+			want[i] = "host path" // constraints do not distinguish them
+		}
 	}
 	want = slices.Compact(want)
 	allowed := slices.Sorted(slices.Values(allowedBy(t)))
-	if diff := cmp.Diff(want, allowed); diff != "" {
-		t.Errorf("the constraints allow (-with a reason +allowed):\n%s", diff)
-	}
+	check.Equal(t, "privileges that the constraints allow", want, allowed)
 }
 
 // privileges returns the privileges that the description of the SecurityContextConstraints lists, with their reasons.
