@@ -58,6 +58,9 @@ func give(h *Holdings, l *listenersv1alpha1.Listener, complete bool, targets ...
 // from what it has given.
 func TestTheFirstListenerKeepsItsAdvertisedAddressAfterARestart(t *testing.T) {
 	const shared, another = "edge.example.com", "other.example.com"
+	given := func(complete bool, targets ...listenersv1alpha1.Target) func(*Holdings, *listenersv1alpha1.Listener) {
+		return func(h *Holdings, other *listenersv1alpha1.Listener) { _ = give(h, other, complete, targets...) }
+	}
 	for name, tc := range map[string]struct {
 		own, other *listenersv1alpha1.Listener
 		before     func(h *Holdings, other *listenersv1alpha1.Listener)
@@ -68,28 +71,16 @@ func TestTheFirstListenerKeepsItsAdvertisedAddressAfterARestart(t *testing.T) {
 		"both have it, the other first": {own: newAdvertisedListener("own", 0, targetAt(shared)), other: newAdvertisedListener("other", time.Hour, targetAt(shared)), refused: true},
 		"both have it, the other later": {own: newAdvertisedListener("own", 2*time.Hour, targetAt(shared)), other: newAdvertisedListener("other", time.Hour, targetAt(shared))},
 		"the other was given it, and its status lacks it": {
-			own: newAdvertisedListener("own", 2*time.Hour), other: newAdvertisedListener("other", time.Hour), refused: true,
-			before: func(h *Holdings, other *listenersv1alpha1.Listener) {
-				_ = give(h, other, true, targetAt(shared))
-			},
+			own: newAdvertisedListener("own", 2*time.Hour), other: newAdvertisedListener("other", time.Hour), refused: true, before: given(true, targetAt(shared)),
 		},
 		"the other was given another, and its status is outdated": {
-			own: newAdvertisedListener("own", 0), other: newAdvertisedListener("other", time.Hour, targetAt(shared)),
-			before: func(h *Holdings, other *listenersv1alpha1.Listener) {
-				_ = give(h, other, true, targetAt(another))
-			},
+			own: newAdvertisedListener("own", 0), other: newAdvertisedListener("other", time.Hour, targetAt(shared)), before: given(true, targetAt(another)),
 		},
 		"the other is incomplete for a moment": {
-			own: newAdvertisedListener("own", 0), other: newAdvertisedListener("other", time.Hour, targetAt(shared)), refused: true,
-			before: func(h *Holdings, other *listenersv1alpha1.Listener) {
-				_ = give(h, other, false, targetAt(another))
-			},
+			own: newAdvertisedListener("own", 0), other: newAdvertisedListener("other", time.Hour, targetAt(shared)), refused: true, before: given(false, targetAt(another)),
 		},
 		"the other has none by its class, and its status is outdated": {
-			own: newAdvertisedListener("own", 0), other: newAdvertisedListener("other", time.Hour, targetAt(shared)),
-			before: func(h *Holdings, other *listenersv1alpha1.Listener) {
-				_ = give(h, other, true)
-			},
+			own: newAdvertisedListener("own", 0), other: newAdvertisedListener("other", time.Hour, targetAt(shared)), before: given(true),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,9 +95,7 @@ func TestTheFirstListenerKeepsItsAdvertisedAddressAfterARestart(t *testing.T) {
 			if tc.refused && !strings.Contains(refusal.Message, "a port of Listener own/web is at edge.example.com:443, which Listener other/web has already") {
 				t.Errorf("message: %s", refusal.Message)
 			}
-			want := &listenersv1alpha1.WaitingFor{
-				Kind: listenersv1alpha1.WaitingKindAdvertisedAddress, Value: "edge.example.com:443", Holder: "other/web",
-			}
+			want := &listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindAdvertisedAddress, Value: "edge.example.com:443", Holder: "other/web"}
 			if tc.refused && !reflect.DeepEqual(refusal.WaitingFor, want) {
 				t.Errorf("waits for %+v, want %+v", refusal.WaitingFor, want)
 			}
@@ -117,15 +106,9 @@ func TestTheFirstListenerKeepsItsAdvertisedAddressAfterARestart(t *testing.T) {
 // Another one no longer has it.
 func TestListenersThatWaitForAnAdvertisedAddressAreReconciled(t *testing.T) {
 	for name, free := range map[string]func(h *Holdings, l *listenersv1alpha1.Listener){
-		"it is deleted": func(h *Holdings, l *listenersv1alpha1.Listener) {
-			h.Registry.Forget(client.ObjectKeyFromObject(l))
-		},
-		"its class has none": func(h *Holdings, l *listenersv1alpha1.Listener) {
-			_ = give(h, l, true)
-		},
-		"its class has other ones": func(h *Holdings, l *listenersv1alpha1.Listener) {
-			_ = give(h, l, true, targetAt("other.example.com"))
-		},
+		"it is deleted":            func(h *Holdings, l *listenersv1alpha1.Listener) { h.Registry.Forget(client.ObjectKeyFromObject(l)) },
+		"its class has none":       func(h *Holdings, l *listenersv1alpha1.Listener) { _ = give(h, l, true) },
+		"its class has other ones": func(h *Holdings, l *listenersv1alpha1.Listener) { _ = give(h, l, true, targetAt("other.example.com")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, later := newAdvertisedListener("first", time.Hour, targetAt("edge.example.com")), newAdvertisedListener("later", 0)

@@ -93,13 +93,12 @@ func (p *pool) add(key types.NamespacedName) {
 }
 
 func (p *pool) create(i int, n need) {
-	l := &listenersv1alpha1.Listener{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("web-%04d", i), ResourceVersion: "1"},
+	key := web(i)
+	p.listeners[key], p.needs[key] = &listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, ResourceVersion: "1"},
 		Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To(n.class), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
 		Status:     &listenersv1alpha1.ListenerStatus{},
-	}
-	key := client.ObjectKeyFromObject(l)
-	p.listeners[key], p.needs[key] = l, n
+	}, n
 	p.add(key)
 }
 
@@ -120,13 +119,12 @@ func (p *pool) reconcile(fails bool) {
 	after, n := old.DeepCopy(), p.needs[key]
 	accepted := metav1.Condition{Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonAccepted}
 	var waiting *listenersv1alpha1.WaitingFor
-	switch has := p.has(key); {
-	case has || p.left[n] > 0:
+	if has := p.has(key); has || p.left[n] > 0 {
 		if !has {
 			p.left[n]--
 		}
 		after.Annotations = map[string]string{"has": fmt.Sprint(n)}
-	default:
+	} else {
 		refusal := exposure.Refuse(n.reason, "none is left").Awaiting(listenersv1alpha1.WaitingFor{Kind: n.kind})
 		if n.key != "" {
 			taken := listenersv1alpha1.WaitingFor{Kind: n.kind, Value: n.key, Holder: "shop/first"}
@@ -471,9 +469,7 @@ func TestDemandsDifferByWhatAListenerCanGet(t *testing.T) {
 		}
 	}
 	limited := func(namespace string) string {
-		return w.demand(listener(func(l l, _ c) {
-			l.Namespace, l.Status.WaitingFor.NamespaceLimit = namespace, true
-		}))
+		return w.demand(listener(func(l l, _ c) { l.Namespace, l.Status.WaitingFor.NamespaceLimit = namespace, true }))
 	}
 	if limited("shop") == limited("other") {
 		t.Error("Listeners of two limited namespaces have the same demand")
