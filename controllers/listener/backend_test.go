@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -32,9 +31,8 @@ func ownTunnel() *tunnel.Tunnel {
 func TestAdditionalBackendNeedsNoChangeOfTheController(t *testing.T) {
 	s := newRouteState(ownRoute("http", admittedAs("http.example.com")), ownTunnel()).change(withTunnelClass)
 	o := s.reconcile(t, 1, interceptor.Funcs{}, nil)
-	if diff := cmp.Diff([]string{"web.shop.example.commap[http:443]"}, o.addresses()); diff != "" || o.err != nil {
-		t.Errorf("error %v, addresses (-want +got):\n%s", o.err, diff)
-	}
+	check.Must(t, o.err)
+	check.Equal(t, "addresses", []string{"web.shop.example.commap[http:443]"}, o.addresses())
 	if len(o.routes) > 0 {
 		t.Errorf("Routes of the previous backend are left: %v", o.routes)
 	}

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -54,9 +53,7 @@ func newPolicy(name string) *networkingv1.NetworkPolicy {
 // ownPolicy returns the NetworkPolicy of an earlier reconciliation.
 func ownPolicy() *networkingv1.NetworkPolicy {
 	policy := newPolicy(policyKey.Name)
-	policy.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: "listeners.stackable.tech/v1alpha1", Kind: "Listener", Name: key.Name, UID: "listener-uid", Controller: ptr.To(true),
-	}}
+	policy.OwnerReferences = ofListener()
 	return policy
 }
 
@@ -96,11 +93,9 @@ func TestClientsAreRestrictedBeforeTheyReachPods(t *testing.T) {
 			for range 2 {
 				_, _ = o.try(key)
 			}
-			policy, accepted := find[networkingv1.NetworkPolicy](o, policyKey.Name), observe.Condition(o.listener(), listenersv1alpha1.ListenerAccepted)
+			policy := find[networkingv1.NetworkPolicy](o, policyKey.Name)
 			check.Equal(t, "writes", tc.writes, *writes)
-			if accepted.Reason != tc.reason || !strings.Contains(accepted.Message, tc.message) {
-				t.Errorf("condition is %s: %s", accepted.Reason, accepted.Message)
-			}
+			wantCondition(t, observe.Condition(o.listener(), listenersv1alpha1.ListenerAccepted), tc.reason, tc.message)
 			wantsPolicy := strings.Contains(strings.Join(*writes, " "), "apply NetworkPolicy")
 			if got := policy != nil && metav1.GetControllerOf(policy) != nil; got != wantsPolicy {
 				t.Errorf("the policy is %+v", policy)
@@ -155,9 +150,7 @@ func TestPoliciesConcernListenersWithRestrictedClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := r.policyToListeners(t.Context(), tc.policy)
 			less := func(a, b reconcile.Request) bool { return a.Name < b.Name }
-			if diff := cmp.Diff(tc.want, got, cmpopts.SortSlices(less)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			check.Equal(t, "requests", tc.want, got, cmpopts.SortSlices(less))
 		})
 	}
 }

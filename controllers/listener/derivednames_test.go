@@ -25,6 +25,7 @@ func newListenerNamed(name string, serviceType listenersv1alpha1.ServiceType) *s
 	return newState(serviceType).change(func(s *state) { s.listener.Name, s.service = name, nil })
 }
 
+// Objects of other owners lead to it, too, by what is derived from its name.
 func TestAListenerIsExposedWhateverItsName(t *testing.T) {
 	for _, name := range withoutServiceName {
 		s := newListenerNamed(name, clusterIP)
@@ -45,21 +46,14 @@ func TestAListenerIsExposedWhateverItsName(t *testing.T) {
 		if service.Labels["app.kubernetes.io/instance"] != label || service.Spec.Selector[names.PodMountLabel("listener-uid")] != label {
 			t.Errorf("%s: the Service has labels %v and selector %v", name, service.Labels, service.Spec.Selector)
 		}
-	}
-}
 
-// Each of these objects names the Listener by what is derived from its name.
-func TestObjectsLeadToAListenerWhateverItsName(t *testing.T) {
-	for _, name := range withoutServiceName {
-		s := newListenerNamed(name, clusterIP)
-		r := s.operator(t, interceptor.Funcs{})
-		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: names.Service(name)}} // of another owner
+		service.OwnerReferences, service.Labels = nil, nil // as that of another owner
 		pod := newPod("0", corev1.PodRunning)
-		pod.Labels = map[string]string{names.PodMountLabel("listener-uid"): names.ListenerLabel(name)}
-		pv := newVolume("pv-1", func(pv *corev1.PersistentVolume) { pv.Labels[names.LabelListenerName] = names.ListenerLabel(name) })
+		pod.Labels = map[string]string{names.PodMountLabel("listener-uid"): label}
+		pv := newVolume("pv-1", func(pv *corev1.PersistentVolume) { pv.Labels[names.LabelListenerName] = label })
 		want := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.listener)}
 		for what, got := range map[string][]reconcile.Request{
-			"Service": r.serviceToListeners(t.Context(), service), "Pod": r.podToListeners(t.Context(), pod), "PersistentVolume": r.volumeToListeners(t.Context(), pv),
+			"Service": o.serviceToListeners(t.Context(), service), "Pod": o.podToListeners(t.Context(), pod), "PersistentVolume": o.volumeToListeners(t.Context(), pv),
 		} {
 			if !slices.Contains(got, want) {
 				t.Errorf("%s: the %s leads to %v", name, what, got)
@@ -72,9 +66,7 @@ func TestAServiceThatHasTheDerivedNameIsLeftAlone(t *testing.T) {
 	const name = "7days-data"
 	theirs := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: names.Service(name)}}
 	listener := newListenerNamed(name, clusterIP).with(theirs).operator(t, interceptor.Funcs{}).reconcile(name)
-	if got := observe.Condition(listener, listenersv1alpha1.ListenerAccepted); got.Reason != listenersv1alpha1.ReasonForeignService || !strings.Contains(got.Message, "shop/l-7days-data-") {
-		t.Errorf("condition Accepted: %s: %s", got.Reason, got.Message)
-	}
+	wantCondition(t, observe.Condition(listener, listenersv1alpha1.ListenerAccepted), listenersv1alpha1.ReasonForeignService, "shop/l-7days-data-")
 }
 
 // The numbers of its Service are its own, and so are those in its status while its Service is missing.

@@ -1,7 +1,6 @@
 package listener
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +24,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/registry"
 	"github.com/listener-operator/listener-operator/internal/testutil/check"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
 // newRoutedState returns a Listener of a class with routes, and the Gateway, which allows ListenerSets and has two
@@ -76,21 +75,19 @@ func TestRoutesAreReservedBeforeTheyAreWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			meanwhile := 0
 			var o *operator
-			o = newTCPState("").change(withOneListener).operator(t, interceptor.Funcs{
-				Apply: func(ctx context.Context, c client.WithWatch, applied runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-					if route := applied.(interface{ GetName() string }); route.GetName() != key.Name+"-http" {
-						return c.Apply(ctx, applied, options...)
-					}
-					meanwhile++
-					if got := accepted(o.reconcile("second")); got != refused {
-						t.Errorf("the second Listener is %s while the route of the first one is being written", got)
-					}
-					if tc.failure != nil {
-						return tc.failure
-					}
-					return c.Apply(ctx, applied, options...)
-				},
-			})
+			o = newTCPState("").change(withOneListener).operator(t, fakeclient.EachWrite(func(_ string, written any, send func() error) error {
+				if route, ok := written.(interface{ GetName() string }); !ok || route.GetName() != key.Name+"-http" {
+					return send()
+				}
+				meanwhile++
+				if got := accepted(o.reconcile("second")); got != refused {
+					t.Errorf("the second Listener is %s while the route of the first one is being written", got)
+				}
+				if tc.failure != nil {
+					return tc.failure
+				}
+				return send()
+			}))
 			if _, err := o.try(key); (err == nil) != (tc.failure == nil) || meanwhile != 1 {
 				t.Fatalf("error %v after %d requests", err, meanwhile)
 			}
@@ -311,16 +308,12 @@ func TestTwoClassesGiveNoHostTwice(t *testing.T) {
 				t.Errorf("the first Listener is %s", got)
 			}
 			reconcileSecond := func() (*listenersv1alpha1.ListenerStatus, metav1.Condition) {
-				if _, err := o.try(client.ObjectKeyFromObject(second)); err != nil {
-					t.Fatal(err)
-				}
-				check.Must(t, o.api.Get(t.Context(), client.ObjectKeyFromObject(second), second))
+				_, err := o.try(client.ObjectKeyFromObject(second))
+				check.Must(t, errors.Join(err, o.api.Get(t.Context(), client.ObjectKeyFromObject(second), second)))
 				return second.Status, observe.Condition(second, listenersv1alpha1.ListenerAccepted)
 			}
 			status, refused := reconcileSecond()
-			if refused.Reason != listenersv1alpha1.ReasonInvalidHost || !strings.Contains(refused.Message, "the host is "+contendedHost+", which Listener shop/web has already") {
-				t.Errorf("condition %+v", refused)
-			}
+			wantCondition(t, refused, listenersv1alpha1.ReasonInvalidHost, "the host is "+contendedHost+", which Listener shop/web has already")
 			got := ptr.Deref(status.WaitingFor, listenersv1alpha1.WaitingFor{})
 			waits := listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindHost, Value: contendedHost, Holder: "shop/web", Since: got.Since}
 			if got != waits || len(status.IngressAddresses) > 0 {
@@ -345,15 +338,13 @@ func TestAListenerThatIsDeletedDuringItsPassHasNothing(t *testing.T) {
 	s.with(newIngressClass("mirrored", "{namespace}.{listener}.example.com"))
 	deleted := false
 	var o *operator
-	o = s.operator(t, interceptor.Funcs{
-		Apply: func(ctx context.Context, c client.WithWatch, applied runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-			if !deleted {
-				deleted = true
-				o.delete(own.DeepCopy())
-			}
-			return c.Apply(ctx, applied, options...)
-		},
-	})
+	o = s.operator(t, fakeclient.EachWrite(func(_ string, _ any, send func() error) error {
+		if !deleted {
+			deleted = true
+			o.delete(own.DeepCopy())
+		}
+		return send()
+	}))
 	_, err := o.try(key)
 	host := registry.Key{Kind: listenersv1alpha1.WaitingKindHost, Value: contendedHost}
 	if holder, taken := o.held.Registry.Begin(types.NamespacedName{Namespace: "web", Name: "shop"}).HolderOf(host); taken || !deleted {

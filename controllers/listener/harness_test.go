@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,10 +14,8 @@ import (
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -28,8 +27,10 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/testutil/check"
@@ -75,10 +76,7 @@ func newState(serviceType listenersv1alpha1.ServiceType) *state {
 		},
 		service: &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: key.Namespace, Name: key.Name, UID: "service-uid",
-				OwnerReferences: []metav1.OwnerReference{{
-					APIVersion: "listeners.stackable.tech/v1alpha1", Kind: "Listener", Name: key.Name, UID: "listener-uid", Controller: ptr.To(true),
-				}},
+				Namespace: key.Namespace, Name: key.Name, UID: "service-uid", OwnerReferences: ofListener(),
 			},
 			Spec: corev1.ServiceSpec{
 				Type: corev1.ServiceType(serviceType), ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1"},
@@ -90,6 +88,13 @@ func newState(serviceType listenersv1alpha1.ServiceType) *state {
 		s.service.Spec.Ports[0].NodePort = 30080
 	}
 	return s
+}
+
+// ofListener are the owners of an object that the Listener controls.
+func ofListener() []metav1.OwnerReference {
+	return []metav1.OwnerReference{{
+		APIVersion: "listeners.stackable.tech/v1alpha1", Kind: "Listener", Name: key.Name, UID: "listener-uid", Controller: ptr.To(true),
+	}}
 }
 
 func (s *state) with(objects ...client.Object) *state {
@@ -227,13 +232,9 @@ type servedKind struct {
 func (k servedKind) Version() string { return k.version }
 
 // unservedKind is the view of a kind that the cluster does not serve.
-type unservedKind struct{}
+type unservedKind struct{ client.Reader }
 
 func (unservedKind) Version() string { return "" }
-
-func (unservedKind) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
-	return &meta.NoKindMatchError{GroupKind: routeKind.GroupKind()}
-}
 
 func (unservedKind) List(context.Context, client.ObjectList, ...client.ListOption) error {
 	return &meta.NoKindMatchError{GroupKind: routeKind.GroupKind()}
@@ -272,6 +273,9 @@ func newRouteState(routes ...client.Object) *state {
 	}).with(routes...)
 }
 
+// withNode adds a node with a reservation.
+func withNode(s *state) { s.with(newNode("a", "10.0.0.1"), newVolume("pv", lastMountedOn("a"))) }
+
 // withNodePortService gives the Service the type NodePort, from before a change of the class, and a node with a
 // reservation.
 func withNodePortService(s *state) {
@@ -279,7 +283,7 @@ func withNodePortService(s *state) {
 	for i := range s.service.Spec.Ports {
 		s.service.Spec.Ports[i].NodePort = 30000 + s.service.Spec.Ports[i].Port
 	}
-	s.others = append(s.others, newNode("a", "10.0.0.1"), newVolume("pv", lastMountedOn("a")))
+	withNode(s)
 }
 
 // withPublished makes hosts the addresses in the status of the Listener, each with the port.
@@ -298,10 +302,7 @@ func withPublished(hosts map[string]string) func(*state) {
 func ownRoute(port string, ingresses ...routev1.RouteIngress) *routev1.Route {
 	return &routev1.Route{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: key.Namespace, Name: key.Name + "-" + port, UID: types.UID("uid-of-" + port),
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "listeners.stackable.tech/v1alpha1", Kind: "Listener", Name: key.Name, UID: "listener-uid", Controller: ptr.To(true),
-			}},
+			Namespace: key.Namespace, Name: key.Name + "-" + port, UID: types.UID("uid-of-" + port), OwnerReferences: ofListener(),
 		},
 		Spec: routev1.RouteSpec{
 			Port: &routev1.RoutePort{}, To: routev1.RouteTargetReference{Kind: "Service", Name: key.Name}, TLS: &routev1.TLSConfig{Termination: "passthrough"},
@@ -324,7 +325,7 @@ func rejectedAs(reason, message string) routev1.RouteIngress {
 
 // terminating marks an object as being deleted, with a finalizer that is not removed.
 func terminating[T client.Object](o T) T {
-	o.SetDeletionTimestamp(ptr.To(metav1.Now()))
+	o.SetDeletionTimestamp(ptr.To(metav1.Now().Rfc3339Copy()))
 	o.SetFinalizers([]string{"example.com/cleanup"})
 	return o
 }
@@ -347,10 +348,7 @@ func (o observation) addresses() []string {
 }
 
 func (o observation) condition(conditionType string) metav1.Condition {
-	if c := meta.FindStatusCondition(o.listener.Status.Conditions, conditionType); c != nil {
-		return *c
-	}
-	return metav1.Condition{}
+	return observe.Condition(o.listener, conditionType)
 }
 
 // newClient returns a fake client with the objects.
@@ -360,9 +358,8 @@ func (s *state) newClient(t *testing.T) client.WithWatch {
 	s.listener.Status = nil
 	fake := fakeclient.NewWithBackends(t, s.backends, interceptor.Funcs{}, s.objects()...)
 	if status != nil { // applied as the controller does, so that it owns the fields
-		if _, err := apply.New(fake, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), s.listener, status, ""); err != nil {
-			t.Fatal(err)
-		}
+		_, err := apply.New(fake, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), s.listener, status, "")
+		check.Must(t, err)
 	}
 	return fake
 }
@@ -389,30 +386,41 @@ func (s *state) reconcile(t *testing.T, n int, intercept interceptor.Funcs, chan
 	return observed
 }
 
-// countWrites records all writes, and makes the n-th one, counted from 0, fail with err.
+// countWrites records what is applied and deleted, and makes the n-th one, counted from 0, fail with err.
 func countWrites(n int, err error) (interceptor.Funcs, *[]string) {
 	writes := &[]string{}
-	fails := func(what string) bool { *writes = append(*writes, what); return len(*writes) == n+1 }
-	return interceptor.Funcs{
-		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-			if fails(fmt.Sprintf("apply %s", o.(interface{ GetKind() string }).GetKind())) {
-				return err
-			}
-			return c.Apply(ctx, o, options...)
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
-			if fails("delete " + o.GetName()) {
-				return err
-			}
-			return c.Delete(ctx, o, options...)
-		},
-		SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
-			if fails("apply status") {
-				return err
-			}
-			return c.SubResource(sub).Apply(ctx, o, options...)
-		},
-	}, writes
+	return fakeclient.EachWrite(func(verb string, o any, send func() error) error {
+		what := verb
+		switch verb {
+		case "apply":
+			what += " " + kindOf(o)
+		case "delete":
+			what += " " + o.(client.Object).GetName()
+		case fakeclient.ApplyStatus:
+		default:
+			return send()
+		}
+		if *writes = append(*writes, what); len(*writes) == n+1 {
+			return err
+		}
+		return send()
+	}), writes
+}
+
+// kindOf returns the kind of what is applied, or "" of what is not.
+func kindOf(applied any) string {
+	if o, ok := applied.(interface{ GetKind() string }); ok {
+		return o.GetKind()
+	}
+	return ""
+}
+
+// wantCondition checks the reason of a condition, and that its message contains all words.
+func wantCondition(t *testing.T, got metav1.Condition, reason string, words ...string) {
+	t.Helper()
+	if got.Reason != reason || slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(got.Message, w) }) {
+		t.Errorf("condition %s: %s: %s; want %s: %q", got.Type, got.Reason, got.Message, reason, words)
+	}
 }
 
 // expectWaiting checks that a Listener waits for one of a range if a refusal with this reason says so.
@@ -493,9 +501,8 @@ func (o *operator) try(listener client.ObjectKey) (time.Duration, error) {
 // reconcile reconciles a Listener without an error, and returns how it is then.
 func (o *operator) reconcile(name string) *listenersv1alpha1.Listener {
 	o.t.Helper()
-	if _, err := o.try(client.ObjectKey{Namespace: key.Namespace, Name: name}); err != nil {
-		o.t.Fatal(err)
-	}
+	_, err := o.try(client.ObjectKey{Namespace: key.Namespace, Name: name})
+	check.Must(o.t, err)
 	return get[listenersv1alpha1.Listener](o, name)
 }
 
@@ -525,12 +532,9 @@ func find[T any, O interface {
 	case *corev1.Node, *corev1.PersistentVolume, *listenersv1alpha1.ListenerClass:
 		namespaced.Namespace = ""
 	}
-	if err := o.api.Get(o.t.Context(), namespaced, object); apierrors.IsNotFound(err) {
-		return nil
-	} else if err != nil {
-		o.t.Fatal(err)
-	}
-	return object
+	found, err := lookup.Get(o.t.Context(), o.api, namespaced, object)
+	check.Must(o.t, err)
+	return found
 }
 
 // get is find for an object that exists.

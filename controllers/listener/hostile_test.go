@@ -44,7 +44,7 @@ var toGateway = []gatewayv1.ParentReference{{
 func TestARouteOfAnotherNamespaceCannotHide(t *testing.T) {
 	meta := metav1.ObjectMeta{
 		Namespace: "theirs", Name: "theirs", UID: "theirs", Finalizers: []string{"example.com/stay"},
-		OwnerReferences: newState(clusterIP).service.OwnerReferences,
+		OwnerReferences: ofListener(),
 	}
 	tcp, udp := &gatewayv1.TCPRoute{ObjectMeta: meta}, &gatewayv1.UDPRoute{ObjectMeta: meta}
 	tcp.Spec.ParentRefs, udp.Spec.ParentRefs = toGateway, toGateway
@@ -65,7 +65,7 @@ func TestARouteOfAnotherNamespaceCannotHide(t *testing.T) {
 // It names the Listener as its controller, and a Gateway or an Ingress controller serves it, while the Listener has no
 // address by its class.
 func TestAnObjectOfATenantPublishesNoHost(t *testing.T) {
-	meta := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-http", OwnerReferences: newState(clusterIP).service.OwnerReferences}
+	meta := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-http", OwnerReferences: ofListener()}
 	hosts := []gatewayv1.Hostname{"db.theirs.svc.cluster.local"}
 	status := gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{{
 		ParentRef: toGateway[0], Conditions: []metav1.Condition{{Type: string(gatewayv1.RouteConditionAccepted), Status: metav1.ConditionTrue}},

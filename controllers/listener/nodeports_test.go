@@ -156,9 +156,7 @@ func TestFirstStatusHasTheNodeOfAPodThatWasLabelledMeanwhile(t *testing.T) {
 	o := newState(nodePort).change(func(s *state) { s.service = nil }).
 		with(newNode("a", "10.0.0.1"), newClaim("pvc-1", ""), newVolume("pv-1", boundTo("pvc-1", func(*corev1.PersistentVolume) {})), pod).
 		reconcile(t, 1, funcs, nil)
-	if o.err != nil {
-		t.Fatal(o.err)
-	}
+	check.Must(t, o.err)
 	check.Equal(t, "addresses", []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 31080)}, o.listener.Status.IngressAddresses)
 }
 
@@ -238,9 +236,8 @@ func TestNodePortsOfADeletedService(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := tc.state.reconcile(t, 1, tc.allocator.funcs(), nil)
-			if diff := cmp.Diff(tc.requests, tc.allocator.requests); diff != "" || o.err != nil {
-				t.Errorf("error %v, requests (-want +got):\n%s", o.err, diff)
-			}
+			check.Must(t, o.err)
+			check.Equal(t, "requests", tc.requests, tc.allocator.requests)
 			check.Equal(t, "node ports in the status", tc.ports, o.listener.Status.NodePorts, cmpopts.EquateEmpty())
 			var want []string
 			if tc.changes != "" {
@@ -301,9 +298,8 @@ func TestServerErrorDoesNotReplaceNodePorts(t *testing.T) {
 			}}
 			o := newDeletedServiceState().reconcile(t, 3, a.funcs(), nil)
 			both := map[string]int64{"http": 30080, "admin": 30081}
-			if diff := cmp.Diff([]map[string]int64{both, both, both}, a.requests); diff != "" || o.err != nil {
-				t.Errorf("error %v, requests (-want +got):\n%s", o.err, diff)
-			}
+			check.Must(t, o.err)
+			check.Equal(t, "requests", []map[string]int64{both, both, both}, a.requests)
 			check.Equal(t, "node ports", map[string]int32{"http": 30080, "admin": 30081}, o.listener.Status.NodePorts)
 		})
 	}
@@ -326,15 +322,8 @@ func TestStatusRemembersTheNodePortsOfAMissingService(t *testing.T) {
 		"no class set":                {change: func(s *state) { s.listener.Spec.ClassName = nil }, last: before, addresses: none},
 		"no ports":                    {change: func(s *state) { s.listener.Spec.Ports = nil }, last: before, addresses: none},
 		"foreign Service":             {change: func(s *state) { s.service = otherService(); s.service.Namespace = key.Namespace }, last: before, addresses: none},
-		"terminating Service": {
-			change: func(s *state) {
-				s.service = terminating(newState(nodePort).service)
-			},
-			ports: before, addresses: none,
-		},
-		"load balancer": {
-			change: func(s *state) { s.class.Spec.ServiceType = loadBalancer }, last: before, addresses: none,
-		},
+		"terminating Service":         {change: func(s *state) { s.service = terminating(newState(nodePort).service) }, ports: before, addresses: none},
+		"load balancer":               {change: func(s *state) { s.class.Spec.ServiceType = loadBalancer }, last: before, addresses: none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newDeletedServiceState()
@@ -469,9 +458,6 @@ func withSameTarget(s *state) {
 	}
 }
 
-// withNode adds a node with a reservation.
-func withNode(s *state) { s.with(newNode("a", "10.0.0.1"), newVolume("pv", lastMountedOn("a"))) }
-
 func TestTargetPortsFollowNodePorts(t *testing.T) {
 	type requests = []map[string]int64
 	type targets = []map[string]any
@@ -501,10 +487,10 @@ func TestTargetPortsFollowNodePorts(t *testing.T) {
 			}
 			tc.state.class.Spec.NodePorts.Target = listenersv1alpha1.NodePortTargetSame // whose Service leads to other ports
 			o := tc.state.reconcile(t, 1, tc.allocator.funcs(), nil)
-			want, got := []any{tc.requests, tc.targets, tc.ports}, []any{tc.allocator.requests, tc.allocator.targets, o.listener.Status.NodePorts}
-			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || o.err != nil {
-				t.Errorf("error %v, requests, targets and ports (-want +got):\n%s", o.err, diff)
-			}
+			check.Must(t, o.err)
+			check.Equal(t, "requests", tc.requests, tc.allocator.requests)
+			check.Equal(t, "targets", tc.targets, tc.allocator.targets)
+			check.Equal(t, "node ports", tc.ports, o.listener.Status.NodePorts)
 		})
 	}
 }
@@ -573,14 +559,13 @@ func TestTargetPortsStayWithThePreviousExposure(t *testing.T) {
 				want = []map[string]any{{"http": int64(30080), "admin": int64(30081)}}
 			}
 			o := s.reconcile(t, 1, interceptor.Funcs{Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-				if o.(interface{ GetKind() string }).GetKind() == "Service" {
+				if kindOf(o) == "Service" {
 					return a.funcs().Apply(ctx, c, o, options...)
 				}
 				return c.Apply(ctx, o, options...)
 			}}, nil)
-			if diff := cmp.Diff(want, a.targets, cmpopts.EquateEmpty()); diff != "" || o.err != nil {
-				t.Errorf("error %v, targets (-want +got):\n%s", o.err, diff)
-			}
+			check.Must(t, o.err)
+			check.Equal(t, "targets", want, a.targets, cmpopts.EquateEmpty())
 			if o.service.Spec.Type != corev1.ServiceTypeNodePort || len(o.addresses()) == 0 {
 				t.Errorf("type %s, addresses %v", o.service.Spec.Type, o.addresses())
 			}

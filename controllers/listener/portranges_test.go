@@ -2,7 +2,6 @@ package listener
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -10,15 +9,15 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
 // newSharingState returns a new Listener of a class that shares an address, with two ports.
@@ -87,24 +86,25 @@ func TestListenersHavePortsOfTheirOwnAtASharedAddress(t *testing.T) {
 		s.service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
 	}
 	target := func(number int32, target string) servedPort { return servedPort{number, intstr.Parse(target)} }
+	ofThisNamespace, ofOtherClass, withoutService := sharingListener(9000, 9001), sharingListener(9000), sharingListener(9000)
+	ofThisNamespace.Namespace, ofOtherClass.Spec.ClassName = key.Namespace, ptr.To("other-class")
+	withoutService.Status.ServiceName = nil // the API server rejects it
 	for name, tc := range map[string]struct {
 		state *state
 		want  shared
 	}{
-		"the only number":                            {newSharingState("9000-9000"), at(9000)},
-		"another namespace has one":                  {newSharingState("9000-9001").with(sharingListener(9000)), at(9001)},
-		"another class has one":                      {newSharingState("9000-9001").with(ofOtherClass(sharingListener(9000))), at(9001)},
-		"a Listener without a Service remembers one": {newSharingState("9000-9000").with(withoutService(sharingListener(9000))), at(9000)},
-		"another one has got the last one":           {newSharingState("9000-9001").change(had(9000)).with(sharingListener(9000)), at(9001)},
-		"the namespace has as many as it may have": {
-			newSharingState("9000-9009").change(limitSharedPorts(2)).with(inNamespace(key.Namespace, sharingListener(9000, 9001))), shared{reason: "PortLimitReached"},
-		},
+		"the only number":                               {newSharingState("9000-9000"), at(9000)},
+		"another namespace has one":                     {newSharingState("9000-9001").with(sharingListener(9000)), at(9001)},
+		"another class has one":                         {newSharingState("9000-9001").with(ofOtherClass), at(9001)},
+		"a Listener without a Service remembers one":    {newSharingState("9000-9000").with(withoutService), at(9000)},
+		"another one has got the last one":              {newSharingState("9000-9001").change(had(9000)).with(sharingListener(9000)), at(9001)},
+		"the namespace has as many as it may have":      {newSharingState("9000-9009").change(limitSharedPorts(2)).with(ofThisNamespace), shared{reason: "PortLimitReached"}},
 		"another namespace has as many as one may have": {newSharingState("9000-9002").change(limitSharedPorts(2)).with(sharingListener(9000, 9001)), at(9002)},
-		"all are taken": {newSharingState("9000-9001").with(sharingListener(9000, 9001)), shared{reason: "SharedPortsExhausted"}},
-		"the last one, also if it is not in the range": {newSharingState("9000-9001").change(had(8000)), at(8000)},
-		"a port is added":               {newSharingState("9000-9001").change(had(9000)).change(withAdmin), two("http", "admin", target(9000, "80"), target(9001, "9000"))},
-		"a port is removed":             {newSharingState("9000-9001").change(having(map[string]int32{"http": 9000, "admin": 9001})), at(9000)},
-		"one number for both protocols": {newSharingState("9000-9000").change(withDNS), two("dns-tcp", "dns-udp", target(9000, "53"), target(9000, "53"))},
+		"all are taken":                                 {newSharingState("9000-9001").with(sharingListener(9000, 9001)), shared{reason: "SharedPortsExhausted"}},
+		"the last one, also if it is not in the range":  {newSharingState("9000-9001").change(had(8000)), at(8000)},
+		"a port is added":                               {newSharingState("9000-9001").change(had(9000)).change(withAdmin), two("http", "admin", target(9000, "80"), target(9001, "9000"))},
+		"a port is removed":                             {newSharingState("9000-9001").change(having(map[string]int32{"http": 9000, "admin": 9001})), at(9000)},
+		"one number for both protocols":                 {newSharingState("9000-9000").change(withDNS), two("dns-tcp", "dns-udp", target(9000, "53"), target(9000, "53"))},
 		"a target port of overrides": {
 			newSharingState("9000-9000").change(override(`{"ports": [{"port": 80, "targetPort": "web"}]}`)),
 			shared{ports: map[string]servedPort{"http": target(9000, "web")}, stored: map[string]int32{"http": 9000}},
@@ -123,9 +123,7 @@ func TestListenersHavePortsOfTheirOwnAtASharedAddress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := tc.state.reconcile(t, 2, interceptor.Funcs{}, func(r *Reconciler) { observePorts(t, r) })
-			if o.err != nil {
-				t.Fatal(o.err)
-			}
+			check.Must(t, o.err)
 			got := shared{stored: o.listener.Status.SharedPorts, reason: o.condition(listenersv1alpha1.ListenerAccepted).Reason}
 			if o.service != nil {
 				got.ports = map[string]servedPort{}
@@ -134,28 +132,10 @@ func TestListenersHavePortsOfTheirOwnAtASharedAddress(t *testing.T) {
 				}
 			}
 			tc.want.reason = cmp.Or(tc.want.reason, "Accepted")
-			if diff := gocmp.Diff(tc.want, got, gocmp.AllowUnexported(shared{})); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			check.Equal(t, "what it has", tc.want, got, gocmp.AllowUnexported(shared{}))
 			expectWaiting(t, o.listener.Status.WaitingFor, listenersv1alpha1.WaitingKindSharedPort, tc.want.reason)
 		})
 	}
-}
-
-func ofOtherClass(l *listenersv1alpha1.Listener) *listenersv1alpha1.Listener {
-	l.Spec.ClassName = ptr.To("other-class")
-	return l
-}
-
-// withoutService makes the Listener one whose Service the API server rejects.
-func withoutService(l *listenersv1alpha1.Listener) *listenersv1alpha1.Listener {
-	l.Status.ServiceName = nil
-	return l
-}
-
-func inNamespace(namespace string, l *listenersv1alpha1.Listener) *listenersv1alpha1.Listener {
-	l.Namespace = namespace
-	return l
 }
 
 // limitSharedPorts limits the ports of a namespace.
@@ -178,26 +158,17 @@ func numbersSurvive(t *testing.T, listener string, writes int) {
 	t.Helper()
 	s := newSharingState("9000-9000")
 	s.listener.Name = listener
-	left, dies := writes, false
-	died := func() error {
-		if left--; dies && left < 0 {
-			return errors.New("the process has ended")
+	process := &mortal{n: writes, sent: true}
+	o := s.with(second(s.listener)).operator(t, fakeclient.EachWrite(func(verb string, _ any, send func() error) error {
+		if verb == "patch" { // of the annotation with its numbers
+			return send()
 		}
-		return nil
-	}
-	o := s.with(second(s.listener)).operator(t, interceptor.Funcs{
-		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-			return cmp.Or(died(), c.Apply(ctx, o, options...))
-		},
-		SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
-			return cmp.Or(died(), c.SubResource(sub).Apply(ctx, o, options...))
-		},
-	})
-	dies = true
+		return process.write(send)
+	}))
 	if _, err := o.try(client.ObjectKeyFromObject(s.listener)); (err == nil) != (writes == 2) {
 		t.Errorf("%d writes: %v", writes, err)
 	}
-	dies = false
+	process.n = -1
 	o.restart()
 	observePorts(t, o.Reconciler)
 	other, has := o.reconcile("second"), o.reconcile(listener)
@@ -226,14 +197,12 @@ func TestNumbersOfRejectedServicesAreFree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			exceeded, had := true, s.listener.Status != nil
-			o := s.with(second(s.listener)).operator(t, interceptor.Funcs{
-				Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-					if exceeded {
-						return quota
-					}
-					return c.Apply(ctx, o, options...)
-				},
-			})
+			o := s.with(second(s.listener)).operator(t, fakeclient.EachWrite(func(verb string, _ any, send func() error) error {
+				if verb == "apply" && exceeded {
+					return quota
+				}
+				return send()
+			}))
 			observePorts(t, o.Reconciler)
 			for range 2 {
 				if _, err := o.try(key); !apierrors.IsForbidden(err) {
@@ -275,9 +244,8 @@ func TestListenerKeepsItsNumbersWhileTheCacheLags(t *testing.T) {
 	before := o.listener()
 	var numbers []int32
 	for range 3 {
-		if _, err := o.Reconcile(t.Context(), before.DeepCopy()); err != nil {
-			t.Fatal(err)
-		}
+		_, err := o.Reconcile(t.Context(), before.DeepCopy())
+		check.Must(t, err)
 		numbers = append(numbers, o.listener().Status.SharedPorts["http"])
 	}
 	if numbers[0] == 0 || numbers[1] != numbers[0] || numbers[2] != numbers[0] {
@@ -370,18 +338,14 @@ func TestNodePortsOfARange(t *testing.T) {
 				t.Fatal(err)
 			}
 			listener := o.listener()
-			if diff := gocmp.Diff(tc.want.requests, tc.allocator.requests); diff != "" {
-				t.Errorf("requests (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "requests", tc.want.requests, tc.allocator.requests)
 			if pending := o.held.Registry.Begin(key).Reserved(listenersv1alpha1.WaitingKindNodePort); tc.want.reason == "ServiceRejected" && len(pending) > 0 {
 				t.Errorf("no other Listener can get the rejected %v", pending)
 			}
-			if diff := gocmp.Diff(tc.want.ports, listener.Status.NodePorts); diff != "" && tc.want.ports != nil {
-				t.Errorf("node ports (-want +got):\n%s", diff)
+			if tc.want.ports != nil {
+				check.Equal(t, "node ports", tc.want.ports, listener.Status.NodePorts)
 			}
-			if accepted := meta.FindStatusCondition(listener.Status.Conditions, listenersv1alpha1.ListenerAccepted); accepted.Reason != tc.want.reason {
-				t.Errorf("got %+v", accepted)
-			}
+			check.Equal(t, "reason", tc.want.reason, accepted(listener))
 			expectWaiting(t, listener.Status.WaitingFor, listenersv1alpha1.WaitingKindNodePort, tc.want.reason)
 		})
 	}

@@ -41,16 +41,12 @@ func TestIgnoredSettingsOfTheClassAreInTheCondition(t *testing.T) {
 
 func TestServiceIsNotApplied(t *testing.T) {
 	for name, change := range map[string]func(s *state){
-		"foreign Service": func(s *state) { s.service.OwnerReferences = nil },
-		"terminating Service": func(s *state) {
-			s.service.DeletionTimestamp, s.service.Finalizers = ptr.To(metav1.Now().Rfc3339Copy()), []string{"example.com/cleanup"}
-		},
+		"foreign Service":                func(s *state) { s.service.OwnerReferences = nil },
+		"terminating Service":            func(s *state) { terminating(s.service) },
 		"Service of an earlier Listener": func(s *state) { s.service.OwnerReferences[0].UID = "old" },
 		"Listener that is not accepted":  func(s *state) { s.listener.Spec.Ports[0].Port = 0 },
 		"class that does not exist":      func(s *state) { s.class = nil },
-		"terminating Listener": func(s *state) {
-			s.listener.DeletionTimestamp, s.listener.Finalizers = ptr.To(metav1.Now()), []string{"foregroundDeletion"}
-		},
+		"terminating Listener":           func(s *state) { terminating(s.listener).SetFinalizers([]string{metav1.FinalizerDeleteDependents}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newState(clusterIP).change(change)
@@ -58,12 +54,8 @@ func TestServiceIsNotApplied(t *testing.T) {
 				t.Errorf("%v was applied", o)
 				return nil
 			}}, nil)
-			if o.err != nil {
-				t.Fatal(o.err)
-			}
-			if diff := cmp.Diff(s.service, o.service, cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion")); diff != "" {
-				t.Errorf("service (-before +after):\n%s", diff)
-			}
+			check.Must(t, o.err)
+			check.Equal(t, "Service", s.service, o.service, cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion"))
 		})
 	}
 }
@@ -82,12 +74,8 @@ func TestAServiceThatCannotChangeStaysUntilItIsDeleted(t *testing.T) {
 			o := tc.state.operator(t, interceptor.Funcs{})
 			before := get[corev1.Service](o, key.Name)
 			refused := observe.Condition(o.reconcile(key.Name), listenersv1alpha1.ListenerAccepted)
-			if refused.Reason != listenersv1alpha1.ReasonServiceRejected || !strings.Contains(refused.Message, tc.message) || !strings.Contains(refused.Message, "delete the Service") {
-				t.Errorf("condition %+v", refused)
-			}
-			if diff := cmp.Diff(before, get[corev1.Service](o, key.Name)); diff != "" {
-				t.Errorf("Service (-before +after):\n%s", diff)
-			}
+			wantCondition(t, refused, listenersv1alpha1.ReasonServiceRejected, tc.message, "delete the Service")
+			check.Equal(t, "Service", before, get[corev1.Service](o, key.Name))
 			o.delete(before)
 			got, service := accepted(o.reconcile(key.Name)), get[corev1.Service](o, key.Name)
 			if got != listenersv1alpha1.ReasonAccepted || service.Spec.ClusterIP != tc.want {
@@ -169,9 +157,7 @@ func TestEndpointsListTheFirstAddressesOfEachPort(t *testing.T) {
 			"http": "10.0.0.1:80,10.0.0.2:80,10.0.0.3:80,10.0.0.4:80,10.0.0.5:80,10.0.0.6:80,10.0.0.7:80,10.0.0.8:80,10.0.0.9:80,10.0.0.10:80",
 		}},
 	} {
-		if diff := cmp.Diff(tc.want, decide.Endpoints(tc.addresses)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		check.Equal(t, name, tc.want, decide.Endpoints(tc.addresses))
 	}
 }
 
@@ -227,10 +213,7 @@ func TestRejectedObjectIsReportedAndRetried(t *testing.T) {
 			if !apierrors.IsInvalid(o.err) {
 				t.Errorf("got error %v, want the rejection, so that the reconciliation is retried", o.err)
 			}
-			accepted := o.condition(listenersv1alpha1.ListenerAccepted)
-			if accepted.Reason != tc.reason || !strings.Contains(accepted.Message, tc.message) {
-				t.Errorf("got condition %v", accepted)
-			}
+			wantCondition(t, o.condition(listenersv1alpha1.ListenerAccepted), tc.reason, tc.message)
 			if len(o.events) != 1 || !strings.HasPrefix(o.events[0], "Warning "+tc.reason+" ") {
 				t.Errorf("events %q", o.events)
 			}
@@ -291,13 +274,13 @@ func TestSecondReconciliationWritesNothing(t *testing.T) {
 		}),
 	} {
 		intercept, writes := countWrites(-1, nil)
-		o := s.with(newNode("a", "10.0.0.1"), newVolume("pv", lastMountedOn("a"))).reconcile(t, 3, intercept, nil)
+		o := s.change(withNode).reconcile(t, 3, intercept, nil)
 		events := 0
 		if len(o.listener.Status.IngressAddresses) == 0 {
 			events = 1 // that there is no address
 		}
-		if diff := cmp.Diff([]string{"apply Service", "apply status"}, *writes); diff != "" || len(o.events) != events || o.err != nil {
-			t.Errorf("%s: error %v, events %q, writes in three reconciliations (-want +got):\n%s", name, o.err, o.events, diff)
-		}
+		check.Must(t, o.err)
+		check.Equal(t, name+": writes in three reconciliations", []string{"apply Service", "apply status"}, *writes)
+		check.Equal(t, name+": number of events", events, len(o.events))
 	}
 }

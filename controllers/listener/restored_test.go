@@ -1,7 +1,6 @@
 package listener
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,16 +25,11 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/check"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
 // A backup keeps labels and, if told so, node ports of a Service, but no owners, and no status of the Listener.
 func TestAServiceFromABackupIsAdopted(t *testing.T) {
-	labels := func() map[string]string {
-		return map[string]string{
-			"app.kubernetes.io/name": "listener", "app.kubernetes.io/instance": key.Name, "app.kubernetes.io/managed-by": "listeners.stackable.tech_listener",
-			"velero.io/restore-name": "monday",
-		}
-	}
 	for name, tc := range map[string]struct {
 		change func(*corev1.Service)
 		want   bool
@@ -50,8 +44,11 @@ func TestAServiceFromABackupIsAdopted(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newState(nodePort).with(newNode("node-1", "10.0.0.1"), newVolume("pv-1", lastMountedOn("node-1")))
-			s.service.OwnerReferences, s.service.Labels = nil, labels()
+			s := newState(nodePort).change(withNode)
+			s.service.OwnerReferences, s.service.Labels = nil, map[string]string{
+				"app.kubernetes.io/name": "listener", "app.kubernetes.io/instance": key.Name, "app.kubernetes.io/managed-by": "listeners.stackable.tech_listener",
+				"velero.io/restore-name": "monday",
+			}
 			tc.change(s.service)
 			o := s.operator(t, interceptor.Funcs{})
 			listener, service := o.reconcile(key.Name), get[corev1.Service](o, key.Name)
@@ -218,21 +215,18 @@ func TestAListenerFromABackupKeepsItsPortOfAGateway(t *testing.T) {
 	}
 }
 
-// withAddress gives the Listener a node with an address.
-func (s *state) withAddress() *state {
-	return s.with(newNode("node-1", "10.0.0.1"), newVolume("pv-1", lastMountedOn("node-1")))
-}
-
 // The write costs nothing while Pods start, and is not repeated.
 func TestNumbersAreRememberedWhenAListenerHasExistedForAMoment(t *testing.T) {
-	s := newState(nodePort).withAddress()
+	s := newState(nodePort).change(withNode)
 	created := time.Unix(1_800_000_000, 0)
 	s.listener.CreationTimestamp = metav1.NewTime(created)
 	patches := 0
-	o := s.operator(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
-		patches++
-		return c.Patch(ctx, o, p, options...)
-	}})
+	o := s.operator(t, fakeclient.EachWrite(func(verb string, _ any, send func() error) error {
+		if verb == "patch" {
+			patches++
+		}
+		return send()
+	}))
 	for _, step := range []struct {
 		age, next time.Duration
 		node      int32
@@ -300,7 +294,7 @@ func TestRememberedNumbersAreRequestedIfTheyAreAllowedAndFree(t *testing.T) {
 		"a cluster IP that is no address": {`{"clusterIPs":["everything"]}`, []func(*state){routed}, "", []string{restored, "instead of everything"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newState(nodePort).withAddress()
+			s := newState(nodePort).change(withNode)
 			s.service, s.listener.Annotations = nil, map[string]string{names.AnnotationNumbers: tc.text}
 			for _, change := range tc.change {
 				change(s)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -135,12 +137,8 @@ func (tc changing) check(t *testing.T) {
 			r.reader.Kinds.Readers[routeKind] = unservedKind{}
 		}
 	})
-	if o.err != nil {
-		t.Fatal(o.err)
-	}
-	if diff := gocmp.Diff(tc.addresses, o.addresses(), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("addresses (-want +got):\n%s", diff)
-	}
+	check.Must(t, o.err)
+	check.Equal(t, "addresses", tc.addresses, o.addresses(), cmpopts.EquateEmpty())
 	accepted, ready := o.condition(listenersv1alpha1.ListenerAccepted), o.condition(listenersv1alpha1.ListenerReady)
 	if accepted.Reason != tc.accepted || ready.Reason != tc.ready {
 		t.Errorf("got reasons %s and %s, want %s and %s", accepted.Reason, ready.Reason, tc.accepted, tc.ready)
@@ -152,12 +150,8 @@ func (tc changing) check(t *testing.T) {
 	if !strings.Contains(condition.Message, tc.message) {
 		t.Errorf("message is %q, want %q in it", condition.Message, tc.message)
 	}
-	if diff := gocmp.Diff(tc.routes, slices.Sorted(maps.Keys(o.routes)), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("routes (-want +got):\n%s", diff)
-	}
-	if o.service.Spec.Type != tc.serviceType {
-		t.Errorf("the Service is of type %s, want %s", o.service.Spec.Type, tc.serviceType)
-	}
+	check.Equal(t, "Routes", tc.routes, slices.Sorted(maps.Keys(o.routes)), cmpopts.EquateEmpty())
+	check.Equal(t, "type of the Service", tc.serviceType, o.service.Spec.Type)
 	if (o.listener.Status.NodePorts != nil) != strings.HasPrefix(strings.Join(tc.addresses, ""), "10.") {
 		t.Errorf("got node ports %v", o.listener.Status.NodePorts)
 	}
@@ -210,9 +204,7 @@ func TestNothingChangesWhileTheRouteAPIDoesNotRespond(t *testing.T) {
 	if o.err == nil || !strings.Contains(o.err.Error(), "did not respond") {
 		t.Errorf("got error %v, want one, so that the reconciliation is retried", o.err)
 	}
-	if diff := gocmp.Diff([]string{"10.0.0.9map[http:443]"}, o.addresses()); diff != "" {
-		t.Errorf("addresses (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "addresses", []string{"10.0.0.9map[http:443]"}, o.addresses())
 	if len(o.routes) != 1 || o.listener.Status.ObservedGeneration != 2 || len(o.events) > 0 {
 		t.Errorf("got routes %v, status %v, events %v", o.routes, o.listener.Status, o.events)
 	}
@@ -234,9 +226,7 @@ func TestForeignRouteMissingInTheCacheIsNotModified(t *testing.T) {
 	if !apierrors.IsConflict(o.err) {
 		t.Errorf("got error %v, want the conflict, after which the Listener is reconciled again", o.err)
 	}
-	if diff := gocmp.Diff(foreign, o.routes["web-http"], cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion"), cmpopts.IgnoreTypes(metav1.TypeMeta{})); diff != "" {
-		t.Errorf("route (-before +after):\n%s", diff)
-	}
+	check.Equal(t, "Route", foreign, o.routes["web-http"], cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion"), cmpopts.IgnoreTypes(metav1.TypeMeta{}))
 }
 
 func TestEveryFailedWriteIsRepeatedByTheNextReconciliation(t *testing.T) {
@@ -281,9 +271,8 @@ func TestEveryFailedWriteIsRepeatedByTheNextReconciliation(t *testing.T) {
 				if got.err != nil {
 					t.Errorf("write %d failing: error of the second reconciliation: %v", n, got.err)
 				}
-				if diff := gocmp.Diff([]any{want.listener, want.service, want.routes}, []any{got.listener, got.service, got.routes}, ignore); diff != "" {
-					t.Errorf("write %d failing (-want +got):\n%s", n, diff)
-				}
+				what := fmt.Sprintf("Listener, Service and Routes after write %d has failed", n)
+				check.Equal(t, what, []any{want.listener, want.service, want.routes}, []any{got.listener, got.service, got.routes}, ignore)
 			}
 		})
 	}
@@ -402,7 +391,5 @@ func TestServiceWithPreviousTypeKeepsItsSettings(t *testing.T) {
 	is, was := p.Now.Spec, s.service.Spec
 	got := []any{is.Type, is.LoadBalancerClass, is.AllocateLoadBalancerNodePorts, is.ExternalTrafficPolicy}
 	want := []any{&was.Type, was.LoadBalancerClass, was.AllocateLoadBalancerNodePorts, &was.ExternalTrafficPolicy}
-	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Errorf("type, class, node ports and traffic policy (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "type, class, node ports and traffic policy", want, got)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/listener/settle"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/settling"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // balancedAt makes the load balancer report these addresses.
@@ -39,9 +40,7 @@ func balancedAt(addresses ...string) func(*operator) {
 
 // nodeAt makes node-1 report these addresses.
 func nodeAt(addresses ...corev1.NodeAddress) func(*operator) {
-	return func(r *operator) {
-		change(r, "node-1", func(n *corev1.Node) { n.Status.Addresses = addresses })
-	}
+	return func(r *operator) { change(r, "node-1", func(n *corev1.Node) { n.Status.Addresses = addresses }) }
 }
 
 // admitted makes the router admit the Route of a port for a host, or reject it if the host is empty.
@@ -68,9 +67,7 @@ func (r *operator) hosts() string {
 // TestWhatIsTemporarySettles: what a source of addresses changes for seconds is not published, and what lasts is. What
 // users and administrators write is published at once.
 func TestWhatIsTemporarySettles(t *testing.T) {
-	ip := func(ip string) corev1.NodeAddress {
-		return corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip}
-	}
+	ip, external := objects.InternalIP, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "192.0.2.9"}
 	const restart = -1 // of the operator
 	type step struct {
 		after  time.Duration
@@ -85,9 +82,7 @@ func TestWhatIsTemporarySettles(t *testing.T) {
 	routed := func() *state {
 		return newRouteState(ownRoute("admin", admittedAs("a.example.com")), ownRoute("http", admittedAs("h.example.com")))
 	}
-	move := func(r *operator) {
-		change(r, "pv-1", lastMountedOn("node-2"))
-	}
+	move := func(r *operator) { change(r, "pv-1", lastMountedOn("node-2")) }
 	for name, tc := range map[string]struct {
 		given *state
 		steps []step
@@ -145,9 +140,9 @@ func TestWhatIsTemporarySettles(t *testing.T) {
 		}},
 		"a node has another type of address for seconds": {onNodes(), []step{
 			{want: "10.0.0.1"},
-			{after: time.Minute, change: nodeAt(corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "192.0.2.9"}, ip("10.0.0.1")), want: "10.0.0.1"},
+			{after: time.Minute, change: nodeAt(external, ip("10.0.0.1")), want: "10.0.0.1"},
 			{after: 5 * time.Second, change: nodeAt(ip("10.0.0.1")), want: "10.0.0.1"},
-			{change: nodeAt(corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "192.0.2.9"}, ip("10.0.0.1")), want: "10.0.0.1"},
+			{change: nodeAt(external, ip("10.0.0.1")), want: "10.0.0.1"},
 			{after: 30 * time.Second, want: "192.0.2.9", writes: true},
 		}},
 		"a node has no address for seconds": {onNodes(), []step{
@@ -225,7 +220,7 @@ func TestAChangeThatLastsIsFollowedWithoutAnotherEvent(t *testing.T) {
 		"load balancer": {newState(loadBalancer), balancedAt("192.0.2.1"), balancedAt("192.0.2.2")},
 		"node": {
 			newState(nodePort).with(newNode("node-1", "10.0.0.1"), newVolume("pv-1", lastMountedOn("node-1"))),
-			nodeAt(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}), nodeAt(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.2"}),
+			nodeAt(objects.InternalIP("10.0.0.1")), nodeAt(objects.InternalIP("10.0.0.2")),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +243,7 @@ func TestAdvertisedAddressesSettle(t *testing.T) {
 	}).operator(t, interceptor.Funcs{})
 	r.reconcileAfter(0)
 	for _, restarts := range []bool{false, true} {
-		nodeAt(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.9"})(r)
+		nodeAt(objects.InternalIP("10.0.0.9"))(r)
 		if restarts {
 			r.restart()
 		}
@@ -257,21 +252,17 @@ func TestAdvertisedAddressesSettle(t *testing.T) {
 		if got := r.hosts() + fmt.Sprint(r.listener().Status.Targets[0].Address); got != "node-1.example.com10.0.0.1" || accepted.Status != metav1.ConditionTrue {
 			t.Errorf("restarted: %t, %q is published, accepted: %s, writes %q", restarts, got, accepted.Message, writes)
 		}
-		nodeAt(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"})(r)
+		nodeAt(objects.InternalIP("10.0.0.1"))(r)
 		r.reconcileAfter(0)
 	}
 }
 
 // Gateways report other addresses for seconds, as load balancers do.
 func TestOnlyTheSpecOfAGatewayChangesTheClass(t *testing.T) {
-	s := newState(clusterIP).change(func(s *state) {
-		s.class.Spec.Gateway = &listenersv1alpha1.GatewayExposure{
-			Kind: listenersv1alpha1.GatewayRouteKindTLS, HostTemplate: "{listener}.example.com", ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}},
-		}
-	})
-	gateway := newGateway(gatewayv1.TLSProtocolType)
+	s := newRoutedState(listenersv1alpha1.GatewayRouteKindTLS, gatewayv1.TLSProtocolType, 9000)
+	gateway := s.others[0].(*gatewayv1.Gateway)
 	gateway.UID, gateway.Generation = "gateway-uid", 1
-	r := s.with(gateway).operator(t, interceptor.Funcs{})
+	r := s.operator(t, interceptor.Funcs{})
 	toListeners := r.referenceToListeners(schema.GroupVersion(gatewayv1.GroupVersion).WithKind("Gateway"))
 	mapped := func(change func()) (isChanged bool) {
 		t.Helper()
@@ -301,11 +292,7 @@ func TestOnlyAGatewayThatIsReferredToCostsMore(t *testing.T) {
 		}
 		return err
 	}}
-	r := newState(clusterIP).change(func(s *state) {
-		s.class.Spec.Gateway = &listenersv1alpha1.GatewayExposure{
-			Kind: listenersv1alpha1.GatewayRouteKindTLS, HostTemplate: "{listener}.{namespace}.example.com", ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}},
-		}
-	}).with(newGateway(gatewayv1.TLSProtocolType)).operator(t, count)
+	r := newRoutedState(listenersv1alpha1.GatewayRouteKindTLS, gatewayv1.TLSProtocolType, 9000).operator(t, count)
 	r.reconcileAfter(0)
 	toListeners := r.referenceToListeners(schema.GroupVersion(gatewayv1.GroupVersion).WithKind("Gateway"))
 	gateway := newGateway(gatewayv1.TLSProtocolType)

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,6 +13,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -90,15 +90,11 @@ func TestStatus(t *testing.T) {
 		"Pods of a class that changed to IP addresses": newState(clusterIP).change(withHeadlessService).change(func(s *state) {
 			s.class.Spec.PreferredAddressType = listenersv1alpha1.PreferredAddressTypeIP
 		}),
-		"Pods of a class that changed to load balancer": newState(clusterIP).change(withHeadlessService).change(func(s *state) {
-			s.class.Spec.ServiceType = loadBalancer
-		}),
+		"Pods of a class that changed to load balancer": newState(clusterIP).change(withHeadlessService).change(func(s *state) { s.class.Spec.ServiceType = loadBalancer }),
 		"no cluster IP": newState(clusterIP).change(func(s *state) {
 			s.class.Spec.PreferredAddressType, s.service.Spec.ClusterIPs = listenersv1alpha1.PreferredAddressTypeIP, nil
 		}),
-		"terminating Service": newState(clusterIP).change(func(s *state) {
-			s.service.DeletionTimestamp, s.service.Finalizers = ptr.To(metav1.Now()), []string{"example.com/cleanup"}
-		}),
+		"terminating Service":             newState(clusterIP).change(func(s *state) { terminating(s.service) }),
 		"no class set":                    newState(nodePort).change(func(s *state) { s.service, s.listener.Spec.ClassName = nil, nil }),
 		"class that does not exist":       newState(nodePort).change(func(s *state) { s.service, s.class = nil, nil }),
 		"deleted class, existing Service": newState(nodePort).change(func(s *state) { s.class, s.listener.Status = nil, previous }),
@@ -108,9 +104,7 @@ func TestStatus(t *testing.T) {
 			s.listener.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: []byte(`{"apiVersion":"v1","kind":"Service",` +
 				`"metadata":{"name":"web","namespace":"shop"},"spec":{"externalIPs":["192.0.2.1"]}}`)}}
 		}),
-		"foreign Service": newState(clusterIP).change(func(s *state) {
-			s.service.OwnerReferences, s.listener.Status = nil, previous
-		}),
+		"foreign Service": newState(clusterIP).change(func(s *state) { s.service.OwnerReferences, s.listener.Status = nil, previous }),
 		"Service of a deleted Listener of the same name": newState(clusterIP).change(func(s *state) { s.service.OwnerReferences[0].UID = "old" }),
 		"Service of a deleted Listener of another name": newState(clusterIP).change(func(s *state) {
 			s.service.OwnerReferences[0].UID, s.service.OwnerReferences[0].Name = "old", "shop"
@@ -122,9 +116,7 @@ func TestStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := state.reconcile(t, 1, interceptor.Funcs{}, nil)
-			if o.err != nil {
-				t.Fatal(o.err)
-			}
+			check.Must(t, o.err)
 			for i := range o.listener.Status.Conditions {
 				o.listener.Status.Conditions[i].LastTransitionTime = metav1.Time{}
 			}
@@ -153,9 +145,8 @@ func TestTheFirstStatusHasTheNodeOfThePod(t *testing.T) {
 			s.listener.Annotations = map[string]string{names.AnnotationClaim: s.listener.Name}
 			s.listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}
 			got := s.reconcile(t, 1, interceptor.Funcs{}, nil)
-			if diff := cmp.Diff(tc.want, got.addresses()); diff != "" || got.err != nil {
-				t.Errorf("error %v, addresses (-want +got):\n%s", got.err, diff)
-			}
+			check.Must(t, got.err)
+			check.Equal(t, "addresses", tc.want, got.addresses())
 		})
 	}
 }
