@@ -5,9 +5,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/listener-operator/listener-operator/api/reasons"
@@ -31,13 +29,7 @@ func TestABackendThatIsAddedIsWhole(t *testing.T) {
 	all := slices.Concat(backends.List{tunnel.Backend()}, backends.All())
 	f := newFixtureWith(t, settings{backends: all}, tunnelClass("{listener}.http.{namespace}.example.com").Spec)
 	f.Expect(all.AddToScheme(f.Scheme())).To(Succeed())
-	existing := func(name string) *tunnel.Tunnel {
-		found := &tunnel.Tunnel{}
-		f.Eventually(func() error {
-			return f.Get(t.Context(), client.ObjectKey{Namespace: f.Namespace, Name: name}, found)
-		}).Should(Succeed())
-		return found
-	}
+	existing := func(name string) *tunnel.Tunnel { return awaited(f, f, name, &tunnel.Tunnel{}) }
 	serve := func(found *tunnel.Tunnel, status tunnel.Status) {
 		found.Status = status
 		f.Expect(f.Status().Update(t.Context(), found)).To(Succeed())
@@ -92,7 +84,5 @@ func TestABackendThatIsAddedIsWhole(t *testing.T) {
 	f.class, f.key.Name = first, "web"
 	f.change(f.class, func() { f.class.Spec.ServiceAnnotations = nil })
 	f.eventuallyAddresses("web." + f.Namespace + ".svc.cluster.local")
-	f.Eventually(func() bool {
-		return apierrors.IsNotFound(f.Get(t.Context(), client.ObjectKeyFromObject(own), &tunnel.Tunnel{}))
-	}).Should(BeTrue())
+	f.eventuallyGone(f, own)
 }

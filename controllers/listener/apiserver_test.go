@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -155,7 +156,8 @@ func stopProcess(t *testing.T) {
 	running = nil
 }
 
-// createListener creates a Listener of the fixture's class, with the explicit null that product operators send.
+// createListener creates a Listener of the fixture's class, with the explicit null for publishNotReadyAddresses that
+// product operators send.
 func (f *fixture) createListener(change func(*listenersv1alpha1.Listener)) *listenersv1alpha1.Listener {
 	f.Helper()
 	l := &listenersv1alpha1.Listener{
@@ -165,19 +167,13 @@ func (f *fixture) createListener(change func(*listenersv1alpha1.Listener)) *list
 	if change != nil {
 		change(l)
 	}
-	createWithNull(f.T, l)
-	return l
-}
-
-// createWithNull creates a Listener with an explicit null for publishNotReadyAddresses, which the Go type omits.
-func createWithNull(t *testing.T, l *listenersv1alpha1.Listener) {
-	t.Helper()
-	o, err := apply.Unstructured(l)
-	check.Must(t, err)
+	o, err := apply.Unstructured(l) // the Go type omits null
+	check.Must(f, err)
 	o.SetGroupVersionKind(listenersv1alpha1.GroupVersion.WithKind("Listener"))
-	check.Must(t, unstructured.SetNestedField(o.Object, nil, "spec", "publishNotReadyAddresses"))
-	check.Must(t, apiserver.Client(t).Create(t.Context(), o))
-	check.Must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, l))
+	check.Must(f, unstructured.SetNestedField(o.Object, nil, "spec", "publishNotReadyAddresses"))
+	check.Must(f, f.Create(f.Context(), o))
+	check.Must(f, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, l))
+	return l
 }
 
 func (f *fixture) listener() *listenersv1alpha1.Listener {
@@ -194,12 +190,25 @@ func (f *fixture) service() *corev1.Service {
 	return s
 }
 
+// awaited waits until an object of the Listener's namespace exists, and returns it.
+func awaited[O client.Object](f *fixture, c client.Reader, name string, o O) O {
+	f.Helper()
+	key := client.ObjectKey{Namespace: f.key.Namespace, Name: name}
+	f.Eventually(func() error { return c.Get(f.Context(), key, o) }).Should(Succeed())
+	return o
+}
+
+// eventuallyGone waits until an object does not exist.
+func (f *fixture) eventuallyGone(c client.Reader, o client.Object) {
+	f.Helper()
+	f.Eventually(func() bool { return apierrors.IsNotFound(c.Get(f.Context(), client.ObjectKeyFromObject(o), o)) }).Should(BeTrue())
+}
+
 // assign waits for the Service, and gives it addresses, as the controller of a load balancer does. The operator may
 // write meanwhile.
 func (f *fixture) assign(addresses ...corev1.LoadBalancerIngress) {
 	f.Helper()
-	service := &corev1.Service{}
-	f.Eventually(func() error { return f.Get(f.Context(), f.key, service) }).Should(Succeed())
+	service := awaited(f, f, f.key.Name, &corev1.Service{})
 	before := service.DeepCopy()
 	service.Status.LoadBalancer.Ingress = addresses
 	f.Expect(f.Status().Patch(f.Context(), service, client.MergeFrom(before))).To(Succeed())
@@ -251,16 +260,18 @@ func (f *fixture) eventuallyAddresses(want ...string) *listenersv1alpha1.Listene
 	return f.listener()
 }
 
-func (f *fixture) createNode(ip string) *corev1.Node {
+func (f *fixture) createNode(ips ...string) *corev1.Node {
 	f.Helper()
-	return f.createNodeAs(metav1.ObjectMeta{GenerateName: "node-"}, ip)
+	return f.createNodeAs(metav1.ObjectMeta{GenerateName: "node-"}, ips...)
 }
 
-func (f *fixture) createNodeAs(meta metav1.ObjectMeta, ip string) *corev1.Node {
+func (f *fixture) createNodeAs(meta metav1.ObjectMeta, ips ...string) *corev1.Node {
 	f.Helper()
 	node := &corev1.Node{ObjectMeta: meta}
 	f.Expect(f.Create(f.Context(), node)).To(Succeed())
-	node.Status.Addresses = []corev1.NodeAddress{objects.InternalIP(ip)}
+	for _, ip := range ips {
+		node.Status.Addresses = append(node.Status.Addresses, objects.InternalIP(ip))
+	}
 	f.Expect(f.Status().Update(f.Context(), node)).To(Succeed())
 	return node
 }
@@ -430,8 +441,7 @@ func TestForeignServiceIsNotModifiedAndItsDeletionNoticed(t *testing.T) {
 func TestPortsThatOthersAddToAServiceAreRemoved(t *testing.T) {
 	f := newFixture(t, ofType(nodePort))
 	f.createListener(nil)
-	f.Eventually(func() error { return f.Get(t.Context(), f.key, &corev1.Service{}) }).Should(Succeed())
-	before := f.service().Spec.Ports
+	before := awaited(f, f, f.key.Name, &corev1.Service{}).Spec.Ports
 	foreign := corev1ac.Service(f.key.Name, f.key.Namespace).WithSpec(corev1ac.ServiceSpec().WithPorts(
 		corev1ac.ServicePort().WithName("admin").WithPort(9000).WithProtocol(corev1.ProtocolTCP)))
 	f.Expect(f.Apply(t.Context(), foreign, client.FieldOwner("someone"))).To(Succeed())

@@ -83,9 +83,7 @@ func TestPolicyFollowsAllowedClients(t *testing.T) {
 	admits(2, "198.51.100.0/24")
 
 	// A load balancer restricts clients by itself, and then all may.
-	f.change(f.class, func() {
-		f.class.Spec.ServiceType, f.class.Spec.NodePorts = loadBalancer, nil
-	})
+	f.change(f.class, func() { f.class.Spec.ServiceType, f.class.Spec.NodePorts = loadBalancer, nil })
 	f.Eventually(func() []string { return f.service().Spec.LoadBalancerSourceRanges }).Should(Equal([]string{"198.51.100.0/24"}))
 	f.Eventually(f.policy).Should(BeNil())
 	f.change(f.class, func() { f.class.Spec.AllowedClients = nil })

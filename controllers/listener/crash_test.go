@@ -25,10 +25,7 @@ func TestAListenerIsExposedWhateverHappensToAWrite(t *testing.T) {
 		Setup: setupForCrashes,
 		Begin: func(t *testing.T, c client.Client, namespace string) {
 			f := &fixture{World: &apiserver.World{T: t, Gomega: NewWithT(t), Client: c, Namespace: namespace}, key: client.ObjectKey{Namespace: namespace, Name: "web"}}
-			f.class = &listenersv1alpha1.ListenerClass{
-				ObjectMeta: metav1.ObjectMeta{Name: namespace},
-				Spec:       ofType(nodePort),
-			}
+			f.class = &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: ofType(nodePort)}
 			f.Expect(c.Create(t.Context(), f.class)).To(Succeed())
 			f.createVolume(f.createNodeAs(metav1.ObjectMeta{Name: namespace}, "10.3.0.1").Name) // the status has its name
 			f.createListener(nil)

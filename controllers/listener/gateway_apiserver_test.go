@@ -6,7 +6,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -97,11 +96,7 @@ func parentStatus(parent gatewayv1.ParentReference, status metav1.ConditionStatu
 // tlsRoute waits until a TLSRoute exists, and returns it.
 func (g *gateways) tlsRoute(name string) *gatewayv1.TLSRoute {
 	g.Helper()
-	route := &gatewayv1.TLSRoute{}
-	g.Eventually(func() error {
-		return g.api.Get(g.Context(), client.ObjectKey{Namespace: g.key.Namespace, Name: name}, route)
-	}).Should(Succeed())
-	return route
+	return awaited(g.fixture, g.api, name, &gatewayv1.TLSRoute{})
 }
 
 func (g *gateways) decideTLS(name string, status metav1.ConditionStatus, reason string) {
@@ -126,10 +121,7 @@ func (g *gateways) sections() map[string]string {
 // acceptTCP accepts a TCPRoute.
 func (g *gateways) acceptTCP(name string) {
 	g.Helper()
-	route := &gatewayv1.TCPRoute{}
-	g.Eventually(func() error {
-		return g.api.Get(g.Context(), client.ObjectKey{Namespace: g.key.Namespace, Name: name}, route)
-	}).Should(Succeed())
+	route := awaited(g.fixture, g.api, name, &gatewayv1.TCPRoute{})
 	route.Status.RouteStatus = parentStatus(route.Spec.ParentRefs[0], metav1.ConditionTrue, "Accepted")
 	g.Expect(g.api.Status().Update(g.Context(), route)).To(Succeed())
 }
@@ -177,9 +169,7 @@ func TestHostOfATLSRouteIsReportedWhileAGatewayServesIt(t *testing.T) {
 	g.acceptTCP("web-http")
 	l = g.eventuallyAddresses("192.0.2.2")
 	g.Expect(l.Status.IngressAddresses[0].Ports).To(Equal(map[string]int32{"http": 9001}))
-	g.Eventually(func() bool {
-		return apierrors.IsNotFound(g.api.Get(t.Context(), client.ObjectKeyFromObject(first), &gatewayv1.TLSRoute{}))
-	}, "30s").Should(BeTrue(), "the former route is removed after its grace period")
+	g.eventuallyGone(g.api, first) // after its grace period
 
 	// The Gateway API is removed with all its objects, and returns.
 	crds.Remove(t, g.Client, gatewayKinds()...)
@@ -252,10 +242,7 @@ func TestRoutesFollowTheVersionsThatAreServed(t *testing.T) {
 	serveOnly("v1alpha2")
 	g.createGateway(gatewayListener("a", gatewayv1.TCPProtocolType, 9001), gatewayListener("b", gatewayv1.TCPProtocolType, 9002))
 	g.createListener(nil)
-	first := &gatewayv1alpha2.TCPRoute{}
-	g.Eventually(func() error {
-		return g.api.Get(t.Context(), client.ObjectKey{Namespace: g.key.Namespace, Name: "web-http"}, first)
-	}).Should(Succeed())
+	first := awaited(g.fixture, g.api, "web-http", &gatewayv1alpha2.TCPRoute{})
 	first.Status.RouteStatus = parentStatus(first.Spec.ParentRefs[0], metav1.ConditionTrue, "Accepted")
 	g.Expect(g.api.Status().Update(t.Context(), first)).To(Succeed())
 	g.eventuallyAddresses("192.0.2.1")
@@ -263,18 +250,17 @@ func TestRoutesFollowTheVersionsThatAreServed(t *testing.T) {
 
 	// The route is the same one, and changes are still written and noticed.
 	g.createListener(func(l *listenersv1alpha1.Listener) { l.Name = "second" })
-	second := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "gateway.networking.k8s.io/v1", Kind: "TCPRoute"}}
-	key := client.ObjectKey{Namespace: g.key.Namespace, Name: "second-http"}
-	g.Eventually(func() error { return g.api.Get(t.Context(), key, second) }).Should(Succeed())
+	kind := metav1.TypeMeta{APIVersion: "gateway.networking.k8s.io/v1", Kind: "TCPRoute"}
+	second := awaited(g.fixture, g.api, "second-http", &metav1.PartialObjectMetadata{TypeMeta: kind})
 	g.eventuallyAddresses("192.0.2.1")
-	uid := second.UID
+	key, uid := client.ObjectKeyFromObject(second), second.UID
 	g.Expect(g.api.Delete(t.Context(), second)).To(Succeed())
 	g.Eventually(func() bool { return g.api.Get(t.Context(), key, second) == nil && second.UID != uid }).Should(BeTrue())
 
 	// A change of the class deletes it.
 	g.change(g.class, func() { g.class.Spec.Gateway = nil })
 	g.eventuallyAddresses("web." + g.key.Namespace + ".svc.cluster.local")
-	g.Eventually(func() bool { return apierrors.IsNotFound(g.api.Get(t.Context(), key, second)) }, "30s").Should(BeTrue())
+	g.eventuallyGone(g.api, second)
 }
 
 // newListenerSets returns a fixture with a class that has a range of ports of a Gateway, which does not exist yet.
@@ -309,19 +295,10 @@ func (g *gateways) ports() map[string]int32 {
 	return ports
 }
 
-func (g *gateways) listenerSet(name string) *gatewayv1.ListenerSet {
-	g.Helper()
-	set := &gatewayv1.ListenerSet{}
-	g.Eventually(func() error {
-		return g.api.Get(g.Context(), client.ObjectKey{Namespace: g.key.Namespace, Name: name}, set)
-	}).Should(Succeed())
-	return set
-}
-
 // program reports that the Gateway serves a ListenerSet.
 func (g *gateways) program(name string) {
 	g.Helper()
-	set := g.listenerSet(name)
+	set := awaited(g.fixture, g.api, name, &gatewayv1.ListenerSet{})
 	set.Status.Conditions = nil
 	for _, conditionType := range []string{"Accepted", "Programmed"} {
 		set.Status.Conditions = append(set.Status.Conditions, metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: conditionType, LastTransitionTime: metav1.Now()})

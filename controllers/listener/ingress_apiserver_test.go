@@ -5,7 +5,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -72,7 +71,5 @@ func TestHostOfAnIngressIsReportedWhileAControllerServesIt(t *testing.T) {
 	f.createVolume(f.createNode("10.4.0.1").Name)
 	f.change(f.class, func() { f.class.Spec.Ingress, f.class.Spec.ServiceType = nil, nodePort })
 	f.eventuallyAddresses("10.4.0.1")
-	f.Eventually(func() bool {
-		return apierrors.IsNotFound(f.Get(f.Context(), client.ObjectKeyFromObject(second), &networkingv1.Ingress{}))
-	}).Should(BeTrue())
+	f.eventuallyGone(f, second)
 }

@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -52,9 +53,7 @@ func TestFamiliesOfAClusterWithASingleOne(t *testing.T) {
 		ServiceType: nodePort, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyPreferDualStack),
 	})
 	f.createListener(nil)
-	node := f.createNode("10.3.3.1")
-	node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "fd00:3::3"})
-	f.Expect(f.Status().Update(t.Context(), node)).To(Succeed())
+	node := f.createNode("10.3.3.1", "fd00:3::3")
 	f.createVolume(node.Name)
 	l := f.eventuallyAddresses("10.3.3.1")
 	f.Expect(l.Status.IPFamilies).To(Equal([]corev1.IPFamily{corev1.IPv4Protocol}))
@@ -71,28 +70,21 @@ func TestDualStackListenerHasAnAddressOfEachFamily(t *testing.T) {
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	f := &fixture{
 		World: &apiserver.World{T: t, Gomega: NewWithT(t), Client: c}, key: client.ObjectKey{Namespace: "default", Name: "web"},
-		class: &listenersv1alpha1.ListenerClass{},
-	}
-	f.class.GenerateName = "dual-stack-"
-	f.class.Spec = listenersv1alpha1.ListenerClassSpec{
-		ServiceType: nodePort, IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol},
-		IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack),
+		class: &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "dual-stack-"}, Spec: listenersv1alpha1.ListenerClassSpec{
+			ServiceType: nodePort, IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol},
+			IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack),
+		}},
 	}
 	f.SetDefaultEventuallyTimeout(apiserver.Timeout)
 	f.Expect(c.Create(t.Context(), f.class)).To(Succeed())
 	stopProcess(t)
 	f.start(settings{config: cfg})
 	t.Cleanup(func() { stopProcess(t) })
-	l := &listenersv1alpha1.Listener{}
-	l.Namespace, l.Name = f.key.Namespace, f.key.Name
-	l.Spec = listenersv1alpha1.ListenerSpec{ClassName: &f.class.Name, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}}
-	f.Expect(c.Create(t.Context(), l)).To(Succeed())
-	node := f.createNode("10.3.2.1")
-	node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "fd00:3::1"})
-	f.Expect(c.Status().Update(t.Context(), node)).To(Succeed())
+	f.createListener(nil)
+	node := f.createNode("10.3.2.1", "fd00:3::1")
 	f.createVolume(node.Name)
 
-	l = f.eventuallyAddresses("fd00:3::1", "10.3.2.1")
+	l := f.eventuallyAddresses("fd00:3::1", "10.3.2.1")
 	f.Expect(f.service().Spec.IPFamilies).To(Equal(f.class.Spec.IPFamilies))
 	f.Expect(l.Status.IPFamilies).To(Equal(f.class.Spec.IPFamilies))
 

@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/metric"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -128,9 +128,7 @@ func TestServiceGetsItsNodePortsAgainAfterOtherServiceTypes(t *testing.T) {
 			f.deleteService() // also this Service does not end what the Listener remembers
 		}
 	}
-	f.change(f.class, func() {
-		f.class.Spec.ServiceType, f.class.Spec.LoadBalancerAllocateNodePorts = nodePort, nil
-	})
+	f.change(f.class, func() { f.class.Spec.ServiceType, f.class.Spec.LoadBalancerAllocateNodePorts = nodePort, nil })
 	f.Expect(f.eventuallyNodePorts(3)).To(Equal(before))
 	f.eventuallyNodePortsUnowned()
 	f.Expect(f.nodePortEvents()).To(BeEmpty())
@@ -155,9 +153,7 @@ func TestADeletedLoadBalancerGetsItsNodePortsAgain(t *testing.T) {
 	}
 
 	// The port of the health check has become that of another Service.
-	f.change(f.class, func() {
-		f.class.Spec.ServiceType, f.class.Spec.ServiceExternalTrafficPolicy = clusterIP, nil
-	})
+	f.change(f.class, func() { f.class.Spec.ServiceType, f.class.Spec.ServiceExternalTrafficPolicy = clusterIP, nil })
 	f.Eventually(func() corev1.ServiceType { return f.service().Spec.Type }).Should(Equal(corev1.ServiceTypeClusterIP))
 	f.occupy(before[1])
 	f.change(f.class, func() {
@@ -204,9 +200,7 @@ func TestNodePortsOfOverridesTakePrecedence(t *testing.T) {
 	reserved := f.occupy(0) // a number that is free, because it is released here
 	number := reserved.Spec.Ports[0].NodePort
 	f.Expect(f.Delete(t.Context(), reserved)).To(Succeed())
-	f.change(l, func() {
-		override(l, `{}`, fmt.Sprintf(`{"ports":[{"port":80,"nodePort":%d}]}`, number))
-	})
+	f.change(l, func() { override(l, `{}`, fmt.Sprintf(`{"ports":[{"port":80,"nodePort":%d}]}`, number)) })
 	f.Eventually(func() int32 { return f.eventuallyNodePorts(1)["http"] }).Should(Equal(number))
 	f.deleteService()
 	f.Expect(f.eventuallyNodePorts(1)).To(Equal(map[string]int32{"http": number}))
@@ -291,18 +285,8 @@ func TestNodePortsLeadToTheSameContainerPorts(t *testing.T) {
 // left returns what the metrics say about the ports that are left in a range of a class, or -1 if they say nothing.
 func (f *fixture) left(class, kind string) int {
 	f.Helper()
-	families, err := metrics.Registry.Gather()
-	f.Expect(err).NotTo(HaveOccurred())
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			labels := map[string]string{}
-			for _, l := range m.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			if family.GetName() == "listener_operator_port_range_left" && labels["class"] == class && labels["kind"] == kind {
-				return int(m.GetGauge().GetValue())
-			}
-		}
+	if left, ok := metric.Series(f, "listener_operator_port_range_left")[class+" "+kind]; ok {
+		return int(left)
 	}
 	return -1
 }

@@ -146,8 +146,7 @@ func TestListenersKeepAClassThatNoLongerAllowsTheirNamespace(t *testing.T) {
 	f.Eventually(func() int { return len(f.service().Spec.Ports) }).Should(Equal(2))
 	first := f.service()
 	f.Expect(f.Delete(t.Context(), first)).To(Succeed())
-	f.Eventually(func() error { return f.Get(t.Context(), f.key, &corev1.Service{}) }).Should(Succeed())
-	f.Expect(f.service().UID).NotTo(Equal(first.UID))
+	f.Expect(awaited(f, f, f.key.Name, &corev1.Service{}).UID).NotTo(Equal(first.UID))
 
 	// Another class is another matter, also one with the same restriction.
 	other := f.class.DeepCopy()

@@ -1,6 +1,7 @@
 package listener_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -41,11 +42,7 @@ func serveRoutes(t *testing.T) {
 
 func (f *fixture) route(name string) *routev1.Route {
 	f.Helper()
-	route := &routev1.Route{}
-	f.Eventually(func() error {
-		return f.Get(f.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: name}, route)
-	}).Should(Succeed())
-	return route
+	return awaited(f, f, name, &routev1.Route{})
 }
 
 // setIngress sets the status that a router reports for a Route.
@@ -56,14 +53,7 @@ func (f *fixture) setIngress(name, router, host string, status corev1.ConditionS
 	entry := routev1.RouteIngress{RouterName: router, Host: host, WildcardPolicy: routev1.WildcardPolicyNone, Conditions: []routev1.RouteIngressCondition{{
 		Type: routev1.RouteAdmitted, Status: status, Reason: reason, Message: message, LastTransitionTime: &now,
 	}}}
-	for i := range route.Status.Ingress {
-		if route.Status.Ingress[i].RouterName == router {
-			route.Status.Ingress[i] = entry
-			f.Expect(f.Status().Update(f.Context(), route)).To(Succeed())
-			return
-		}
-	}
-	route.Status.Ingress = append(route.Status.Ingress, entry)
+	route.Status.Ingress = append(slices.DeleteFunc(route.Status.Ingress, func(i routev1.RouteIngress) bool { return i.RouterName == router }), entry)
 	f.Expect(f.Status().Update(f.Context(), route)).To(Succeed())
 }
 
@@ -134,12 +124,10 @@ func TestGeneratedHostsNeedNoPermissionForCustomHosts(t *testing.T) {
 				check.Must(t, client.IgnoreAlreadyExists(c.Create(t.Context(), o)))
 			}
 		}
-		if err := c.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		check.Must(t, c.Create(t.Context(), &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: role + "-without-hosts"}, Subjects: subject,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	grant("listener-operator")
 	f := newFixtureWith(t, settings{config: cfg}, routeClass(listenersv1alpha1.RouteExposure{}))
