@@ -89,33 +89,27 @@ func TestABackendThatIsAddedIsConfined(t *testing.T) {
 	other := newTunnel("other")
 	other.OwnerReferences, other.Labels = nil, nil
 	w.Expect(w.Create(t.Context(), other)).To(Succeed())
+	toShop, ofAnother, annotated, takenOver := newTunnel("new"), newTunnel("new"), newTunnel("new"), newTunnel("other")
+	toShop.Spec.ServiceName = "shop"
+	ofAnother.OwnerReferences = append(ofAnother.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "a"})
+	annotated.Annotations = map[string]string{"example.com/a": "b"}
+	takenOver.ResourceVersion = other.ResourceVersion
+	create := func(o *tunnel.Tunnel) func() error {
+		return func() error {
+			return operator.Create(t.Context(), o.DeepCopyObject().(client.Object), client.DryRunAll)
+		}
+	}
 	for name, tc := range map[string]struct {
 		write func() error
 		want  string
 	}{
-		"to another Service": {want: "no Tunnels but those of a Listener", write: func() error {
-			o := newTunnel("new")
-			o.Spec.ServiceName = "shop"
-			return operator.Create(t.Context(), o, client.DryRunAll)
-		}},
-		"of another owner": {want: "no other owners than those of its kind", write: func() error {
-			o := newTunnel("new")
-			o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "a"})
-			return operator.Create(t.Context(), o, client.DryRunAll)
-		}},
-		"with an annotation": {want: "no annotations but its own", write: func() error {
-			o := newTunnel("new")
-			o.Annotations = map[string]string{"example.com/a": "b"}
-			return operator.Create(t.Context(), o, client.DryRunAll)
-		}},
-		"that exists, taken over": {want: "what belongs to no Listener", write: func() error {
-			o := newTunnel("other")
-			o.ResourceVersion = other.ResourceVersion
-			return operator.Patch(t.Context(), o, client.MergeFrom(other), client.DryRunAll)
-		}},
-		"that exists, deleted": {want: "what belongs to no Listener", write: func() error {
-			return operator.Delete(t.Context(), other, client.DryRunAll)
-		}},
+		"to another Service": {create(toShop), "no Tunnels but those of a Listener"},
+		"of another owner":   {create(ofAnother), "no other owners than those of its kind"},
+		"with an annotation": {create(annotated), "no annotations but its own"},
+		"that exists, taken over": {func() error {
+			return operator.Patch(t.Context(), takenOver.DeepCopyObject().(client.Object), client.MergeFrom(other), client.DryRunAll)
+		}, "what belongs to no Listener"},
+		"that exists, deleted": {func() error { return operator.Delete(t.Context(), other, client.DryRunAll) }, "what belongs to no Listener"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// A policy takes effect a moment after it was created.

@@ -65,9 +65,9 @@ func (a attack) send(t *testing.T, c client.Client) error {
 func attacks(namespace string) map[string]attack {
 	replace := strings.NewReplacer("NAMESPACE", namespace)
 	all := map[string]attack{}
+	const daemonSet = `{apiVersion: apps/v1, kind: DaemonSet, metadata: {namespace: NAMESPACE, name: listener-node-agent}}`
 	agents := func(what, patch, want string) {
-		all["node agents "+what] = attack{verb: "patch", want: want, patch: patch,
-			manifest: `{apiVersion: apps/v1, kind: DaemonSet, metadata: {namespace: NAMESPACE, name: listener-node-agent}}`}
+		all["node agents "+what] = attack{verb: "patch", manifest: daemonSet, patch: patch, want: want}
 	}
 	const pod, container = "/spec/template/spec", "/spec/template/spec/containers/0"
 	agents("with a foreign image", `- {op: replace, path: `+container+`/image, value: evil}`, "no permission to run the node agent from the image evil")
@@ -116,8 +116,7 @@ func attacks(namespace string) map[string]attack {
 	agents("with an init container", `- {op: add, path: `+pod+`/initContainers, value: [{name: x, image: evil}]}`, "no other account or container")
 	agents("with another container", `- {op: add, path: `+pod+`/containers/-, value: {name: x, image: evil}}`, "no other account or container")
 	agents("with an annotation for the runtime", `- {op: add, path: /spec/template/metadata/annotations/io.kubernetes.cri-o.Devices, value: /dev/sda}`, "annotations")
-	all["node agents that are ready"] = attack{verb: "status", want: "no subresources of DaemonSets", patch: `{status: {numberReady: 1}}`,
-		manifest: `{apiVersion: apps/v1, kind: DaemonSet, metadata: {namespace: NAMESPACE, name: listener-node-agent}}`}
+	all["node agents that are ready"] = attack{verb: "status", manifest: daemonSet, patch: `{status: {numberReady: 1}}`, want: "no subresources of DaemonSets"}
 
 	patch := func(what, manifest, patch, want string) {
 		all[what] = attack{verb: "patch", manifest: manifest, patch: patch, want: want}
@@ -154,18 +153,16 @@ func attacks(namespace string) map[string]attack {
 	create("a volume of another driver", `{apiVersion: v1, kind: PersistentVolume, `+volume+`csi: {driver: example.com, volumeHandle: x}}}`, "no PersistentVolumes but those of the driver")
 	create("a volume with a Secret", `{apiVersion: v1, kind: PersistentVolume, `+volume+
 		`csi: {driver: listeners.stackable.tech, volumeHandle: x, nodePublishSecretRef: {namespace: kube-system, name: x}}}}`, "Secrets")
-	patch("a volume of another driver", `{apiVersion: v1, kind: PersistentVolume, metadata: {name: NAMESPACE}}`, `{metadata: {labels: {listeners.stackable.tech/listener-name: a}}}`,
-		"no PersistentVolumes but those of the driver")
-	remove("a volume of another driver", `{apiVersion: v1, kind: PersistentVolume, metadata: {name: NAMESPACE}}`, "may delete no PersistentVolumes")
+	const volumeOfOthers = `{apiVersion: v1, kind: PersistentVolume, metadata: {name: NAMESPACE}}`
+	patch("a volume of another driver", volumeOfOthers, `{metadata: {labels: {listeners.stackable.tech/listener-name: a}}}`, "no PersistentVolumes but those of the driver")
+	remove("a volume of another driver", volumeOfOthers, "may delete no PersistentVolumes")
 
 	const config = `{apiVersion: listener-operator.dev/v1alpha1, kind: ListenerOperator, metadata: {name: cluster}}`
 	patch("the spec of the configuration", config, `{spec: {nodeAgent: {kubeletDir: /data}}}`, "nothing of its configuration")
 	patch("an annotation of the configuration", config, `{metadata: {annotations: {a: b}}}`, "nothing of its configuration")
 	patch("another finalizer of the configuration", config, `{metadata: {finalizers: [example.com/x, listener-operator.dev/node-agent]}}`, "nothing of its configuration")
-	patch("an owner of the configuration", config, `{metadata: {ownerReferences: [{apiVersion: v1, kind: Namespace, name: absent, uid: absent}]}}`, "nothing of its configuration")
-	dangling := all["an owner of the configuration"]
-	dangling.hidden = true
-	all["an owner of the configuration"] = dangling
+	all["an owner of the configuration"] = attack{verb: "patch", manifest: config, hidden: true, want: "nothing of its configuration",
+		patch: `{metadata: {ownerReferences: [{apiVersion: v1, kind: Namespace, name: absent, uid: absent}]}}`}
 
 	const scc = `{apiVersion: security.openshift.io/v1, kind: SecurityContextConstraints, metadata: {name: listener-node-agent}}`
 	patch("constraints for every user", scc, `{groups: ["system:authenticated"]}`, "users or groups")
@@ -177,16 +174,13 @@ func attacks(namespace string) map[string]attack {
 	patch("constraints that allow a driver of volumes", scc, `{allowedFlexVolumes: [{driver: evil}]}`, "constraints allow")
 	patch("constraints that allow any user", scc, `{runAsUser: {type: RunAsAny, uid: null}}`, "constraints allow")
 
-	patch("a default StorageClass", `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: listeners.stackable.tech}}`,
-		`{metadata: {annotations: {storageclass.kubernetes.io/is-default-class: "true"}}}`, "no annotations but its own")
-	patch("a CSIDriver that mounts again and again", `{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: listeners.stackable.tech}}`,
-		`{spec: {requiresRepublish: true}}`, "nothing else by its CSIDriver")
-	patch("a CSIDriver whose Pods get tokens in Secrets", `{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: listeners.stackable.tech}}`,
-		`{spec: {tokenRequests: [{audience: ""}], serviceAccountTokenInSecrets: true}}`, "nothing else by its CSIDriver")
-	patch("a StorageClass with options", `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: listeners.stackable.tech}}`,
-		`{allowVolumeExpansion: true}`, "nor set anything else")
-	patch("tokens of Pods", `{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: listeners.stackable.tech}}`,
-		`{spec: {tokenRequests: [{audience: ""}]}}`, "no tokens")
+	const storageClass = `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: listeners.stackable.tech}}`
+	const csiDriver = `{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: listeners.stackable.tech}}`
+	patch("a default StorageClass", storageClass, `{metadata: {annotations: {storageclass.kubernetes.io/is-default-class: "true"}}}`, "no annotations but its own")
+	patch("a CSIDriver that mounts again and again", csiDriver, `{spec: {requiresRepublish: true}}`, "nothing else by its CSIDriver")
+	patch("a CSIDriver whose Pods get tokens in Secrets", csiDriver, `{spec: {tokenRequests: [{audience: ""}], serviceAccountTokenInSecrets: true}}`, "nothing else by its CSIDriver")
+	patch("a StorageClass with options", storageClass, `{allowVolumeExpansion: true}`, "nor set anything else")
+	patch("tokens of Pods", csiDriver, `{spec: {tokenRequests: [{audience: ""}]}}`, "no tokens")
 
 	create("an event of others", `{apiVersion: events.k8s.io/v1, kind: Event, metadata: {namespace: default, name: x}, regarding: {kind: Pod, namespace: default, name: web},
   eventTime: "2026-01-01T00:00:00.000000Z", reportingController: kubelet, reportingInstance: x, action: x, reason: Unhealthy, type: Warning}`, "no events but its own")
@@ -318,20 +312,17 @@ func attacks(namespace string) map[string]attack {
 	create("a NetworkPolicy for what Pods connect to", policyOf("web-allowed-clients", ofWeb, `, policyTypes: [Ingress, Egress], egress: [{}]`), "may restrict only which clients")
 	patch("a NetworkPolicy that no Listener controls", policy, `{metadata: {`+owners+`}}`, "what belongs to no Listener")
 	remove("a NetworkPolicy that no Listener controls", policy, "what belongs to no Listener")
-	patch("a ServiceMonitor for other Services", `{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
-		`{spec: {namespaceSelector: {any: true}}}`, "no metrics")
-	patch("a ServiceMonitor that sends the token of Prometheus to the node agents",
-		`{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
+	const serviceMonitor = `{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {namespace: NAMESPACE, name: listener-operator}}`
+	patch("a ServiceMonitor for other Services", serviceMonitor, `{spec: {namespaceSelector: {any: true}}}`, "no metrics")
+	patch("a ServiceMonitor that sends the token of Prometheus to the node agents", serviceMonitor,
 		`- {op: add, path: /spec/endpoints/1/bearerTokenFile, value: /var/run/secrets/kubernetes.io/serviceaccount/token}`, "no metrics")
 	for what, field := range map[string]string{
 		"by a proxy":         `proxyUrl, value: "http://evil.example"`,
 		"at another address": `relabelings, value: [{targetLabel: __address__, replacement: "evil.example:443"}]`,
 	} {
-		patch("a ServiceMonitor that sends the token of Prometheus "+what, `{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
-			`- {op: add, path: /spec/endpoints/0/`+field+`}`, "no metrics")
+		patch("a ServiceMonitor that sends the token of Prometheus "+what, serviceMonitor, `- {op: add, path: /spec/endpoints/0/`+field+`}`, "no metrics")
 	}
-	patch("a ServiceMonitor for another port", `{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
-		`- {op: replace, path: /spec/endpoints/0/port, value: http}`, "no metrics")
+	patch("a ServiceMonitor for another port", serviceMonitor, `- {op: replace, path: /spec/endpoints/0/port, value: http}`, "no metrics")
 	patch("the image of a Pod", `{apiVersion: v1, kind: Pod, metadata: {namespace: NAMESPACE, name: listener-operator}}`, `- {op: replace, path: /spec/containers/0/image, value: evil}`, "nothing of a Pod but its labels")
 	for what, a := range all {
 		a.manifest = replace.Replace(a.manifest)
@@ -354,8 +345,7 @@ func TestStolenOperatorTokenIsConfined(t *testing.T) {
 			crds.Install(t, w.Client, optional...)
 			defer crds.Remove(t, w.Client, optional...)
 			thief := w.Operator()
-			stop := installNodeAgent(w)
-			stop()
+			installNodeAgent(w)()
 			createVictims(w)
 			w.Grant(rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"daemonsets/status"}, Verbs: []string{"patch"}})
 

@@ -73,9 +73,8 @@ func TestNodeAgentTokenOnlyReadsPodListeners(t *testing.T) {
 	}
 
 	w := &walk{T: t, config: config, namespace: world.Namespace}
-	if w.http, err = rest.HTTPClientFor(config); err != nil {
-		t.Fatal(err)
-	}
+	w.http, err = rest.HTTPClientFor(config)
+	check.Must(t, err)
 	w.resources(apiserver.Config(t))
 	w.paths(apiserver.Config(t))
 	if len(w.allowed) == 0 || w.refused < 1000 {
@@ -133,9 +132,8 @@ func (w *walk) send(method, path string) int {
 	response, err := w.http.Do(request)
 	check.Must(w, err)
 	defer func() { _ = response.Body.Close() }()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		w.Fatal(err)
-	}
+	_, err = io.Copy(io.Discard, response.Body)
+	check.Must(w, err)
 	return response.StatusCode
 }
 
