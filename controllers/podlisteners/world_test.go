@@ -80,8 +80,8 @@ type world struct {
 	existing *listenersv1alpha1.PodListeners
 }
 
-// newWorld returns a Pod that was bound to node-1 and mounts the Listener web, whose class has node ports, by name, with
-// these changes.
+// newWorld returns, with these changes, a Pod that was bound to node-1 and mounts the Listener web by name. Its class
+// has node ports.
 func newWorld(changes ...func(*world)) *world {
 	w := &world{World: objects.NewWorld()}
 	w.Listener.Name, w.Listener.UID, w.Listener.Generation = "web", "aaaa-bbbb", 3
