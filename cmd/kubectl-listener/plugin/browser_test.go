@@ -22,6 +22,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // browser returns a page of a new Chromium. The page has no errors and reaches no other server.
@@ -55,9 +56,7 @@ func do(page context.Context, t *testing.T, actions ...chromedp.Action[chromedp.
 	t.Helper()
 	ctx, cancel := context.WithTimeout(page, apiserver.Timeout)
 	defer cancel()
-	if err := chromedp.Do(ctx, actions...); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, chromedp.Do(ctx, actions...))
 }
 
 // evaluate returns the value of an expression in a page, or of a promise.
@@ -103,12 +102,8 @@ func screenshot(page context.Context, t *testing.T, name string) {
 		return
 	}
 	content, err := chromedp.Run(page, chromedp.CaptureScreenshot())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(directory, name+".png"), content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, os.WriteFile(filepath.Join(directory, name+".png"), content, 0o600))
 }
 
 // startMap runs the command, and returns the address of its page.

@@ -28,6 +28,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/certificate"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // secured is a Pod that mounts a certificate, with the authority of its namespace.
@@ -54,13 +55,9 @@ func newSecured(t *testing.T, w *world) *secured {
 func newUnpublished(t *testing.T, w *world) *secured {
 	t.Helper()
 	authority, err := certificate.NewRoot(time.Now()).Authority(w.namespace, "uid")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	s := &secured{world: w, authority: authority, key: key, pod: w.newPod("secured", w.claim.Name)}
 	s.pod.Spec.NodeName = w.node.Name
 	s.pod.Spec.Volumes = append(s.pod.Spec.Volumes, corev1.Volume{Name: "tls", VolumeSource: corev1.VolumeSource{
@@ -93,9 +90,7 @@ func (s *secured) trust(t *testing.T) {
 func (s *secured) request(t *testing.T, status certificatesv1.PodCertificateRequestStatus) *certificatesv1.PodCertificateRequest {
 	t.Helper()
 	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, s.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r := &certificatesv1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "request"},
 		Spec: certificatesv1.PodCertificateRequestSpec{
@@ -121,9 +116,7 @@ func (s *secured) issue(t *testing.T, now time.Time, all ...string) certificate.
 	issued, err := s.authority.Issue(certificate.Leaf{
 		PublicKey: s.key.Public(), Pod: client.ObjectKeyFromObject(s.pod), Names: certificate.NamesOf(published), Now: now, Lifetime: certificate.LeafLifetime,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return issued
 }
 
@@ -192,9 +185,7 @@ func (w *world) expect(t *testing.T, pod, kind, state string, texts ...string) {
 func serve(t *testing.T, certificate tls.Certificate) int32 {
 	t.Helper()
 	server, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	go func() {
 		for {
@@ -210,9 +201,7 @@ func serve(t *testing.T, certificate tls.Certificate) int32 {
 	}()
 	_, port, _ := net.SplitHostPort(server.Addr().String())
 	number, err := strconv.ParseInt(port, 10, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return int32(number)
 }
 
@@ -229,9 +218,7 @@ func (s *secured) selfSigned(t *testing.T, address string) tls.Certificate {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, s.key.Public(), s.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: s.key}
 }
 
@@ -293,9 +280,7 @@ func TestConnectVerifiesCertificates(t *testing.T) {
 	stranger := s.selfSigned(t, "127.0.0.1")
 	at(serve(t, stranger))
 	file := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: stranger.Certificate[0]}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: stranger.Certificate[0]}), 0o600))
 	out, err = connect("--ca-file", file)
 	if p := decode(t, out, err).Problem; p != nil {
 		t.Errorf("with the authority of a file: %+v", p)

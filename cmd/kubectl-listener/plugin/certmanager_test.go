@@ -13,6 +13,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 )
 
@@ -50,9 +51,7 @@ func TestWhyFollowsTheCertificateOfAListener(t *testing.T) {
 			w := newWorld(t)
 			before := w.listener.DeepCopy()
 			w.listener.Labels = map[string]string{names.LabelCertificate: "web"}
-			if err := w.Patch(t.Context(), w.listener, client.MergeFrom(before)); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, w.Patch(t.Context(), w.listener, client.MergeFrom(before)))
 			if tc.address != "" {
 				c := w.certificate(t, tc.address, tc.ready)
 				if tc.failure != "" {
@@ -80,9 +79,7 @@ func TestWhySuggestsAnIssuer(t *testing.T) {
 	defer crds.Remove(t, w.Client, crds.Certificates, crds.Issuers)
 	before := w.listener.DeepCopy()
 	w.listener.Labels = map[string]string{names.LabelCertificate: "web"}
-	if err := w.Patch(t.Context(), w.listener, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, w.Patch(t.Context(), w.listener, client.MergeFrom(before)))
 	issuer := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"selfSigned": map[string]any{}}}}
 	issuer.SetGroupVersionKind(names.KindCertificate.GroupVersion().WithKind("Issuer"))
 	issuer.SetNamespace(w.namespace)

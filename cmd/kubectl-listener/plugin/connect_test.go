@@ -14,6 +14,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // listen returns the port of a server, and one at which nothing listens.
@@ -22,13 +23,9 @@ func listen(t *testing.T) (open, closed int32) {
 	ports := [2]int32{}
 	for i := range ports {
 		server, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		port, err := strconv.ParseInt(strings.TrimPrefix(server.Addr().String(), "127.0.0.1:"), 10, 32)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		ports[i] = int32(port)
 		if i == 1 {
 			_ = server.Close()
@@ -136,9 +133,7 @@ func TestConnectSaysWhenANameOfPodsExists(t *testing.T) {
 func (w *world) makeHeadless(t *testing.T, publishNotReady bool) {
 	t.Helper()
 	uid := w.service.UID
-	if err := w.Delete(t.Context(), w.service); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, w.Delete(t.Context(), w.service))
 	w.service.ObjectMeta = metav1.ObjectMeta{Namespace: w.namespace, Name: w.service.Name, OwnerReferences: w.service.OwnerReferences}
 	w.service.Spec = corev1.ServiceSpec{
 		ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: publishNotReady, Ports: []corev1.ServicePort{{Name: "http", Port: 80}},

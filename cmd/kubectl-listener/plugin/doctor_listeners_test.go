@@ -11,6 +11,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // listenerFaults are faults of Pods, their volumes and their Listeners.
@@ -130,9 +131,7 @@ var listenerFaults = map[string]fault{
 			operator := i.operator(t)
 			patch := func(start string) {
 				t.Helper()
-				if err := operator.Patch(t.Context(), i.podListeners, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"startAddresses":`+start+`}}`))); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, operator.Patch(t.Context(), i.podListeners, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"startAddresses":`+start+`}}`))))
 			}
 			patch(`{"listener":[{"address":"203.0.113.6","addressType":"IP","ports":{"http":31337}}]}`)
 			return func() { patch("null") }

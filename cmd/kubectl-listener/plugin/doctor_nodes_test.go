@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // nodeFaults are faults of a node and its agent.
@@ -22,9 +23,7 @@ var nodeFaults = map[string]fault{
 			pod := i.newPod("ending", i.claim.Name)
 			pod.Spec.NodeName = node.Name
 			i.create(t, pod)
-			if err := i.Delete(t.Context(), pod); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, i.Delete(t.Context(), pod))
 			pod.Status.Phase, pod.ResourceVersion = corev1.PodSucceeded, ""
 			i.updateStatus(t, pod)
 			return func() {

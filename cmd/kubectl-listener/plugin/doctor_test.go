@@ -24,6 +24,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -45,13 +46,9 @@ func install(t *testing.T) *installed {
 	scheme := apiserver.Scheme()
 	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
 	c, err := client.New(apiserver.PlainConfig(t), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, namespace := range []string{operators, "shop"} {
-		if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	}
 	i := &installed{world: newWorldWith(t, c, "shop")}
 	for _, file := range []string{"rbac/operator.yaml", "rbac/node-agent.yaml", "manager/deployment.yaml"} {
@@ -84,18 +81,12 @@ func install(t *testing.T) *installed {
 func (i *installed) apply(t *testing.T, file string) {
 	t.Helper()
 	root, err := checkout.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	raw, err := os.ReadFile(filepath.Join(root, "config", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for document := range strings.SplitSeq(string(raw), "\n---\n") {
 		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(document), object); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, yaml.Unmarshal([]byte(document), object))
 		if !strings.HasPrefix(object.GetKind(), "Cluster") {
 			object.SetNamespace(operators)
 		}
@@ -122,9 +113,7 @@ func (i *installed) configure(t *testing.T) {
 func (i *installed) component(t *testing.T, c installation.Component) {
 	t.Helper()
 	desired, err := c.Desired(i.config, installation.Settings{Namespace: operators, Image: "listener-operator:test", ServiceAccount: "uid"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if err := i.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(names.FieldManagerOperator)); err != nil {
 		t.Fatalf("applying %s %s: %v", c.Kind, c.Name, err)
 	}
@@ -132,9 +121,7 @@ func (i *installed) component(t *testing.T, c installation.Component) {
 
 func (i *installed) read(t *testing.T, o client.Object) {
 	t.Helper()
-	if err := i.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, i.Get(t.Context(), client.ObjectKeyFromObject(o), o))
 }
 
 // recreate deletes an object, and returns a function that creates it again.
@@ -198,14 +185,10 @@ func (i *installed) starting(t *testing.T, ingress []listenersv1alpha1.IngressAd
 		Scope: listenersv1alpha1.ListenerScopeNode, IngressAddresses: ingress, PersistentVolumeName: i.volume.Name, ListenerName: i.listener.Name,
 	}
 	operator := i.operator(t)
-	if err := operator.Create(t.Context(), known); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, operator.Create(t.Context(), known))
 	i.kubernetesSays(t, pod, reason, reporter, message)
 	return func() {
-		if err := operator.Delete(t.Context(), known); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, operator.Delete(t.Context(), known))
 		repair()
 	}
 }
@@ -218,13 +201,9 @@ func (i *installed) secured(t *testing.T) (*secured, func()) {
 	published.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{
 		Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: i.listener.Name, IngressAddresses: addresses(), PersistentVolumeName: i.volume.Name,
 	}
-	if err := operator.Create(t.Context(), published); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, operator.Create(t.Context(), published))
 	return s, func() {
-		if err := operator.Delete(t.Context(), published); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, operator.Delete(t.Context(), published))
 		i.remove(t, s.pod)
 	}
 }
@@ -263,9 +242,7 @@ func (i *installed) newEphemeral(name string) *corev1.Pod {
 func (i *installed) operator(t *testing.T) client.Client {
 	t.Helper()
 	operator, err := client.New(apiserver.WithToken(t, apiserver.PlainConfig(t), operators, names.Operator), client.Options{Scheme: apiserver.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return operator
 }
 
@@ -281,9 +258,7 @@ type fault struct {
 func injectionPolicies(t *testing.T) []client.Object {
 	t.Helper()
 	objects, err := injection.Objects()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return objects
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // discovery are the paths of the requests for what the cluster serves.
@@ -23,13 +24,9 @@ func failing(t *testing.T, n int64) (*rest.Config, *atomic.Int64) {
 	t.Helper()
 	config := apiserver.Config(t)
 	transport, err := rest.TransportFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	host, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	proxy, seen := httputil.NewSingleHostReverseProxy(host), &atomic.Int64{}
 	proxy.Transport = transport
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

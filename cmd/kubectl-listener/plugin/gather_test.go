@@ -37,6 +37,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 )
 
@@ -45,13 +46,9 @@ import (
 func via(t *testing.T, config *rest.Config, answer func(http.ResponseWriter, *http.Request) bool) *rest.Config {
 	t.Helper()
 	transport, err := rest.TransportFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	host, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(host)
 	proxy.Transport = transport
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -93,20 +90,14 @@ func changeIndex(t *testing.T, dir string, change func(*source.Index)) {
 	t.Helper()
 	path := filepath.Join(dir, source.IndexFile)
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var index source.Index
-	if err := yaml.UnmarshalStrict(content, &index); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.UnmarshalStrict(content, &index))
 	change(&index)
 	if content, err = yaml.Marshal(&index); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(path, content, 0o600))
 }
 
 // offline is the configuration of a client of a cluster that does not respond.
@@ -239,9 +230,7 @@ func TestGatherTakesWhatOLMHasAboutTheOperator(t *testing.T) {
 	w.create(t, deployment)
 	object := func(kind, name, spec string) *unstructured.Unstructured {
 		o := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte("{spec: "+spec+"}"), &o.Object); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, yaml.Unmarshal([]byte("{spec: "+spec+"}"), &o.Object))
 		o.SetAPIVersion(map[string]string{
 			"ClusterExtension": "olm.operatorframework.io/v1", "OperatorGroup": "operators.coreos.com/v1",
 		}[kind])
@@ -423,20 +412,14 @@ func TestAPartOfWhatWasGatheredIsRefused(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	nested := filepath.Join(filepath.Dir(dir), "must-gather.local.1", "image") // as oc adm must-gather writes it
-	if err := errors.Join(os.MkdirAll(filepath.Dir(nested), 0o700), os.Rename(dir, nested)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(os.MkdirAll(filepath.Dir(nested), 0o700), os.Rename(dir, nested)))
 	dir = filepath.Dir(filepath.Dir(nested))
 	w.same(t, apiserver.Config(t), dir, "why", "web-0")
-	if err := os.Remove(filepath.Join(nested, "namespaces", w.namespace, "core", "pods", "web-0.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Remove(filepath.Join(nested, "namespaces", w.namespace, "core", "pods", "web-0.yaml")))
 	if out, err := run(t, offline, "doctor", "--from", dir); err == nil || out != "" || !strings.Contains(err.Error(), "objects that were gathered") {
 		t.Errorf("without a file: error %v, output %s", err, out)
 	}
-	if err := os.Remove(filepath.Join(nested, source.IndexFile)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Remove(filepath.Join(nested, source.IndexFile)))
 	if out, err := run(t, offline, "doctor", "--from", dir); err == nil || out != "" || !strings.Contains(err.Error(), "0 files gather.yaml") {
 		t.Errorf("without the index: error %v, output %s", err, out)
 	}
@@ -453,9 +436,7 @@ func TestAnArchiveOfAStrangerIsOnlyRead(t *testing.T) {
 	pack := func(add map[string]string) string {
 		name := filepath.Join(t.TempDir(), "a.tar.gz")
 		file, err := os.Create(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		zipped := gzip.NewWriter(file)
 		archive := tar.NewWriter(zipped)
 		content := files(t, dir)
@@ -465,9 +446,7 @@ func TestAnArchiveOfAStrangerIsOnlyRead(t *testing.T) {
 			_, writeErr := io.WriteString(archive, text)
 			err = errors.Join(err, writeErr)
 		}
-		if err := errors.Join(err, archive.Close(), zipped.Close(), file.Close()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, errors.Join(err, archive.Close(), zipped.Close(), file.Close()))
 		return name
 	}
 	outside := filepath.Join(t.TempDir(), "outside.yaml")
@@ -484,9 +463,7 @@ func TestAnArchiveOfAStrangerIsOnlyRead(t *testing.T) {
 	var large bytes.Buffer // it says that it is large
 	zipped := gzip.NewWriter(&large)
 	header := &tar.Header{Name: "large.log", Mode: 0o600, Size: source.MaxSize + 1}
-	if err := errors.Join(tar.NewWriter(zipped).WriteHeader(header), zipped.Close(), os.WriteFile(outside, large.Bytes(), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(tar.NewWriter(zipped).WriteHeader(header), zipped.Close(), os.WriteFile(outside, large.Bytes(), 0o600)))
 	if _, err := run(t, offline, "doctor", "--from", outside); err == nil || !strings.Contains(err.Error(), "it has more content than is read") {
 		t.Errorf("a large file: error %v", err)
 	}
@@ -537,9 +514,7 @@ func gatherHealthy(t *testing.T, i *installed) {
 		i.createUnschedulable(t, "just-now")
 		defer i.remove(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "just-now"}})
 		dir, _, err := gatherInto(t, config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if out, err := run(t, offline, "doctor", "--from", dir); err != nil || strings.Contains(out, "just-now") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}

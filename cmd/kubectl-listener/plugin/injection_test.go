@@ -18,6 +18,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -48,9 +49,7 @@ func TestWhySaysWhyAnAnnotationWasNotActedOn(t *testing.T) {
 
 	expect("the namespace does not opt in; an administrator lets it by: kubectl label namespace " + w.namespace + " " + names.LabelInjection + "=enabled")
 	optIn := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+names.LabelInjection+`":"enabled"}}}`))
-	if err := w.Patch(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, optIn); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, w.Patch(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, optIn))
 	nowhere := map[string]string{"no": "namespace"} // they would act on the Pods below
 	policies[0].(*admissionregistrationv1.MutatingAdmissionPolicy).Spec.MatchConstraints.NamespaceSelector.MatchLabels = nowhere
 	policies[2].(*admissionregistrationv1.ValidatingAdmissionPolicy).Spec.MatchConstraints.NamespaceSelector.MatchLabels = nowhere
@@ -156,9 +155,7 @@ func TestWhyNamesWhatHasNoEffect(t *testing.T) {
 	unlisted.Name, unlisted.Annotations[names.AnnotationInjectContainers] = "unlisted", "x"
 	w.create(t, unlisted)
 	claim := w.claim.DeepCopy()
-	if err := w.Get(context.Background(), client.ObjectKeyFromObject(claim), claim); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, w.Get(context.Background(), client.ObjectKeyFromObject(claim), claim))
 	claim.Annotations[names.AttributeKeep], claim.Annotations["listeners.stackable.tech/listener-nam"] = "true", "x"
 	w.update(t, claim)
 	out, err := run(t, apiserver.Config(t), "why", "pvc/"+claim.Name, "-n", w.namespace)
@@ -172,9 +169,7 @@ func TestWhyNamesWhatHasNoEffect(t *testing.T) {
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
 	mistake := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+names.LabelInjection+`":"enabled"},"labels":{"`+names.LabelInjection+`":"true"}}}`))
-	if err := w.Patch(context.Background(), namespace, mistake); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, w.Patch(context.Background(), namespace, mistake))
 	out, _ = run(t, apiserver.Config(t), "doctor")
 	for _, text := range []string{
 		"must be the label of a Namespace", "is \"true\", and must be enabled or disabled", "driver listener.stackable.tech: did you mean", "has no effect on a StatefulSet",

@@ -18,6 +18,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -31,9 +32,7 @@ type shop struct {
 func newShop(t *testing.T, config *rest.Config, namespace string) *shop {
 	t.Helper()
 	c, err := client.New(config, client.Options{Scheme: apiserver.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	s := &shop{world: world{Client: c, namespace: namespace}}
 	s.createForever(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	s.createForever(t, &listenersv1alpha1.ListenerClass{

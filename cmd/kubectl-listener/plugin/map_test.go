@@ -34,6 +34,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
@@ -68,14 +69,10 @@ func TestMapWritesAPicture(t *testing.T) {
 		t.Errorf("the picture of all namespaces lacks the namespaces: %v", err)
 	}
 	root, err := checkout.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	path := filepath.Join(root, "docs", "kubectl-listener-map.svg")
 	if flag.Lookup("update").Value.String() == "true" { // as that of package golden
-		if err := os.WriteFile(path, []byte(out), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(path, []byte(out), 0o600))
 	}
 	if published, err := os.ReadFile(path); err != nil || string(published) != out {
 		t.Errorf("docs/kubectl-listener-map.svg is not the picture of this test; -update overwrites it (error %v)", err)
@@ -216,9 +213,7 @@ func TestMapRefusesOthers(t *testing.T) {
 	request := func(method, path string, header map[string]string) *http.Response {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+host+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for name, value := range header {
 			r.Header.Set(name, value)
 			if name == "Host" {
@@ -226,9 +221,7 @@ func TestMapRefusesOthers(t *testing.T) {
 			}
 		}
 		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		t.Cleanup(func() { _ = response.Body.Close() })
 		return response
 	}
@@ -299,21 +292,15 @@ func TestMapSaysWhatItMayNotRead(t *testing.T) {
 	})
 	config := apiserver.WithToken(t, apiserver.Config(t), w.namespace, "watcher")
 	response, err := http.Get(startMap(t, config, "-n", w.namespace) + "picture")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer response.Body.Close()
 	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var picture struct {
 		Notes []string
 		Boxes []struct{ Kind, State, Label string }
 	}
-	if err := json.Unmarshal(content, &picture); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(content, &picture))
 	if len(picture.Notes) != 1 || !strings.Contains(picture.Notes[0], "You may not list and watch: ") || !strings.Contains(picture.Notes[0], "Node") {
 		t.Errorf("the notes are %q", picture.Notes)
 	}
@@ -426,13 +413,9 @@ func TestMapSaysThatItIsOutdated(t *testing.T) {
 	w := newWorld(t)
 	config := apiserver.Config(t)
 	transport, err := rest.TransportFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	target, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var down atomic.Bool
 	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

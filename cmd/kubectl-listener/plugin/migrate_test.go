@@ -21,6 +21,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
@@ -34,13 +35,9 @@ type migrating struct {
 func (m *migrating) deleteListeners(t *testing.T) {
 	t.Helper()
 	var listeners listenersv1alpha1.ListenerList
-	if err := m.List(t.Context(), &listeners); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, m.List(t.Context(), &listeners))
 	for i := range listeners.Items {
-		if err := m.Delete(t.Context(), &listeners.Items[i]); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, m.Delete(t.Context(), &listeners.Items[i]))
 	}
 }
 
@@ -51,9 +48,7 @@ func predecessor(t *testing.T, namespace string, release map[string]string) *mig
 	scheme := apiserver.Scheme()
 	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
 	c, err := client.New(apiserver.Config(t), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	m := &migrating{world: &world{Client: c, namespace: namespace}, release: release}
 	m.deleteListeners(t)
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil && !apierrors.IsAlreadyExists(err) {

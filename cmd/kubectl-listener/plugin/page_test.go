@@ -10,19 +10,16 @@ import (
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
 // Its help has examples, and the page about the plugin names it.
 func TestEachCommandIsDocumented(t *testing.T) {
 	root, err := checkout.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	page, err := os.ReadFile(filepath.Join(root, "docs", "kubectl-plugin.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	commands := plugin.NewCommand(genericiooptions.NewTestIOStreamsDiscard(), backends.All()).Commands()
 	if len(commands) != 10 {
 		t.Errorf("there are %d commands", len(commands))
@@ -46,9 +43,7 @@ func TestEachCommandIsDocumented(t *testing.T) {
 // The script of the image runs it.
 func TestMustGatherRunsACommandThatExists(t *testing.T) {
 	script, err := os.ReadFile("../gather.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	_, line, _ := strings.Cut(string(script), "\nexec /usr/bin/kubectl-listener ")
 	cmd, args, err := plugin.NewCommand(genericiooptions.NewTestIOStreamsDiscard(), backends.All()).Find(strings.Fields(line))
 	if err == nil {

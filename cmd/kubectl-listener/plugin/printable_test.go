@@ -26,6 +26,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // hostileText changes the title of a terminal, clears it, reverses the direction of writing, and forges a line.
@@ -112,9 +113,7 @@ func (a *hostileAPI) serve(t *testing.T) *rest.Config {
 		t.Fatal(err)
 	}
 	target, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	server := httptest.NewServer(&httputil.ReverseProxy{Transport: a, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }})
 	t.Cleanup(server.Close)
 	return &rest.Config{Host: server.URL}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestReleaseRequestsTheReleaseFromALostNodeOnly(t *testing.T) {
@@ -98,9 +99,7 @@ func TestReleaseRequestsTheReleaseFromALostNodeOnly(t *testing.T) {
 			if f := r.Findings[0]; f.State != tc.state || !strings.Contains(f.Message, tc.text) || (f.State == "Failed") != (f.Remedy != "") {
 				t.Errorf("%+v", f)
 			}
-			if err := w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: claim}, w.claim); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: claim}, w.claim))
 			value := w.claim.Annotations[names.AnnotationRelease]
 			if at, err := time.Parse(time.RFC3339, value); tc.value == "now" && (err != nil || at.Before(started)) || tc.value != "now" && value != tc.value {
 				t.Errorf("the annotation is %q, want %q", value, tc.value)

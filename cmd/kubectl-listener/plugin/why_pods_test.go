@@ -12,6 +12,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -99,9 +100,7 @@ var wrongPods = map[string]mistake{
 	},
 	"the namespace is being deleted": {
 		breakIt: func(t *testing.T, w *world) {
-			if err := w.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, w.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
 		},
 		kind: "Namespace", text: "is being deleted, so nothing can be created in it",
 	},

@@ -17,6 +17,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // pack writes an archive, and returns its name. It has an index, and what the cluster serves, unless files has others.
@@ -30,14 +31,10 @@ func pack(t *testing.T, files map[string]string) string {
 	for name, content := range all {
 		err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(content))})
 		_, writeErr := io.WriteString(archive, content)
-		if err := errors.Join(err, writeErr); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, errors.Join(err, writeErr))
 	}
 	name := filepath.Join(t.TempDir(), "a.tar.gz")
-	if err := errors.Join(archive.Close(), zipped.Close(), os.WriteFile(name, packed.Bytes(), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(archive.Close(), zipped.Close(), os.WriteFile(name, packed.Bytes(), 0o600)))
 	return name
 }
 
