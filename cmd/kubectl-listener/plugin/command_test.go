@@ -5,6 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -65,6 +69,30 @@ func kubeconfig(t *testing.T, config *rest.Config) string {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	check.Must(t, clientcmd.WriteToFile(*file, path))
 	return path
+}
+
+// via returns the configuration of a client of an API server, some of whose requests answer responds to if it returns
+// true.
+func via(t *testing.T, config *rest.Config, answer func(http.ResponseWriter, *http.Request) bool) *rest.Config {
+	t.Helper()
+	return &rest.Config{Host: proxy(t, config, answer).URL}
+}
+
+// proxy is via for a test that closes connections.
+func proxy(t *testing.T, config *rest.Config, answer func(http.ResponseWriter, *http.Request) bool) *httptest.Server {
+	t.Helper()
+	transport, err := rest.TransportFor(config)
+	check.Must(t, err)
+	host, err := url.Parse(config.Host)
+	check.Must(t, err)
+	upstream := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(host) }}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !answer(w, r) {
+			upstream.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server
 }
 
 // result is the JSON of why and doctor.

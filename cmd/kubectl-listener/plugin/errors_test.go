@@ -2,9 +2,6 @@ package plugin_test
 
 import (
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -13,7 +10,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
-	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // discovery are the paths of the requests for what the cluster serves.
@@ -22,22 +18,14 @@ var discovery = regexp.MustCompile(`^/(api|apis)(/[^/]+){0,2}$|^/api/v1$`)
 // failing returns the configuration of a client whose n-th request for objects fails, and the number of such requests.
 func failing(t *testing.T, n int64) (*rest.Config, *atomic.Int64) {
 	t.Helper()
-	config := apiserver.Config(t)
-	transport, err := rest.TransportFor(config)
-	check.Must(t, err)
-	host, err := url.Parse(config.Host)
-	check.Must(t, err)
-	proxy, seen := httputil.NewSingleHostReverseProxy(host), &atomic.Int64{}
-	proxy.Transport = transport
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !discovery.MatchString(r.URL.Path) && seen.Add(1) == n {
+	seen := &atomic.Int64{}
+	return via(t, apiserver.Config(t), func(w http.ResponseWriter, r *http.Request) bool {
+		fails := !discovery.MatchString(r.URL.Path) && seen.Add(1) == n
+		if fails {
 			http.Error(w, "the storage has failed", http.StatusInternalServerError)
-			return
 		}
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	return &rest.Config{Host: server.URL}, seen
+		return fails
+	}), seen
 }
 
 // What a command could not read must not look like what does not exist.

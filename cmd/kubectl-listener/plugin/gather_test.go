@@ -10,9 +10,6 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -40,25 +37,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 )
-
-// via returns the configuration of a client of an API server, some of whose requests answer responds to if it returns
-// true.
-func via(t *testing.T, config *rest.Config, answer func(http.ResponseWriter, *http.Request) bool) *rest.Config {
-	t.Helper()
-	transport, err := rest.TransportFor(config)
-	check.Must(t, err)
-	host, err := url.Parse(config.Host)
-	check.Must(t, err)
-	proxy := httputil.NewSingleHostReverseProxy(host)
-	proxy.Transport = transport
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !answer(w, r) {
-			proxy.ServeHTTP(w, r)
-		}
-	}))
-	t.Cleanup(server.Close)
-	return &rest.Config{Host: server.URL}
-}
 
 // gatherInto runs `kubectl listener gather`, and returns the directory that it wrote, and its output.
 func gatherInto(t *testing.T, config *rest.Config, args ...string) (dir, out string, err error) {

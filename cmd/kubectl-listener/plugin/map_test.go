@@ -10,9 +10,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -411,24 +408,17 @@ func TestMapOfThousandListenersIsFluid(t *testing.T) {
 // The API server does not respond. The map only sends requests that read.
 func TestMapSaysThatItIsOutdated(t *testing.T) {
 	w := newWorld(t)
-	config := apiserver.Config(t)
-	transport, err := rest.TransportFor(config)
-	check.Must(t, err)
-	target, err := url.Parse(config.Host)
-	check.Must(t, err)
 	var down atomic.Bool
-	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := proxy(t, apiserver.Config(t), func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodGet {
 			t.Errorf("%s %s", r.Method, r.URL)
 		}
-		if down.Load() {
+		isDown := down.Load()
+		if isDown {
 			http.Error(w, "the proxy is down", http.StatusServiceUnavailable)
-			return
 		}
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
+		return isDown
+	})
 	page := browser(t)
 	do(page, t, chromedp.Navigate(startMap(t, &rest.Config{Host: server.URL}, "-n", w.namespace)))
 	await(page, t, `document.querySelector(".Pod.OK")`)

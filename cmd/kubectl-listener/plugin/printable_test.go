@@ -8,9 +8,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +23,6 @@ import (
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
-	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // hostileText changes the title of a terminal, clears it, reverses the direction of writing, and forges a line.
@@ -108,15 +104,8 @@ func (a *hostileAPI) change(kind, path string, value any) any {
 func (a *hostileAPI) serve(t *testing.T) *rest.Config {
 	t.Helper()
 	config := apiserver.Config(t)
-	var err error
-	if a.RoundTripper, err = rest.TransportFor(config); err != nil {
-		t.Fatal(err)
-	}
-	target, err := url.Parse(config.Host)
-	check.Must(t, err)
-	server := httptest.NewServer(&httputil.ReverseProxy{Transport: a, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }})
-	t.Cleanup(server.Close)
-	return &rest.Config{Host: server.URL}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { a.RoundTripper = next; return a })
+	return via(t, config, func(http.ResponseWriter, *http.Request) bool { return false })
 }
 
 // unprintable returns the first line with a character that is not printed as such, or a forged one, or "".
