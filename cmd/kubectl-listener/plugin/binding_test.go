@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -115,19 +114,10 @@ func TestBindingHasTheAuthoritiesOfServersWithCertificates(t *testing.T) {
 // The user may read only the Listener.
 func TestBindingSaysWhatItCouldNotRead(t *testing.T) {
 	w := newWorld(t)
-	w.create(t, &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "reader"},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{listenersv1alpha1.GroupVersion.Group}, Resources: []string{"listeners"}, Verbs: []string{"get"}},
-			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}},
-		},
-	})
-	w.create(t, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "reader"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: "user"}},
-	})
-	config := apiserver.WithToken(t, apiserver.Config(t), w.namespace, "user")
+	config := w.user(t,
+		rbacv1.PolicyRule{APIGroups: []string{listenersv1alpha1.GroupVersion.Group}, Resources: []string{"listeners"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}},
+	)
 	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
 	printed, err := runWith(t, config, streams, out, "binding", "web", "-n", w.namespace, "--type", "kafka")
 	if err != nil || !strings.Contains(printed, "kafka://203.0.113.7:31337") {

@@ -275,22 +275,13 @@ func (i *installed) checkText(t *testing.T) {
 }
 
 func (i *installed) checkRestrictedUser(t *testing.T) {
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "support"}, Rules: []rbacv1.PolicyRule{
-		{Verbs: []string{"get", "list"}, Resources: []string{"*"}, APIGroups: []string{
+	config := i.clusterUser(t, apiserver.PlainConfig(t),
+		rbacv1.PolicyRule{Verbs: []string{"get", "list"}, Resources: []string{"*"}, APIGroups: []string{
 			"", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apps", "certificates.k8s.io", "discovery.k8s.io", "networking.k8s.io", listenersv1alpha1.GroupVersion.Group, operatorv1alpha1.GroupVersion.Group,
 		}},
-		{Verbs: []string{"get", "list"}, APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csidrivers", "storageclasses"}},
-		{Verbs: []string{"create"}, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}},
-	}}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: i.namespace, Name: role.Name}},
-	}
-	i.create(t, role)
-	defer i.remove(t, role)
-	i.create(t, binding)
-	defer i.remove(t, binding)
-	config := apiserver.WithToken(t, apiserver.PlainConfig(t), i.namespace, role.Name)
+		rbacv1.PolicyRule{Verbs: []string{"get", "list"}, APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csidrivers", "storageclasses"}},
+		rbacv1.PolicyRule{Verbs: []string{"create"}, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}},
+	)
 	NewWithT(t).Eventually(func(g Gomega) {
 		out, err := run(t, config, "doctor", "--output", "json")
 		notSeen := slices.DeleteFunc(decode(t, out, err).Findings, func(f found) bool { return f.State == "OK" })

@@ -288,20 +288,6 @@ func TestGatherTakesWhatOLMHasAboutTheOperator(t *testing.T) {
 	}
 }
 
-// permit lets a ServiceAccount read everything in the namespace, and returns the configuration of its client.
-func (w *world) permit(t *testing.T, name string) *rest.Config {
-	t.Helper()
-	w.create(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
-	}})
-	w.create(t, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: name}},
-	})
-	return apiserver.WithToken(t, apiserver.Config(t), w.namespace, name)
-}
-
 func TestGatherListsWhatTheUserMayNotRead(t *testing.T) {
 	w := newWorld(t)
 	dir, out, err := gatherInto(t, apiserver.WithToken(t, apiserver.Config(t), w.namespace, "nobody"))
@@ -309,7 +295,7 @@ func TestGatherListsWhatTheUserMayNotRead(t *testing.T) {
 		!strings.Contains(files(t, dir)[source.IndexFile], "- 'nodes: nodes is forbidden") {
 		t.Errorf("error %v, output:\n%s", err, out)
 	}
-	config := w.permit(t, "tenant")
+	config := w.user(t, rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}})
 	NewWithT(t).Eventually(func(g Gomega) { // permissions take effect a moment after they change
 		dir, out, err = gatherInto(t, config, "--namespace", w.namespace)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -199,16 +199,7 @@ func TestGetWatchesAddresses(t *testing.T) {
 
 func TestGetSaysThatTheUserMayNotWatch(t *testing.T) {
 	w := newWorld(t)
-	w.create(t, &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "lister"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{listenersv1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"list"}}},
-	})
-	w.create(t, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "lister"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "lister"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: "user"}},
-	})
-	config := apiserver.WithToken(t, apiserver.Config(t), w.namespace, "user")
+	config := w.user(t, rbacv1.PolicyRule{APIGroups: []string{listenersv1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"list"}})
 	NewWithT(t).Eventually(func(g Gomega) { // permissions take effect a moment after they change
 		out, err := run(t, config, "get", "--watch", "-n", w.namespace)
 		g.Expect(err).To(MatchError(ContainSubstring("cannot watch resource")))

@@ -97,16 +97,8 @@ func TestWhyDoesNotGuessWhatTheUserMayNotRead(t *testing.T) {
 	w := newWorld(t)
 	pod := annotatedPod(w)
 	w.create(t, pod)
-	w.create(t, &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "reader"},
-		Rules:      []rbacv1.PolicyRule{{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"pods"}}},
-	})
-	w.create(t, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "reader"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: "user"}},
-	})
-	out, err := run(t, apiserver.WithToken(t, apiserver.Config(t), w.namespace, "user"), "why", pod.Name, "-n", w.namespace, "-o", "json")
+	config := w.user(t, rbacv1.PolicyRule{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"pods"}})
+	out, err := run(t, config, "why", pod.Name, "-n", w.namespace, "-o", "json")
 	if p := decode(t, out, err).Problem; p == nil || !strings.Contains(p.Message, "ask an administrator to run this command") {
 		t.Errorf("the problem is %+v", p)
 	}

@@ -275,19 +275,10 @@ func TestMapRefusesOthers(t *testing.T) {
 // The user may only read a namespace.
 func TestMapSaysWhatItMayNotRead(t *testing.T) {
 	w := newWorld(t)
-	w.create(t, &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "watcher"},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"pods", "persistentvolumeclaims"}, Verbs: []string{"list", "watch"}},
-			{APIGroups: []string{listenersv1alpha1.GroupVersion.Group}, Resources: []string{"listeners", "podlisteners"}, Verbs: []string{"list", "watch"}},
-		},
-	})
-	w.create(t, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "watcher"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "watcher"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: "watcher"}},
-	})
-	config := apiserver.WithToken(t, apiserver.Config(t), w.namespace, "watcher")
+	config := w.user(t,
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "persistentvolumeclaims"}, Verbs: []string{"list", "watch"}},
+		rbacv1.PolicyRule{APIGroups: []string{listenersv1alpha1.GroupVersion.Group}, Resources: []string{"listeners", "podlisteners"}, Verbs: []string{"list", "watch"}},
+	)
 	response, err := http.Get(startMap(t, config, "-n", w.namespace) + "picture")
 	check.Must(t, err)
 	defer response.Body.Close()

@@ -298,19 +298,10 @@ func TestWhyPrintsTheProblemAndItsRemedy(t *testing.T) {
 
 func TestWhySaysWhatTheUserMayNotRead(t *testing.T) {
 	w := newWorld(t)
-	w.create(t, &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "reader"},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"pods", "persistentvolumeclaims"}, Verbs: []string{"get"}},
-			{APIGroups: []string{listenersv1alpha1.GroupVersion.Group}, Resources: []string{"listeners"}, Verbs: []string{"get"}},
-		},
-	})
-	w.create(t, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "reader"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: "user"}},
-	})
-	config := apiserver.WithToken(t, apiserver.Config(t), w.namespace, "user")
+	config := w.user(t,
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "persistentvolumeclaims"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{APIGroups: []string{listenersv1alpha1.GroupVersion.Group}, Resources: []string{"listeners"}, Verbs: []string{"get"}},
+	)
 	out, err := run(t, config, "why", "web-0", "-n", w.namespace, "-o", "json")
 	var unknown []string
 	for _, f := range decode(t, out, err).Findings {
@@ -330,19 +321,10 @@ func TestWhySaysWhatTheUserMayNotRead(t *testing.T) {
 // One of them may deny clients.
 func TestWhySaysThatTheUserMayNotListNetworkPolicies(t *testing.T) {
 	w := newWorld(t)
-	const name = "reader-of-all-but-policies"
-	w.create(t, &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"", listenersv1alpha1.GroupVersion.Group, "storage.k8s.io", "discovery.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
-		},
+	config := w.clusterUser(t, apiserver.Config(t), rbacv1.PolicyRule{
+		APIGroups: []string{"", listenersv1alpha1.GroupVersion.Group, "storage.k8s.io", "discovery.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"get", "list"},
 	})
-	w.create(t, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: "user"}},
-	})
-	out, err := run(t, apiserver.WithToken(t, apiserver.Config(t), w.namespace, "user"), "why", "web-0", "-n", w.namespace)
+	out, err := run(t, config, "why", "web-0", "-n", w.namespace)
 	if err != nil || strings.Contains(out, "is wrong") || !strings.Contains(out, "\nYou may not read NetworkPolicy, so ") {
 		t.Errorf("error %v, output:\n%s", err, out)
 	}

@@ -11,10 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -95,6 +97,30 @@ func (w *world) createClaim(t *testing.T) {
 	w.update(t, w.claim)
 	w.claim.Status.Phase = corev1.ClaimBound
 	w.updateStatus(t, w.claim)
+}
+
+// user returns the configuration of a user who may do this in the namespace.
+func (w *world) user(t *testing.T, rules ...rbacv1.PolicyRule) *rest.Config {
+	t.Helper()
+	user := metav1.ObjectMeta{Namespace: w.namespace, Name: "user"}
+	w.create(t, &rbacv1.Role{ObjectMeta: user, Rules: rules})
+	w.create(t, &rbacv1.RoleBinding{
+		ObjectMeta: user, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: user.Namespace, Name: user.Name}},
+	})
+	return apiserver.WithToken(t, apiserver.Config(t), user.Namespace, user.Name)
+}
+
+// clusterUser returns the configuration of a user who may do this in all namespaces of the cluster of an administrator.
+func (w *world) clusterUser(t *testing.T, admin *rest.Config, rules ...rbacv1.PolicyRule) *rest.Config {
+	t.Helper()
+	user := metav1.ObjectMeta{Name: "user-" + w.namespace}
+	w.create(t, &rbacv1.ClusterRole{ObjectMeta: user, Rules: rules})
+	w.create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: user, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: "user"}},
+	})
+	return apiserver.WithToken(t, admin, w.namespace, "user")
 }
 
 // newClaim returns a claim as Kubernetes leaves it for the provisioner.
