@@ -39,15 +39,13 @@ func (i *installed) checkConstraints(t *testing.T) {
 		}
 	}
 	NewWithT(t).Eventually(healthy(t), apiserver.Timeout, "50ms").Should(Succeed())
-	defer i.recreate(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: names.NodeAgent}})()
+	i.without(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: names.NodeAgent}})
 	awaitProblem(t, "ServiceAccount", "use securitycontextconstraints")
 }
 
 func (i *installed) checkWaitingRequests(t *testing.T) {
-	s, unpublish := i.secured(t)
-	defer unpublish()
+	s := i.secured(t)
 	request := s.request(t, certificatesv1.PodCertificateRequestStatus{})
-	defer i.remove(t, request)
 	s.event(t, s.pod, listenersv1alpha1.ReasonCertificateWaiting, "volume x has no address yet")
 	at := func(now time.Time) []check.Finding {
 		x := &check.Examination{Backends: backends.All(), Client: i.Client, Report: check.Report{Gathered: now}}
@@ -71,7 +69,6 @@ func (i *installed) checkWaitingRequests(t *testing.T) {
 	}
 	// An authority that was damaged, but has signed since.
 	i.eventOf(t, "ListenerOperator", i.config, operatorv1alpha1.ReasonCertificateAuthorityDamaged, "the Secret is damaged")
-	defer i.forgetEvents(t)
 	if found := at(time.Now().Add(2 * time.Minute)); len(found) != 1 || found[0].Kind != "Secret" {
 		t.Errorf("without an authority: %+v", found)
 	}
@@ -86,11 +83,9 @@ func (i *installed) checkWaitingRequests(t *testing.T) {
 }
 
 func (i *installed) checkTwoOperators(t *testing.T) {
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}
-	i.read(t, deployment)
+	deployment := i.deployment(t)
 	deployment.ResourceVersion, deployment.UID, deployment.Namespace = "", "", i.namespace
 	i.create(t, deployment)
-	defer i.remove(t, deployment)
 	deployment.Status = appsv1.DeploymentStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
 	i.updateStatus(t, deployment)
 	awaitProblem(t, "Deployment", "exists in 2 namespaces")
@@ -100,43 +95,34 @@ func (i *installed) checkWhatIsNotWrong(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "windows", Labels: labelsOf("windows")}}
 	node.Labels[corev1.LabelOSStable] = "windows"
 	i.create(t, node)
-	defer i.remove(t, node)
 	agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: i.agent.Name + "-replaced", Labels: i.agent.Labels}, Spec: i.agent.Spec}
 	i.create(t, agent)
 	i.beginToDelete(t, agent)
-	defer i.remove(t, agent)
 	waiting := i.newClaim("waiting", map[string]string{names.AnnotationListenerClass: i.class.Name})
 	i.create(t, waiting)
-	defer i.remove(t, waiting)
 	i.event(t, waiting, listenersv1alpha1.ReasonWaitForFirstConsumer, "waiting for a Pod")
-	defer i.says(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForNodePorts))()
+	i.says(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForNodePorts))
 	forPods := &listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "idle"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &i.class.Name},
 	}
 	i.create(t, forPods)
-	defer i.remove(t, forPods)
 	idle := newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForPods)
 	idle.LastTransitionTime = longAgo()
 	forPods.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{}, Conditions: []metav1.Condition{idle}}
 	i.updateStatus(t, forPods)
 	i.createUnschedulable(t, "created-just-now")
-	defer i.remove(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "created-just-now"}})
 	gated := i.newPod("gated", i.claim.Name)
 	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/queue"}}
-	defer i.pending(t, gated, "Scheduling is blocked due to non-empty scheduling gates")()
+	i.pending(t, gated, "Scheduling is blocked due to non-empty scheduling gates")
 	gated.Status.Conditions[0].Reason = corev1.PodReasonSchedulingGated
 	i.updateStatus(t, gated)
 	other := i.newPod("without-listener", i.claim.Name)
 	other.Spec.Volumes, other.Spec.Containers[0].VolumeMounts = nil, nil
-	defer i.pending(t, other, "0/2 nodes are available: 2 Insufficient cpu.")()
-	defer i.starting(t, addresses(), "Pulling", "kubelet", "pulling image")()
+	i.pending(t, other, "0/2 nodes are available: 2 Insufficient cpu.")
+	i.starting(t, addresses(), "Pulling", "kubelet", "pulling image")
 	deleted := i.newClaim("deleted", map[string]string{names.AnnotationListenerClass: "absent"})
 	i.create(t, deleted)
 	i.beginToDelete(t, deleted)
-	defer func() {
-		deleted.Finalizers = nil
-		i.update(t, deleted)
-	}()
 	healthy(t)(NewWithT(t))
 }
 
@@ -147,7 +133,6 @@ func (i *installed) checkExcludedNodes(t *testing.T) {
 	virtual.Labels["type"] = "virtual-kubelet"
 	for _, node := range []*corev1.Node{other, virtual} {
 		i.create(t, node)
-		defer i.remove(t, node)
 	}
 	out, err := run(t, apiserver.PlainConfig(t), "doctor")
 	if err != nil || !strings.Contains(out, "1 of 2 have a node agent that is ready; spec.nodeAgent.nodeSelector of ListenerOperator cluster excludes other; "+
@@ -172,18 +157,12 @@ func (i *installed) checkSlowRequest(t *testing.T) {
 }
 
 func (i *installed) checkStoppedOperator(t *testing.T) {
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}
-	i.read(t, deployment)
-	status := deployment.Status
+	deployment := i.deployment(t)
+	restoring(t, deployment, i.updateStatus)
 	deployment.Status = appsv1.DeploymentStatus{Replicas: 1}
 	i.updateStatus(t, deployment)
-	defer func() {
-		deployment.Status = status
-		i.updateStatus(t, deployment)
-	}()
 	listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "unseen"}}
 	i.create(t, listener)
-	defer i.remove(t, listener)
 	out, _ := run(t, apiserver.PlainConfig(t), "doctor")
 	if !strings.Contains(out, "was available, version 1.2.3, when the operator last worked") || strings.Contains(out, "See the log of the operator") {
 		t.Errorf("output:\n%s", out)
@@ -191,7 +170,7 @@ func (i *installed) checkStoppedOperator(t *testing.T) {
 }
 
 func (i *installed) checkNoClass(t *testing.T) {
-	defer i.recreate(t, i.class)()
+	i.without(t, i.class)
 	out, err := run(t, apiserver.PlainConfig(t), "doctor") // the Listener lacks its class
 	if err == nil || !strings.Contains(out, "there are none, so nobody can use listener volumes") {
 		t.Errorf("error %v, output:\n%s", err, out)
@@ -204,10 +183,8 @@ func (i *installed) checkNoPortLeft(t *testing.T) {
 		LoadBalancer: &listenersv1alpha1.LoadBalancer{Sharing: listenersv1alpha1.LoadBalancerSharing{PortRange: "9000-9000"}},
 	}}
 	i.create(t, class)
-	defer i.remove(t, class)
 	l := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "shared"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &class.Name}}
 	i.create(t, l)
-	defer i.remove(t, l)
 	l.Status = &listenersv1alpha1.ListenerStatus{
 		ServiceName: &l.Name, SharedPorts: map[string]int32{"http": 9000}, IngressAddresses: []listenersv1alpha1.IngressAddress{},
 	}
@@ -254,11 +231,9 @@ func (i *installed) checkManyMistakes(t *testing.T) {
 	for n := range 12 {
 		pvc := i.newClaim(fmt.Sprintf("typo-%02d", n), map[string]string{names.AnnotationListenerClass: "absent"})
 		i.create(t, pvc)
-		defer i.remove(t, pvc)
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare", Labels: labelsOf("bare")}}
 	i.create(t, node)
-	defer i.remove(t, node)
 	out, _ := run(t, apiserver.PlainConfig(t), "doctor")
 	atNode, users := strings.Index(out, "✗ Node bare"), strings.Index(out, "\nFor the users of namespaces: 12\n")
 	if atNode < 0 || users < atNode || strings.Count(out, "✗ PersistentVolumeClaim") != 10 ||

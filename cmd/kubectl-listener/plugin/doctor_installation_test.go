@@ -22,33 +22,29 @@ import (
 // installationFaults are faults of the installation.
 var installationFaults = map[string]fault{
 	"the policy for annotated Pods is not bound": {
-		breakIt: func(t *testing.T, i *installed) func() {
-			return i.recreate(t, injectionPolicies(t)[1])
+		breakIt: func(t *testing.T, i *installed) {
+			i.without(t, injectionPolicies(t)[1])
 		},
 		kind: "MutatingAdmissionPolicyBinding", name: names.InjectionPolicy, text: "does not exist, so annotations of Pods are not acted on",
 	},
 	"nothing refuses wrong annotations": {
-		breakIt: func(t *testing.T, i *installed) func() {
-			return i.recreate(t, injectionPolicies(t)[2])
+		breakIt: func(t *testing.T, i *installed) {
+			i.without(t, injectionPolicies(t)[2])
 		},
 		kind: "ValidatingAdmissionPolicy", name: names.InjectionPolicy, text: "does not exist, so annotations of Pods are not acted on",
 	},
 	"the policy for annotated Pods was changed": {
-		breakIt: func(t *testing.T, i *installed) func() {
+		breakIt: func(t *testing.T, i *installed) {
 			policy := injectionPolicies(t)[0].(*admissionregistrationv1.MutatingAdmissionPolicy)
-			changed := policy.DeepCopy()
-			i.read(t, changed)
-			changed.Spec.MatchConstraints.NamespaceSelector = nil
-			i.update(t, changed)
-			return func() {
-				changed.Spec = policy.Spec
-				i.update(t, changed)
-			}
+			i.read(t, policy)
+			restoring(t, policy, i.update)
+			policy.Spec.MatchConstraints.NamespaceSelector = nil
+			i.update(t, policy)
 		},
 		kind: "MutatingAdmissionPolicy", name: names.InjectionPolicy, text: "differs from the one of this version",
 	},
 	"a definition is not served": {
-		breakIt: func(t *testing.T, i *installed) func() {
+		breakIt: func(t *testing.T, i *installed) {
 			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "podlisteners.listeners.stackable.tech"}}
 			i.read(t, crd)
 			crd.Spec.Versions[0].Served = false
@@ -56,45 +52,35 @@ var installationFaults = map[string]fault{
 			other.Name, other.Served, other.Storage = "v2", true, false
 			crd.Spec.Versions = append(crd.Spec.Versions, *other)
 			i.update(t, crd)
-			return func() {
-				i.read(t, crd)
+			t.Cleanup(func() {
+				i.read(t, crd) // whose status the API server has changed
 				crd.Spec.Versions = crd.Spec.Versions[:1]
 				crd.Spec.Versions[0].Served = true
 				i.update(t, crd)
-			}
+			})
 		},
 		kind: "CustomResourceDefinition", name: "podlisteners.listeners.stackable.tech", text: "does not serve version v1alpha1",
 	},
 	"the operator does not run": {
-		breakIt: func(t *testing.T, i *installed) func() {
-			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}
-			i.read(t, deployment)
-			status := deployment.Status
+		breakIt: func(t *testing.T, i *installed) {
+			deployment := i.deployment(t)
+			restoring(t, deployment, i.updateStatus)
 			deployment.Status = appsv1.DeploymentStatus{Replicas: 1}
 			i.updateStatus(t, deployment)
-			return func() {
-				deployment.Status = status
-				i.updateStatus(t, deployment)
-			}
 		},
 		kind: "Deployment", name: names.Operator, text: "has no available Pod",
 	},
 	"the operator is scaled to 0": {
-		breakIt: func(t *testing.T, i *installed) func() {
-			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}
-			i.read(t, deployment)
-			replicas := deployment.Spec.Replicas
+		breakIt: func(t *testing.T, i *installed) {
+			deployment := i.deployment(t)
+			restoring(t, deployment, i.update)
 			deployment.Spec.Replicas = ptr.To[int32](0)
 			i.update(t, deployment)
-			return func() {
-				deployment.Spec.Replicas = replicas
-				i.update(t, deployment)
-			}
 		},
 		kind: "Deployment", name: names.Operator, text: "is scaled to 0 replicas",
 	},
 	"no operator renews the lease": {
-		breakIt: func(t *testing.T, i *installed) func() {
+		breakIt: func(t *testing.T, i *installed) {
 			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}
 			i.create(t, lease)
 			lease.Spec = coordinationv1.LeaseSpec{
@@ -106,15 +92,13 @@ var installationFaults = map[string]fault{
 			}
 			lease.Spec.RenewTime.Time = longAgo().Time
 			i.update(t, lease)
-			return func() { i.remove(t, lease) }
 		},
 		kind: "Deployment", name: names.Operator, text: "has available Pods, but none that works: the lease of the leader expired 59m ago",
 	},
 	"the operator's own update hangs": {
-		breakIt: func(t *testing.T, i *installed) func() {
-			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}
-			i.read(t, deployment)
-			status := deployment.Status
+		breakIt: func(t *testing.T, i *installed) {
+			deployment := i.deployment(t)
+			restoring(t, deployment, i.updateStatus)
 			deployment.Status = appsv1.DeploymentStatus{
 				Replicas: 2, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, UnavailableReplicas: 1,
 				Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, LastUpdateTime: longAgo()}},
@@ -129,83 +113,66 @@ var installationFaults = map[string]fault{
 				Name: "operator", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}},
 			}}
 			i.updateStatus(t, pod)
-			return func() {
-				i.remove(t, pod)
-				i.read(t, deployment)
-				deployment.Status = status
-				i.updateStatus(t, deployment)
-			}
 		},
 		kind: "Deployment", name: names.Operator,
 		text: "1 Pod is available, and Pod listener-operator-new, which should replace it or run beside it, is not ready: ErrImagePull: container operator does not run on node node-shop: not found",
 	},
 	"the operator is degraded": {
-		breakIt: func(t *testing.T, i *installed) func() {
-			set := func(status metav1.ConditionStatus, reason string) {
-				meta.SetStatusCondition(&i.config.Status.Conditions, newCondition(operatorv1alpha1.ConditionDegraded, status, reason))
-				i.updateStatus(t, i.config)
-			}
-			set(metav1.ConditionTrue, operatorv1alpha1.ReasonAgentsNotCreated)
-			return func() { set(metav1.ConditionFalse, operatorv1alpha1.ReasonAsExpected) }
+		breakIt: func(t *testing.T, i *installed) {
+			restoring(t, i.config, i.updateStatus)
+			degraded := newCondition(operatorv1alpha1.ConditionDegraded, metav1.ConditionTrue, operatorv1alpha1.ReasonAgentsNotCreated)
+			meta.SetStatusCondition(&i.config.Status.Conditions, degraded)
+			i.updateStatus(t, i.config)
 		},
 		kind: "ListenerOperator", name: "cluster", text: "message of AgentsNotCreated",
 	},
 	"there is no CSIDriver": {
-		breakIt: func(t *testing.T, i *installed) func() {
-			return i.recreate(t, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}})
+		breakIt: func(t *testing.T, i *installed) {
+			i.without(t, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}})
 		},
 		kind: "CSIDriver", name: names.Driver, text: "does not exist",
 	},
 	"the StorageClass has another binding mode": {
-		breakIt: func(t *testing.T, i *installed) func() {
+		breakIt: func(t *testing.T, i *installed) {
 			class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}}
-			repair := i.recreate(t, class)
+			i.without(t, class)
 			other := class.DeepCopy()
 			other.VolumeBindingMode = ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)
-			i.createAgain(t, other)
-			return func() {
-				i.remove(t, other)
-				repair()
-			}
+			i.create(t, other)
 		},
 		kind: "StorageClass", name: names.Driver, text: "differs from what the operator installs, in volumeBindingMode",
 	},
 	"an admission policy is missing": {
-		breakIt: func(t *testing.T, i *installed) func() {
-			return i.recreate(t, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: names.PodListenersPolicy}})
+		breakIt: func(t *testing.T, i *installed) {
+			i.without(t, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: names.PodListenersPolicy}})
 		},
 		kind: "ValidatingAdmissionPolicy", name: names.PodListenersPolicy, text: "does not exist",
 	},
 	"another installation owns the DaemonSet": {
-		breakIt: func(t *testing.T, i *installed) func() {
+		breakIt: func(t *testing.T, i *installed) {
 			daemonSet := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.NodeAgent}}
 			i.read(t, daemonSet)
-			owners := daemonSet.OwnerReferences
+			restoring(t, daemonSet, i.update)
 			daemonSet.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "chart", UID: "x", Controller: ptr.To(true)}}
 			i.update(t, daemonSet)
-			return func() {
-				daemonSet.OwnerReferences = owners
-				i.update(t, daemonSet)
-			}
 		},
 		kind: "DaemonSet", name: names.NodeAgent, text: "belongs to ConfigMap chart",
 	},
 	"the authorities are damaged": {
-		breakIt: func(t *testing.T, i *installed) func() {
+		breakIt: func(t *testing.T, i *installed) {
 			i.eventOf(t, "ListenerOperator", i.config, operatorv1alpha1.ReasonCertificateAuthorityDamaged, "the Secret is damaged")
-			return func() { i.forgetEvents(t) }
 		},
 		kind: "Secret", name: names.CertificateAuthoritySecret, text: "the Secret is damaged",
 	},
 	"permissions are missing": {
-		breakIt: func(t *testing.T, i *installed) func() {
-			return i.recreate(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: names.Operator}})
+		breakIt: func(t *testing.T, i *installed) {
+			i.without(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: names.Operator}})
 		},
 		kind: "ServiceAccount", name: names.Operator, text: "may not watch listenerclasses.listeners.stackable.tech",
 	},
 	"permissions of the node agents are missing": {
-		breakIt: func(t *testing.T, i *installed) func() {
-			return i.recreate(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: names.NodeAgent}})
+		breakIt: func(t *testing.T, i *installed) {
+			i.without(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: names.NodeAgent}})
 		},
 		kind: "ServiceAccount", name: names.NodeAgent, text: "may not watch podlisteners.listeners.stackable.tech",
 	},

@@ -15,7 +15,7 @@ import (
 // nodeFaults are faults of a node and its agent.
 var nodeFaults = map[string]fault{
 	"a Pod cannot end, because its node has no agent any more": {
-		breakIt: func(t *testing.T, i *installed) func() {
+		breakIt: func(t *testing.T, i *installed) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "former", Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
 			i.create(t, node)
 			csiNode := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "former"}}
@@ -26,76 +26,53 @@ var nodeFaults = map[string]fault{
 			check.Must(t, i.Delete(t.Context(), pod))
 			pod.Status.Phase, pod.ResourceVersion = corev1.PodSucceeded, ""
 			i.updateStatus(t, pod)
-			return func() {
-				i.remove(t, pod)
-				i.remove(t, csiNode)
-				i.remove(t, node)
-			}
 		},
 		kind: "Node", name: "former", text: "so no Pod with a listener volume starts or ends there",
 	},
 	"a node has lost its label": {
-		breakIt: func(t *testing.T, i *installed) func() {
+		breakIt: func(t *testing.T, i *installed) {
 			i.read(t, i.node)
+			restoring(t, i.node, i.update)
 			delete(i.node.Labels, names.TopologyKey)
 			i.update(t, i.node)
-			repair := i.pending(t, i.newPod("stuck", i.claim.Name), pinned)
-			return func() {
-				repair()
-				i.node.Labels = labelsOf(i.node.Name)
-				i.update(t, i.node)
-			}
+			i.pending(t, i.newPod("stuck", i.claim.Name), pinned)
 		},
 		kind: "Node", name: "node-shop", text: "has a node agent, but not the label listeners.stackable.tech/hostname=node-shop",
 	},
 	"a node has no agent": {
-		breakIt: func(t *testing.T, i *installed) func() {
+		breakIt: func(t *testing.T, i *installed) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare", Labels: labelsOf("bare")}}
 			i.create(t, node)
-			return func() { i.remove(t, node) }
 		},
 		kind: "Node", name: "bare", text: "has no node agent",
 	},
 	"an agent is not ready": {
-		breakIt: func(t *testing.T, i *installed) func() {
+		breakIt: func(t *testing.T, i *installed) {
+			restoring(t, i.agent, i.updateStatus)
 			i.agent.Status.Conditions[0].Status = corev1.ConditionFalse
 			i.updateStatus(t, i.agent)
-			return func() {
-				i.agent.Status.Conditions[0].Status = corev1.ConditionTrue
-				i.updateStatus(t, i.agent)
-			}
 		},
 		kind: "Node", name: "node-shop", text: "is not ready",
 	},
 	"a node has just stopped responding, with its agent": {
-		breakIt: func(t *testing.T, i *installed) func() {
-			set := func(agent corev1.ConditionStatus, conditions ...corev1.NodeCondition) {
-				i.agent.Status.Conditions[0].Status = agent
-				i.updateStatus(t, i.agent)
-				i.read(t, i.node)
-				i.node.Status.Conditions = conditions
-				i.updateStatus(t, i.node)
-			}
-			soon := metav1.NewTime(time.Now().Add(time.Hour)) // so that it is a moment ago for as long as the test takes
-			set(corev1.ConditionFalse, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: soon})
-			return func() { set(corev1.ConditionTrue) }
+		breakIt: func(t *testing.T, i *installed) {
+			restoring(t, i.agent, i.updateStatus)
+			i.agent.Status.Conditions[0].Status = corev1.ConditionFalse
+			i.updateStatus(t, i.agent)
+			i.notResponding(t, metav1.NewTime(time.Now().Add(time.Hour))) // so that it is a moment ago for as long as the test takes
 		},
 		kind: "Node", name: "node-shop", text: "is not ready, so its addresses may not respond",
 	},
 	"an agent is not registered": {
-		breakIt: func(t *testing.T, i *installed) func() {
-			drivers := i.csiNode.Spec.Drivers
+		breakIt: func(t *testing.T, i *installed) {
+			restoring(t, i.csiNode, i.update)
 			i.csiNode.Spec.Drivers = nil
 			i.update(t, i.csiNode)
-			return func() {
-				i.csiNode.Spec.Drivers = drivers
-				i.update(t, i.csiNode)
-			}
 		},
 		kind: "Node", name: "node-shop", text: "not registered with the kubelet",
 	},
 	"an agent cannot be scheduled": {
-		breakIt: func(t *testing.T, i *installed) func() {
+		breakIt: func(t *testing.T, i *installed) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "full", Labels: labelsOf("full")}}
 			i.create(t, node)
 			agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: "listener-node-agent-full", Labels: i.agent.Labels}, Spec: *i.agent.Spec.DeepCopy()}
@@ -105,72 +82,57 @@ var nodeFaults = map[string]fault{
 					{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node.Name}},
 				}}},
 			}}}
-			repair := i.pending(t, agent, "0/2 nodes are available: 1 Insufficient cpu.")
-			return func() {
-				repair()
-				i.remove(t, node)
-			}
+			i.pending(t, agent, "0/2 nodes are available: 1 Insufficient cpu.")
 		},
 		kind: "Node", name: "full", text: "the node agent listener-node-agent-full is not ready, so no Pod with a listener volume starts there: Unschedulable: 0/2 nodes are available: 1 Insufficient cpu.",
 	},
 	"the image of an agent cannot be pulled": {
-		breakIt: func(t *testing.T, i *installed) func() {
-			status := i.agent.Status.DeepCopy()
+		breakIt: func(t *testing.T, i *installed) {
+			restoring(t, i.agent, i.updateStatus)
 			i.agent.Status.Conditions[0].Status = corev1.ConditionFalse
 			i.agent.Status.ContainerStatuses = []corev1.ContainerStatus{{
 				Name: "node-agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}},
 			}}
 			i.updateStatus(t, i.agent)
-			return func() {
-				i.agent.Status = *status
-				i.updateStatus(t, i.agent)
-			}
 		},
 		kind: "Node", name: "node-shop", text: "ErrImagePull: container node-agent does not run on node node-shop: not found",
 	},
 	"the agent of a node waits for its volumes": {
-		breakIt: func(t *testing.T, i *installed) func() {
-			status := i.agent.Status.DeepCopy()
+		breakIt: func(t *testing.T, i *installed) {
+			restoring(t, i.agent, i.updateStatus)
 			i.agent.Status.Phase, i.agent.Status.Conditions[0].Status = corev1.PodPending, corev1.ConditionFalse
 			i.agent.Status.ContainerStatuses = []corev1.ContainerStatus{{
 				Name: "node-agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
 			}}
 			i.updateStatus(t, i.agent)
 			i.kubernetesSays(t, i.agent, "FailedMount", "kubelet", "hostPath type check failed: /elsewhere is not a directory")
-			return func() {
-				i.agent.Status = *status
-				i.updateStatus(t, i.agent)
-			}
 		},
 		kind: "Node", name: "node-shop", text: "is Pending on node node-shop: hostPath type check failed: /elsewhere is not a directory",
 	},
 	"a Pod is on a node without an agent": {
-		breakIt: func(t *testing.T, i *installed) func() {
+		breakIt: func(t *testing.T, i *installed) {
 			i.read(t, i.node)
+			restoring(t, i.node, i.update)
 			delete(i.node.Labels, pool)
 			i.update(t, i.node)
-			return func() {
-				i.node.Labels = labelsOf(i.node.Name)
-				i.update(t, i.node)
-			}
 		},
 		kind: "Node", name: "node-shop", text: "has no node agent, because spec.nodeAgent.nodeSelector of ListenerOperator cluster excludes it",
 	},
 	"a node is not ready": {
-		breakIt: func(t *testing.T, i *installed) func() {
-			set := func(conditions ...corev1.NodeCondition) {
-				i.read(t, i.node)
-				i.node.Status.Conditions = conditions
-				i.updateStatus(t, i.node)
-			}
-			set(corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: longAgo()})
+		breakIt: func(t *testing.T, i *installed) {
+			i.notResponding(t, longAgo())
 			// A Pod that waits for the node is a consequence.
-			repair := i.pending(t, i.newPod("stuck", i.claim.Name), "0/2 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, 1 node(s) had untolerated taint(s).")
-			return func() {
-				repair()
-				set()
-			}
+			i.pending(t, i.newPod("stuck", i.claim.Name), "0/2 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, 1 node(s) had untolerated taint(s).")
 		},
 		kind: "Node", name: "node-shop", text: "is not ready, so its addresses may not respond; Listeners that Pods there mount: 1",
 	},
+}
+
+// notResponding has the kubelet of the node not respond since a time until the test ends.
+func (i *installed) notResponding(t *testing.T, since metav1.Time) {
+	t.Helper()
+	i.read(t, i.node)
+	restoring(t, i.node, i.updateStatus)
+	i.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: since}}
+	i.updateStatus(t, i.node)
 }

@@ -54,8 +54,7 @@ func install(t *testing.T) *installed {
 	for _, file := range []string{"rbac/operator.yaml", "rbac/node-agent.yaml", "manager/deployment.yaml"} {
 		i.apply(t, file)
 	}
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}
-	i.read(t, deployment)
+	deployment := i.deployment(t)
 	deployment.Status = appsv1.DeploymentStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
 	i.updateStatus(t, deployment)
 	i.configure(t)
@@ -121,23 +120,39 @@ func (i *installed) component(t *testing.T, c installation.Component) {
 
 func (i *installed) read(t *testing.T, o client.Object) {
 	t.Helper()
-	check.Must(t, i.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+	check.Must(t, i.Get(lasting(t), client.ObjectKeyFromObject(o), o))
 }
 
-// recreate deletes an object, and returns a function that creates it again.
-func (i *installed) recreate(t *testing.T, o client.Object) func() {
+// deployment returns the Deployment of the operator.
+func (i *installed) deployment(t *testing.T) *appsv1.Deployment {
+	t.Helper()
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}
+	i.read(t, deployment)
+	return deployment
+}
+
+// without deletes an object, which exists again when the test ends.
+func (i *installed) without(t *testing.T, o client.Object) {
 	t.Helper()
 	i.read(t, o)
 	i.remove(t, o)
-	return func() { i.createAgain(t, o) }
-}
-
-// createAgain creates a deleted object for the tests that follow: the end of this one does not delete it.
-func (i *installed) createAgain(t *testing.T, o client.Object) {
-	t.Helper()
 	o.SetResourceVersion("")
 	o.SetUID("")
-	i.createForever(t, o)
+	t.Cleanup(func() { i.createForever(t, o) })
+}
+
+// restoring has a function write an object as it is now when the test ends.
+func restoring[T any, O interface {
+	*T
+	client.Object
+}](t *testing.T, o O, write func(*testing.T, client.Object)) {
+	before := *o.DeepCopyObject().(O)
+	t.Cleanup(func() {
+		version := o.GetResourceVersion()
+		*o = before
+		o.SetResourceVersion(version)
+		write(t, o)
+	})
 }
 
 // doctor runs `kubectl listener doctor`.
@@ -150,19 +165,15 @@ func doctor(t *testing.T) result {
 // longAgo is when something began to wait that ought to be over.
 func longAgo() metav1.Time { return metav1.NewTime(time.Now().Add(-time.Hour)) }
 
-// says lets the Listener have a condition, and returns a function that restores its status.
-func (i *installed) says(t *testing.T, condition metav1.Condition) func() {
+// says lets the Listener have a condition until the test ends.
+func (i *installed) says(t *testing.T, condition metav1.Condition) {
 	t.Helper()
-	status := i.listener.Status.DeepCopy()
+	restoring(t, i.listener, i.updateStatus)
 	i.notReady(t, condition)
-	return func() {
-		i.listener.Status = status
-		i.updateStatus(t, i.listener)
-	}
 }
 
 // pending creates a Pod that has been waiting for long, for the scheduler if that says something.
-func (i *installed) pending(t *testing.T, pod *corev1.Pod, scheduler string) func() {
+func (i *installed) pending(t *testing.T, pod *corev1.Pod, scheduler string) {
 	t.Helper()
 	i.create(t, pod)
 	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: longAgo()}
@@ -171,41 +182,36 @@ func (i *installed) pending(t *testing.T, pod *corev1.Pod, scheduler string) fun
 	}
 	pod.Status.Conditions = []corev1.PodCondition{scheduled}
 	i.updateStatus(t, pod)
-	return func() { i.remove(t, pod) }
 }
 
 // starting creates a Pod that has been starting for long, with an event. ingress are the addresses of its volume.
-func (i *installed) starting(t *testing.T, ingress []listenersv1alpha1.IngressAddress, reason, reporter, message string) func() {
+func (i *installed) starting(t *testing.T, ingress []listenersv1alpha1.IngressAddress, reason, reporter, message string) {
 	t.Helper()
 	pod := i.newPod("bound", i.claim.Name)
 	pod.Spec.NodeName = i.node.Name
-	repair := i.pending(t, pod, "")
-	known := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, i.node.Name)
-	known.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{
+	i.pending(t, pod, "")
+	i.publishTo(t, pod, ingress)
+	i.kubernetesSays(t, pod, reason, reporter, message)
+}
+
+// publishTo creates PodListeners as the operator does. ingress are the addresses of the Pod's volume.
+func (i *installed) publishTo(t *testing.T, pod *corev1.Pod, ingress []listenersv1alpha1.IngressAddress) {
+	t.Helper()
+	published := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, i.node.Name)
+	published.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{
 		Scope: listenersv1alpha1.ListenerScopeNode, IngressAddresses: ingress, PersistentVolumeName: i.volume.Name, ListenerName: i.listener.Name,
 	}
 	operator := i.operator(t)
-	check.Must(t, operator.Create(t.Context(), known))
-	i.kubernetesSays(t, pod, reason, reporter, message)
-	return func() {
-		check.Must(t, operator.Delete(t.Context(), known))
-		repair()
-	}
+	check.Must(t, operator.Create(t.Context(), published))
+	t.Cleanup(func() { check.Must(t, operator.Delete(lasting(t), published)) })
 }
 
-// secured creates a Pod that runs, and mounts the claim and a certificate, and returns a function that removes it.
-func (i *installed) secured(t *testing.T) (*secured, func()) {
+// secured creates a Pod that runs, and mounts the claim and a certificate.
+func (i *installed) secured(t *testing.T) *secured {
 	t.Helper()
-	s, operator := newUnpublished(t, i.world), i.operator(t)
-	published := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(s.pod), s.pod.UID, i.node.Name)
-	published.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{
-		Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: i.listener.Name, IngressAddresses: addresses(), PersistentVolumeName: i.volume.Name,
-	}
-	check.Must(t, operator.Create(t.Context(), published))
-	return s, func() {
-		check.Must(t, operator.Delete(t.Context(), published))
-		i.remove(t, s.pod)
-	}
+	s := newUnpublished(t, i.world)
+	i.publishTo(t, s.pod, addresses())
+	return s
 }
 
 // kubernetesSays creates an event about a Pod in the form of Kubernetes' own components.
@@ -216,14 +222,6 @@ func (i *installed) kubernetesSays(t *testing.T, pod *corev1.Pod, reason, report
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		Source:         corev1.EventSource{Component: reporter}, Reason: reason, Message: message, Type: corev1.EventTypeWarning,
 	})
-}
-
-// forgetEvents deletes the events.
-func (i *installed) forgetEvents(t *testing.T) {
-	t.Helper()
-	if err := i.DeleteAllOf(t.Context(), &corev1.Event{}, client.InNamespace(i.namespace)); err != nil {
-		t.Error(err)
-	}
 }
 
 // pinned is what the scheduler says about a Pod whose volume is pinned to a node that does not take it.
@@ -246,10 +244,9 @@ func (i *installed) operator(t *testing.T) client.Client {
 	return operator
 }
 
-// fault breaks an installation.
+// fault breaks an installation, which is repaired when the test ends.
 type fault struct {
-	// breakIt returns a function that repairs what it breaks.
-	breakIt func(t *testing.T, i *installed) (repair func())
+	breakIt func(t *testing.T, i *installed)
 	// kind, name and text of the only finding that is wrong.
 	kind, name, text string
 }
@@ -282,13 +279,9 @@ func awaitProblem(t *testing.T, kind, text string) {
 	}, apiserver.Timeout, "50ms").Should(Succeed())
 }
 
-// checkFault checks that a fault is the only finding, also in what gather writes, until it is repaired.
+// checkFault checks that a fault is the only finding, also in what gather writes.
 func (i *installed) checkFault(t *testing.T, tc fault) {
-	repair := tc.breakIt(t, i)
-	defer func() {
-		repair()
-		NewWithT(t).Eventually(healthy(t), apiserver.Timeout, "50ms").Should(Succeed())
-	}()
+	tc.breakIt(t, i)
 	NewWithT(t).Eventually(func(g Gomega) {
 		wrong := slices.DeleteFunc(doctor(t).Findings, func(f found) bool { return f.State != "Failed" })
 		g.Expect(wrong).To(HaveLen(1))
@@ -313,6 +306,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 	for _, faults := range []map[string]fault{installationFaults, nodeFaults, listenerFaults} {
 		for name, tc := range faults {
 			t.Run(name, func(t *testing.T) { i.checkFault(t, tc) })
+			NewWithT(t).Eventually(healthy(t), apiserver.Timeout, "50ms").Should(Succeed(), "after "+name)
 		}
 	}
 	for _, tc := range []struct {

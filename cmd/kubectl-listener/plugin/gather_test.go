@@ -476,7 +476,6 @@ func gatherHealthy(t *testing.T, i *installed) {
 	})
 	t.Run("times are those of the gathering", func(t *testing.T) {
 		i.createUnschedulable(t, "just-now")
-		defer i.remove(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "just-now"}})
 		dir, _, err := gatherInto(t, config)
 		check.Must(t, err)
 		if out, err := run(t, offline, "doctor", "--from", dir); err != nil || strings.Contains(out, "just-now") {
@@ -488,15 +487,11 @@ func gatherHealthy(t *testing.T, i *installed) {
 		}
 	})
 	t.Run("logs are limited", func(t *testing.T) {
-		status := i.agent.Status.DeepCopy()
+		restoring(t, i.agent, i.updateStatus)
 		i.agent.Status.ContainerStatuses = []corev1.ContainerStatus{{
 			Name: "node-agent", RestartCount: 1, LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
 		}}
 		i.updateStatus(t, i.agent)
-		defer func() {
-			i.agent.Status = *status
-			i.updateStatus(t, i.agent)
-		}()
 		long := via(t, config, func(w http.ResponseWriter, r *http.Request) bool {
 			if !strings.HasSuffix(r.URL.Path, "/pods/"+i.agent.Name+"/log") {
 				return false

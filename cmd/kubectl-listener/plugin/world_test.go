@@ -427,24 +427,27 @@ func (w *world) create(t *testing.T, o client.Object) {
 	})
 }
 
+// lasting returns a context that does not end before what runs when the test ends.
+func lasting(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
+
 // createForever creates an object that outlives the test.
 func (w *world) createForever(t *testing.T, o client.Object) {
 	t.Helper()
-	if err := w.Create(t.Context(), o); err != nil {
+	if err := w.Create(lasting(t), o); err != nil {
 		t.Fatalf("creating %T %s: %v", o, o.GetName(), err)
 	}
 }
 
 func (w *world) update(t *testing.T, o client.Object) {
 	t.Helper()
-	if err := w.Update(t.Context(), o); err != nil {
+	if err := w.Update(lasting(t), o); err != nil {
 		t.Fatalf("updating %T %s: %v", o, o.GetName(), err)
 	}
 }
 
 func (w *world) updateStatus(t *testing.T, o client.Object) {
 	t.Helper()
-	if err := w.Status().Update(t.Context(), o); err != nil {
+	if err := w.Status().Update(lasting(t), o); err != nil {
 		t.Fatalf("updating the status of %T %s: %v", o, o.GetName(), err)
 	}
 }
@@ -466,7 +469,7 @@ func (w *world) remove(t *testing.T, o client.Object) {
 		o.SetFinalizers(nil)
 		w.update(t, o)
 	}
-	if err := w.Delete(t.Context(), o, client.GracePeriodSeconds(0)); err != nil {
+	if err := w.Delete(lasting(t), o, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatalf("deleting %T %s: %v", o, o.GetName(), err)
 	}
 }
