@@ -98,7 +98,7 @@ func (i *installed) checkWhatIsNotWrong(t *testing.T) {
 	agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: i.agent.Name + "-replaced", Labels: i.agent.Labels}, Spec: i.agent.Spec}
 	i.create(t, agent)
 	i.beginToDelete(t, agent)
-	waiting := i.newClaim("waiting", map[string]string{names.AnnotationListenerClass: i.class.Name})
+	waiting := i.newClaim("waiting", ofClass(i.class.Name))
 	i.create(t, waiting)
 	i.event(t, waiting, listenersv1alpha1.ReasonWaitForFirstConsumer, "waiting for a Pod")
 	i.says(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForNodePorts))
@@ -120,7 +120,7 @@ func (i *installed) checkWhatIsNotWrong(t *testing.T) {
 	other.Spec.Volumes, other.Spec.Containers[0].VolumeMounts = nil, nil
 	i.pending(t, other, "0/2 nodes are available: 2 Insufficient cpu.")
 	i.starting(t, addresses(), "Pulling", "kubelet", "pulling image")
-	deleted := i.newClaim("deleted", map[string]string{names.AnnotationListenerClass: "absent"})
+	deleted := i.newClaim("deleted", ofClass("absent"))
 	i.create(t, deleted)
 	i.beginToDelete(t, deleted)
 	healthy(t)(NewWithT(t))
@@ -229,7 +229,7 @@ func (i *installed) checkNotReadyAddresses(t *testing.T) {
 
 func (i *installed) checkManyMistakes(t *testing.T) {
 	for n := range 12 {
-		pvc := i.newClaim(fmt.Sprintf("typo-%02d", n), map[string]string{names.AnnotationListenerClass: "absent"})
+		pvc := i.newClaim(fmt.Sprintf("typo-%02d", n), ofClass("absent"))
 		i.create(t, pvc)
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare", Labels: labelsOf("bare")}}

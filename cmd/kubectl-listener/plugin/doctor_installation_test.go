@@ -22,16 +22,12 @@ import (
 // installationFaults are faults of the installation.
 var installationFaults = map[string]fault{
 	"the policy for annotated Pods is not bound": {
-		breakIt: func(t *testing.T, i *installed) {
-			i.without(t, injectionPolicies(t)[1])
-		},
-		kind: "MutatingAdmissionPolicyBinding", name: names.InjectionPolicy, text: "does not exist, so annotations of Pods are not acted on",
+		breakIt: func(t *testing.T, i *installed) { i.without(t, injectionPolicies(t)[1]) },
+		kind:    "MutatingAdmissionPolicyBinding", name: names.InjectionPolicy, text: "does not exist, so annotations of Pods are not acted on",
 	},
 	"nothing refuses wrong annotations": {
-		breakIt: func(t *testing.T, i *installed) {
-			i.without(t, injectionPolicies(t)[2])
-		},
-		kind: "ValidatingAdmissionPolicy", name: names.InjectionPolicy, text: "does not exist, so annotations of Pods are not acted on",
+		breakIt: func(t *testing.T, i *installed) { i.without(t, injectionPolicies(t)[2]) },
+		kind:    "ValidatingAdmissionPolicy", name: names.InjectionPolicy, text: "does not exist, so annotations of Pods are not acted on",
 	},
 	"the policy for annotated Pods was changed": {
 		breakIt: func(t *testing.T, i *installed) {

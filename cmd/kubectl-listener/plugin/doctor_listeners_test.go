@@ -25,7 +25,7 @@ var listenerFaults = map[string]fault{
 	},
 	"a claim is being deleted while a Pod mounts it": {
 		breakIt: func(t *testing.T, i *installed) {
-			pvc, pod := i.newClaim("leaving", map[string]string{names.AnnotationListenerClass: i.class.Name}), i.newPod("leaving", "leaving")
+			pvc, pod := i.newClaim("leaving", ofClass(i.class.Name)), i.newPod("leaving", "leaving")
 			i.create(t, pvc)
 			i.create(t, pod)
 			i.beginToDelete(t, pvc)
@@ -72,7 +72,7 @@ var listenerFaults = map[string]fault{
 	},
 	"a claim is stuck": {
 		breakIt: func(t *testing.T, i *installed) {
-			pvc := i.newClaim("stuck", map[string]string{names.AnnotationListenerClass: "absent"})
+			pvc := i.newClaim("stuck", ofClass("absent"))
 			i.create(t, pvc)
 		},
 		kind: "PersistentVolumeClaim", name: "stuck", text: `ListenerClass "absent" does not exist`,
@@ -138,10 +138,8 @@ var listenerFaults = map[string]fault{
 		kind:    "ListenerClass", name: "class-shop", text: "does not exist",
 	},
 	"a Pod waits for the node of its volume": {
-		breakIt: func(t *testing.T, i *installed) {
-			i.pending(t, i.newPod("stuck", i.claim.Name), pinned)
-		},
-		kind: "PersistentVolume", text: "is pinned to node node-shop, and Pod stuck cannot be scheduled: 0/2 nodes are available",
+		breakIt: func(t *testing.T, i *installed) { i.pending(t, i.newPod("stuck", i.claim.Name), pinned) },
+		kind:    "PersistentVolume", text: "is pinned to node node-shop, and Pod stuck cannot be scheduled: 0/2 nodes are available",
 	},
 	"a Pod waits for the node of its volume, and the operator says so": {
 		breakIt: func(t *testing.T, i *installed) {

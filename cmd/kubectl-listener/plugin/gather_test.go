@@ -342,7 +342,7 @@ func TestWhySaysTheSameAboutWhatWasGathered(t *testing.T) {
 	w := newWorld(t)
 	w.create(t, w.policy("deny"))
 	w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForNodePorts))
-	waiting := w.newClaim("waiting", map[string]string{names.AnnotationListenerClass: "absent"})
+	waiting := w.newClaim("waiting", ofClass("absent"))
 	w.create(t, waiting)
 	w.event(t, waiting, listenersv1alpha1.ReasonClassNotFound, "message of the event")
 	archive := filepath.Join(t.TempDir(), "a.tar.gz")

@@ -84,7 +84,7 @@ func TestWhySaysWhyAnAnnotationWasNotActedOn(t *testing.T) {
 	}
 
 	pod = annotatedPod(w)
-	pod.Name, pod.Spec.Volumes = "injected", []corev1.Volume{objects.InlineVolume("listener", map[string]string{names.AnnotationListenerName: "absent"})}
+	pod.Name, pod.Spec.Volumes = "injected", []corev1.Volume{objects.InlineVolume("listener", ofListener("absent"))}
 	w.create(t, pod)
 	out, err = run(t, apiserver.Config(t), "why", pod.Name, "-n", w.namespace, "-o", "json")
 	if p := decode(t, out, err).Problem; p == nil || p.Kind != "Listener" {
@@ -130,7 +130,7 @@ func TestWhyNamesWhatHasNoEffect(t *testing.T) {
 		},
 			"the annotation " + names.AnnotationInject + " has no effect on a StatefulSet: it must be in spec.template.metadata.annotations"},
 		"driver": {func(p *corev1.Pod) {
-			p.Spec.Volumes = []corev1.Volume{objects.InlineVolume("listener", map[string]string{names.AnnotationListenerClass: w.class.Name})}
+			p.Spec.Volumes = []corev1.Volume{objects.InlineVolume("listener", ofClass(w.class.Name))}
 			p.Spec.Volumes[0].CSI.Driver = "listener.stackable.tech"
 		}, `volume "listener" names the driver listener.stackable.tech: did you mean listeners.stackable.tech?`},
 	} {

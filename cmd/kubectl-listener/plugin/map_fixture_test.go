@@ -100,7 +100,7 @@ func (s *shop) addPod(t *testing.T, name, node string, listeners ...*listenersv1
 	}
 	var volumes []string
 	for _, l := range listeners {
-		pvc := s.newClaim(name+"-"+l.Name, map[string]string{names.AnnotationListenerName: l.Name})
+		pvc := s.newClaim(name+"-"+l.Name, ofListener(l.Name))
 		s.createForever(t, pvc)
 		pv := claim.Volume(pvc, l.Name)
 		pv.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: s.namespace, Name: pvc.Name, UID: pvc.UID}
@@ -154,7 +154,7 @@ func (s *shop) addKafka(t *testing.T) {
 // addWaiting creates a Pod whose claim names a class that does not exist.
 func (s *shop) addWaiting(t *testing.T) {
 	t.Helper()
-	pvc := s.newClaim("listener-web-0", map[string]string{names.AnnotationListenerClass: "fast-lane"})
+	pvc := s.newClaim("listener-web-0", ofClass("fast-lane"))
 	s.createForever(t, pvc)
 	s.createForever(t, s.newPod("web-0", pvc.Name))
 }

@@ -143,7 +143,7 @@ func TestMigrateSaysWhatChanges(t *testing.T) {
 	m.create(t, l)
 	m.create(t, m.newListener("stackable-no-class", "absent"))
 	m.create(t, m.newClaim("stackable-both", map[string]string{names.AnnotationListenerClass: own.Name, names.AnnotationListenerName: "stackable-same"}))
-	moved := m.newClaim("stackable-moved", map[string]string{names.AnnotationListenerClass: own.Name})
+	moved := m.newClaim("stackable-moved", ofClass(own.Name))
 	m.create(t, moved)
 	l = m.newListener(moved.Name, kept.Name)
 	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: moved.Name, UID: moved.UID}}

@@ -68,10 +68,8 @@ func TestReleaseRequestsTheReleaseFromALostNodeOnly(t *testing.T) {
 			state: "OK", text: "is requested", value: "now",
 		},
 		"the claim has no volume": {
-			prepare: func(t *testing.T, w *world) {
-				w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerClass: w.class.Name}))
-			},
-			claim: "other", state: "Failed", text: "has no volume",
+			prepare: func(t *testing.T, w *world) { w.create(t, w.newClaim("other", ofClass(w.class.Name))) },
+			claim:   "other", state: "Failed", text: "has no volume",
 		},
 		"the volume is another one's": {
 			prepare: func(t *testing.T, w *world) {

@@ -43,7 +43,7 @@ var wrongClaims = map[string]mistake{
 	},
 	"the StorageClass does not exist": {
 		breakIt: func(t *testing.T, w *world) {
-			pvc := w.newClaim("other", map[string]string{names.AnnotationListenerClass: w.class.Name})
+			pvc := w.newClaim("other", ofClass(w.class.Name))
 			delete(pvc.Annotations, names.AnnotationProvisioner)
 			pvc.Spec.StorageClassName = ptr.To("absent")
 			w.create(t, pvc)
@@ -54,7 +54,7 @@ var wrongClaims = map[string]mistake{
 		breakIt: func(t *testing.T, w *world) {
 			pvc := w.newClaim("other", map[string]string{})
 			pvc.Annotations, pvc.Spec.StorageClassName = nil, nil
-			pvc.Labels = map[string]string{names.AnnotationListenerClass: w.class.Name} // which shows what it is for
+			pvc.Labels = ofClass(w.class.Name) // which shows what it is for
 			w.create(t, pvc)
 		},
 		from: "claim/other", kind: "PersistentVolumeClaim", text: "names no StorageClass",
@@ -62,7 +62,7 @@ var wrongClaims = map[string]mistake{
 	"the StorageClass is that of another driver": {
 		breakIt: func(t *testing.T, w *world) {
 			w.create(t, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Provisioner: "disks.example.com"})
-			pvc := w.newClaim("other", map[string]string{names.AnnotationListenerClass: w.class.Name})
+			pvc := w.newClaim("other", ofClass(w.class.Name))
 			delete(pvc.Annotations, names.AnnotationProvisioner)
 			pvc.Spec.StorageClassName = &w.namespace
 			w.create(t, pvc)
@@ -73,14 +73,14 @@ var wrongClaims = map[string]mistake{
 		breakIt: func(t *testing.T, w *world) {
 			listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "classless"}}
 			w.create(t, listener)
-			w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerName: listener.Name}))
+			w.create(t, w.newClaim("other", ofListener(listener.Name)))
 		},
 		from: "claim/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonClassNotSet, text: "classless",
 	},
 	"a claim names a Listener whose addresses outlive its class": {
 		breakIt: func(t *testing.T, w *world) {
 			w.remove(t, w.class)
-			w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerName: w.listener.Name}))
+			w.create(t, w.newClaim("other", ofListener(w.listener.Name)))
 		},
 		from: "claim/other", kind: "PersistentVolumeClaim", text: "kubectl listener doctor",
 	},
@@ -93,7 +93,7 @@ var wrongClaims = map[string]mistake{
 	},
 	"a claim from a backup names the volume of an earlier one": {
 		breakIt: func(t *testing.T, w *world) {
-			pvc := w.newClaim("other", map[string]string{names.AnnotationListenerClass: w.class.Name})
+			pvc := w.newClaim("other", ofClass(w.class.Name))
 			pvc.Spec.VolumeName = "pvc-eed95235-0120-4c93-8b30-ca0ec3adeab7"
 			w.create(t, pvc)
 			pvc.Status.Phase = corev1.ClaimLost
@@ -104,16 +104,14 @@ var wrongClaims = map[string]mistake{
 	"a claim names a Listener as its class": {
 		breakIt: func(t *testing.T, w *world) {
 			w.create(t, w.newListener("shared", w.class.Name))
-			w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerClass: "shared"}))
+			w.create(t, w.newClaim("other", ofClass("shared")))
 		},
 		from: "claim/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonClassNotFound,
 		text: "/shared doesTo use this Listener, give the volume or the claim " + names.AnnotationListenerName,
 	},
 	"a claim names a class as its Listener": {
-		breakIt: func(t *testing.T, w *world) {
-			w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerName: w.class.Name}))
-		},
-		from: "claim/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonListenerNotFound,
+		breakIt: func(t *testing.T, w *world) { w.create(t, w.newClaim("other", ofListener(w.class.Name))) },
+		from:    "claim/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonListenerNotFound,
 		text: "doesFor a Listener of this class, give the volume or the claim " + names.AnnotationListenerClass,
 	},
 	"a claim is being deleted": {
@@ -123,28 +121,22 @@ var wrongClaims = map[string]mistake{
 	},
 	"a claim names a class that does not exist": {
 		breakIt: func(t *testing.T, w *world) {
-			w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerClass: "absent"}))
+			w.create(t, w.newClaim("other", ofClass("absent")))
 			w.create(t, w.newPod("other-0", "other"))
 		},
 		from: "other-0", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonClassNotFound, text: "the claims that are Pending, and their Pods. The other replicas keep their claims and addresses",
 	},
 	"a claim names a Listener that does not exist": {
-		breakIt: func(t *testing.T, w *world) {
-			w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerName: "absent"}))
-		},
-		from: "pvc/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonListenerNotFound, text: "absent",
+		breakIt: func(t *testing.T, w *world) { w.create(t, w.newClaim("other", ofListener("absent"))) },
+		from:    "pvc/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonListenerNotFound, text: "absent",
 	},
 	"a claim names a class that nearly exists": {
-		breakIt: func(t *testing.T, w *world) {
-			w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerClass: "Class_" + w.namespace}))
-		},
-		from: "claim/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonClassNotFound, text: "does not exist; did you mean class-test-",
+		breakIt: func(t *testing.T, w *world) { w.create(t, w.newClaim("other", ofClass("Class_"+w.namespace))) },
+		from:    "claim/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonClassNotFound, text: "does not exist; did you mean class-test-",
 	},
 	"a claim names a Listener that nearly exists": {
-		breakIt: func(t *testing.T, w *world) {
-			w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerName: "wep"}))
-		},
-		from: "pvc/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonListenerNotFound, text: "wep does not exist; did you mean web?",
+		breakIt: func(t *testing.T, w *world) { w.create(t, w.newClaim("other", ofListener("wep"))) },
+		from:    "pvc/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonListenerNotFound, text: "wep does not exist; did you mean web?",
 	},
 	"a Pod names a claim that nearly exists": {
 		breakIt: func(t *testing.T, w *world) { w.create(t, w.newPod("lonely", "weeb")) },
@@ -153,7 +145,7 @@ var wrongClaims = map[string]mistake{
 	"a StorageClass that nearly exists": {
 		breakIt: func(t *testing.T, w *world) {
 			w.create(t, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver})
-			pvc := w.newClaim("other", map[string]string{names.AnnotationListenerClass: w.class.Name})
+			pvc := w.newClaim("other", ofClass(w.class.Name))
 			delete(pvc.Annotations, names.AnnotationProvisioner)
 			pvc.Spec.StorageClassName = ptr.To("listener.stackable.tech")
 			w.create(t, pvc)
@@ -161,14 +153,12 @@ var wrongClaims = map[string]mistake{
 		from: "claim/other", kind: "PersistentVolumeClaim", text: "does not exist; did you mean listeners.stackable.tech?",
 	},
 	"a claim names a Listener of another namespace": {
-		breakIt: func(t *testing.T, w *world) {
-			w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerName: "shop/web"}))
-		},
-		from: "pvc/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonInvalidName, text: "namespace",
+		breakIt: func(t *testing.T, w *world) { w.create(t, w.newClaim("other", ofListener("shop/web"))) },
+		from:    "pvc/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonInvalidName, text: "namespace",
 	},
 	"the operator says why a claim waits": {
 		breakIt: func(t *testing.T, w *world) {
-			pvc := w.newClaim("other", map[string]string{names.AnnotationListenerClass: w.class.Name})
+			pvc := w.newClaim("other", ofClass(w.class.Name))
 			w.create(t, pvc)
 			w.event(t, pvc, listenersv1alpha1.ReasonClassNotFound, "was true before")
 			w.event(t, pvc, listenersv1alpha1.ReasonNoPorts, "no container has a port")
@@ -176,10 +166,8 @@ var wrongClaims = map[string]mistake{
 		from: "pvc/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonNoPorts, text: "no container has a port",
 	},
 	"the operator says nothing": {
-		breakIt: func(t *testing.T, w *world) {
-			w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerClass: w.class.Name}))
-		},
-		from: "pvc/other", kind: "PersistentVolumeClaim", text: "kubectl listener doctor",
+		breakIt: func(t *testing.T, w *world) { w.create(t, w.newClaim("other", ofClass(w.class.Name))) },
+		from:    "pvc/other", kind: "PersistentVolumeClaim", text: "kubectl listener doctor",
 	},
 	"the claim that is to mount the Listener has a mistake": {
 		breakIt: func(t *testing.T, w *world) {
@@ -190,7 +178,7 @@ var wrongClaims = map[string]mistake{
 				newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForPods),
 			}}
 			w.updateStatus(t, listener)
-			pvc := w.newClaim("other", map[string]string{names.AnnotationListenerName: "shared"})
+			pvc := w.newClaim("other", ofListener("shared"))
 			delete(pvc.Annotations, names.AnnotationProvisioner)
 			pvc.Spec.StorageClassName = ptr.To("absent")
 			w.create(t, pvc)
@@ -213,7 +201,7 @@ var wrongClaims = map[string]mistake{
 	},
 	"a claim of a shared Listener is being deleted": {
 		breakIt: func(t *testing.T, w *world) {
-			pvc := w.newClaim("other", map[string]string{names.AnnotationListenerName: "web"})
+			pvc := w.newClaim("other", ofListener("web"))
 			w.create(t, pvc)
 			w.create(t, w.newPod("other-0", "other"))
 			w.beginToDelete(t, pvc)
@@ -222,7 +210,7 @@ var wrongClaims = map[string]mistake{
 	},
 	"a claim that no Pod mounts is being deleted": {
 		breakIt: func(t *testing.T, w *world) {
-			pvc := w.newClaim("other", map[string]string{names.AnnotationListenerName: "web"})
+			pvc := w.newClaim("other", ofListener("web"))
 			w.create(t, pvc)
 			w.beginToDelete(t, pvc)
 		},
@@ -247,7 +235,7 @@ var wrongClaims = map[string]mistake{
 	"the annotation was written as a label": {
 		breakIt: func(t *testing.T, w *world) {
 			pvc := w.newClaim("other", map[string]string{})
-			pvc.Labels = map[string]string{names.AnnotationListenerClass: w.class.Name}
+			pvc.Labels = ofClass(w.class.Name)
 			w.create(t, pvc)
 			w.create(t, w.newPod("other-0", "other"))
 		},
@@ -256,7 +244,7 @@ var wrongClaims = map[string]mistake{
 	"a quota refuses the claim of an ephemeral volume": {
 		breakIt: func(t *testing.T, w *world) {
 			pod := w.newPod("ephemeral", "")
-			pod.Spec.Volumes = []corev1.Volume{objects.EphemeralVolume("listener", map[string]string{names.AnnotationListenerClass: w.class.Name})}
+			pod.Spec.Volumes = []corev1.Volume{objects.EphemeralVolume("listener", ofClass(w.class.Name))}
 			w.create(t, pod)
 			w.event(t, pod, "FailedBinding", `ephemeral volume controller: create PVC: persistentvolumeclaims "ephemeral-listener" is forbidden: exceeded quota`)
 		},

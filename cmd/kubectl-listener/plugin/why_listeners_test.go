@@ -200,7 +200,7 @@ var wrongListeners = map[string]mistake{
 	"an inline volume names a Listener that does not exist": {
 		breakIt: func(t *testing.T, w *world) {
 			pod := w.newPod("inline", "")
-			pod.Spec.Volumes = []corev1.Volume{objects.InlineVolume("listener", map[string]string{names.AnnotationListenerName: "elsewhere"})}
+			pod.Spec.Volumes = []corev1.Volume{objects.InlineVolume("listener", ofListener("elsewhere"))}
 			w.create(t, pod)
 		},
 		from: "inline", kind: "Listener", reason: listenersv1alpha1.ReasonListenerNotFound, text: "does not exist",

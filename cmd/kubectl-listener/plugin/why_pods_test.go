@@ -142,10 +142,8 @@ var wrongPods = map[string]mistake{
 		kind: "Node", reason: "NoNodeAgent", text: "kubectl listener doctor",
 	},
 	"the Pod runs and is not ready": {
-		breakIt: func(t *testing.T, w *world) {
-			w.unready(t)
-		},
-		kind: "Pod", reason: "ContainersNotReady", text: "is not ready",
+		breakIt: func(t *testing.T, w *world) { w.unready(t) },
+		kind:    "Pod", reason: "ContainersNotReady", text: "is not ready",
 	},
 	"the probe of a Pod fails": {
 		breakIt: func(t *testing.T, w *world) {
@@ -176,7 +174,7 @@ var wrongPods = map[string]mistake{
 	"an inline volume names a Listener as its class": {
 		breakIt: func(t *testing.T, w *world) {
 			w.create(t, w.newListener("shared", w.class.Name))
-			w.createInline(t, map[string]string{names.AnnotationListenerClass: "shared"})
+			w.createInline(t, ofClass("shared"))
 			listener := w.newListener("inline-listener", "shared")
 			listener.Annotations = map[string]string{names.AnnotationClaim: listener.Name}
 			w.create(t, listener)
@@ -190,10 +188,8 @@ var wrongPods = map[string]mistake{
 		text: "/shared doesTo use this Listener, give the volume or the claim " + names.AnnotationListenerName + " in place of",
 	},
 	"an inline volume names a class as its Listener": {
-		breakIt: func(t *testing.T, w *world) {
-			w.createInline(t, map[string]string{names.AnnotationListenerName: w.class.Name})
-		},
-		from: "inline", kind: "Listener", reason: listenersv1alpha1.ReasonListenerNotFound,
+		breakIt: func(t *testing.T, w *world) { w.createInline(t, ofListener(w.class.Name)) },
+		from:    "inline", kind: "Listener", reason: listenersv1alpha1.ReasonListenerNotFound,
 		text: "doesFor a Listener of this class, give the volume or the claim " + names.AnnotationListenerClass + " in place of",
 	},
 	"an inline volume lists a port that the Pod does not have": {
@@ -213,7 +209,7 @@ var wrongPods = map[string]mistake{
 	"an inline volume of a pinned class": {
 		breakIt: func(t *testing.T, w *world) {
 			pod := w.newPod("inline", "")
-			pod.Spec.Volumes = []corev1.Volume{objects.InlineVolume("listener", map[string]string{names.AnnotationListenerClass: w.class.Name})}
+			pod.Spec.Volumes = []corev1.Volume{objects.InlineVolume("listener", ofClass(w.class.Name))}
 			w.create(t, pod)
 			w.event(t, pod, listenersv1alpha1.ReasonInvalidVolume, `Volume "listener" is not mounted: ListenerClass x pins volumes to nodes, which needs a claim`)
 		},
@@ -221,7 +217,7 @@ var wrongPods = map[string]mistake{
 	},
 	"an inline volume that the StatefulSet has corrected by now": {
 		breakIt: func(t *testing.T, w *world) {
-			w.createReplica(t, map[string]string{"listeners.stackable.tech/listener-clas": w.class.Name}, map[string]string{names.AnnotationListenerClass: w.class.Name})
+			w.createReplica(t, map[string]string{"listeners.stackable.tech/listener-clas": w.class.Name}, ofClass(w.class.Name))
 		},
 		from: "db-0", kind: "Pod", text: "The template is correct already, but the StatefulSet does not replace this Pod. Delete it: kubectl delete pod db-0",
 	},

@@ -13,7 +13,7 @@ import (
 var wrongVolumes = map[string]mistake{
 	"a claim names the volume of another one": {
 		breakIt: func(t *testing.T, w *world) {
-			pvc := w.newClaim("other", map[string]string{names.AnnotationListenerClass: w.class.Name})
+			pvc := w.newClaim("other", ofClass(w.class.Name))
 			pvc.Spec.VolumeName = w.volume.Name
 			w.create(t, pvc)
 		},

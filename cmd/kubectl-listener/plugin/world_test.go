@@ -85,7 +85,7 @@ func labelsOf(node string) map[string]string {
 
 // createClaim creates a claim with its volume, which is pinned.
 func (w *world) createClaim(t *testing.T) {
-	w.claim = w.newClaim("web", map[string]string{names.AnnotationListenerClass: w.class.Name})
+	w.claim = w.newClaim("web", ofClass(w.class.Name))
 	w.create(t, w.claim)
 	w.volume = claim.Volume(w.claim, w.claim.Name)
 	w.volume.Spec.ClaimRef = &corev1.ObjectReference{
@@ -130,6 +130,16 @@ func (w *world) newClaim(name string, annotations map[string]string) *corev1.Per
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Annotations: annotations},
 		Spec:       objects.ClaimSpec(""),
 	}
+}
+
+// ofClass returns the annotation of a claim, or the attribute of a volume, that names a class.
+func ofClass(name string) map[string]string {
+	return map[string]string{names.AnnotationListenerClass: name}
+}
+
+// ofListener returns the annotation of a claim, or the attribute of a volume, that names a Listener.
+func ofListener(name string) map[string]string {
+	return map[string]string{names.AnnotationListenerName: name}
 }
 
 func addresses() []listenersv1alpha1.IngressAddress {
