@@ -21,7 +21,7 @@ func (w *world) advertise(t *testing.T, advertised listenersv1alpha1.IngressAddr
 
 func TestGetWritesWhatHasToBeConfiguredInFrontOfTheCluster(t *testing.T) {
 	w := newWorld(t)
-	w.advertise(t, listenersv1alpha1.IngressAddress{Address: "edge.example", AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 9000}})
+	w.advertise(t, at("edge.example", map[string]int32{"http": 9000}))
 	g := NewWithT(t)
 	out, err := run(t, apiserver.Config(t), "get", "web", "-n", w.namespace, "-o", "json")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -48,7 +48,7 @@ func TestAdvertisedAddressesAreNamedWithWhatIsBehindThem(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			w.advertise(t, listenersv1alpha1.IngressAddress{Address: "127.0.0.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": tc.port}})
+			w.advertise(t, at("127.0.0.1", map[string]int32{"http": tc.port}))
 			out, err := run(t, apiserver.Config(t), "why", "web-0", "-n", w.namespace, "-o", "json")
 			r := decode(t, out, err)
 			var said []string

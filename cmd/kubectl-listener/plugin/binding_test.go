@@ -19,9 +19,6 @@ import (
 
 // The API server accepts it.
 func TestBindingIsASecretOfTheServiceBindingSpecification(t *testing.T) {
-	at := func(address string, ports map[string]int32) listenersv1alpha1.IngressAddress {
-		return listenersv1alpha1.IngressAddress{Address: address, AddressType: listenersv1alpha1.AddressTypeIP, Ports: ports}
-	}
 	ports := map[string]int32{"client": 9092}
 	for name, tc := range map[string]struct {
 		addresses []listenersv1alpha1.IngressAddress
@@ -167,7 +164,7 @@ func TestBindingThatCannotBeMadeNamesObjectCauseAndRemedy(t *testing.T) {
 		"no such port": {args: []string{"web", "--type", "kafka", "--port", "tls"}, want: []string{`/web has no port "tls", but http; set --port`}},
 		"several ports": {
 			change: func(t *testing.T, w *world) {
-				w.publish(t, listenersv1alpha1.IngressAddress{Address: "203.0.113.7", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"client": 1, "admin": 2}})
+				w.publish(t, at("203.0.113.7", map[string]int32{"client": 1, "admin": 2}))
 			},
 			args: []string{"web", "--type", "kafka"}, want: []string{"/web has the ports admin, client; set --port to one of them"},
 		},

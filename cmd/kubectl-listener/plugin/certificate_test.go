@@ -43,11 +43,7 @@ type secured struct {
 func newSecured(t *testing.T, w *world) *secured {
 	t.Helper()
 	s := newUnpublished(t, w)
-	published := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(s.pod), s.pod.UID, w.node.Name)
-	published.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{
-		Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: w.listener.Name, IngressAddresses: addresses(),
-	}
-	w.create(t, published)
+	w.create(t, w.newPodListeners(s.pod, addresses()))
 	return s
 }
 
@@ -227,9 +223,7 @@ func TestConnectVerifiesCertificates(t *testing.T) {
 	w := newWorld(t)
 	s := newSecured(t, w)
 	plain, _ := listen(t)
-	at := func(port int32) {
-		w.publish(t, listenersv1alpha1.IngressAddress{Address: "127.0.0.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": port}})
-	}
+	publish := func(port int32) { w.publish(t, at("127.0.0.1", map[string]int32{"http": port})) }
 	connect := func(args ...string) (string, error) {
 		return run(t, apiserver.Config(t), append([]string{"connect", "web-0", "-n", w.namespace, "-o", "json", "--timeout", "10s"}, args...)...)
 	}
@@ -258,7 +252,7 @@ func TestConnectVerifiesCertificates(t *testing.T) {
 		"expired":              {serve(t, s.pair(s.issue(t, time.Now().Add(-25*time.Hour), "127.0.0.1"))), "Failed", []string{"the certificate is valid from", "read its certificate again"}},
 		"of another authority": {serve(t, s.selfSigned(t, "127.0.0.1")), "Failed", []string{"is signed by CN=stranger, which is not trusted", "--ca-file"}},
 	} {
-		at(tc.port)
+		publish(tc.port)
 		out, err := connect("--tls")
 		f := decode(t, out, err).Findings
 		if len(f) != 1 || f[0].State != tc.state {
@@ -271,14 +265,14 @@ func TestConnectVerifiesCertificates(t *testing.T) {
 			}
 		}
 	}
-	at(plain)
+	publish(plain)
 	out, err := connect("--tls", "--timeout", "100ms")
 	if p := decode(t, out, err).Problem; p == nil || p.Kind != "Address" {
 		t.Errorf("a server without TLS: %+v", p)
 	}
 
 	stranger := s.selfSigned(t, "127.0.0.1")
-	at(serve(t, stranger))
+	publish(serve(t, stranger))
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	check.Must(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: stranger.Certificate[0]}), 0o600))
 	out, err = connect("--ca-file", file)

@@ -41,6 +41,12 @@ func (w *world) publish(t *testing.T, addresses ...listenersv1alpha1.IngressAddr
 	t.Helper()
 	w.listener.Status.IngressAddresses = addresses
 	w.updateStatus(t, w.listener)
+	w.publishToPod(t, addresses...)
+}
+
+// publishToPod makes these the addresses of the Pod's volume.
+func (w *world) publishToPod(t *testing.T, addresses ...listenersv1alpha1.IngressAddress) {
+	t.Helper()
 	entry := w.podListeners.Spec.Listeners["listener"]
 	entry.IngressAddresses = addresses
 	w.podListeners.Spec.Listeners["listener"] = entry
@@ -52,13 +58,7 @@ func TestConnectTriesEachAddress(t *testing.T) {
 	open, closed := listen(t)
 	w.listener.Spec.Ports = append(w.listener.Spec.Ports, listenersv1alpha1.ListenerPort{Name: "dns", Port: 53, Protocol: ptr.To(corev1.ProtocolUDP)})
 	w.update(t, w.listener)
-	set := func(ports map[string]int32) {
-		addresses := []listenersv1alpha1.IngressAddress{}
-		if ports != nil {
-			addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: "127.0.0.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: ports})
-		}
-		w.publish(t, addresses...)
-	}
+	set := func(ports map[string]int32) { w.publish(t, at("127.0.0.1", ports)) }
 	states := func(argument string) (states []string, problem *found) {
 		out, err := run(t, apiserver.Config(t), "connect", argument, "-n", w.namespace, "-o", "json", "--timeout", "10s")
 		r := decode(t, out, err)
@@ -91,7 +91,7 @@ func TestConnectTriesEachAddress(t *testing.T) {
 			t.Errorf("%s: %q, problem %+v", argument, got, problem)
 		}
 	}
-	set(nil)
+	w.publish(t)
 	if got, problem := states("web-0"); problem == nil || problem.Message != "has no address" {
 		t.Errorf("%q, problem %+v", got, problem)
 	}
@@ -114,7 +114,7 @@ func TestConnectSaysWhenANameOfPodsExists(t *testing.T) {
 			if tc.headless {
 				w.makeHeadless(t, tc.notReady)
 			}
-			w.publish(t, listenersv1alpha1.IngressAddress{Address: "web.invalid", AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80}})
+			w.publish(t, at("web.invalid", map[string]int32{"http": 80}))
 			out, err := run(t, apiserver.Config(t), "connect", "web-0", "-n", w.namespace, "-o", "json", "--timeout", "10s")
 			if p := decode(t, out, err).Problem; p == nil || p.Kind != "Address" || !strings.Contains(p.Remedy, tc.want) {
 				t.Errorf("problem %+v, want %q", p, tc.want)
@@ -148,8 +148,8 @@ func TestConnectGivesEachCauseItsRemedy(t *testing.T) {
 	w := newWorld(t)
 	w.makeHeadless(t, false)
 	w.publish(t,
-		listenersv1alpha1.IngressAddress{Address: "224.0.0.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 80}},
-		listenersv1alpha1.IngressAddress{Address: "web.invalid", AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80}},
+		at("224.0.0.1", map[string]int32{"http": 80}),
+		at("web.invalid", map[string]int32{"http": 80}),
 	)
 	out, err := run(t, apiserver.Config(t), "connect", "web-0", "-n", w.namespace, "-o", "json", "--timeout", "10s")
 	got := map[string]string{}
@@ -187,7 +187,7 @@ func TestConnectSaysWhyNothingResponds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.publish(t, listenersv1alpha1.IngressAddress{Address: "224.0.0.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 80}})
+			w.publish(t, at("224.0.0.1", map[string]int32{"http": 80}))
 			tc.change(t, w)
 			for _, argument := range []string{"web-0", "listener/web"} {
 				out, err := run(t, apiserver.Config(t), "connect", argument, "-n", w.namespace, "-o", "json", "--timeout", "10s")

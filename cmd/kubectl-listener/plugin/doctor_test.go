@@ -197,11 +197,7 @@ func (i *installed) starting(t *testing.T, ingress []listenersv1alpha1.IngressAd
 // publishTo creates PodListeners as the operator does. ingress are the addresses of the Pod's volume.
 func (i *installed) publishTo(t *testing.T, pod *corev1.Pod, ingress []listenersv1alpha1.IngressAddress) {
 	t.Helper()
-	published := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, i.node.Name)
-	published.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{
-		Scope: listenersv1alpha1.ListenerScopeNode, IngressAddresses: ingress, PersistentVolumeName: i.volume.Name, ListenerName: i.listener.Name,
-	}
-	operator := i.operator(t)
+	published, operator := i.newPodListeners(pod, ingress), i.operator(t)
 	check.Must(t, operator.Create(t.Context(), published))
 	t.Cleanup(func() { check.Must(t, operator.Delete(lasting(t), published)) })
 }

@@ -33,12 +33,7 @@ func TestGetListsEveryAddressOfEveryReplica(t *testing.T) {
 	w.listener.Status.Summary.Reason = listenersv1alpha1.ReasonAddressesAssigned
 	w.listener.Status.WaitingFor = &listenersv1alpha1.WaitingFor{Kind: listenersv1alpha1.WaitingKindNodePort, Since: metav1.Unix(0, 0)}
 	w.updateStatus(t, w.listener)
-	entry := w.podListeners.Spec.Listeners["listener"]
-	entry.IngressAddresses = append(entry.IngressAddresses, listenersv1alpha1.IngressAddress{
-		Address: "2001:db8::7", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 31337, "admin": 31338},
-	})
-	w.podListeners.Spec.Listeners["listener"] = entry
-	w.update(t, w.podListeners)
+	w.publishToPod(t, append(addresses(), at("2001:db8::7", map[string]int32{"http": 31337, "admin": 31338}))...)
 	idle := &listenersv1alpha1.Listener{}
 	idle.Namespace, idle.Name = w.namespace, "idle"
 	w.create(t, idle)
@@ -117,9 +112,6 @@ func TestGetWritesTheEndpointsOfAPort(t *testing.T) {
 		l.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: addresses}
 		w.updateStatus(t, l)
 	}
-	at := func(address string, ports map[string]int32) listenersv1alpha1.IngressAddress {
-		return listenersv1alpha1.IngressAddress{Address: address, AddressType: listenersv1alpha1.AddressTypeIP, Ports: ports}
-	}
 	add("redis-1", "redis", at("203.0.113.8", map[string]int32{"redis": 30002, "bus": 30012}), at("2001:db8::8", map[string]int32{"redis": 30002}))
 	add("redis-0", "redis", at("203.0.113.7", map[string]int32{"redis": 30001, "bus": 30011}))
 	add("redis-same", "redis", at("203.0.113.7", map[string]int32{"redis": 30001}))
@@ -183,10 +175,7 @@ func TestGetWatchesAddresses(t *testing.T) {
 	want := []string{"LISTENER CLASS POD NODE PORT ADDRESS REASON", line + "203.0.113.7:31337 <none>"}
 	g.Eventually(out.lines, apiserver.Timeout, "20ms").Should(Equal(want))
 
-	entry := w.podListeners.Spec.Listeners["listener"]
-	entry.IngressAddresses[0].Address = "203.0.113.8"
-	w.podListeners.Spec.Listeners["listener"] = entry
-	w.update(t, w.podListeners)
+	w.publishToPod(t, at("203.0.113.8", map[string]int32{"http": 31337}))
 	want = append(want, line+"203.0.113.8:31337 <none>")
 	g.Eventually(out.lines, apiserver.Timeout, "20ms").Should(Equal(want))
 

@@ -85,11 +85,7 @@ func (s *shop) addListener(t *testing.T, name, class string, serviceType corev1.
 }
 
 func address(host string, port int32) listenersv1alpha1.IngressAddress {
-	kind := listenersv1alpha1.AddressTypeIP
-	if host[0] > '9' {
-		kind = listenersv1alpha1.AddressTypeHostname
-	}
-	return listenersv1alpha1.IngressAddress{Address: host, AddressType: kind, Ports: map[string]int32{"broker": port}}
+	return at(host, map[string]int32{"broker": port})
 }
 
 // addPod creates a Pod that runs on a node and mounts these Listeners.

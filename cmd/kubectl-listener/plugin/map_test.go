@@ -80,7 +80,7 @@ func TestMapWritesAPicture(t *testing.T) {
 func TestMapMarksAPodWhoseProgramSeesNoFiles(t *testing.T) {
 	w := newWorld(t)
 	pod := w.newPod("idle", "web")
-	pod.Labels, pod.Spec.NodeName, pod.Spec.Containers[0].VolumeMounts = w.pod.Labels, w.node.Name, nil
+	pod.Spec.Containers[0].VolumeMounts = nil
 	w.remove(t, w.pod)
 	w.createRunning(t, pod)
 	out, err := run(t, apiserver.Config(t), "map", "-n", w.namespace, "-o", "svg")
@@ -118,11 +118,7 @@ func TestMapFollowsTheCluster(t *testing.T) {
 func TestMapShowsAPathAndItsFiles(t *testing.T) {
 	w := newWorld(t)
 	open, _ := listen(t)
-	addresses := []listenersv1alpha1.IngressAddress{{Address: "127.0.0.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": open}}}
-	w.listener.Status.IngressAddresses = addresses
-	w.updateStatus(t, w.listener)
-	w.podListeners.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{Scope: listenersv1alpha1.ListenerScopeNode, IngressAddresses: addresses, PersistentVolumeName: w.volume.Name, ListenerName: "web"}
-	w.update(t, w.podListeners)
+	w.publish(t, at("127.0.0.1", map[string]int32{"http": open}))
 	page := browser(t)
 	do(page, t, chromedp.Navigate(startMap(t, apiserver.Config(t), "-n", w.namespace)))
 	await(page, t, `document.querySelector(".Pod")?.getAttribute("aria-label").includes("runs on node")`)

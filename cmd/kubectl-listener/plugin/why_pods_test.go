@@ -8,7 +8,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -51,9 +50,7 @@ var wrongPods = map[string]mistake{
 				Name: "wait", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
 			}}}
 			w.updateStatus(t, pod)
-			addresses := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, w.node.Name)
-			addresses.Spec = w.podListeners.Spec
-			w.create(t, addresses)
+			w.create(t, w.newPodListeners(pod, addresses()))
 		},
 		from: "init-0", kind: "Pod", text: "waits on node ",
 	},
@@ -155,7 +152,6 @@ var wrongPods = map[string]mistake{
 	"two ports of the Pod have one name": {
 		breakIt: func(t *testing.T, w *world) {
 			pod := w.newPod("web-1", "web")
-			pod.Labels, pod.Spec.NodeName = w.pod.Labels, w.node.Name
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
 				Name: "sidecar", Image: "main", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 81}},
 			})
@@ -240,7 +236,6 @@ var wrongPods = map[string]mistake{
 			set := w.statefulSet()
 			w.create(t, set)
 			pod := w.newPod("db-0", "web")
-			pod.Labels, pod.Spec.NodeName = w.pod.Labels, w.node.Name
 			pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
 			w.createRunning(t, pod)
 			w.event(t, set, "FailedCreate", "exceeded quota")

@@ -198,12 +198,10 @@ func TestWhySaysThatNoStepIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T)
 		}, allRight},
 		"two Pods mount the claim": {func(t *testing.T, w *world) {
 			pod := w.newPod("web-1", "web")
-			pod.Labels, pod.Spec.NodeName = w.pod.Labels, w.node.Name
 			w.createRunning(t, pod)
 		}, "its address leads to each of the Pods that mount it, web-0,web-1"},
 		"two Pods mount the claim, and one is about to end": {func(t *testing.T, w *world) {
 			pod := w.newPod("web-1", "web")
-			pod.Labels, pod.Spec.NodeName = w.pod.Labels, w.node.Name
 			w.createRunning(t, pod)
 			w.beginToDelete(t, pod)
 		}, allRight},

@@ -87,13 +87,8 @@ var wrongVolumes = map[string]mistake{
 		kind: "PodListeners", text: "has no entry for volume",
 	},
 	"a volume has no address yet": {
-		breakIt: func(t *testing.T, w *world) {
-			entry := w.podListeners.Spec.Listeners["listener"]
-			entry.IngressAddresses = nil
-			w.podListeners.Spec.Listeners["listener"] = entry
-			w.update(t, w.podListeners)
-		},
-		kind: "PodListeners", reason: listenersv1alpha1.ReasonWaitingForAddress, text: "has no address yet",
+		breakIt: func(t *testing.T, w *world) { w.publishToPod(t) },
+		kind:    "PodListeners", reason: listenersv1alpha1.ReasonWaitingForAddress, text: "has no address yet",
 	},
 	"the mount fails": {
 		breakIt: func(t *testing.T, w *world) {

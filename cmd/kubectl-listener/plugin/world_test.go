@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -143,7 +144,15 @@ func ofListener(name string) map[string]string {
 }
 
 func addresses() []listenersv1alpha1.IngressAddress {
-	return []listenersv1alpha1.IngressAddress{{Address: "203.0.113.7", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 31337}}}
+	return []listenersv1alpha1.IngressAddress{at("203.0.113.7", map[string]int32{"http": 31337})}
+}
+
+func at(host string, ports map[string]int32) listenersv1alpha1.IngressAddress {
+	kind := listenersv1alpha1.AddressTypeIP
+	if net.ParseIP(host) == nil {
+		kind = listenersv1alpha1.AddressTypeHostname
+	}
+	return listenersv1alpha1.IngressAddress{Address: host, AddressType: kind, Ports: ports}
 }
 
 // createListener creates a Listener with its Service.
@@ -195,15 +204,22 @@ func (w *world) createPod(t *testing.T) {
 		}},
 	}
 	w.create(t, w.endpoints)
-	w.podListeners = listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(w.pod), w.pod.UID, w.node.Name)
-	w.podListeners.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{
-		Scope: listenersv1alpha1.ListenerScopeNode, IngressAddresses: addresses(), PersistentVolumeName: w.volume.Name, ListenerName: w.listener.Name,
-	}
+	w.podListeners = w.newPodListeners(w.pod, addresses())
 	w.create(t, w.podListeners)
 }
 
-// createRunning creates a Pod that runs, and is an endpoint and in PodListeners like the other one.
+// newPodListeners returns the addresses of a Pod on the node that mounts the claim.
+func (w *world) newPodListeners(pod *corev1.Pod, ingress []listenersv1alpha1.IngressAddress) *listenersv1alpha1.PodListeners {
+	published := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, w.node.Name)
+	published.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{
+		Scope: listenersv1alpha1.ListenerScopeNode, IngressAddresses: ingress, PersistentVolumeName: w.volume.Name, ListenerName: w.listener.Name,
+	}
+	return published
+}
+
+// createRunning creates a Pod that runs on the node, and is an endpoint and in PodListeners like the other one.
 func (w *world) createRunning(t *testing.T, pod *corev1.Pod) {
+	pod.Labels, pod.Spec.NodeName = w.pod.Labels, w.node.Name
 	w.create(t, pod)
 	pod.Status = w.pod.Status
 	w.updateStatus(t, pod)
@@ -211,9 +227,7 @@ func (w *world) createRunning(t *testing.T, pod *corev1.Pod) {
 	endpoint.TargetRef.Name, endpoint.TargetRef.UID = pod.Name, pod.UID
 	w.endpoints.Endpoints = append(w.endpoints.Endpoints, endpoint)
 	w.update(t, w.endpoints)
-	addresses := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, w.node.Name)
-	addresses.Spec = w.podListeners.Spec
-	w.create(t, addresses)
+	w.create(t, w.newPodListeners(pod, w.podListeners.Spec.Listeners["listener"].IngressAddresses))
 }
 
 // outdated lets the Pod have started with another address. restart is whether its class restarts it.
@@ -355,7 +369,6 @@ func (w *world) createReplica(t *testing.T, attributes, template map[string]stri
 // createPending creates a Pod "pending" that is bound to the node, and mounts the claim and a projected source.
 func (w *world) createPending(t *testing.T, source corev1.VolumeProjection) {
 	pod := w.newPod("pending", w.claim.Name)
-	pod.Spec.NodeName = w.node.Name
 	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "tls", VolumeSource: corev1.VolumeSource{
 		Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{source}},
 	}})
