@@ -49,8 +49,7 @@ func TestAdvertisedAddressesAreNamedWithWhatIsBehindThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			w.advertise(t, at("127.0.0.1", map[string]int32{"http": tc.port}))
-			out, err := run(t, apiserver.Config(t), "why", "web-0", "-n", w.namespace, "-o", "json")
-			r := decode(t, out, err)
+			r := whyOf(t, w.namespace, "web-0")
 			var said []string
 			for _, f := range r.Findings {
 				if f.Kind == "Address" {
@@ -60,8 +59,7 @@ func TestAdvertisedAddressesAreNamedWithWhatIsBehindThem(t *testing.T) {
 			g.Expect(said).To(ConsistOf(And(HavePrefix("Warning is advertised for port http"), HaveSuffix("has to forward to 203.0.113.7:31337 ("+w.node.Name+")"))))
 			g.Expect(r.Problem).To(BeNil())
 
-			out, err = run(t, apiserver.Config(t), "connect", "web-0", "-n", w.namespace, "-o", "json")
-			r = decode(t, out, err)
+			r = resultOf(t, apiserver.Config(t), "connect", "web-0", "-n", w.namespace)
 			if tc.remedy == "" {
 				g.Expect(r.Problem).To(BeNil())
 				return

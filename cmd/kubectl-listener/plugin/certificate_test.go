@@ -160,9 +160,8 @@ func TestWhyFollowsCertificates(t *testing.T) {
 // expect expects of kubectl listener why that it finds one object of a kind, in this state, and says these texts of it.
 func (w *world) expect(t *testing.T, pod, kind, state string, texts ...string) {
 	t.Helper()
-	out, err := run(t, apiserver.Config(t), "why", pod, "-n", w.namespace, "-o", "json")
 	var found []string
-	for _, f := range decode(t, out, err).Findings {
+	for _, f := range whyOf(t, w.namespace, pod).Findings {
 		if f.Kind == kind {
 			found = append(found, f.State+" "+f.Reason+" "+f.Message+" "+f.Remedy)
 		}

@@ -105,6 +105,19 @@ type found struct {
 	Kind, Namespace, Name, State, Reason, Message, Remedy string
 }
 
+// resultOf runs the plugin as the user of a configuration, and returns its result.
+func resultOf(t *testing.T, config *rest.Config, args ...string) result {
+	t.Helper()
+	out, err := run(t, config, append(args, "--output", "json")...)
+	return decode(t, out, err)
+}
+
+// whyOf returns what why finds out.
+func whyOf(t *testing.T, namespace, argument string) result {
+	t.Helper()
+	return resultOf(t, apiserver.Config(t), "why", argument, "--namespace", namespace)
+}
+
 // decode decodes the output of a command, whose error must be ErrProblem if and only if it names a problem.
 func decode(t *testing.T, out string, err error) result {
 	t.Helper()

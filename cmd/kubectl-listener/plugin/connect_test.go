@@ -53,6 +53,12 @@ func (w *world) publishToPod(t *testing.T, addresses ...listenersv1alpha1.Ingres
 	w.update(t, w.podListeners)
 }
 
+// connect runs `kubectl listener connect`.
+func (w *world) connect(t *testing.T, argument string) result {
+	t.Helper()
+	return resultOf(t, apiserver.Config(t), "connect", argument, "-n", w.namespace, "--timeout", "10s")
+}
+
 func TestConnectTriesEachAddress(t *testing.T) {
 	w := newWorld(t)
 	open, closed := listen(t)
@@ -60,8 +66,7 @@ func TestConnectTriesEachAddress(t *testing.T) {
 	w.update(t, w.listener)
 	set := func(ports map[string]int32) { w.publish(t, at("127.0.0.1", ports)) }
 	states := func(argument string) (states []string, problem *found) {
-		out, err := run(t, apiserver.Config(t), "connect", argument, "-n", w.namespace, "-o", "json", "--timeout", "10s")
-		r := decode(t, out, err)
+		r := w.connect(t, argument)
 		for _, f := range r.Findings {
 			states = append(states, f.State)
 		}
@@ -115,12 +120,10 @@ func TestConnectSaysWhenANameOfPodsExists(t *testing.T) {
 				w.makeHeadless(t, tc.notReady)
 			}
 			w.publish(t, at("web.invalid", map[string]int32{"http": 80}))
-			out, err := run(t, apiserver.Config(t), "connect", "web-0", "-n", w.namespace, "-o", "json", "--timeout", "10s")
-			if p := decode(t, out, err).Problem; p == nil || p.Kind != "Address" || !strings.Contains(p.Remedy, tc.want) {
+			if p := w.connect(t, "web-0").Problem; p == nil || p.Kind != "Address" || !strings.Contains(p.Remedy, tc.want) {
 				t.Errorf("problem %+v, want %q", p, tc.want)
 			}
-			out, err = run(t, apiserver.Config(t), "why", "web-0", "-n", w.namespace, "-o", "json")
-			for _, f := range decode(t, out, err).Findings {
+			for _, f := range whyOf(t, w.namespace, "web-0").Findings {
 				if f.Kind == "Service" && strings.Contains(f.Message, "headless") != tc.headless {
 					t.Errorf("why says %q", f.Message)
 				}
@@ -151,9 +154,8 @@ func TestConnectGivesEachCauseItsRemedy(t *testing.T) {
 		at("224.0.0.1", map[string]int32{"http": 80}),
 		at("web.invalid", map[string]int32{"http": 80}),
 	)
-	out, err := run(t, apiserver.Config(t), "connect", "web-0", "-n", w.namespace, "-o", "json", "--timeout", "10s")
 	got := map[string]string{}
-	for _, f := range decode(t, out, err).Findings {
+	for _, f := range w.connect(t, "web-0").Findings {
 		got[f.Name] = f.Remedy
 	}
 	for address, want := range map[string]string{"224.0.0.1:80": "docs/choosing-a-class.md", "web.invalid:80": "exists only while a Pod that is ready mounts Listener "} {
@@ -190,8 +192,7 @@ func TestConnectSaysWhyNothingResponds(t *testing.T) {
 			w.publish(t, at("224.0.0.1", map[string]int32{"http": 80}))
 			tc.change(t, w)
 			for _, argument := range []string{"web-0", "listener/web"} {
-				out, err := run(t, apiserver.Config(t), "connect", argument, "-n", w.namespace, "-o", "json", "--timeout", "10s")
-				if p := decode(t, out, err).Problem; p == nil || p.Kind != "Address" || !strings.Contains(p.Remedy, tc.want) {
+				if p := w.connect(t, argument).Problem; p == nil || p.Kind != "Address" || !strings.Contains(p.Remedy, tc.want) {
 					t.Errorf("%s: problem %+v, want %q", argument, p, tc.want)
 				}
 			}

@@ -158,8 +158,7 @@ func restoring[T any, O interface {
 // doctor runs `kubectl listener doctor`.
 func doctor(t *testing.T) result {
 	t.Helper()
-	out, err := run(t, apiserver.PlainConfig(t), "doctor", "--output", "json")
-	return decode(t, out, err)
+	return resultOf(t, apiserver.PlainConfig(t), "doctor")
 }
 
 // longAgo is when something began to wait that ought to be over.
@@ -286,11 +285,7 @@ func (i *installed) checkFault(t *testing.T, tc fault) {
 		g.Expect(wrong[0].Message).To(ContainSubstring(tc.text))
 		g.Expect(wrong[0].Remedy).NotTo(BeEmpty())
 	}, apiserver.Timeout, "50ms").Should(Succeed())
-	dir, out, err := gatherInto(t, apiserver.PlainConfig(t))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	i.same(t, apiserver.PlainConfig(t), dir, "doctor")
+	i.same(t, apiserver.PlainConfig(t), gathered(t, apiserver.PlainConfig(t)), "doctor")
 }
 
 // TestDoctorNamesEachFault injects one fault at a time.
@@ -329,22 +324,19 @@ func TestDoctorNamesEachFault(t *testing.T) {
 }
 
 func TestDoctorSaysThatNothingIsInstalled(t *testing.T) {
-	out, err := run(t, apiserver.Config(t), "doctor", "-o", "json")
-	if p := decode(t, out, err).Problem; p == nil || p.Kind != "Deployment" || !strings.Contains(p.Remedy, "Install the operator") {
-		t.Errorf("problem %+v in\n%s", p, out)
+	if p := resultOf(t, apiserver.Config(t), "doctor").Problem; p == nil || p.Kind != "Deployment" || !strings.Contains(p.Remedy, "Install the operator") {
+		t.Errorf("problem %+v", p)
 	}
 }
 
 func TestDoctorSaysWhatTheUserMayNotRead(t *testing.T) {
-	config := apiserver.WithToken(t, apiserver.Config(t), apiserver.Namespace(t), "nobody")
-	out, err := run(t, config, "doctor", "-o", "json")
-	r := decode(t, out, err)
+	r := resultOf(t, apiserver.WithToken(t, apiserver.Config(t), apiserver.Namespace(t), "nobody"), "doctor")
 	for _, f := range r.Findings {
 		if f.State != "Unknown" {
 			t.Errorf("%+v", f)
 		}
 	}
-	if err != nil || len(r.Findings) < 5 {
-		t.Errorf("error %v, output:\n%s", err, out)
+	if r.Problem != nil || len(r.Findings) < 5 {
+		t.Errorf("problem %+v, findings %+v", r.Problem, r.Findings)
 	}
 }

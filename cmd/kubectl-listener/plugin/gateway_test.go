@@ -48,8 +48,7 @@ func TestWhyFollowsTheRoutesOfAGateway(t *testing.T) {
 	w.create(t, gateway)
 	why := func() (kinds []string, problem string) {
 		t.Helper()
-		out, err := run(t, apiserver.Config(t), "why", "listener/web", "-n", w.namespace, "-o", "json")
-		r := decode(t, out, err)
+		r := whyOf(t, w.namespace, "listener/web")
 		for _, f := range r.Findings {
 			kinds = append(kinds, f.Kind)
 		}
@@ -96,8 +95,7 @@ func TestWhyFollowsTheListenerSetOfAGateway(t *testing.T) {
 	w.update(t, w.class)
 	steps := func() (steps []string) {
 		t.Helper()
-		out, err := run(t, apiserver.Config(t), "why", "listener/web", "-n", w.namespace, "-o", "json")
-		for _, f := range decode(t, out, err).Findings {
+		for _, f := range whyOf(t, w.namespace, "listener/web").Findings {
 			if strings.HasSuffix(f.Kind, "Route") || f.Kind == "ListenerSet" {
 				steps = append(steps, f.Kind+" "+f.Name+": "+f.Message)
 			}

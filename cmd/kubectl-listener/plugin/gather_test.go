@@ -46,6 +46,16 @@ func gatherInto(t *testing.T, config *rest.Config, args ...string) (dir, out str
 	return dir, out, err
 }
 
+// gathered runs `kubectl listener gather`, which must succeed, and returns the directory that it wrote.
+func gathered(t *testing.T, config *rest.Config) (dir string) {
+	t.Helper()
+	dir, out, err := gatherInto(t, config)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return dir
+}
+
 // files returns the files of a directory.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
@@ -143,10 +153,7 @@ func TestGatherLeavesSecretsInTheCluster(t *testing.T) {
 		read = append(read, r.URL.Path)
 		return false
 	})
-	dir, out, err := gatherInto(t, config)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	dir := gathered(t, config)
 	found := files(t, dir)
 	for name, content := range found {
 		if strings.Contains(content, stubborn) || strings.Contains(content, "\n  managedFields:") {
@@ -262,10 +269,7 @@ func TestGatherTakesWhatOLMHasAboutTheOperator(t *testing.T) {
 	subscription("renamed", "a-listener-operator", "own.v1.0.0")
 	plan("another", subscription("another", "another", "another.v1.0.0"))
 
-	dir, out, err := gatherInto(t, apiserver.Config(t))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	dir := gathered(t, apiserver.Config(t))
 	var got []string
 	for name, content := range files(t, dir) {
 		if strings.Contains(content, stubborn) {
@@ -321,11 +325,7 @@ func (w *world) same(t *testing.T, config *rest.Config, from string, args ...str
 	if args[0] != "doctor" {
 		args = append(args, "--namespace", w.namespace)
 	}
-	args = append(args, "--output", "json")
-	out, err := run(t, config, args...)
-	want := decode(t, out, err)
-	out, err = run(t, offline, append(args, "--from", from)...)
-	got := decode(t, out, err)
+	want, got := resultOf(t, config, args...), resultOf(t, offline, append(args, "--from", from)...)
 	for _, r := range []*result{&want, &got} {
 		for i := range r.Findings {
 			if f := &r.Findings[i]; f.State == "Unknown" {
@@ -371,10 +371,7 @@ func TestWhySaysTheSameAboutWhatWasGathered(t *testing.T) {
 // What is lost must not look as if it did not exist.
 func TestAPartOfWhatWasGatheredIsRefused(t *testing.T) {
 	w := newWorld(t)
-	dir, out, err := gatherInto(t, apiserver.Config(t))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	dir := gathered(t, apiserver.Config(t))
 	nested := filepath.Join(filepath.Dir(dir), "must-gather.local.1", "image") // as oc adm must-gather writes it
 	check.Must(t, errors.Join(os.MkdirAll(filepath.Dir(nested), 0o700), os.Rename(dir, nested)))
 	dir = filepath.Dir(filepath.Dir(nested))
@@ -392,10 +389,7 @@ func TestAPartOfWhatWasGatheredIsRefused(t *testing.T) {
 // It may have any paths, texts and sizes.
 func TestAnArchiveOfAStrangerIsOnlyRead(t *testing.T) {
 	w := newWorld(t)
-	dir, out, err := gatherInto(t, apiserver.Config(t))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	dir := gathered(t, apiserver.Config(t))
 	listener := "namespaces/" + w.namespace + "/listeners.stackable.tech/listeners/web.yaml"
 	pack := func(add map[string]string) string {
 		name := filepath.Join(t.TempDir(), "a.tar.gz")
@@ -415,7 +409,7 @@ func TestAnArchiveOfAStrangerIsOnlyRead(t *testing.T) {
 	}
 	outside := filepath.Join(t.TempDir(), "outside.yaml")
 	text := strings.ReplaceAll(files(t, dir)[listener], "203.0.113.7", `"\e[2J\e]0;title\a"`)
-	out, err = run(t, offline, "why", "listener/web", "--namespace", w.namespace, "--from", pack(map[string]string{
+	out, err := run(t, offline, "why", "listener/web", "--namespace", w.namespace, "--from", pack(map[string]string{
 		listener: text, outside: "a: b", "../../../../.." + outside: "a: b",
 	}))
 	if err != nil && !errors.Is(err, command.ErrProblem) || !strings.Contains(out, `\x1b[2J`) || unprintable(out) != "" {
@@ -476,8 +470,7 @@ func gatherHealthy(t *testing.T, i *installed) {
 	})
 	t.Run("times are those of the gathering", func(t *testing.T) {
 		i.createUnschedulable(t, "just-now")
-		dir, _, err := gatherInto(t, config)
-		check.Must(t, err)
+		dir := gathered(t, config)
 		if out, err := run(t, offline, "doctor", "--from", dir); err != nil || strings.Contains(out, "just-now") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}

@@ -39,8 +39,7 @@ func TestWhySaysWhyAnAnnotationWasNotActedOn(t *testing.T) {
 	w.create(t, pod)
 	expect := func(text string) {
 		t.Helper()
-		out, err := run(t, apiserver.Config(t), "why", pod.Name, "-n", w.namespace, "-o", "json")
-		if p := decode(t, out, err).Problem; p == nil || p.Kind != "Pod" || p.Reason != "NotInjected" || !strings.Contains(p.Message, "not acted on, because "+text) {
+		if p := whyOf(t, w.namespace, pod.Name).Problem; p == nil || p.Kind != "Pod" || p.Reason != "NotInjected" || !strings.Contains(p.Message, "not acted on, because "+text) {
 			t.Errorf("the problem is %+v, want %q", p, text)
 		}
 	}
@@ -86,8 +85,7 @@ func TestWhySaysWhyAnAnnotationWasNotActedOn(t *testing.T) {
 	pod = annotatedPod(w)
 	pod.Name, pod.Spec.Volumes = "injected", []corev1.Volume{objects.InlineVolume("listener", ofListener("absent"))}
 	w.create(t, pod)
-	out, err = run(t, apiserver.Config(t), "why", pod.Name, "-n", w.namespace, "-o", "json")
-	if p := decode(t, out, err).Problem; p == nil || p.Kind != "Listener" {
+	if p := whyOf(t, w.namespace, pod.Name).Problem; p == nil || p.Kind != "Listener" {
 		t.Errorf("the problem is %+v", p)
 	}
 }
@@ -98,8 +96,7 @@ func TestWhyDoesNotGuessWhatTheUserMayNotRead(t *testing.T) {
 	pod := annotatedPod(w)
 	w.create(t, pod)
 	config := w.user(t, rbacv1.PolicyRule{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"pods"}})
-	out, err := run(t, config, "why", pod.Name, "-n", w.namespace, "-o", "json")
-	if p := decode(t, out, err).Problem; p == nil || !strings.Contains(p.Message, "ask an administrator to run this command") {
+	if p := resultOf(t, config, "why", pod.Name, "-n", w.namespace).Problem; p == nil || !strings.Contains(p.Message, "ask an administrator to run this command") {
 		t.Errorf("the problem is %+v", p)
 	}
 }
@@ -138,8 +135,7 @@ func TestWhyNamesWhatHasNoEffect(t *testing.T) {
 		pod.Name, pod.Annotations = name, nil
 		tc.change(pod)
 		w.create(t, pod)
-		out, err := run(t, apiserver.Config(t), "why", name, "-n", w.namespace, "-o", "json")
-		if p := decode(t, out, err).Problem; p == nil || p.Kind != "Pod" || p.Reason != "IgnoredKey" || p.Message != tc.want && !strings.HasSuffix(p.Message, tc.want) && !strings.HasPrefix(p.Message, tc.want) {
+		if p := whyOf(t, w.namespace, name).Problem; p == nil || p.Kind != "Pod" || p.Reason != "IgnoredKey" || p.Message != tc.want && !strings.HasSuffix(p.Message, tc.want) && !strings.HasPrefix(p.Message, tc.want) {
 			t.Errorf("%s: the problem is %+v, want %q", name, p, tc.want)
 		}
 	}

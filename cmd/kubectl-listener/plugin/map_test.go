@@ -35,13 +35,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
-// whyOf returns what why finds out.
-func whyOf(t *testing.T, namespace, argument string) result {
-	t.Helper()
-	out, err := run(t, apiserver.Config(t), "why", argument, "-n", namespace, "-o", "json")
-	return decode(t, out, err)
-}
-
 func TestMapWritesAPicture(t *testing.T) {
 	s := newShop(t, apiserver.Config(t), "shop")
 	s.addKafka(t)

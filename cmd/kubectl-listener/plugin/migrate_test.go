@@ -108,8 +108,7 @@ func podOf(template corev1.PodTemplateSpec, kind, owner, namespace string) *core
 // migrate runs `kubectl listener migrate`, and returns the report without what other tests have left.
 func migrate(t *testing.T) result {
 	t.Helper()
-	out, err := run(t, apiserver.Config(t), "migrate", "-o", "json")
-	r := decode(t, out, err)
+	r := resultOf(t, apiserver.Config(t), "migrate")
 	r.Findings = slices.DeleteFunc(r.Findings, func(f found) bool {
 		return (f.Kind == "ListenerClass" || f.Kind == "Listener" || f.Kind == "PersistentVolumeClaim") && !strings.HasPrefix(f.Name, "stackable-") ||
 			strings.HasSuffix(f.Kind, "s") && f.Name == ""
@@ -173,9 +172,7 @@ func TestMigrateFindsNothingIfNothingRuns(t *testing.T) {
 }
 
 func TestMigrateSaysWhatTheUserMayNotRead(t *testing.T) {
-	config := apiserver.WithToken(t, apiserver.Config(t), apiserver.Namespace(t), "nobody")
-	out, err := run(t, config, "migrate", "-o", "json")
-	r := decode(t, out, err)
+	r := resultOf(t, apiserver.WithToken(t, apiserver.Config(t), apiserver.Namespace(t), "nobody"), "migrate")
 	unknown := 0
 	for _, f := range r.Findings {
 		if f.State == "Unknown" {

@@ -1,6 +1,7 @@
 package plugin_test
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -83,18 +84,13 @@ func TestReleaseRequestsTheReleaseFromALostNodeOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			tc.prepare(t, w)
-			claim := tc.claim
-			if claim == "" {
-				claim = w.claim.Name
-			}
-			args := []string{"release", claim, "-n", w.namespace, "-o", "json"}
+			claim := cmp.Or(tc.claim, w.claim.Name)
+			args := []string{"release", claim, "-n", w.namespace}
 			if tc.force {
 				args = append(args, "--force")
 			}
 			started := time.Now().Truncate(time.Second)
-			out, err := run(t, apiserver.Config(t), args...)
-			r := decode(t, out, err)
-			if f := r.Findings[0]; f.State != tc.state || !strings.Contains(f.Message, tc.text) || (f.State == "Failed") != (f.Remedy != "") {
+			if f := resultOf(t, apiserver.Config(t), args...).Findings[0]; f.State != tc.state || !strings.Contains(f.Message, tc.text) || (f.State == "Failed") != (f.Remedy != "") {
 				t.Errorf("%+v", f)
 			}
 			check.Must(t, w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: claim}, w.claim))

@@ -1,6 +1,7 @@
 package plugin_test
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -30,10 +31,8 @@ func TestWhyFollowsTheWholePathIfNothingIsWrong(t *testing.T) {
 		"lsn/web": {"Listener", "ListenerClass", "Service", "Endpoints", "PersistentVolume", "Pod", "Node", "Node", "PodListeners", "Volume"},
 	} {
 		t.Run(argument, func(t *testing.T) {
-			out, err := run(t, apiserver.Config(t), "why", argument, "-n", w.namespace, "-o", "json")
-			r := decode(t, out, err)
 			var kinds []string
-			for _, f := range r.Findings {
+			for _, f := range whyOf(t, w.namespace, argument).Findings {
 				kinds = append(kinds, f.Kind)
 				if f.State != "OK" {
 					t.Errorf("%+v", f)
@@ -65,15 +64,11 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				w := newWorld(t)
 				tc.breakIt(t, w)
-				from := tc.from
-				if from == "" {
-					from = "web-0"
-				}
-				out, err := run(t, apiserver.Config(t), "why", from, "-n", w.namespace, "-o", "json")
-				p := decode(t, out, err).Problem
+				r := whyOf(t, w.namespace, cmp.Or(tc.from, "web-0"))
+				p := r.Problem
 				if p == nil || p.Kind != tc.kind || p.Reason != tc.reason || p.Remedy == "" || !strings.Contains(p.Message+p.Remedy, tc.text) ||
 					strings.Contains(p.Remedy, "kubectl listener why") {
-					t.Errorf("problem %+v in\n%s", p, out)
+					t.Errorf("problem %+v in\n%+v", p, r.Findings)
 				}
 			})
 		}
@@ -115,14 +110,13 @@ func TestWhyNamesWhyAPodIsPending(t *testing.T) {
 			w.create(t, pod)
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: tc.reason, Message: tc.message}}
 			w.updateStatus(t, pod)
-			out, err := run(t, apiserver.Config(t), "why", pod.Name, "-n", w.namespace, "-o", "json")
-			r := decode(t, out, err)
+			r := whyOf(t, w.namespace, pod.Name)
 			if slices.ContainsFunc(r.Findings, func(f found) bool { return f.Kind == "Listener" && f.State == "Failed" }) {
-				t.Errorf("the Listener is wrong in\n%s", out)
+				t.Errorf("the Listener is wrong in\n%+v", r.Findings)
 			}
 			p := r.Problem
 			if p == nil || p.Kind != tc.kind || tc.kind == "Pod" && (p.Reason != tc.reason || p.Message != tc.message) {
-				t.Errorf("problem %+v in\n%s", p, out)
+				t.Errorf("problem %+v in\n%+v", p, r.Findings)
 			}
 		})
 	}
@@ -300,17 +294,17 @@ func TestWhySaysWhatTheUserMayNotRead(t *testing.T) {
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "persistentvolumeclaims"}, Verbs: []string{"get"}},
 		rbacv1.PolicyRule{APIGroups: []string{listenersv1alpha1.GroupVersion.Group}, Resources: []string{"listeners"}, Verbs: []string{"get"}},
 	)
-	out, err := run(t, config, "why", "web-0", "-n", w.namespace, "-o", "json")
+	r := resultOf(t, config, "why", "web-0", "-n", w.namespace)
 	var unknown []string
-	for _, f := range decode(t, out, err).Findings {
+	for _, f := range r.Findings {
 		if f.State == "Unknown" {
 			unknown = append(unknown, f.Kind)
 		}
 	}
-	if want := []string{"Node", "CSINode", "PersistentVolume", "ListenerClass", "Service", "PodListeners"}; err != nil || !slices.Equal(unknown, want) {
-		t.Errorf("error %v, unknown %q, want %q", err, unknown, want)
+	if want := []string{"Node", "CSINode", "PersistentVolume", "ListenerClass", "Service", "PodListeners"}; r.Problem != nil || !slices.Equal(unknown, want) {
+		t.Errorf("problem %+v, unknown %q, want %q", r.Problem, unknown, want)
 	}
-	out, err = run(t, config, "why", "web-0", "-n", w.namespace)
+	out, err := run(t, config, "why", "web-0", "-n", w.namespace)
 	if err != nil || strings.Contains(out, "is wrong") || !strings.Contains(out, "You may not read Node "+w.node.Name) {
 		t.Errorf("error %v, output:\n%s", err, out)
 	}
