@@ -8,12 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
-	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 )
 
@@ -49,9 +47,8 @@ func TestWhyFollowsTheCertificateOfAListener(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			before := w.listener.DeepCopy()
 			w.listener.Labels = map[string]string{names.LabelCertificate: "web"}
-			check.Must(t, w.Patch(t.Context(), w.listener, client.MergeFrom(before)))
+			w.update(t, w.listener)
 			if tc.address != "" {
 				c := w.certificate(t, tc.address, tc.ready)
 				if tc.failure != "" {
@@ -77,13 +74,9 @@ func TestWhySuggestsAnIssuer(t *testing.T) {
 	w := newWorld(t)
 	crds.Install(t, w.Client, crds.Certificates, crds.Issuers)
 	defer crds.Remove(t, w.Client, crds.Certificates, crds.Issuers)
-	before := w.listener.DeepCopy()
 	w.listener.Labels = map[string]string{names.LabelCertificate: "web"}
-	check.Must(t, w.Patch(t.Context(), w.listener, client.MergeFrom(before)))
-	issuer := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"selfSigned": map[string]any{}}}}
-	issuer.SetGroupVersionKind(names.KindCertificate.GroupVersion().WithKind("Issuer"))
-	issuer.SetNamespace(w.namespace)
-	issuer.SetName("xy")
+	w.update(t, w.listener)
+	issuer := w.untyped("cert-manager.io/v1", "Issuer", "xy", map[string]any{"selfSigned": map[string]any{}})
 	NewWithT(t).Eventually(func() error { return w.Create(t.Context(), issuer) }, apiserver.Timeout, "20ms").Should(Succeed()) // served a moment later
 	w.certificate(t, "203.0.113.7", "False")
 	p := whyOf(t, w.namespace, "listener/web").Problem
@@ -95,11 +88,9 @@ func TestWhySuggestsAnIssuer(t *testing.T) {
 // certificate creates the Certificate "web" for an address. Without ready it has no status.
 func (w *world) certificate(t *testing.T, address, ready string) *unstructured.Unstructured {
 	t.Helper()
-	c := &unstructured.Unstructured{Object: map[string]any{
-		"metadata": map[string]any{"namespace": w.namespace, "name": "web" + names.CertificateSuffix},
-		"spec":     map[string]any{"secretName": "x", "issuerRef": map[string]any{"group": "cert-manager.io", "kind": "Issuer", "name": "x"}, "ipAddresses": []any{address}},
-	}}
-	c.SetGroupVersionKind(names.KindCertificate)
+	c := w.untyped("cert-manager.io/v1", "Certificate", "web"+names.CertificateSuffix, map[string]any{
+		"secretName": "x", "issuerRef": map[string]any{"group": "cert-manager.io", "kind": "Issuer", "name": "x"}, "ipAddresses": []any{address},
+	})
 	w.create(t, c)
 	if ready == "" {
 		return c
@@ -114,10 +105,7 @@ func (w *world) certificate(t *testing.T, address, ready string) *unstructured.U
 // request creates the CertificateRequest of a Certificate.
 func (w *world) request(t *testing.T, certificate *unstructured.Unstructured, conditions []any) {
 	t.Helper()
-	r := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"request": "eA==", "issuerRef": map[string]any{"name": "x"}}}}
-	r.SetGroupVersionKind(names.KindCertificate.GroupVersion().WithKind("CertificateRequest"))
-	r.SetNamespace(w.namespace)
-	r.SetName("web-1")
+	r := w.untyped("cert-manager.io/v1", "CertificateRequest", "web-1", map[string]any{"request": "eA==", "issuerRef": map[string]any{"name": "x"}})
 	r.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(certificate, names.KindCertificate)})
 	NewWithT(t).Eventually(func() error { return w.Create(t.Context(), r) }, apiserver.Timeout, "20ms").Should(Succeed()) // served a moment later
 	r.Object["status"] = map[string]any{"conditions": conditions}

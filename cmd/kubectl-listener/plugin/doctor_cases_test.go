@@ -102,9 +102,7 @@ func (i *installed) checkWhatIsNotWrong(t *testing.T) {
 	i.create(t, waiting)
 	i.event(t, waiting, listenersv1alpha1.ReasonWaitForFirstConsumer, "waiting for a Pod")
 	i.says(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForNodePorts))
-	forPods := &listenersv1alpha1.Listener{
-		ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "idle"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &i.class.Name},
-	}
+	forPods := i.newListener("idle", i.class.Name)
 	i.create(t, forPods)
 	idle := newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForPods)
 	idle.LastTransitionTime = longAgo()
@@ -183,7 +181,7 @@ func (i *installed) checkNoPortLeft(t *testing.T) {
 		LoadBalancer: &listenersv1alpha1.LoadBalancer{Sharing: listenersv1alpha1.LoadBalancerSharing{PortRange: "9000-9000"}},
 	}}
 	i.create(t, class)
-	l := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "shared"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &class.Name}}
+	l := i.newListener("shared", class.Name)
 	i.create(t, l)
 	l.Status = &listenersv1alpha1.ListenerStatus{
 		ServiceName: &l.Name, SharedPorts: map[string]int32{"http": 9000}, IngressAddresses: []listenersv1alpha1.IngressAddress{},
@@ -229,8 +227,7 @@ func (i *installed) checkNotReadyAddresses(t *testing.T) {
 
 func (i *installed) checkManyMistakes(t *testing.T) {
 	for n := range 12 {
-		pvc := i.newClaim(fmt.Sprintf("typo-%02d", n), ofClass("absent"))
-		i.create(t, pvc)
+		i.create(t, i.newClaim(fmt.Sprintf("typo-%02d", n), ofClass("absent")))
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare", Labels: labelsOf("bare")}}
 	i.create(t, node)

@@ -17,11 +17,8 @@ import (
 // listenerFaults are faults of Pods, their volumes and their Listeners.
 var listenerFaults = map[string]fault{
 	"an annotated Pod has no volume": {
-		breakIt: func(t *testing.T, i *installed) {
-			pod := annotatedPod(i.world)
-			i.create(t, pod)
-		},
-		kind: "Pod", name: "annotated", text: "the namespace does not opt in",
+		breakIt: func(t *testing.T, i *installed) { i.create(t, annotatedPod(i.world)) },
+		kind:    "Pod", name: "annotated", text: "the namespace does not opt in",
 	},
 	"a claim is being deleted while a Pod mounts it": {
 		breakIt: func(t *testing.T, i *installed) {
@@ -71,11 +68,8 @@ var listenerFaults = map[string]fault{
 		kind: "ListenerClass", name: "routed", text: "does not serve route.openshift.io/v1",
 	},
 	"a claim is stuck": {
-		breakIt: func(t *testing.T, i *installed) {
-			pvc := i.newClaim("stuck", ofClass("absent"))
-			i.create(t, pvc)
-		},
-		kind: "PersistentVolumeClaim", name: "stuck", text: `ListenerClass "absent" does not exist`,
+		breakIt: func(t *testing.T, i *installed) { i.create(t, i.newClaim("stuck", ofClass("absent"))) },
+		kind:    "PersistentVolumeClaim", name: "stuck", text: `ListenerClass "absent" does not exist`,
 	},
 	"no port is left for a Listener": {
 		breakIt: func(t *testing.T, i *installed) {
@@ -87,9 +81,7 @@ var listenerFaults = map[string]fault{
 				Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Name: "a", Port: 80, NodePort: 30070}, {Name: "b", Port: 81, NodePort: 30071}},
 			}}
 			i.create(t, service)
-			waiting := &listenersv1alpha1.Listener{
-				ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "waiting"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &class.Name},
-			}
+			waiting := i.newListener("waiting", class.Name)
 			i.create(t, waiting)
 			waiting.Status = &listenersv1alpha1.ListenerStatus{
 				IngressAddresses: []listenersv1alpha1.IngressAddress{}, Summary: listenersv1alpha1.ListenerSummary{Reason: listenersv1alpha1.ReasonNodePortsExhausted},
@@ -143,8 +135,7 @@ var listenerFaults = map[string]fault{
 	},
 	"a Pod waits for the node of its volume, and the operator says so": {
 		breakIt: func(t *testing.T, i *installed) {
-			pod := i.newPod("stuck", i.claim.Name)
-			i.pending(t, pod, pinned)
+			i.pending(t, i.newPod("stuck", i.claim.Name), pinned)
 			i.eventOf(t, "PersistentVolumeClaim", i.claim, listenersv1alpha1.ReasonPinnedToNode, "node node-shop is cordoned")
 		},
 		kind: "PersistentVolume", text: "node node-shop is cordoned",

@@ -15,9 +15,13 @@ import (
 )
 
 // gatewayObject returns a Gateway, or a route to one, without what only an implementation reads.
-func gatewayObject(version, kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "gateway.networking.k8s.io/" + version, "kind": kind, "spec": spec}}
-	o.SetNamespace(namespace)
+func (w *world) gatewayObject(version, kind, name string, spec map[string]any) *unstructured.Unstructured {
+	return w.untyped("gateway.networking.k8s.io/"+version, kind, name, spec)
+}
+
+func (w *world) untyped(apiVersion, kind, name string, spec map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "spec": spec}}
+	o.SetNamespace(w.namespace)
 	o.SetName(name)
 	return o
 }
@@ -36,13 +40,13 @@ func TestWhyFollowsTheRoutesOfAGateway(t *testing.T) {
 		},
 	}
 	w.update(t, w.class)
-	route := gatewayObject("v1alpha2", "TLSRoute", w.namespace, "web-http", map[string]any{
+	route := w.gatewayObject("v1alpha2", "TLSRoute", "web-http", map[string]any{
 		"hostnames": []any{"web.example"}, "rules": []any{map[string]any{"backendRefs": []any{map[string]any{"name": "web", "port": int64(80)}}}},
 	})
 	route.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(w.listener, listenersv1alpha1.GroupVersion.WithKind("Listener"))})
 	// The API server serves a kind a moment after its CRD says so.
 	NewWithT(t).Eventually(func() error { return w.Create(t.Context(), route) }, apiserver.Timeout, "20ms").Should(Succeed())
-	gateway := gatewayObject("v1", "Gateway", w.namespace, "outside", map[string]any{
+	gateway := w.gatewayObject("v1", "Gateway", "outside", map[string]any{
 		"gatewayClassName": "any", "listeners": []any{map[string]any{"name": "tls", "port": int64(443), "protocol": "TLS", "tls": map[string]any{"mode": "Passthrough"}}},
 	})
 	w.create(t, gateway)
@@ -105,7 +109,7 @@ func TestWhyFollowsTheListenerSetOfAGateway(t *testing.T) {
 	if got, want := steps(), []string{"ListenerSet : none belongs to Listener web", "TCPRoute : none belongs to Listener web"}; !slices.Equal(got, want) {
 		t.Errorf("steps %q, want %q", got, want)
 	}
-	set := gatewayObject("v1", "ListenerSet", w.namespace, "web-tcp", map[string]any{
+	set := w.gatewayObject("v1", "ListenerSet", "web-tcp", map[string]any{
 		"parentRef": map[string]any{"name": "outside"}, "listeners": []any{map[string]any{"name": "http", "port": int64(20000), "protocol": "TCP"}},
 	})
 	set.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(w.listener, listenersv1alpha1.GroupVersion.WithKind("Listener"))})

@@ -128,20 +128,18 @@ func TestGatherLeavesSecretsInTheCluster(t *testing.T) {
 	w.updateStatus(t, pod)
 	w.listener.Annotations, w.listener.Labels = annotations, map[string]string{names.LabelCertificate: "web"}
 	w.update(t, w.listener)
-	certificate := gatewayObject("v1", "Certificate", w.namespace, "web"+names.CertificateSuffix, map[string]any{
+	certificate := w.untyped("cert-manager.io/v1", "Certificate", "web"+names.CertificateSuffix, map[string]any{
 		"secretName": "visible-secret-name", "issuerRef": map[string]any{"name": "x"}, "ipAddresses": []any{"203.0.113.7"}, "keystores": map[string]any{
 			"jks": map[string]any{"create": true, "password": stubborn}, "pkcs12": map[string]any{"create": true, "password": stubborn},
 		},
 	})
-	certificate.SetGroupVersionKind(names.KindCertificate)
 	w.create(t, certificate)
 	w.class.Spec.ServiceAnnotations = map[string]string{"example.com/password": stubborn}
 	w.update(t, w.class)
-	route := gatewayObject("v1", "Route", w.namespace, "web-http", map[string]any{
+	route := w.untyped("route.openshift.io/v1", "Route", "web-http", map[string]any{
 		"host": "web.example", "to": map[string]any{"kind": "Service", "name": "web"},
 		"tls": map[string]any{"termination": "edge", "key": stubborn, "certificate": stubborn},
 	})
-	route.SetAPIVersion("route.openshift.io/v1")
 	route.SetOwnerReferences(w.service.OwnerReferences)
 	w.create(t, route)
 

@@ -42,13 +42,8 @@ var wrongClaims = map[string]mistake{
 		text: "of the claim. Correct volumeClaimTemplate of the volume in what creates the Pod, and delete the Pod.",
 	},
 	"the StorageClass does not exist": {
-		breakIt: func(t *testing.T, w *world) {
-			pvc := w.newClaim("other", ofClass(w.class.Name))
-			delete(pvc.Annotations, names.AnnotationProvisioner)
-			pvc.Spec.StorageClassName = ptr.To("absent")
-			w.create(t, pvc)
-		},
-		from: "claim/other", kind: "PersistentVolumeClaim", text: "StorageClass absent does not exist",
+		breakIt: func(t *testing.T, w *world) { w.create(t, w.newClaimOf("absent", ofClass(w.class.Name))) },
+		from:    "claim/other", kind: "PersistentVolumeClaim", text: "StorageClass absent does not exist",
 	},
 	"a claim names no StorageClass": {
 		breakIt: func(t *testing.T, w *world) {
@@ -62,10 +57,7 @@ var wrongClaims = map[string]mistake{
 	"the StorageClass is that of another driver": {
 		breakIt: func(t *testing.T, w *world) {
 			w.create(t, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Provisioner: "disks.example.com"})
-			pvc := w.newClaim("other", ofClass(w.class.Name))
-			delete(pvc.Annotations, names.AnnotationProvisioner)
-			pvc.Spec.StorageClassName = &w.namespace
-			w.create(t, pvc)
+			w.create(t, w.newClaimOf(w.namespace, ofClass(w.class.Name)))
 		},
 		from: "claim/other", kind: "PersistentVolumeClaim", text: "belongs to another driver, disks.example.com",
 	},
@@ -145,10 +137,7 @@ var wrongClaims = map[string]mistake{
 	"a StorageClass that nearly exists": {
 		breakIt: func(t *testing.T, w *world) {
 			w.create(t, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver})
-			pvc := w.newClaim("other", ofClass(w.class.Name))
-			delete(pvc.Annotations, names.AnnotationProvisioner)
-			pvc.Spec.StorageClassName = ptr.To("listener.stackable.tech")
-			w.create(t, pvc)
+			w.create(t, w.newClaimOf("listener.stackable.tech", ofClass(w.class.Name)))
 		},
 		from: "claim/other", kind: "PersistentVolumeClaim", text: "does not exist; did you mean listeners.stackable.tech?",
 	},
@@ -171,17 +160,14 @@ var wrongClaims = map[string]mistake{
 	},
 	"the claim that is to mount the Listener has a mistake": {
 		breakIt: func(t *testing.T, w *world) {
-			listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "shared"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &w.class.Name}}
+			listener := w.newListener("shared", w.class.Name)
 			w.create(t, listener)
 			listener.Status = &listenersv1alpha1.ListenerStatus{ObservedGeneration: 1, Conditions: []metav1.Condition{
 				newCondition(listenersv1alpha1.ListenerAccepted, metav1.ConditionTrue, listenersv1alpha1.ReasonAccepted),
 				newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForPods),
 			}}
 			w.updateStatus(t, listener)
-			pvc := w.newClaim("other", ofListener("shared"))
-			delete(pvc.Annotations, names.AnnotationProvisioner)
-			pvc.Spec.StorageClassName = ptr.To("absent")
-			w.create(t, pvc)
+			w.create(t, w.newClaimOf("absent", ofListener("shared")))
 			w.create(t, w.newPod("other-0", "other"))
 		},
 		from: "listener/shared", kind: "PersistentVolumeClaim", text: "StorageClass absent does not exist",
@@ -224,11 +210,7 @@ var wrongClaims = map[string]mistake{
 			pod := w.newPod("web-1", "web")
 			pod.Spec.Volumes = append(pod.Spec.Volumes, objects.ClaimVolume("data", "data"))
 			w.create(t, pod)
-			pod.Status.Conditions = []corev1.PodCondition{{
-				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
-				Message: "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
-			}}
-			w.updateStatus(t, pod)
+			w.notScheduled(t, pod, corev1.PodReasonUnschedulable, "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.")
 		},
 		from: "web-1", kind: "PersistentVolumeClaim", text: "kubectl describe pvc data",
 	},

@@ -18,12 +18,7 @@ var wrongListeners = map[string]mistake{
 	"a Listener names a class that nearly exists": {
 		breakIt: func(t *testing.T, w *world) {
 			w.listener.Spec.ClassName = ptr.To("clas-" + w.namespace)
-			w.update(t, w.listener)
-			w.listener.Status = &listenersv1alpha1.ListenerStatus{ObservedGeneration: w.listener.Generation, Conditions: []metav1.Condition{
-				newCondition(listenersv1alpha1.ListenerAccepted, metav1.ConditionTrue, listenersv1alpha1.ReasonAccepted),
-				newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonAddressesAssigned),
-			}}
-			w.updateStatus(t, w.listener)
+			w.updateObserved(t)
 		},
 		from: "listener/web", kind: "ListenerClass", reason: listenersv1alpha1.ReasonClassNotFound, text: "does not exist; did you mean class-test-",
 	},
@@ -190,6 +185,17 @@ var wrongListeners = map[string]mistake{
 			w.update(t, w.endpoints)
 		},
 		kind: "Endpoints", text: "none of 1 Pods is ready",
+	},
+	"no endpoint of Pods that share a Listener is ready, and the class decides": {
+		breakIt: func(t *testing.T, w *world) {
+			w.listener.OwnerReferences = nil
+			w.update(t, w.listener)
+			w.class.Spec.NotReadyAddressPolicy = listenersv1alpha1.NotReadyAddressPolicyPerPodOnly
+			w.update(t, w.class)
+			w.endpoints.Endpoints[0].Conditions.Ready = ptr.To(false)
+			w.update(t, w.endpoints)
+		},
+		from: "listener/web", kind: "Endpoints", text: " has notReadyAddressPolicy: PerPodOnly",
 	},
 	"the only node of the addresses is not ready, says the operator": {
 		breakIt: func(t *testing.T, w *world) {

@@ -65,10 +65,7 @@ var wrongPods = map[string]mistake{
 		breakIt: func(t *testing.T, w *world) {
 			delete(w.node.Labels, names.TopologyKey)
 			w.update(t, w.node)
-			pod := w.newPod("stuck", w.claim.Name)
-			w.create(t, pod)
-			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: pinned}}
-			w.updateStatus(t, pod)
+			w.createUnschedulable(t, "stuck")
 		},
 		from: "stuck", kind: "Node", reason: "NodeLabelMissing", text: "kubectl delete pods --all-namespaces",
 	},

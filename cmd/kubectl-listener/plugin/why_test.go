@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -108,8 +107,7 @@ func TestWhyNamesWhyAPodIsPending(t *testing.T) {
 			pod := w.newPod("", claimName)
 			pod.GenerateName = "pending-"
 			w.create(t, pod)
-			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: tc.reason, Message: tc.message}}
-			w.updateStatus(t, pod)
+			w.notScheduled(t, pod, tc.reason, tc.message)
 			r := whyOf(t, w.namespace, pod.Name)
 			if slices.ContainsFunc(r.Findings, func(f found) bool { return f.Kind == "Listener" && f.State == "Failed" }) {
 				t.Errorf("the Listener is wrong in\n%+v", r.Findings)
@@ -241,35 +239,6 @@ func TestWhySaysNothingAboutWhatIsOnANodeThatDoesNotRespond(t *testing.T) {
 	if !errors.Is(err, command.ErrProblem) || strings.Contains(out, "has its files") || strings.Contains(out, "has a node agent") {
 		t.Errorf("error %v, output:\n%s", err, out)
 	}
-}
-
-// The class may decide for Listeners that several Pods share.
-func TestWhyNamesWhatDecidesAboutPodsThatAreNotReady(t *testing.T) {
-	w := newWorld(t)
-	w.listener.OwnerReferences = nil
-	w.update(t, w.listener)
-	w.publishNotReady(t)
-	w.endpoints.Endpoints = append(w.endpoints.Endpoints, discoveryv1.Endpoint{
-		Addresses: []string{"10.1.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)},
-	})
-	w.update(t, w.endpoints)
-	says := func(want string) {
-		t.Helper()
-		out, _ := run(t, apiserver.Config(t), "why", "listener/"+w.listener.Name, "-n", w.namespace)
-		if !strings.Contains(out, want) {
-			t.Errorf("the output lacks %q:\n%s", want, out)
-		}
-	}
-	says("notReadyAddressPolicy: PerPodOnly in ListenerClass " + w.class.Name)
-
-	w.class.Spec.NotReadyAddressPolicy = listenersv1alpha1.NotReadyAddressPolicyPerPodOnly
-	w.update(t, w.class)
-	says("from serviceOverrides of ListenerClass " + w.class.Name)
-	for i := range w.endpoints.Endpoints {
-		w.endpoints.Endpoints[i].Conditions.Ready = ptr.To(false)
-	}
-	w.update(t, w.endpoints)
-	says("ListenerClass " + w.class.Name + " has notReadyAddressPolicy: PerPodOnly")
 }
 
 func TestWhyPrintsTheProblemAndItsRemedy(t *testing.T) {

@@ -133,6 +133,14 @@ func (w *world) newClaim(name string, annotations map[string]string) *corev1.Per
 	}
 }
 
+// newClaimOf returns a claim "other" of a StorageClass, for which Kubernetes has found no provisioner.
+func (w *world) newClaimOf(storageClass string, annotations map[string]string) *corev1.PersistentVolumeClaim {
+	pvc := w.newClaim("other", annotations)
+	delete(pvc.Annotations, names.AnnotationProvisioner)
+	pvc.Spec.StorageClassName = &storageClass
+	return pvc
+}
+
 // ofClass returns the annotation of a claim, or the attribute of a volume, that names a class.
 func ofClass(name string) map[string]string {
 	return map[string]string{names.AnnotationListenerClass: name}
@@ -286,10 +294,14 @@ func (w *world) withoutEndpoints(t *testing.T) {
 // demand lets the Listener select Pods by labels, as the operator has seen.
 func (w *world) demand(t *testing.T, labels map[string]string) {
 	w.listener.Spec.ExtraPodSelectorLabels = labels
-	status := w.listener.Status
+	w.updateObserved(t)
+}
+
+// updateObserved updates the Listener, as the operator has seen.
+func (w *world) updateObserved(t *testing.T) {
+	t.Helper()
 	w.update(t, w.listener)
-	status.ObservedGeneration = w.listener.Generation
-	w.listener.Status = status
+	w.listener.Status.ObservedGeneration = w.listener.Generation
 	w.updateStatus(t, w.listener)
 }
 
@@ -381,10 +393,13 @@ func (w *world) createPending(t *testing.T, source corev1.VolumeProjection) {
 func (w *world) createUnschedulable(t *testing.T, name string) {
 	pod := w.newPod(name, w.claim.Name)
 	w.create(t, pod)
-	pod.Status.Conditions = []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
-		Message: "0/2 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, 1 node(s) were unschedulable.",
-	}}
+	w.notScheduled(t, pod, corev1.PodReasonUnschedulable, pinned)
+}
+
+// notScheduled has the scheduler say why a Pod is not bound to a node.
+func (w *world) notScheduled(t *testing.T, pod *corev1.Pod, reason, message string) {
+	t.Helper()
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reason, Message: message}}
 	w.updateStatus(t, pod)
 }
 
