@@ -67,12 +67,12 @@ func TestARestoredNamespaceKeepsItsNodePorts(t *testing.T) {
 		"no node ports and no Services, without the operator": {away, !preserved, "CPL"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newMover(t, map[string]listenersv1alpha1.ListenerClassSpec{"ports": {ServiceType: listenersv1alpha1.ServiceTypeNodePort}})
+			m := newMover(t, nodePortClass())
 			first := m.start("ports")
 			port := fmt.Sprintf("192.0.2.0:%d", m.service().Spec.Ports[0].NodePort)
 			m.eventually(first, port)
 			if !tc.preserved || strings.HasPrefix(tc.order, "L") { // without it, the operator would create a Service with other ports
-				m.Eventually(func() map[string]string { return m.listener().Annotations }).Should(HaveKey(names.AnnotationNumbers))
+				m.Eventually(func() map[string]string { return m.readListener(m.claim).Annotations }).Should(HaveKey(names.AnnotationNumbers))
 			}
 			w, err := observe(t.Context(), m.Client, m.namespace)
 			m.Expect(err).NotTo(HaveOccurred())
@@ -112,10 +112,4 @@ func TestARestoredNamespaceKeepsItsNodePorts(t *testing.T) {
 			m.eventually(pod.UID, port)
 		})
 	}
-}
-
-func (m *mover) listener() *listenersv1alpha1.Listener {
-	listener := &listenersv1alpha1.Listener{}
-	m.Expect(m.Get(m.Context(), client.ObjectKey{Namespace: m.namespace, Name: m.claim}, listener)).To(Succeed())
-	return listener
 }

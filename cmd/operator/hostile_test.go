@@ -11,22 +11,17 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
@@ -86,48 +81,21 @@ func TestNamesThatCannotBeUsedCauseNoErrors(t *testing.T) {
 
 // hostile runs the operator in a namespace, beside what Kubernetes' own controllers do.
 type hostile struct {
-	*testing.T
-	client.Client
-	namespace string
-	class     string
+	*mover
+	class string
 }
 
 func newHostile(t *testing.T) *hostile {
 	t.Helper()
-	h := &hostile{T: t, Client: apiserver.Client(t), namespace: apiserver.Namespace(t)}
-	h.class = h.namespace + "-class"
-	for _, o := range []client.Object{
-		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver},
-		&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: h.class}, Spec: listenersv1alpha1.ListenerClassSpec{
-			ServiceType: listenersv1alpha1.ServiceTypeNodePort,
-		}},
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.namespace + "-node-1"}},
-	} {
-		check.Must(t, client.IgnoreAlreadyExists(h.Create(t.Context(), o)))
-	}
-	go (&cluster{Client: h.Client, namespace: h.namespace}).run(t.Context())
-	cfg := apiserver.Config(t)
-	apis, err := platform.Watch(t.Context(), cfg, backends.All().OptionalKinds()...)
-	check.Must(t, err)
-	apiserver.StartManager(t, cfg, h.namespace, func(mgr ctrl.Manager) error {
-		for _, c := range controllers(mgr, apis, Options{Namespace: h.namespace}, clock.RealClock{}) {
-			if c.name == "nodeagent" {
-				continue // it reads nothing that a user writes, and would admit the ServiceAccount of the operator only
-			}
-			if err := c.setup(mgr); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return h
+	m := newMover(t, nodePortClass())
+	return &hostile{m, m.named("ports")}
 }
 
 // errors returns how many reconciles of all controllers have ended with an error.
 func (h *hostile) errors() float64 {
 	h.Helper()
 	families, err := ctrlmetrics.Registry.Gather()
-	check.Must(h, err)
+	check.Must(h.T, err)
 	var sum float64
 	for _, f := range families {
 		if f.GetName() != "controller_runtime_reconcile_errors_total" {
@@ -145,7 +113,7 @@ func (h *hostile) errors() float64 {
 func (h *hostile) checkLabels() {
 	h.Helper()
 	families, err := ctrlmetrics.Registry.Gather()
-	check.Must(h, err)
+	check.Must(h.T, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			for _, label := range m.GetLabel() {
@@ -173,12 +141,12 @@ func (h *hostile) cases() map[string]hostileCase {
 			APIVersion: "v1", Kind: name, Name: "x", UID: types.UID("kind-" + kind),
 		}), h.isDeleted}
 		cases["selector of a Listener with label "+kind] = hostileCase{h.selecting("selecting-"+kind, name), h.isNotAcceptedOrHasService}
-		cases["released claim at time "+kind] = hostileCase{h.releasing("releasing-"+kind, name), h.isBound}
+		cases["released claim at time "+kind] = hostileCase{h.classed("releasing-"+kind, names.AnnotationRelease, name), h.isBound}
 		handled := h.hasWarning
 		if kind == "blank" { // as without the annotation
 			handled = h.isBound
 		}
-		cases["claim of a port named "+kind] = hostileCase{h.listingPorts("ported-"+kind, name), handled}
+		cases["claim of a port named "+kind] = hostileCase{h.classed("ported-"+kind, names.AnnotationPorts, name), handled}
 		cases["mount of a volume that names Listener "+kind] = hostileCase{h.mounted("mounted-"+kind, name), h.hasWarning}
 	}
 	for _, name := range []string{"a.claim", "0-claim", strings.Repeat("y", 64), strings.Repeat("z", 253)} { // no Service has such a name
@@ -190,35 +158,20 @@ func (h *hostile) cases() map[string]hostileCase {
 	return cases
 }
 
-func (h *hostile) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: h.namespace, Name: name}
-}
-
 // claim returns a claim with an annotation, and creates its Pod.
 func (h *hostile) claim(name, annotation, value string) *corev1.PersistentVolumeClaim {
 	h.Helper()
-	m := &model{T: h.T, namespace: h.namespace}
-	pod := m.pod(0)
-	pod.Name, pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = name, name
-	check.Must(h, h.Create(h.Context(), pod))
+	check.Must(h.T, h.Create(h.Context(), h.mounting(name)))
 	claim := claimOf(h.namespace, name)
 	claim.Annotations[annotation] = value
 	return claim
 }
 
-// releasing returns a claim that can be provisioned, with a request for its release that has no valid time.
-func (h *hostile) releasing(name, value string) *corev1.PersistentVolumeClaim {
+// classed returns a claim that could be provisioned without another annotation.
+func (h *hostile) classed(name, annotation, value string) *corev1.PersistentVolumeClaim {
 	h.Helper()
-	claim := h.claim(name, names.AnnotationListenerClass, h.class)
-	claim.Annotations[names.AnnotationRelease] = value
-	return claim
-}
-
-// listingPorts returns a claim that can be provisioned, but lists a port that its Pod does not have.
-func (h *hostile) listingPorts(name, value string) *corev1.PersistentVolumeClaim {
-	h.Helper()
-	claim := h.claim(name, names.AnnotationListenerClass, h.class)
-	claim.Annotations[names.AnnotationPorts] = value
+	claim := h.claim(name, annotation, value)
+	claim.Annotations[names.AnnotationListenerClass] = h.class
 	return claim
 }
 
@@ -227,7 +180,7 @@ func (h *hostile) mounted(name, listener string) *corev1.Pod {
 	h.Helper()
 	claim := claimOf(h.namespace, name)
 	claim.Spec.VolumeName = h.namespace + "-" + name
-	check.Must(h, h.Create(h.Context(), claim))
+	check.Must(h.T, h.Create(h.Context(), claim))
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: claim.Spec.VolumeName, Annotations: map[string]string{names.AnnotationNode: listener}},
 		Spec: corev1.PersistentVolumeSpec{
@@ -238,11 +191,8 @@ func (h *hostile) mounted(name, listener string) *corev1.Pod {
 			}},
 		},
 	}
-	check.Must(h, h.Create(h.Context(), volume))
-	m := &model{T: h.T, namespace: h.namespace}
-	pod := m.pod(0)
-	pod.Name, pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = name, name
-	return pod
+	check.Must(h.T, h.Create(h.Context(), volume))
+	return h.mounting(name)
 }
 
 func (h *hostile) listener(name, class string) *listenersv1alpha1.Listener {

@@ -30,12 +30,8 @@ const ephemeral = 4
 
 func newReplica(t *testing.T, classes map[string]listenersv1alpha1.ListenerClassSpec) *replica {
 	t.Helper()
-	r := &replica{mover: newMover(t, classes), set: &appsv1.StatefulSet{}}
-	labels := map[string]string{"app": "web"}
-	r.set.ObjectMeta = r.meta("web")
-	r.set.Spec = appsv1.StatefulSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}}
-	r.set.Spec.Template.Labels = labels
-	r.set.Spec.Template.Spec.Containers = []corev1.Container{{Name: "web", Image: "web"}}
+	m := newMover(t, classes)
+	r := &replica{mover: m, set: m.statefulSet("web")}
 	r.Expect(r.Create(t.Context(), r.set)).To(Succeed())
 	return r
 }
@@ -46,7 +42,7 @@ func (r *replica) start(class string) {
 	r.pod = r.mover.pod(0)
 	r.pod.Name, r.pod.GenerateName, r.pod.Spec.Volumes = "web-0", "web-", nil
 	r.pod.Labels = map[string]string{appsv1.StatefulSetPodNameLabel: r.pod.Name}
-	r.pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(r.set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+	r.pod.OwnerReferences = controlledBy(r.set)
 	annotations := map[string]string{names.AnnotationListenerClass: r.named(class)}
 	for i := range ephemeral {
 		r.pod.Spec.Volumes = append(r.pod.Spec.Volumes, objects.EphemeralVolume(fmt.Sprintf("port-%d", i), annotations))
@@ -59,10 +55,8 @@ func (r *replica) start(class string) {
 		}, Spec: objects.ClaimSpec("")})).To(Succeed())
 	}
 	r.Eventually(func() int {
-		published := &listenersv1alpha1.PodListeners{}
-		_ = r.Get(r.Context(), client.ObjectKey{Namespace: r.namespace, Name: listenersv1alpha1.PodListenersName(r.pod.UID)}, published)
 		complete := 0
-		for _, entry := range published.Spec.Listeners {
+		for _, entry := range r.published(r.pod.UID).Listeners {
 			complete += len(entry.IngressAddresses)
 		}
 		return complete
@@ -106,7 +100,7 @@ func (r *replica) exposed() (all map[string]string) {
 // TestAPodWithEphemeralClaimsKeepsItsNodePorts whenever its claims are created again, also if the operator restarts
 // meanwhile. With its StatefulSet, the Listeners are deleted.
 func TestAPodWithEphemeralClaimsKeepsItsNodePorts(t *testing.T) {
-	r := newReplica(t, map[string]listenersv1alpha1.ListenerClassSpec{"ports": {ServiceType: listenersv1alpha1.ServiceTypeNodePort}})
+	r := newReplica(t, nodePortClass())
 	r.start("ports")
 	before := r.exposed()
 	r.Expect(before).To(HaveLen(ephemeral))
@@ -129,21 +123,15 @@ func TestANewPodHasTheClassOfItsTemplate(t *testing.T) {
 		"ports": {ServiceType: listenersv1alpha1.ServiceTypeNodePort}, "internal": {ServiceType: listenersv1alpha1.ServiceTypeClusterIP},
 	})
 	r.start("ports")
-	uidOf := func() types.UID {
-		listener := &listenersv1alpha1.Listener{}
-		r.Expect(r.Get(t.Context(), client.ObjectKey{Namespace: r.namespace, Name: r.claimName(ephemeral - 1)}, listener)).To(Succeed())
-		return listener.UID
-	}
-	before := uidOf()
+	before := r.readListener(r.claimName(ephemeral - 1)).UID
+	r.Expect(before).NotTo(BeEmpty())
 	r.stop()
 	r.start("internal")
-	r.Expect(uidOf()).To(Equal(before))
+	r.Expect(r.readListener(r.claimName(ephemeral - 1)).UID).To(Equal(before))
 	for name, exposed := range r.exposed() {
 		r.Expect(exposed).To(HaveSuffix(" ClusterIP 0"), name)
 	}
-	published := &listenersv1alpha1.PodListeners{}
-	r.Expect(r.Get(t.Context(), client.ObjectKey{Namespace: r.namespace, Name: listenersv1alpha1.PodListenersName(r.pod.UID)}, published)).To(Succeed())
-	for volume, start := range published.Spec.StartAddresses {
+	for volume, start := range r.published(r.pod.UID).StartAddresses {
 		r.Expect(start).To(HaveLen(1), volume)
 		r.Expect(start[0].Ports).To(Equal(map[string]int32{"http": 80}), volume)
 	}
@@ -156,9 +144,7 @@ type keeper struct {
 }
 
 func newKeeper(m *mover, set, volume string) *keeper {
-	k := &keeper{&runs{mover: m, name: set}, &appsv1.StatefulSet{}}
-	k.set.ObjectMeta, k.set.Spec.Selector = k.meta(set), &metav1.LabelSelector{MatchLabels: map[string]string{"app": set}}
-	k.set.Spec.Template.Labels, k.set.Spec.Template.Spec.Containers = k.set.Spec.Selector.MatchLabels, []corev1.Container{{Name: "web", Image: "web"}}
+	k := &keeper{&runs{mover: m, name: set}, m.statefulSet(set)}
 	k.pod = k.mover.pod(0)
 	k.pod.Spec.Volumes[0] = objects.InlineVolume(volume, map[string]string{
 		names.AnnotationListenerClass: k.named("ports"), names.AttributeKeep: "true",
@@ -178,7 +164,7 @@ func (k *keeper) run() {
 	k.Helper()
 	k.pod.ObjectMeta = k.meta(k.name + "-0")
 	k.pod.GenerateName, k.pod.Labels = k.name+"-", map[string]string{appsv1.StatefulSetPodNameLabel: k.pod.Name}
-	k.pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(k.set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+	k.pod.OwnerReferences = controlledBy(k.set)
 	k.pod.Spec.NodeName = ""
 	k.Expect(k.Create(k.Context(), k.pod)).To(Succeed())
 }
@@ -202,16 +188,12 @@ func (k *keeper) orphan() {
 }
 
 func (k *keeper) listener() *listenersv1alpha1.Listener {
-	listener := &listenersv1alpha1.Listener{}
-	_ = k.Get(k.Context(), client.ObjectKey{Namespace: k.namespace, Name: k.pod.Name + "-" + k.pod.Spec.Volumes[0].Name}, listener)
-	return listener
+	return k.readListener(k.pod.Name + "-" + k.pod.Spec.Volumes[0].Name)
 }
 
 // ports returns the uid of the Listener and the ports in the Pod's PodListeners.
 func (k *keeper) ports() string {
-	published := &listenersv1alpha1.PodListeners{}
-	_ = k.Get(k.Context(), client.ObjectKey{Namespace: k.namespace, Name: listenersv1alpha1.PodListenersName(k.pod.UID)}, published)
-	entry := published.Spec.Listeners[k.pod.Spec.Volumes[0].Name]
+	entry := k.published(k.pod.UID).Listeners[k.pod.Spec.Volumes[0].Name]
 	if len(entry.IngressAddresses) == 0 {
 		return ""
 	}

@@ -107,9 +107,7 @@ func leaseOfAKilledOperator(t *testing.T, holder string) string {
 func readLease(t *testing.T, namespace string) *coordinationv1.Lease {
 	t.Helper()
 	lease := &coordinationv1.Lease{}
-	if err := apiserver.Client(t).Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: names.Operator}, lease); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, apiserver.Client(t).Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: names.Operator}, lease))
 	return lease
 }
 

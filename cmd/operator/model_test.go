@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,6 +32,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
@@ -50,15 +52,9 @@ func TestInvariantsHoldAfterRandomActions(t *testing.T) {
 }
 
 func runModel(t *testing.T, seed uint64) {
-	m := &model{
-		T: t, Client: apiserver.Client(t), namespace: apiserver.Namespace(t), random: rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // reproducible
-		foreign: map[string]string{}, ports: map[types.UID]map[string]int32{},
-	}
-	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver}
-	if err := client.IgnoreAlreadyExists(m.Create(t.Context(), class)); err != nil {
-		t.Fatal(err)
-	}
-	go (&cluster{Client: m.Client, namespace: m.namespace}).run(t.Context())
+	m := newModel(t)
+	m.random = rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // reproducible
+	m.foreign, m.ports = map[string]string{}, map[types.UID]map[string]int32{}
 	m.restart()
 	m.createAll()
 	m.await("addresses", func() string {
@@ -94,6 +90,15 @@ type model struct {
 	checked int
 }
 
+// newModel creates a namespace with what Kubernetes' own controllers do, and the StorageClass.
+func newModel(t *testing.T) *model {
+	t.Helper()
+	m := &model{T: t, Client: apiserver.Client(t), namespace: apiserver.Namespace(t)}
+	m.create(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver})
+	go (&cluster{Client: m.Client, namespace: m.namespace}).run(t.Context())
+	return m
+}
+
 // restart ends the operator, if it runs, and starts another process.
 func (m *model) restart() {
 	m.Helper()
@@ -108,9 +113,7 @@ func startOperator(t *testing.T, cfg *rest.Config, namespace string) (stop func(
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	apis, err := platform.Watch(ctx, cfg, backends.All().OptionalKinds()...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	_, stopManager := apiserver.RunManager(t, cfg, namespace, func(mgr ctrl.Manager) error {
 		for _, c := range controllers(mgr, apis, Options{Namespace: namespace}, clock.RealClock{}) {
 			if c.name == "nodeagent" {
@@ -248,6 +251,40 @@ func (m *model) pod(number int) *corev1.Pod {
 	}
 }
 
+// mounting returns a Pod that mounts a claim of its own name.
+func (m *model) mounting(claim string) *corev1.Pod {
+	pod := m.pod(0)
+	pod.Name, pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = claim, claim
+	return pod
+}
+
+// statefulSet returns a StatefulSet, whose controller does not run.
+func (m *model) statefulSet(name string) *appsv1.StatefulSet {
+	labels := map[string]string{"app": name}
+	set := &appsv1.StatefulSet{ObjectMeta: m.meta(name), Spec: appsv1.StatefulSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}}}
+	set.Spec.Template.Labels, set.Spec.Template.Spec.Containers = labels, []corev1.Container{{Name: "web", Image: "web"}}
+	return set
+}
+
+// controlledBy returns the owners of a Pod of a StatefulSet.
+func controlledBy(set *appsv1.StatefulSet) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+}
+
+// readListener returns a Listener, or an empty one if it does not exist.
+func (m *model) readListener(name string) *listenersv1alpha1.Listener {
+	listener := &listenersv1alpha1.Listener{}
+	_ = m.Get(m.Context(), client.ObjectKey{Namespace: m.namespace, Name: name}, listener)
+	return listener
+}
+
+// published returns what the PodListeners of a Pod say, or nothing if they do not exist.
+func (m *model) published(pod types.UID) listenersv1alpha1.PodListenersSpec {
+	published := &listenersv1alpha1.PodListeners{}
+	_ = m.Get(m.Context(), client.ObjectKey{Namespace: m.namespace, Name: listenersv1alpha1.PodListenersName(pod)}, published)
+	return published.Spec
+}
+
 func (m *model) listener(name string) *listenersv1alpha1.Listener {
 	return &listenersv1alpha1.Listener{ObjectMeta: m.meta(name), Spec: listenersv1alpha1.ListenerSpec{
 		ClassName: ptr.To(m.global("class")), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}},
@@ -359,8 +396,8 @@ func (m *model) violation() string {
 	if err != nil {
 		return err.Error()
 	}
-	for _, check := range []func(*snapshot) string{m.serviceViolation, m.listenerViolation, m.podViolation} {
-		if found := check(w); found != "" {
+	for _, invariant := range []func(*snapshot) string{m.serviceViolation, m.listenerViolation, m.podViolation} {
+		if found := invariant(w); found != "" {
 			return found
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,16 +28,13 @@ type mover struct {
 
 func newMover(t *testing.T, classes map[string]listenersv1alpha1.ListenerClassSpec) *mover {
 	t.Helper()
-	m := &mover{&model{T: t, Client: apiserver.Client(t), namespace: apiserver.Namespace(t)}, NewWithT(t), "claim-0"}
+	m := &mover{newModel(t), NewWithT(t), "claim-0"}
 	m.SetDefaultEventuallyTimeout(apiserver.Timeout)
 	m.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver}
-	m.Expect(client.IgnoreAlreadyExists(m.Create(t.Context(), class))).To(Succeed())
 	m.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.namespace + "-node-0"}})
 	for name, spec := range classes {
 		m.create(&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: m.named(name)}, Spec: spec})
 	}
-	go (&cluster{Client: m.Client, namespace: m.namespace}).run(t.Context())
 	m.restart()
 	return m
 }
@@ -92,17 +88,14 @@ func (m *mover) setStatus(o client.Object, change func()) {
 
 // addresses returns the addresses that a Pod started with and has now, as host:port.
 func (m *mover) addresses(pod types.UID) (start, now []string) {
-	var object listenersv1alpha1.PodListeners
-	if m.Get(m.Context(), client.ObjectKey{Namespace: m.namespace, Name: listenersv1alpha1.PodListenersName(pod)}, &object) != nil {
-		return nil, nil
-	}
+	published := m.published(pod)
 	text := func(addresses []listenersv1alpha1.IngressAddress) (all []string) {
 		for _, a := range addresses {
 			all = append(all, fmt.Sprintf("%s:%d", a.Address, a.Ports["http"]))
 		}
 		return all
 	}
-	return text(object.Spec.StartAddresses["listener"]), text(object.Spec.Listeners["listener"].IngressAddresses)
+	return text(published.StartAddresses["listener"]), text(published.Listeners["listener"].IngressAddresses)
 }
 
 func (m *mover) eventually(pod types.UID, want string) {
@@ -207,8 +200,7 @@ func (m *mover) mount(name string) types.UID {
 	claim := claimOf(m.namespace, name)
 	claim.Annotations[names.AnnotationListenerName] = m.claim
 	m.Expect(m.Create(m.Context(), claim)).To(Succeed())
-	pod := m.pod(0)
-	pod.Name, pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = name, name
+	pod := m.mounting(name)
 	m.Expect(m.Create(m.Context(), pod)).To(Succeed())
 	return pod.UID
 }
@@ -225,8 +217,8 @@ func (m *mover) move(class string) {
 func (m *mover) eventuallyReady(reason string) (ready metav1.Condition) {
 	m.Helper()
 	m.Eventually(func() string {
-		listener := &listenersv1alpha1.Listener{}
-		if m.Get(m.Context(), client.ObjectKey{Namespace: m.namespace, Name: m.claim}, listener) != nil || listener.Status == nil {
+		listener := m.readListener(m.claim)
+		if listener.Status == nil {
 			return ""
 		}
 		ready = ptr.Deref(meta.FindStatusCondition(listener.Status.Conditions, listenersv1alpha1.ListenerReady), metav1.Condition{})

@@ -285,15 +285,11 @@ func (r *runs) start() {
 	r.create(&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: r.named(r.name)}, Spec: listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeNodePort,
 	}})
-	labels := map[string]string{"app": r.name}
-	set := &appsv1.StatefulSet{ObjectMeta: r.meta(r.name), Spec: appsv1.StatefulSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}}}
-	set.Spec.Template.Labels, set.Spec.Template.Spec.Containers = labels, []corev1.Container{{Name: "web", Image: "web"}}
+	set := r.statefulSet(r.name)
 	r.create(set)
-	controller := []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
-
 	selector := map[string]string{names.AnnotationListenerClass: r.named(r.name)}
 	r.pod = r.mover.pod(0)
-	r.pod.Name, r.pod.OwnerReferences = r.name+"-0", controller
+	r.pod.Name, r.pod.OwnerReferences = r.name+"-0", controlledBy(set)
 	if !r.random {
 		r.pod.GenerateName, r.pod.Labels = r.name+"-", map[string]string{appsv1.StatefulSetPodNameLabel: r.name + "-0"}
 	}

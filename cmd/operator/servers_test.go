@@ -32,9 +32,7 @@ func startServers(t *testing.T, options Options) {
 	check.Must(t, err)
 	certificate, err := newMetricsCertificate("", "operators")
 	check.Must(t, err)
-	if err := addServers(t.Context(), mgr, options, func(c *tls.Config) { c.GetCertificate = certificate.get }); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, addServers(t.Context(), mgr, options, func(c *tls.Config) { c.GetCertificate = certificate.get }))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -57,20 +56,17 @@ func (v *volumeOf) create(name string, attributes map[string]string, change func
 
 // object returns the Listener of a Pod, or an empty one.
 func (v *volumeOf) object(pod string) *listenersv1alpha1.Listener {
-	listener := &listenersv1alpha1.Listener{}
-	_ = v.Get(v.Context(), client.ObjectKey{Namespace: v.namespace, Name: pod + "-l"}, listener)
-	return listener
+	return v.readListener(pod + "-l")
 }
 
-// published returns the PodListeners of the Pod once it has addresses.
-func (v *volumeOf) published() *listenersv1alpha1.PodListenersSpec {
+// awaitPublished returns what the PodListeners of the Pod say once it has addresses.
+func (v *volumeOf) awaitPublished() (published listenersv1alpha1.PodListenersSpec) {
 	v.Helper()
-	published := &listenersv1alpha1.PodListeners{}
 	v.Eventually(func() []listenersv1alpha1.IngressAddress {
-		_ = v.Get(v.Context(), client.ObjectKey{Namespace: v.namespace, Name: listenersv1alpha1.PodListenersName(v.pod.UID)}, published)
-		return published.Spec.Listeners["l"].IngressAddresses
+		published = v.published(v.pod.UID)
+		return published.Listeners["l"].IngressAddresses
 	}).ShouldNot(BeEmpty())
-	return &published.Spec
+	return published
 }
 
 // event waits for an event with the reason, and returns its note.
@@ -94,18 +90,16 @@ func (v *volumeOf) after(earlier string) {
 	v.Helper()
 	later := &volumeOf{mover: v.mover, inline: v.inline}
 	later.create(earlier+"-later", nil, nil)
-	later.published()
+	later.awaitPublished()
 }
 
 // owned creates a StatefulSet, and returns what makes it the controller of a Pod.
 func (v *volumeOf) owned(name string) func(*corev1.Pod) {
 	v.Helper()
-	set := &appsv1.StatefulSet{ObjectMeta: v.meta(name)}
-	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
-	set.Spec.Template.Labels, set.Spec.Template.Spec.Containers = set.Spec.Selector.MatchLabels, []corev1.Container{{Name: "web", Image: "web"}}
+	set := v.statefulSet(name)
 	v.Expect(v.Create(v.Context(), set)).To(Succeed())
 	return func(pod *corev1.Pod) {
-		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+		pod.OwnerReferences = controlledBy(set)
 		pod.Spec.Hostname = pod.Name
 		pod.Labels = map[string]string{appsv1.StatefulSetPodNameLabel: pod.Name, appsv1.PodIndexLabel: "0"}
 	}
@@ -116,7 +110,7 @@ func TestClaimsAndInlineVolumes(t *testing.T) {
 	rows := map[string]func(t *testing.T, v *volumeOf){
 		"restored": func(t *testing.T, v *volumeOf) {
 			v.create("restored", nil, nil)
-			before := v.published().Listeners["l"]
+			before := v.awaitPublished().Listeners["l"]
 			v.Eventually(func() map[string]string { return v.object("restored").Annotations }).Should(HaveKey(names.AnnotationNumbers))
 			backup := strip(v.object("restored"), false)
 			for _, o := range []client.Object{v.pod, &corev1.PersistentVolumeClaim{ObjectMeta: v.meta("restored-l")}} {
@@ -127,17 +121,17 @@ func TestClaimsAndInlineVolumes(t *testing.T) {
 			v.Expect(v.event(listenersv1alpha1.ReasonWaitingForRestore)).To(ContainSubstring("comes from a backup"))
 			v.Expect(v.object("restored").UID).To(BeEmpty())
 			v.Expect(v.Create(t.Context(), backup)).To(Succeed())
-			v.Expect(v.published().Listeners["l"].IngressAddresses).To(Equal(before.IngressAddresses))
+			v.Expect(v.awaitPublished().Listeners["l"].IngressAddresses).To(Equal(before.IngressAddresses))
 		},
 		"copies": func(t *testing.T, v *volumeOf) {
 			v.create("web-0", nil, v.owned("web"))
-			before := v.published().Listeners["l"]
+			before := v.awaitPublished().Listeners["l"]
 			v.create("debug", nil, func(pod *corev1.Pod) {
 				if pod.Spec.Hostname = "web-0"; !v.inline {
 					pod.Spec.Volumes[0] = objects.ClaimVolume("l", "web-0-l")
 				}
 			})
-			copied := v.published()
+			copied := v.awaitPublished()
 			v.Expect(copied.Listeners["l"]).To(Equal(before))
 			v.Expect(copied.Copies).To(Equal([]string{"l"}))
 			v.Expect(v.event(listenersv1alpha1.ReasonPodIsCopy)).To(ContainSubstring("requests do not lead to this Pod"))
@@ -147,14 +141,14 @@ func TestClaimsAndInlineVolumes(t *testing.T) {
 		},
 		"fails again and again": func(t *testing.T, v *volumeOf) {
 			v.create("fails", nil, nil)
-			before := v.published()
+			before := v.awaitPublished()
 			uid := v.object("fails").UID
 			v.setStatus(v.pod, func() {
 				v.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", Image: "web", ImageID: "web", RestartCount: 7}}
 			})
 			v.after("fails")
 			v.Expect(v.object("fails").UID).To(Equal(uid))
-			v.Expect(v.published().Listeners).To(Equal(before.Listeners))
+			v.Expect(v.awaitPublished().Listeners).To(Equal(before.Listeners))
 		},
 		"rejected by the kubelet": func(_ *testing.T, v *volumeOf) {
 			for i := range 5 {
@@ -184,7 +178,7 @@ func TestClaimsAndInlineVolumes(t *testing.T) {
 		},
 		"finishes": func(t *testing.T, v *volumeOf) {
 			v.create("job", nil, nil)
-			v.published()
+			v.awaitPublished()
 			v.setStatus(v.pod, func() { v.pod.Status.Phase = corev1.PodSucceeded })
 			if v.inline {
 				v.Eventually(func() string { return string(v.object("job").UID) }).Should(BeEmpty())
@@ -195,7 +189,7 @@ func TestClaimsAndInlineVolumes(t *testing.T) {
 		},
 		"quota": func(t *testing.T, v *volumeOf) {
 			v.create("before", nil, nil)
-			v.published()
+			v.awaitPublished()
 			quota := &corev1.ResourceQuota{ObjectMeta: v.meta("quota")}
 			quota.Spec.Hard = corev1.ResourceList{"count/listeners.listeners.stackable.tech": resource.MustParse("1")}
 			v.Expect(v.Create(t.Context(), quota)).To(Succeed())
@@ -204,11 +198,11 @@ func TestClaimsAndInlineVolumes(t *testing.T) {
 			v.create("beyond", nil, nil)
 			v.Expect(v.event(listenersv1alpha1.ReasonQuotaExceeded)).To(ContainSubstring("quota"))
 			v.delete(quota)
-			v.published()
+			v.awaitPublished()
 		},
 		"change of the class": func(t *testing.T, v *volumeOf) {
 			v.create("moves", nil, nil)
-			v.published()
+			v.awaitPublished()
 			if v.inline {
 				unchanged := v.pod.DeepCopy()
 				v.pod.Spec.Volumes[0].CSI.VolumeAttributes[names.AnnotationListenerClass] = v.named("internal")
@@ -224,7 +218,7 @@ func TestClaimsAndInlineVolumes(t *testing.T) {
 				own(pod)
 				pod.Spec.Containers[0].Ports = append(pod.Spec.Containers[0].Ports, corev1.ContainerPort{Name: "admin", ContainerPort: 81})
 			})
-			v.published()
+			v.awaitPublished()
 			listener := v.object("db-0")
 			v.Expect(listener.Spec.Ports).To(ConsistOf(HaveField("Name", "admin")))
 			v.Expect(listener.Labels).To(Equal(map[string]string{

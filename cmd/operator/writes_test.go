@@ -10,7 +10,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,17 +40,12 @@ func TestAPodWithAFreshVolumeTakesFewWrites(t *testing.T) {
 func testWrites(t *testing.T, create func(t *testing.T, c client.Client, namespace, name string) error, statuses, persistentVolumes int) {
 	t.Helper()
 	const pods = 10
-	g, c, namespace := NewWithT(t), apiserver.Client(t), apiserver.Namespace(t)
-	for _, o := range []client.Object{
-		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver},
-		&listenersv1alpha1.ListenerClass{
-			ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
-		},
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-1"}},
-	} {
-		g.Expect(client.IgnoreAlreadyExists(c.Create(t.Context(), o))).To(Succeed())
-	}
-	go (&cluster{Client: c, namespace: namespace}).run(t.Context())
+	g, m := NewWithT(t), newModel(t)
+	c, namespace := m.Client, m.namespace
+	m.create(&listenersv1alpha1.ListenerClass{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
+	})
+	m.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-1"}})
 	cfg, counted := apiserver.Config(t), &writeCounter{namespace: namespace, byKind: map[string]int{}}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { counted.next = next; return counted })
 	startOperator(t, cfg, namespace)
