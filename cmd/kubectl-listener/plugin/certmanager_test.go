@@ -1,11 +1,9 @@
 package plugin_test
 
 import (
-	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -110,15 +108,4 @@ func (w *world) request(t *testing.T, certificate *unstructured.Unstructured, co
 	NewWithT(t).Eventually(func() error { return w.Create(t.Context(), r) }, apiserver.Timeout, "20ms").Should(Succeed()) // served a moment later
 	r.Object["status"] = map[string]any{"conditions": conditions}
 	w.updateStatus(t, r)
-}
-
-// TestWhyQuotesAVolumeThatHasFailed: Kubernetes may say why it could not delete it.
-func TestWhyQuotesAVolumeThatHasFailed(t *testing.T) {
-	w := newWorld(t)
-	w.volume.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumeFailed, Reason: "VolumeFailedDelete", Message: "no plugin"}
-	w.updateStatus(t, w.volume)
-	out, err := run(t, apiserver.Config(t), "why", w.pod.Name, "-n", w.namespace)
-	if err != nil || !strings.Contains(out, "has failed: VolumeFailedDelete: no plugin") {
-		t.Errorf("error %v, output\n%s", err, out)
-	}
 }

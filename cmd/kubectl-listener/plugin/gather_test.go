@@ -193,55 +193,38 @@ func TestGatherLeavesSecretsInTheCluster(t *testing.T) {
 	}
 }
 
-// ownDeployment returns a Deployment with the name of this operator's.
-func ownDeployment(namespace string) *appsv1.Deployment {
-	labels := map[string]string{"app": "x"}
-	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Operator}, Spec: appsv1.DeploymentSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Image: "x"}}}},
-	}}
-}
-
 // It takes objects of both generations, also under another name of the package, but nothing of other operators, and no
 // manifests, because a bundle may have Secrets.
 func TestGatherTakesWhatOLMHasAboutTheOperator(t *testing.T) {
 	w := newWorld(t)
 	crds.Install(t, w.Client, crds.Administrators()...)
 	defer crds.Remove(t, w.Client, crds.Administrators()...)
-	deployment := ownDeployment(w.namespace)
+	template := w.statefulSet().Spec
+	deployment := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Selector: template.Selector, Template: template.Template}}
+	deployment.Namespace, deployment.Name = w.namespace, names.Operator
 	deployment.Labels = map[string]string{"olm.operatorframework.io/owner-name": "renamed"}
 	w.create(t, deployment)
-	object := func(kind, name, spec string) *unstructured.Unstructured {
-		o := &unstructured.Unstructured{}
-		check.Must(t, yaml.Unmarshal([]byte("{spec: "+spec+"}"), &o.Object))
-		o.SetAPIVersion(map[string]string{
-			"ClusterExtension": "olm.operatorframework.io/v1", "OperatorGroup": "operators.coreos.com/v1",
-		}[kind])
-		if o.GetAPIVersion() == "" {
-			o.SetAPIVersion("operators.coreos.com/v1alpha1")
-		}
-		o.SetKind(kind)
-		o.SetName(name)
-		if kind != "ClusterExtension" {
-			o.SetNamespace(w.namespace)
-		}
-		return o
+	const group, newGroup = "operators.coreos.com", "olm.operatorframework.io"
+	object := func(apiVersion, kind, name, spec string) *unstructured.Unstructured {
+		fields := map[string]any{}
+		check.Must(t, yaml.Unmarshal([]byte(spec), &fields))
+		return w.untyped(apiVersion, kind, name, fields)
 	}
 	version := func(name, owned string) *unstructured.Unstructured {
-		return object("ClusterServiceVersion", name, `{displayName: a, icon: [{base64data: "`+stubborn+`", mediatype: image/png}],
+		return object(group+"/v1alpha1", "ClusterServiceVersion", name, `{displayName: a, icon: [{base64data: "`+stubborn+`", mediatype: image/png}],
 			customresourcedefinitions: {owned: [{name: `+owned+`, kind: A, version: v1}]},
 			install: {strategy: deployment, spec: {deployments: [{name: a, spec: {selector: {}, template: {
 				spec: {containers: [{name: a, env: [{name: LITERAL_NAME, value: `+stubborn+`}]}]}}}}]}}}`)
 	}
 	subscription := func(name, pkg, installed string) *unstructured.Unstructured {
-		o := object("Subscription", name, "{name: "+pkg+", source: a, sourceNamespace: olm, config: {env: [{name: A, value: "+stubborn+"}]}}")
+		o := object(group+"/v1alpha1", "Subscription", name, "{name: "+pkg+", source: a, sourceNamespace: olm, config: {env: [{name: A, value: "+stubborn+"}]}}")
 		w.create(t, o)
 		o.Object["status"] = map[string]any{"installedCSV": installed, "lastUpdated": "2026-11-01T10:00:00Z"}
 		w.updateStatus(t, o)
 		return o
 	}
 	plan := func(name string, owner *unstructured.Unstructured) {
-		o := object("InstallPlan", name, "{approval: Manual, approved: false, clusterServiceVersionNames: [a]}")
+		o := object(group+"/v1alpha1", "InstallPlan", name, "{approval: Manual, approved: false, clusterServiceVersionNames: [a]}")
 		o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(owner, owner.GroupVersionKind())})
 		w.create(t, o)
 		o.Object["status"] = map[string]any{
@@ -255,11 +238,13 @@ func TestGatherTakesWhatOLMHasAboutTheOperator(t *testing.T) {
 	copied := version("copied.v1.0.0", configuration)
 	copied.SetLabels(map[string]string{"olm.copiedFrom": "elsewhere"})
 	extension := func(name, pkg string) *unstructured.Unstructured {
-		return object("ClusterExtension", name, "{namespace: a, source: {sourceType: Catalog, catalog: {packageName: "+pkg+"}}}")
+		o := object(newGroup+"/v1", "ClusterExtension", name, "{namespace: a, source: {sourceType: Catalog, catalog: {packageName: "+pkg+"}}}")
+		o.SetNamespace("")
+		return o
 	}
 	for _, o := range []*unstructured.Unstructured{
 		version("own.v1.0.0", configuration), version("another.v1.0.0", "things.example.com"), copied,
-		object("OperatorGroup", "own", "{}"), extension("own", "listener-operator"), extension("renamed", "a-listener-operator"), extension("another", "another"),
+		object(group+"/v1", "OperatorGroup", "own", "{}"), extension("own", "listener-operator"), extension("renamed", "a-listener-operator"), extension("another", "another"),
 	} {
 		w.create(t, o)
 	}
@@ -273,7 +258,7 @@ func TestGatherTakesWhatOLMHasAboutTheOperator(t *testing.T) {
 		if strings.Contains(content, stubborn) {
 			t.Errorf("%s:\n%s", name, content)
 		}
-		if strings.Contains(name, "/operators.coreos.com/") || strings.Contains(name, "/olm.operatorframework.io/") {
+		if strings.Contains(name, "/"+group+"/") || strings.Contains(name, "/"+newGroup+"/") {
 			got = append(got, filepath.Base(filepath.Dir(name))+" "+filepath.Base(name))
 		}
 		if strings.HasSuffix(name, "installplans/own.yaml") && !strings.Contains(content, "visible-name") {

@@ -13,6 +13,19 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
+// waitForIngress gives the Listener a class of Ingresses, and an Ingress without an address.
+func (w *world) waitForIngress(t *testing.T) {
+	w.class.Spec = listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Ingress: &listenersv1alpha1.IngressExposure{
+		ClassName: w.class.Name, HostTemplate: "{listener}.{namespace}.example",
+	}}
+	w.update(t, w.class)
+	w.create(t, &networkingv1.Ingress{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: w.listener.Name + "-http", OwnerReferences: w.service.OwnerReferences},
+		Spec:       networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: "web.example"}}},
+	})
+	w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForIngress))
+}
+
 // wrongListeners are mistakes whose first sign is a Listener, its class, and what exposes it.
 var wrongListeners = map[string]mistake{
 	"a Listener names a class that nearly exists": {

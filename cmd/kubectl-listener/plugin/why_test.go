@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -197,6 +198,10 @@ func TestWhySaysThatNoStepIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T)
 			w.createRunning(t, pod)
 			w.beginToDelete(t, pod)
 		}, allRight},
+		"a volume that Kubernetes could not delete": {func(t *testing.T, w *world) {
+			w.volume.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumeFailed, Reason: "VolumeFailedDelete", Message: "no plugin"}
+			w.updateStatus(t, w.volume)
+		}, "has failed: VolumeFailedDelete: no plugin"},
 		"the class is being deleted": {func(t *testing.T, w *world) { w.beginToDelete(t, w.class) }, "is being deleted, and kept by its finalizers: example.com/keep"},
 		"the Service is being deleted": {func(t *testing.T, w *world) {
 			w.beginToDelete(t, w.service)
