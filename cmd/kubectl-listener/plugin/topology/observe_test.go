@@ -6,8 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/walk"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
 func TestTheFirstOfTheWorstFindingsIsShown(t *testing.T) {
@@ -34,9 +33,7 @@ func TestPodIsLinkedToAListenerOnce(t *testing.T) {
 	published := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(object), object.UID, "node-1")
 	published.Spec.Listeners = map[string]listenersv1alpha1.PodListener{"a": {ListenerName: "web"}, "b": {ListenerName: "web"}, "c": {ListenerName: "own"}}
 	want := []string{"web", "own"}
-	scheme := runtime.NewScheme()
-	utilruntime.Must(listenersv1alpha1.AddToScheme(scheme))
-	w := walk.New(&check.Examination{Backends: backends.All(), Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(published).Build()})
+	w := walk.New(&check.Examination{Backends: backends.All(), Client: fake.NewClientBuilder().WithScheme(fakeclient.Scheme()).WithObjects(published).Build()})
 	if got := newPod(t.Context(), w, object).listeners; !slices.Equal(got, want) {
 		t.Errorf("Listeners %q, want %q", got, want)
 	}

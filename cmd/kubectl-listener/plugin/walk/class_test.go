@@ -8,13 +8,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
 // ago returns the time so many days ago, and how the doctor writes it.
@@ -55,11 +55,7 @@ func TestAddressesThatNoPodHasMountedAreNamed(t *testing.T) {
 		"many, the oldest first":         {listeners: many, days: 7, want: []string{"7 Listeners", "shop/web-6 since", " +4"}, wantNot: "shop/web-1 "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			if err := listenersv1alpha1.AddToScheme(scheme); err != nil {
-				t.Fatal(err)
-			}
-			builder := fake.NewClientBuilder().WithScheme(scheme).WithLists(&listenersv1alpha1.ListenerList{Items: tc.listeners})
+			builder := fake.NewClientBuilder().WithScheme(fakeclient.Scheme()).WithLists(&listenersv1alpha1.ListenerList{Items: tc.listeners})
 			for class, serviceType := range map[string]listenersv1alpha1.ServiceType{
 				"public": listenersv1alpha1.ServiceTypeLoadBalancer, "nodes": listenersv1alpha1.ServiceTypeNodePort, "inside": listenersv1alpha1.ServiceTypeClusterIP,
 			} {
@@ -90,16 +86,12 @@ func TestAddressesThatNoPodHasMountedAreNamed(t *testing.T) {
 // Releases of the Gateway API in which TCPRoute was experimental serve it as v1alpha2.
 func TestAClassNeedsItsKindsInAnyVersion(t *testing.T) {
 	for version, want := range map[string]check.State{"v1": check.OK, "v1alpha2": check.OK, "v1alpha1": check.Failed} {
-		scheme := runtime.NewScheme()
-		if err := listenersv1alpha1.AddToScheme(scheme); err != nil {
-			t.Fatal(err)
-		}
 		mapper := meta.NewDefaultRESTMapper(nil)
 		mapper.Add(listenersv1alpha1.GroupVersion.WithKind("ListenerClass"), meta.RESTScopeRoot)
 		group := schema.GroupVersion{Group: "gateway.networking.k8s.io", Version: "v1"}
 		mapper.Add(group.WithKind("Gateway"), meta.RESTScopeNamespace)
 		mapper.Add(schema.GroupVersionKind{Group: group.Group, Version: version, Kind: "TCPRoute"}, meta.RESTScopeNamespace)
-		w := New(&check.Examination{Backends: backends.All(), Client: fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(&listenersv1alpha1.ListenerClass{
+		w := New(&check.Examination{Backends: backends.All(), Client: fake.NewClientBuilder().WithScheme(fakeclient.Scheme()).WithRESTMapper(mapper).WithObjects(&listenersv1alpha1.ListenerClass{
 			ObjectMeta: metav1.ObjectMeta{Name: "routed"},
 			Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Gateway: &listenersv1alpha1.GatewayExposure{Kind: listenersv1alpha1.GatewayRouteKindTCP}},
 		}).Build()})
