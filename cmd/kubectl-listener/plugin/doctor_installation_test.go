@@ -66,15 +66,6 @@ var installationFaults = map[string]fault{
 		},
 		kind: "Deployment", name: names.Operator, text: "has no available Pod",
 	},
-	"the operator is scaled to 0": {
-		breakIt: func(t *testing.T, i *installed) {
-			deployment := i.deployment(t)
-			restoring(t, deployment, i.update)
-			deployment.Spec.Replicas = ptr.To[int32](0)
-			i.update(t, deployment)
-		},
-		kind: "Deployment", name: names.Operator, text: "is scaled to 0 replicas",
-	},
 	"no operator renews the lease": {
 		breakIt: func(t *testing.T, i *installed) {
 			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}

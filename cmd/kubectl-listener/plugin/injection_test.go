@@ -63,16 +63,6 @@ func TestWhySaysWhyAnAnnotationWasNotActedOn(t *testing.T) {
 	w.update(t, config)
 	expect("the Pod is older than its annotation or what permits that")
 
-	pod = annotatedPod(w)
-	pod.Name, pod.Spec.Volumes = "other", []corev1.Volume{{Name: "listener"}}
-	w.create(t, pod)
-	expect("the Pod has another volume of the name")
-
-	pod = annotatedPod(w)
-	pod.Name, pod.Annotations[names.AnnotationInjectPath] = "relative", "data"
-	w.create(t, pod)
-	expect("the annotation " + names.AnnotationInjectPath + " must be an absolute path")
-
 	// Operators hand annotations on to all their Pods.
 	pod = annotatedPod(w)
 	pod.Name, pod.Annotations[names.AnnotationInjectContainers] = "unlisted", "other another"
