@@ -99,8 +99,7 @@ func (s *shop) addPod(t *testing.T, name, node string, listeners ...*listenersv1
 		pvc := s.newClaim(name+"-"+l.Name, ofListener(l.Name))
 		s.createForever(t, pvc)
 		pv := claim.Volume(pvc, l.Name)
-		pv.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: s.namespace, Name: pvc.Name, UID: pvc.UID}
-		pv.Spec.StorageClassName, pv.Spec.NodeAffinity = names.Driver, claim.NodeAffinity(node)
+		pv.Spec.NodeAffinity = claim.NodeAffinity(node)
 		s.createForever(t, pv)
 		pvc.Spec.VolumeName = pv.Name
 		s.update(t, pvc)

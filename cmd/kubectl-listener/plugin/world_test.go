@@ -89,10 +89,7 @@ func (w *world) createClaim(t *testing.T) {
 	w.claim = w.newClaim("web", ofClass(w.class.Name))
 	w.create(t, w.claim)
 	w.volume = claim.Volume(w.claim, w.claim.Name)
-	w.volume.Spec.ClaimRef = &corev1.ObjectReference{
-		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: w.namespace, Name: w.claim.Name, UID: w.claim.UID,
-	}
-	w.volume.Spec.StorageClassName, w.volume.Spec.NodeAffinity = names.Driver, claim.NodeAffinity(w.node.Name)
+	w.volume.Spec.NodeAffinity = claim.NodeAffinity(w.node.Name)
 	w.create(t, w.volume)
 	w.claim.Spec.VolumeName = w.volume.Name
 	w.update(t, w.claim)
