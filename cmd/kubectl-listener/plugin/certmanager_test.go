@@ -3,7 +3,6 @@ package plugin_test
 import (
 	"testing"
 
-	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -65,22 +64,17 @@ func TestWhyFollowsTheCertificateOfAListener(t *testing.T) {
 			w.expect(t, w.pod.Name, "Certificate", tc.state, tc.texts...)
 		})
 	}
-}
-
-// The name in the class is misspelt.
-func TestWhySuggestsAnIssuer(t *testing.T) {
-	w := newWorld(t)
-	crds.Install(t, w.Client, crds.Certificates, crds.Issuers)
-	defer crds.Remove(t, w.Client, crds.Certificates, crds.Issuers)
-	w.listener.Labels = map[string]string{names.LabelCertificate: "web"}
-	w.update(t, w.listener)
-	issuer := w.untyped("cert-manager.io/v1", "Issuer", "xy", map[string]any{"selfSigned": map[string]any{}})
-	NewWithT(t).Eventually(func() error { return w.Create(t.Context(), issuer) }, apiserver.Timeout, "20ms").Should(Succeed()) // served a moment later
-	w.certificate(t, "203.0.113.7", "False")
-	p := whyOf(t, w.namespace, "listener/web").Problem
-	if p == nil || p.Kind != "Issuer" || p.Message != "does not exist, and Certificate web-listener-tls names it; did you mean xy?" {
-		t.Errorf("problem %+v", p)
-	}
+	t.Run("by an Issuer whose name is misspelt in the class", func(t *testing.T) {
+		w := newWorld(t)
+		w.listener.Labels = map[string]string{names.LabelCertificate: "web"}
+		w.update(t, w.listener)
+		w.createServed(t, w.untyped("cert-manager.io/v1", "Issuer", "xy", map[string]any{"selfSigned": map[string]any{}}))
+		w.certificate(t, "203.0.113.7", "False")
+		p := whyOf(t, w.namespace, "listener/web").Problem
+		if p == nil || p.Kind != "Issuer" || p.Message != "does not exist, and Certificate web-listener-tls names it; did you mean xy?" {
+			t.Errorf("problem %+v", p)
+		}
+	})
 }
 
 // certificate creates the Certificate "web" for an address. Without ready it has no status.
@@ -105,7 +99,7 @@ func (w *world) request(t *testing.T, certificate *unstructured.Unstructured, co
 	t.Helper()
 	r := w.untyped("cert-manager.io/v1", "CertificateRequest", "web-1", map[string]any{"request": "eA==", "issuerRef": map[string]any{"name": "x"}})
 	r.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(certificate, names.KindCertificate)})
-	NewWithT(t).Eventually(func() error { return w.Create(t.Context(), r) }, apiserver.Timeout, "20ms").Should(Succeed()) // served a moment later
+	w.createServed(t, r)
 	r.Object["status"] = map[string]any{"conditions": conditions}
 	w.updateStatus(t, r)
 }

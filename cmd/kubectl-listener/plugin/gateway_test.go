@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
@@ -17,6 +18,12 @@ import (
 // gatewayObject returns a Gateway, or a route to one, without what only an implementation reads.
 func (w *world) gatewayObject(version, kind, name string, spec map[string]any) *unstructured.Unstructured {
 	return w.untyped("gateway.networking.k8s.io/"+version, kind, name, spec)
+}
+
+// createServed creates an object once the API server serves its kind, which it does a moment after the CRD says so.
+func (w *world) createServed(t *testing.T, o client.Object) {
+	t.Helper()
+	NewWithT(t).Eventually(func() error { return w.Create(t.Context(), o) }, apiserver.Timeout, "20ms").Should(Succeed())
 }
 
 func (w *world) untyped(apiVersion, kind, name string, spec map[string]any) *unstructured.Unstructured {
@@ -44,8 +51,7 @@ func TestWhyFollowsTheRoutesOfAGateway(t *testing.T) {
 		"hostnames": []any{"web.example"}, "rules": []any{map[string]any{"backendRefs": []any{map[string]any{"name": "web", "port": int64(80)}}}},
 	})
 	route.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(w.listener, listenersv1alpha1.GroupVersion.WithKind("Listener"))})
-	// The API server serves a kind a moment after its CRD says so.
-	NewWithT(t).Eventually(func() error { return w.Create(t.Context(), route) }, apiserver.Timeout, "20ms").Should(Succeed())
+	w.createServed(t, route)
 	gateway := w.gatewayObject("v1", "Gateway", "outside", map[string]any{
 		"gatewayClassName": "any", "listeners": []any{map[string]any{"name": "tls", "port": int64(443), "protocol": "TLS", "tls": map[string]any{"mode": "Passthrough"}}},
 	})
@@ -113,7 +119,7 @@ func TestWhyFollowsTheListenerSetOfAGateway(t *testing.T) {
 		"parentRef": map[string]any{"name": "outside"}, "listeners": []any{map[string]any{"name": "http", "port": int64(20000), "protocol": "TCP"}},
 	})
 	set.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(w.listener, listenersv1alpha1.GroupVersion.WithKind("Listener"))})
-	NewWithT(t).Eventually(func() error { return w.Create(t.Context(), set) }, apiserver.Timeout, "20ms").Should(Succeed())
+	w.createServed(t, set)
 	if got, want := steps(), []string{"ListenerSet web-tcp: exists", "TCPRoute : none belongs to Listener web"}; !slices.Equal(got, want) {
 		t.Errorf("steps %q, want %q", got, want)
 	}
