@@ -300,26 +300,8 @@ func TestDoctorNamesEachFault(t *testing.T) {
 			NewWithT(t).Eventually(healthy(t), apiserver.Timeout, "50ms").Should(Succeed(), "after "+name)
 		}
 	}
-	for _, tc := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
-		{"OpenShift without the constraints", i.checkConstraints},
-		{"requests for certificates that wait", i.checkWaitingRequests},
-		{"two operators", i.checkTwoOperators},
-		{"what looks wrong and is not", i.checkWhatIsNotWrong},
-		{"a node that the node agents are not meant for", i.checkExcludedNodes},
-		{"a namespace occupies the operator", i.checkSlowRequest},
-		{"the operator has stopped", i.checkStoppedOperator},
-		{"there is no class", i.checkNoClass},
-		{"no port is left, and no Listener waits", i.checkNoPortLeft},
-		{"clients are sent to Pods that are not ready", i.checkNotReadyAddresses},
-		{"many mistakes of users", i.checkManyMistakes},
-		{"text", i.checkText},
-		{"a user who may not read whether node agents are registered", i.checkRestrictedUser},
-		{"there is no configuration", i.checkNoConfiguration}, // at last, because what is installed belongs to it
-	} {
-		t.Run(tc.name, tc.run)
+	for _, tc := range doctorCases {
+		t.Run(tc.name, func(t *testing.T) { tc.run(t, i) })
 	}
 }
 
