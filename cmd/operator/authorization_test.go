@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	gocmp "github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // metricsAPI is an API server that authenticates the token "good", and allows that user to get /metrics.
@@ -30,8 +31,8 @@ type metricsAPI struct {
 	revoked bool
 }
 
-func (a *metricsAPI) authorization() *authorization {
-	clients := fake.NewClientset()
+func newMetricsAPI() (*metricsAPI, *authorization) {
+	a, clients := &metricsAPI{clock: clocktesting.NewFakeClock(time.Now())}, fake.NewClientset()
 	clients.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
 		a.tokens = append(a.tokens, review.Spec.Token)
@@ -47,8 +48,7 @@ func (a *metricsAPI) authorization() *authorization {
 		review.Status.Allowed = *review.Spec.NonResourceAttributes == authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}
 		return true, review, a.accessError
 	})
-	a.clock = clocktesting.NewFakeClock(time.Now())
-	return newAuthorization(clients, a.clock)
+	return a, newAuthorization(clients, a.clock)
 }
 
 func get(t *testing.T, a *authorization, request *http.Request) int {
@@ -81,12 +81,13 @@ func TestOnlyAuthorizedClientsGetMetrics(t *testing.T) {
 		"unknown, and no reviews": {header: "Bearer bad", accessError: broken, want: http.StatusUnauthorized},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := &metricsAPI{tokenError: tc.tokenError, accessError: tc.accessError}
+			api, a := newMetricsAPI()
+			api.tokenError, api.accessError = tc.tokenError, tc.accessError
 			request := httptest.NewRequestWithContext(t.Context(), cmp.Or(tc.method, http.MethodGet), cmp.Or(tc.path, "/metrics"), http.NoBody)
 			if tc.header != "" {
 				request.Header.Set("Authorization", tc.header)
 			}
-			if got := get(t, api.authorization(), request); got != tc.want {
+			if got := get(t, a, request); got != tc.want {
 				t.Errorf("status %d, want %d", got, tc.want)
 			}
 		})
@@ -94,16 +95,14 @@ func TestOnlyAuthorizedClientsGetMetrics(t *testing.T) {
 }
 
 func TestTheAPIServerDecidesAboutTheWholeUser(t *testing.T) {
-	api := &metricsAPI{}
+	api, a := newMetricsAPI()
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics?name[]=up", http.NoBody)
 	request.Header.Set("Authorization", "Bearer good")
-	get(t, api.authorization(), request)
-	if diff := gocmp.Diff([]authorizationv1.SubjectAccessReviewSpec{{
+	get(t, a, request)
+	check.Equal(t, "reviewed access", []authorizationv1.SubjectAccessReviewSpec{{
 		User: "prometheus", UID: "1", Groups: []string{"monitoring"}, Extra: map[string]authorizationv1.ExtraValue{"scopes": {"a", "b"}},
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
-	}}, api.accesses); diff != "" {
-		t.Errorf("reviewed access (-want +got):\n%s", diff)
-	}
+	}}, api.accesses)
 }
 
 func scrape(t *testing.T, token string) *http.Request {
@@ -115,8 +114,7 @@ func scrape(t *testing.T, token string) *http.Request {
 
 // A flood of requests for metrics must not become one of requests to the API server.
 func TestRequestsForMetricsAreReviewedAtALimitedRate(t *testing.T) {
-	api := &metricsAPI{}
-	a := api.authorization()
+	api, a := newMetricsAPI()
 	if got := get(t, a, scrape(t, "good")); got != http.StatusOK {
 		t.Fatalf("status %d", got)
 	}
@@ -125,9 +123,8 @@ func TestRequestsForMetricsAreReviewedAtALimitedRate(t *testing.T) {
 		statuses[get(t, a, scrape(t, fmt.Sprint("bad", i)))]++
 	}
 	want := map[int]int{http.StatusUnauthorized: reviewBurst - 1, http.StatusTooManyRequests: 101 - reviewBurst}
-	if diff := gocmp.Diff(want, statuses); diff != "" || len(api.tokens) != reviewBurst {
-		t.Errorf("%d reviews, statuses (-want +got):\n%s", len(api.tokens), diff)
-	}
+	check.Equal(t, "statuses", want, statuses)
+	check.Equal(t, "number of reviews", reviewBurst, len(api.tokens))
 	if got := get(t, a, scrape(t, "good")); got != http.StatusOK || len(api.tokens) != reviewBurst {
 		t.Errorf("status %d, %d reviews, of a client that was authorized before the flood", got, len(api.tokens))
 	}
@@ -142,8 +139,7 @@ func TestRequestsForMetricsAreReviewedAtALimitedRate(t *testing.T) {
 
 // Three requests a second would be enough to take all reviews.
 func TestAFloodOfTokensDoesNotKeepPrometheusAway(t *testing.T) {
-	api := &metricsAPI{}
-	a := api.authorization()
+	api, a := newMetricsAPI()
 	get(t, a, scrape(t, "good"))
 	floods, scrapes := 0, map[int]int{}
 	for second := range 600 {
@@ -156,9 +152,7 @@ func TestAFloodOfTokensDoesNotKeepPrometheusAway(t *testing.T) {
 			scrapes[get(t, a, scrape(t, "good"))]++
 		}
 	}
-	if diff := gocmp.Diff(map[int]int{http.StatusOK: 20}, scrapes); diff != "" {
-		t.Errorf("scrapes by status (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "scrapes by status", map[int]int{http.StatusOK: 20}, scrapes)
 	if limit := reviewBurst + 600*reviewsPerSecond + 20; len(api.tokens) > limit {
 		t.Errorf("%d reviews, more than %d", len(api.tokens), limit)
 	}
@@ -166,8 +160,7 @@ func TestAFloodOfTokensDoesNotKeepPrometheusAway(t *testing.T) {
 
 // A token that was permitted, and no longer is, is one of many.
 func TestARevokedTokenIsReviewedAtTheLimitedRate(t *testing.T) {
-	api := &metricsAPI{}
-	a := api.authorization()
+	api, a := newMetricsAPI()
 	get(t, a, scrape(t, "good"))
 	api.revoked = true
 	api.clock.Step(permitted + time.Second)
@@ -192,8 +185,7 @@ func TestResultsOfReviewsHoldForAWhile(t *testing.T) {
 		holds  time.Duration
 	}{"good": {http.StatusOK, permitted}, "bad": {http.StatusUnauthorized, refused}} {
 		t.Run(token, func(t *testing.T) {
-			api := &metricsAPI{}
-			a := api.authorization()
+			api, a := newMetricsAPI()
 			for range 40 {
 				if got := get(t, a, scrape(t, token)); got != tc.status {
 					t.Errorf("status %d", got)
@@ -212,8 +204,7 @@ func TestResultsOfReviewsHoldForAWhile(t *testing.T) {
 
 // The result of a review holds for one path, and a failed review has none.
 func TestOtherRequestsAreReviewed(t *testing.T) {
-	api := &metricsAPI{}
-	a := api.authorization()
+	api, a := newMetricsAPI()
 	get(t, a, scrape(t, "good"))
 	other := scrape(t, "good")
 	other.URL.Path = "/debug"
