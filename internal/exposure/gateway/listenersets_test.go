@@ -125,6 +125,13 @@ func TestPortsOfAGatewayAreAllocated(t *testing.T) {
 		"those that the ListenerSet has": {[]func(*input){func(l *input) {
 			l.Objects = []exposure.Object{listenerSet("shop", own, 1, ports{"http": 9000})}
 		}}, map[string]string{"admin": "edge:9002", "http": "edge:9000"}},
+		"those that the ListenerSet has, each once": {[]func(*input){func(l *input) {
+			l.Objects = []exposure.Object{listenerSet("shop", own, 1, ports{"http": 9002, "admin": 9002})} // others wrote it
+		}}, map[string]string{"admin": "edge:9002", "http": "edge:9000"}},
+		"those that the ListenerSet has and one of its addresses publishes": {[]func(*input){only, publish(map[string]int32{"http": 9002}), func(l *input) {
+			l.Status.IngressAddresses = append(l.Status.IngressAddresses, listenersv1alpha1.IngressAddress{Address: "192.0.2.2", Ports: map[string]int32{"http": 9003}})
+			l.Objects = []exposure.Object{listenerSet("shop", own, 1, ports{"http": 9003})}
+		}}, map[string]string{"http": "edge:9003"}},
 		"those that the ListenerSet has, also if a younger one wants them": {[]func(*input){only, func(l *input) {
 			l.Objects = []exposure.Object{listenerSet("shop", own, 1, ports{"http": 9002})}
 			l.Others = []exposure.Object{listenerSet("other", "a", 2, ports{"x": 9002})}
