@@ -214,6 +214,7 @@ var cannotRefuse = map[string][]string{
 	"a user has deleted the Listener or the node, or taken the Service": {
 		listenersv1alpha1.ReasonListenerNotFound, listenersv1alpha1.ReasonForeignService, listenersv1alpha1.ReasonNodesMissing, listenersv1alpha1.ReasonNodesNotReady, listenersv1alpha1.ReasonNodeLost,
 	},
+	"records follow the addresses, and nothing follows the records": {listenersv1alpha1.ReasonForeignDNSEndpoint, listenersv1alpha1.ReasonDNSEndpointRejected},
 	"nothing is written":                                          {listenersv1alpha1.ReasonRequestRejected, listenersv1alpha1.ReasonReleaseRefused},
 	"it says that a Pod has no address yet":                       {listenersv1alpha1.ReasonWaitingForAddress},
 	"it is about the end of the Pod":                              {listenersv1alpha1.ReasonEvictionRefused, listenersv1alpha1.ReasonNotEvicted},
