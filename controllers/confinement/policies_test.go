@@ -148,9 +148,7 @@ func TestPoliciesAreAlike(t *testing.T) {
 					}
 				}
 			}
-			if *c.Policy.Spec.FailurePolicy != wantFailure {
-				t.Errorf("the failure policy is %s", *c.Policy.Spec.FailurePolicy)
-			}
+			check.Equal(t, "failure policy", wantFailure, *c.Policy.Spec.FailurePolicy)
 			check.Equal(t, "actions", []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}, c.Binding.Spec.ValidationActions)
 			if c.Binding.Name != c.Policy.Name || c.Binding.Spec.PolicyName != c.Policy.Name {
 				t.Errorf("its binding is %s, and binds %s", c.Binding.Name, c.Binding.Spec.PolicyName)

@@ -40,9 +40,7 @@ func TestAdditionalBackendNeedsNoChangeOfTheController(t *testing.T) {
 	s = newRouteState(ownRoute("http", admittedAs("http.example.com")), foreign).change(withTunnelClass)
 	s.change(withPublished(map[string]string{"http.example.com": "http"}))
 	o = s.reconcile(t, 1, interceptor.Funcs{}, nil)
-	if got := o.condition(listenersv1alpha1.ListenerAccepted).Reason; got != reasons.Foreign("Tunnel") {
-		t.Errorf("got reason %s for a Tunnel that the Listener does not control", got)
-	}
+	check.Equal(t, "reason beside a foreign Tunnel", reasons.Foreign("Tunnel"), o.condition(listenersv1alpha1.ListenerAccepted).Reason)
 	check.Equal(t, "addresses beside a foreign Tunnel", []string{"http.example.commap[http:443]"}, o.addresses())
 }
 

@@ -97,9 +97,7 @@ func TestClientsAreRestrictedBeforeTheyReachPods(t *testing.T) {
 			check.Equal(t, "writes", tc.writes, *writes)
 			wantCondition(t, observe.Condition(o.listener(), listenersv1alpha1.ListenerAccepted), tc.reason, tc.message)
 			wantsPolicy := strings.Contains(strings.Join(*writes, " "), "apply NetworkPolicy")
-			if got := policy != nil && metav1.GetControllerOf(policy) != nil; got != wantsPolicy {
-				t.Errorf("the policy is %+v", policy)
-			}
+			check.Equal(t, "the policy has a controller", wantsPolicy, policy != nil && metav1.GetControllerOf(policy) != nil)
 		})
 	}
 }

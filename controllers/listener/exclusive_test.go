@@ -80,9 +80,7 @@ func TestRoutesAreReservedBeforeTheyAreWritten(t *testing.T) {
 					return send()
 				}
 				meanwhile++
-				if got := accepted(o.reconcile("second")); got != refused {
-					t.Errorf("the second Listener is %s while the route of the first one is being written", got)
-				}
+				check.Equal(t, "reason of the second Listener while the route of the first one is being written", refused, accepted(o.reconcile("second")))
 				if tc.failure != nil {
 					return tc.failure
 				}
@@ -91,12 +89,8 @@ func TestRoutesAreReservedBeforeTheyAreWritten(t *testing.T) {
 			if _, err := o.try(key); (err == nil) != (tc.failure == nil) || meanwhile != 1 {
 				t.Fatalf("error %v after %d requests", err, meanwhile)
 			}
-			if requested := o.held.Waiting.Freed.Has("GatewayListener/"); requested != (tc.want != refused) {
-				t.Errorf("the second Listener is requested: %t", requested)
-			}
-			if got := accepted(o.reconcile("second")); got != tc.want {
-				t.Errorf("the second Listener is %s, want %s", got, tc.want)
-			}
+			check.Equal(t, "the second Listener is requested", tc.want != refused, o.held.Waiting.Freed.Has("GatewayListener/"))
+			check.Equal(t, "reason of the second Listener", tc.want, accepted(o.reconcile("second")))
 		})
 	}
 }
@@ -118,9 +112,7 @@ func TestAListenerKeepsThePortsThatItPublishes(t *testing.T) {
 			o := s.operator(t, interceptor.Funcs{})
 			for i, want := range []string{tc.refused, listenersv1alpha1.ReasonAccepted, tc.refused} {
 				name := []string{"second", key.Name, "second"}[i]
-				if got := accepted(o.reconcile(name)); got != want {
-					t.Errorf("Listener %s is %s, want %s", name, got, want)
-				}
+				check.Equal(t, "reason of Listener "+name, want, accepted(o.reconcile(name)))
 			}
 		})
 	}
@@ -304,9 +296,7 @@ func TestTwoClassesGiveNoHostTwice(t *testing.T) {
 			s.with(second, &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "mirrored"}, Spec: tc.first(mirrored)},
 				&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "plain"}, Spec: tc.second(plain)})
 			o := s.operator(t, interceptor.Funcs{})
-			if got := accepted(o.reconcile(key.Name)); got != listenersv1alpha1.ReasonAccepted {
-				t.Errorf("the first Listener is %s", got)
-			}
+			check.Equal(t, "reason of the first Listener", listenersv1alpha1.ReasonAccepted, accepted(o.reconcile(key.Name)))
 			reconcileSecond := func() (*listenersv1alpha1.ListenerStatus, metav1.Condition) {
 				_, err := o.try(client.ObjectKeyFromObject(second))
 				check.Must(t, errors.Join(err, o.api.Get(t.Context(), client.ObjectKeyFromObject(second), second)))

@@ -10,6 +10,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/settle"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // wantRemoval checks that a reconciliation after d removes the previous exposure, and that nothing is left to do.
@@ -76,9 +77,7 @@ func TestALoadBalancerStaysWhileTheAddressesOfNodesArePublished(t *testing.T) {
 			o := loadBalancerToNodePorts().change(tc.change).operator(t, interceptor.Funcs{})
 			o.reconcileAfter(0)
 			service, published := get[corev1.Service](o, key.Name), o.listener().Status.IngressAddresses
-			if service.Spec.Type != tc.want {
-				t.Errorf("the Service has type %s, want %s", service.Spec.Type, tc.want)
-			}
+			check.Equal(t, "type of the Service", tc.want, service.Spec.Type)
 			if tc.want == corev1.ServiceTypeLoadBalancer && !cmp.Equal(published, []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}) {
 				t.Errorf("published %v", published)
 			}

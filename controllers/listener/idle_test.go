@@ -120,9 +120,7 @@ func TestReadyListenerSaysWhyNothingListens(t *testing.T) {
 			if ready.Status != metav1.ConditionTrue || ready.Reason != tc.reason || !strings.Contains(ready.Message, tc.message) {
 				t.Errorf("condition %+v", ready)
 			}
-			if got := o.listener.Status.Summary.Reason; got != tc.reason {
-				t.Errorf("summary %q", got)
-			}
+			check.Equal(t, "reason in the summary", tc.reason, o.listener.Status.Summary.Reason)
 			var events []string
 			switch tc.reason {
 			case "AddressesAssigned":

@@ -15,6 +15,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 	"github.com/listener-operator/listener-operator/controllers/listener/settle"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // keptState is the Listener of an ephemeral claim between two Pods of a StatefulSet that was deleted without its Pods.
@@ -83,9 +84,7 @@ func TestAListenerThatIsKeptForAPodIsDeletedIfThatDoesNotCome(t *testing.T) {
 				t.Errorf("looks again after %s", again)
 			}
 			r.reconcileAfter(2 * settle.IdlePeriod)
-			if kept := find[listenersv1alpha1.Listener](r, key.Name) != nil; kept != tc.kept {
-				t.Errorf("after ten minutes, the Listener is kept: %v", kept)
-			}
+			check.Equal(t, "the Listener is kept after ten minutes", tc.kept, find[listenersv1alpha1.Listener](r, key.Name) != nil)
 		})
 	}
 }
@@ -160,9 +159,7 @@ func TestListenerOfAFinishedPodIsDeleted(t *testing.T) {
 			tc.change(s, pod, pvc)
 			o := s.with(pod, pvc).operator(t, interceptor.Funcs{})
 			o.reconcileAfter(0)
-			if kept := find[listenersv1alpha1.Listener](o, key.Name) != nil; kept != tc.kept {
-				t.Errorf("the Listener exists: %v", kept)
-			}
+			check.Equal(t, "the Listener is kept", tc.kept, find[listenersv1alpha1.Listener](o, key.Name) != nil)
 			if s.service == nil && find[corev1.Service](o, key.Name) != nil {
 				t.Error("a Service was created")
 			}

@@ -18,6 +18,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/registry"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/metric"
 )
@@ -37,9 +38,7 @@ func TestChangesOfAddressesAreCounted(t *testing.T) {
 		if o := s.reconcile(t, 2, interceptor.Funcs{}, nil); o.err != nil || len(o.listener.Status.IngressAddresses) != 1 {
 			t.Fatalf("%s: error %v, status %+v", name, o.err, o.listener.Status)
 		}
-		if got := metric.Value(t, "listener_operator_address_changes_total") - before; got != tc.want {
-			t.Errorf("%s: %v changes are counted, want %v", name, got, tc.want)
-		}
+		check.Equal(t, name+": changes that are counted", tc.want, metric.Value(t, "listener_operator_address_changes_total")-before)
 	}
 }
 

@@ -158,9 +158,7 @@ func TestObjectsFromABackupAreAdopted(t *testing.T) {
 				if owner := metav1.GetControllerOf(now); owner == nil || owner.UID != l.UID || accepted(l) != listenersv1alpha1.ReasonAccepted {
 					t.Errorf("Accepted is %s, and the controller is %v", accepted(l), owner)
 				}
-				if tc.written != (now.GetUID() != "restored") {
-					t.Errorf("it was replaced: %s", now.GetUID())
-				}
+				check.Equal(t, "it was replaced", tc.written, now.GetUID() != "restored")
 				if diff := cmp.Diff(backup.Object["spec"], now.Object["spec"]); diff != "" && !tc.written {
 					t.Errorf("spec (-backup +now):\n%s", diff)
 				}
@@ -202,15 +200,11 @@ func TestAListenerFromABackupKeepsItsPortOfAGateway(t *testing.T) {
 			}
 			l := o.reconcile(key.Name)
 			check.Equal(t, "endpoints", map[string]string{"http": fmt.Sprint("192.0.2.1:", tc.want)}, l.Status.Endpoints)
-			if got := l.Annotations[names.AnnotationNumbers]; got != remembered(tc.want) {
-				t.Errorf("remembers %s", got)
-			}
+			check.Equal(t, "remembered numbers", remembered(tc.want), l.Annotations[names.AnnotationNumbers])
 			changed := slices.ContainsFunc(o.events(), func(e string) bool {
 				return strings.HasPrefix(e, "Warning NumbersChanged ") && strings.Contains(e, "port http: ")
 			})
-			if changed != (tc.had != tc.want) {
-				t.Errorf("an event about another port: %t", changed)
-			}
+			check.Equal(t, "an event about another port", tc.had != tc.want, changed)
 		})
 	}
 }

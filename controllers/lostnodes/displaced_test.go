@@ -152,9 +152,7 @@ func checkDisplaced(t *testing.T, w *world, want string, more ...client.Object) 
 		t.Errorf("released because %q, want %q", got, want)
 	}
 	r.reconcile()
-	if released := r.volume().UID != w.Volume.UID; released != (want != "") {
-		t.Errorf("released: %t", released)
-	}
+	check.Equal(t, "released", want != "", r.volume().UID != w.Volume.UID)
 }
 
 // find returns a node of the world.

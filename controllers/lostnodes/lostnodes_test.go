@@ -123,9 +123,7 @@ func TestVolumeOfALostNodeIsReplaced(t *testing.T) {
 	r := w.start(t, interceptor.Funcs{})
 	r.reconcile()
 	r.wantEvents("Warning NodeLost node node-1, which PersistentVolume pvc-claim-uid is pinned to, does not exist; the volume will be released at 2026-05-01T03:10:00Z")
-	if wait := r.reconcile(); wait != 10*time.Minute {
-		t.Errorf("decides again after %s", wait)
-	}
+	check.Equal(t, "decides again after", 10*time.Minute, r.reconcile())
 	check.Equal(t, "condition", "False NodeLost: node node-1, which PersistentVolume pvc-claim-uid is pinned to, is lost since 2026-05-01T03:00:00Z", r.condition())
 	r.clock.SetTime(start.Add(10 * time.Minute))
 	r.reconcile()

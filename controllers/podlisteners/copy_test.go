@@ -69,9 +69,7 @@ func TestCopyOfAPodGetsFilesButNoRequests(t *testing.T) {
 				t.Errorf("addresses (-want +got):\n%s", diff)
 			}
 			all := strings.Join(drain(c.recorded), "\n")
-			if got := strings.Count(all, listenersv1alpha1.ReasonPodIsCopy); got != map[bool]int{true: 1}[tc.copied] {
-				t.Errorf("%d events", got)
-			}
+			check.Equal(t, "number of events", map[bool]int{true: 1}[tc.copied], strings.Count(all, listenersv1alpha1.ReasonPodIsCopy))
 		})
 	}
 }

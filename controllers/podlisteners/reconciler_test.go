@@ -533,12 +533,8 @@ func TestPodsThatShareAClaimDoNotOverwriteEachOthersPorts(t *testing.T) {
 			c.must(err)
 		}
 	}
-	if applied != 2 {
-		t.Errorf("the Listener was applied %d times, want once for each of two mounts", applied)
-	}
-	if port := listenerNamed(t, c.client, w.Claim.Name).Spec.Ports[0].Port; port != 9090 {
-		t.Errorf("the Listener has port %d, want that of the last Pod that mounted the claim", port)
-	}
+	check.Equal(t, "applies of the Listener, one for each of two mounts", 2, applied)
+	check.Equal(t, "port of the last Pod that mounted the claim", int32(9090), listenerNamed(t, c.client, w.Claim.Name).Spec.Ports[0].Port)
 }
 
 // The ports stay those of the Pod that mounted the claim last, and until the status follows, the addresses those that
@@ -602,9 +598,7 @@ func TestListenerHasTheClassThatItsClaimNamesNow(t *testing.T) {
 			if entry := published(t, c.client).Listeners["listener"]; !cmp.Equal(entry.IngressAddresses, nodeAddr) {
 				t.Errorf("the Pod has the addresses %v", entry.IngressAddresses)
 			}
-			if event := strings.Join(drain(c.recorded), "\n"); event != tc.event {
-				t.Errorf("event %q, want %q", event, tc.event)
-			}
+			check.Equal(t, "event", tc.event, strings.Join(drain(c.recorded), "\n"))
 		})
 	}
 }
@@ -653,9 +647,7 @@ func TestNodeOfAVolumeIsRecordedAtANewMount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(tc.change)
 			c, _ := w.mustRun(t)
-			if got := stored(t, c, w.Volume).Annotations[names.AnnotationNode]; got != tc.want {
-				t.Errorf("recorded node %q, want %q", got, tc.want)
-			}
+			check.Equal(t, "recorded node", tc.want, stored(t, c, w.Volume).Annotations[names.AnnotationNode])
 		})
 	}
 }
@@ -764,9 +756,7 @@ func TestPodListenersOfAPodThatIsDeletedBeforeItStartedIsDeleted(t *testing.T) {
 			w.existing.Spec.Listeners = tc.entries
 			before := metric.Value(t, "listener_operator_withdrawn_podlisteners_total")
 			c, _ := w.mustRun(t)
-			if got := published(t, c) == nil; got != tc.deleted {
-				t.Errorf("deleted: %v, want %v", got, tc.deleted)
-			}
+			check.Equal(t, "deleted", tc.deleted, published(t, c) == nil)
 			if n := metric.Value(t, "listener_operator_withdrawn_podlisteners_total") - before; (n == 1) != tc.deleted {
 				t.Errorf("counted: %v, deleted: %v", n, tc.deleted)
 			}
@@ -891,9 +881,7 @@ func TestEventIsRepeatedWhileItsCauseLasts(t *testing.T) {
 		w.Class, w.Listener.Status.NodePorts = nil, nil
 		c := w.start(t, interceptor.Funcs{})
 		for range 4 {
-			if after := c.reconcile().RequeueAfter; after != 30*time.Minute {
-				t.Errorf("requeued after %s", after)
-			}
+			check.Equal(t, "looks again after", 30*time.Minute, c.reconcile().RequeueAfter)
 			time.Sleep(15 * time.Minute) // another object changes
 		}
 		if got := drain(c.recorded); len(got) != 2 {

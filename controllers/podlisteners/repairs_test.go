@@ -1,6 +1,7 @@
 package podlisteners_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/metric"
 )
 
@@ -49,9 +51,7 @@ func TestLabelsThatAreRemovedAgainAndAgain(t *testing.T) {
 		if remove(); !labelled() {
 			t.Errorf("repair %d is not made at once", i+1)
 		}
-		if n, want := warnings(), map[int]int{1: 1, 3: 1, 7: 1}[i]; n != want {
-			t.Errorf("repair %d: %d warnings, want %d", i+1, n, want)
-		}
+		check.Equal(t, fmt.Sprintf("warnings of repair %d", i+1), map[int]int{1: 1, 3: 1, 7: 1}[i], warnings())
 	}
 	for range longer {
 		remove()
@@ -64,9 +64,7 @@ func TestLabelsThatAreRemovedAgainAndAgain(t *testing.T) {
 			t.Error("not repaired after a second")
 		}
 	}
-	if n := metric.Value(t, counter) - before; n != atOnce+longer {
-		t.Errorf("%v repairs are counted, want %d", n, atOnce+longer)
-	}
+	check.Equal(t, "repairs that are counted", float64(atOnce+longer), metric.Value(t, counter)-before)
 }
 
 func TestTheWarningNamesWhoWritesLabels(t *testing.T) {

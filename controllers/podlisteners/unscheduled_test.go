@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // unschedulable makes the Pod one that the scheduler could not bind, because of this message.
@@ -55,9 +56,7 @@ func TestSchedulerIsRemindedOfBoundClaims(t *testing.T) {
 			if want := map[bool][]string{true: {"patch *v1.PersistentVolume"}}[tc.reminded != w.Volume.Annotations[names.AnnotationReminded]]; !slices.Equal(writes, want) {
 				t.Errorf("writes %q, want %q", writes, want)
 			}
-			if got := stored(t, c.client, w.Volume).Annotations[names.AnnotationReminded]; got != tc.reminded {
-				t.Errorf("reminded of %q, want %q", got, tc.reminded)
-			}
+			check.Equal(t, "reminded of", tc.reminded, stored(t, c.client, w.Volume).Annotations[names.AnnotationReminded])
 		})
 	}
 }

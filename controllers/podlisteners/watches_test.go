@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestPodToMountChanged(t *testing.T) {
@@ -44,9 +45,7 @@ func TestPodToMountChanged(t *testing.T) {
 		"being deleted":     {with(nil), with(func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.Now()) }), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := p.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
-				t.Errorf("passes: %v, want %v", got, tc.want)
-			}
+			check.Equal(t, "passes", tc.want, p.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}))
 		})
 	}
 	// Until a Pod is in the cache, changes of other objects are not mapped to it.

@@ -160,9 +160,7 @@ func TestWritesThatTheCacheDoesNotHaveYetAreNotRepeated(t *testing.T) {
 		} {
 			writes = nil
 			step.cause()
-			if after := c.reconcile().RequeueAfter; after != step.wait {
-				t.Errorf("%s: looks again after %s", step.name, after)
-			}
+			check.Equal(t, step.name+": looks again after", step.wait, c.reconcile().RequeueAfter)
 			check.Equal(t, step.name+": writes", step.want, writes)
 		}
 	})

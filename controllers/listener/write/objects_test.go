@@ -9,6 +9,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 func TestTouchesBeginAnewWithEachRejection(t *testing.T) {
@@ -27,8 +28,6 @@ func TestTouchesBeginAnewWithEachRejection(t *testing.T) {
 		if tc.touched > 0 {
 			route.Annotations = map[string]string{names.AnnotationTouched: now.Add(-tc.touched).Format(time.RFC3339)}
 		}
-		if got := untilTouch(exposure.Rejected{Object: route, Since: metav1.NewTime(now.Add(-tc.since))}, now); got != tc.want {
-			t.Errorf("%s: the next touch is in %s, want %s", name, got, tc.want)
-		}
+		check.Equal(t, name+": time until the next touch", tc.want, untilTouch(exposure.Rejected{Object: route, Since: metav1.NewTime(now.Add(-tc.since))}, now))
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/observe"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // TestRemedyOfRejections has what the API server of other tests does not say, because nothing is used up or forbidden
@@ -60,8 +61,6 @@ func TestRejectionsForWhatIsInAServiceAreFinal(t *testing.T) {
 		"another error":                  {errors.New("no connection"), false},
 	} {
 		_, retry := asRefusal(tc.err, &observe.Snapshot{Listener: &listenersv1alpha1.Listener{}, Class: &listenersv1alpha1.ListenerClass{}})
-		if got := retry == nil; got != tc.want {
-			t.Errorf("%s is final: %v, want %v", name, got, tc.want)
-		}
+		check.Equal(t, name+" is final", tc.want, retry == nil)
 	}
 }

@@ -139,9 +139,7 @@ func TestCSIDriverHasTheFieldOfLaterKubernetesOnly(t *testing.T) {
 	} {
 		config, s := newConfig(), testSettings()
 		config.Spec.NodeAgent.PreventPodSchedulingIfMissing, s.GuardsScheduling = tc.configured, tc.guards
-		if got := desired(t, "CSIDriver", config, s).Object["spec"].(map[string]any)["preventPodSchedulingIfMissing"]; got != tc.want {
-			t.Errorf("%s: the field is %v, want %v", name, got, tc.want)
-		}
+		check.Equal(t, name+": the field", tc.want, desired(t, "CSIDriver", config, s).Object["spec"].(map[string]any)["preventPodSchedulingIfMissing"])
 	}
 }
 

@@ -86,9 +86,7 @@ func TestNoAgentIsPlannedWhereNoneCanRun(t *testing.T) {
 			if got, err := placement.Selects(node); err != nil || got != test.want {
 				t.Errorf("selected: %t, %v", got, err)
 			}
-			if got := Unsuitable(node); got != test.unsuitable {
-				t.Errorf("unsuitable because of %q, want %q", got, test.unsuitable)
-			}
+			check.Equal(t, "unsuitable because of", test.unsuitable, Unsuitable(node))
 			check.Equal(t, "affinity in the configuration", before, test.affinity)
 		})
 	}
