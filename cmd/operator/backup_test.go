@@ -7,13 +7,12 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
 // strip leaves of an object what Velero restores, with or without --preserve-nodeports.
@@ -51,7 +50,7 @@ func strip(o client.Object, preserve bool) client.Object {
 // whether the backup has the node ports.
 func TestARestoredNamespaceKeepsItsNodePorts(t *testing.T) {
 	const away, preserved = true, true
-	for name, tc := range map[string]struct {
+	cases := map[string]struct {
 		away, preserved bool   // the operator starts after the restore; the Services have their node ports
 		order           string // of the kinds
 	}{
@@ -65,28 +64,33 @@ func TestARestoredNamespaceKeepsItsNodePorts(t *testing.T) {
 		"no node ports, in Velero's order, without one":       {away, !preserved, "CPLS"},
 		"no node ports, in Velero's order":                    {!away, !preserved, "CPLS"},
 		"no node ports and no Services, without the operator": {away, !preserved, "CPL"},
-	} {
+	}
+	// One operator for all Pods, which start before the first one is restored: it remembers node ports after a while.
+	all, claims, first := newMover(t, nodePortClass()), map[string]string{}, map[string]types.UID{}
+	for name := range cases {
+		claims[name] = fmt.Sprintf("claim-%d", len(claims))
+		first[name] = all.moving(t, claims[name]).start("ports")
+	}
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			m := newMover(t, nodePortClass())
-			first := m.start("ports")
+			m := all.moving(t, claims[name])
 			port := fmt.Sprintf("192.0.2.0:%d", m.service().Spec.Ports[0].NodePort)
-			m.eventually(first, port)
+			m.eventually(first[name], port)
 			if !tc.preserved || strings.HasPrefix(tc.order, "L") { // without it, the operator would create a Service with other ports
 				m.Eventually(func() map[string]string { return m.readListener(m.claim).Annotations }).Should(HaveKey(names.AnnotationNumbers))
 			}
 			w, err := observe(t.Context(), m.Client, m.namespace)
 			m.Expect(err).NotTo(HaveOccurred())
 			m.stop()
-			for _, list := range []client.ObjectList{&listenersv1alpha1.ListenerList{}, &corev1.ServiceList{}, &corev1.PodList{}} {
-				m.Eventually(func() int {
-					m.Expect(m.List(t.Context(), list, client.InNamespace(m.namespace))).To(Succeed())
-					return meta.LenList(list)
-				}).Should(BeZero())
-			}
+			m.Eventually(func() bool {
+				left, err := observe(t.Context(), m.Client, m.namespace)
+				m.Expect(err).NotTo(HaveOccurred())
+				return left.listeners[m.claim] == nil && left.services[m.claim] == nil && left.pods[m.claim] == nil
+			}).Should(BeTrue())
 			if tc.away {
-				m.model.stop()
+				all.model.stop()
 			}
-			backup := map[rune]client.Object{'L': w.listeners[m.claim], 'S': w.services[m.claim], 'C': w.claims[m.claim], 'P': w.pods["pod-0"]}
+			backup := map[rune]client.Object{'L': w.listeners[m.claim], 'S': w.services[m.claim], 'C': w.claims[m.claim], 'P': w.pods[m.claim]}
 			for _, kind := range tc.order {
 				restored := strip(backup[kind], tc.preserved)
 				if err := m.Create(t.Context(), restored); err != nil { // what exists already, Velero leaves
@@ -101,14 +105,15 @@ func TestARestoredNamespaceKeepsItsNodePorts(t *testing.T) {
 					m.Eventually(func() []corev1.Event {
 						m.Expect(m.List(t.Context(), &events, client.InNamespace(m.namespace))).To(Succeed())
 						return events.Items
-					}).Should(ContainElement(HaveField("Reason", listenersv1alpha1.ReasonWaitingForRestore)))
+					}).Should(ContainElement(And(
+						HaveField("Reason", listenersv1alpha1.ReasonWaitingForRestore), HaveField("InvolvedObject.Name", m.claim))))
 				}
 			}
 			if tc.away {
-				m.model.stop = startOperator(t, apiserver.Config(t), m.namespace)
+				all.restart()
 			}
 			pod := &corev1.Pod{}
-			m.Expect(m.Get(t.Context(), client.ObjectKey{Namespace: m.namespace, Name: "pod-0"}, pod)).To(Succeed())
+			m.Expect(m.Get(t.Context(), client.ObjectKey{Namespace: m.namespace, Name: m.claim}, pod)).To(Succeed())
 			m.eventually(pod.UID, port)
 		})
 	}

@@ -28,15 +28,24 @@ type mover struct {
 
 func newMover(t *testing.T, classes map[string]listenersv1alpha1.ListenerClassSpec) *mover {
 	t.Helper()
-	m := &mover{newModel(t), NewWithT(t), "claim-0"}
-	m.SetDefaultEventuallyTimeout(apiserver.Timeout)
-	m.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	m := newModel(t).moving(t, "claim-0")
 	m.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.namespace + "-node-0"}})
 	for name, spec := range classes {
 		m.create(&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: m.named(name)}, Spec: spec})
 	}
 	m.restart()
 	return m
+}
+
+// moving returns a Pod that has a claim, for a test.
+func (m *model) moving(t *testing.T, claim string) *mover {
+	t.Helper()
+	own := *m
+	own.T = t
+	moving := &mover{&own, NewWithT(t), claim}
+	moving.SetDefaultEventuallyTimeout(apiserver.Timeout)
+	moving.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	return moving
 }
 
 // named returns the name of a class.
@@ -48,7 +57,7 @@ func (m *mover) start(class string) types.UID {
 	claim := claimOf(m.namespace, m.claim)
 	claim.Annotations[names.AnnotationListenerClass] = m.named(class)
 	m.Expect(m.Create(m.Context(), claim)).To(Succeed())
-	pod := m.pod(0)
+	pod := m.mounting(m.claim)
 	m.Expect(m.Create(m.Context(), pod)).To(Succeed())
 	return pod.UID
 }
@@ -58,7 +67,7 @@ func (m *mover) stop() {
 	m.Helper()
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: m.meta(m.claim)}
 	m.delete(claim)
-	m.delete(&corev1.Pod{ObjectMeta: m.meta("pod-0")})
+	m.delete(&corev1.Pod{ObjectMeta: m.meta(m.claim)})
 	m.Eventually(func() error { return m.Get(m.Context(), client.ObjectKeyFromObject(claim), claim) }).ShouldNot(Succeed())
 }
 
