@@ -248,7 +248,7 @@ func setupControllers(mgr manager.Manager, end context.CancelCauseFunc, apis *pl
 	if err != nil {
 		return fmt.Errorf("setting up the takeover controller: %w", err)
 	}
-	for _, c := range controllers(mgr, apis, options, apiTime) {
+	for _, c := range controllers(mgr, apis, options, settling.NewNodes(clock.RealClock{}), apiTime) {
 		var held manager.Manager = gate
 		if c.name == "nodeagent" {
 			held = mgr
@@ -265,11 +265,11 @@ type controller struct {
 	setup func(manager.Manager) error
 }
 
-func controllers(mgr manager.Manager, apis *platform.APIs, options Options, apiTime clock.PassiveClock) []controller {
+func controllers(mgr manager.Manager, apis *platform.APIs, options Options, nodes *settling.Nodes,
+	apiTime clock.PassiveClock) []controller {
 	events := mgr.GetEventRecorder(names.EventReporter)
 	applier := apply.New(mgr.GetClient(), names.FieldManagerVolume)
 	realClock := clock.RealClock{}
-	nodes := settling.NewNodes(realClock)
 	installer := apply.New(mgr.GetClient(), names.FieldManagerOperator)
 	authorities := &certificates.Authorities{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: installer, Platform: apis,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -11,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
@@ -81,7 +83,8 @@ type model struct {
 	namespace string
 	random    *rand.Rand
 	actions   []string
-	stop      func() // ends the operator
+	stop      func()        // ends the operator
+	period    time.Duration // after which other addresses of a node are followed, or 0 for that of the operator
 	// foreign has the uid and version of each Service that a user has created.
 	foreign map[string]string
 	// ports has the node ports that each Listener had, until a documented change.
@@ -105,17 +108,20 @@ func (m *model) restart() {
 	if m.stop != nil {
 		m.stop()
 	}
-	m.stop = startOperator(m.T, apiserver.Config(m.T), m.namespace)
+	m.stop = startOperator(m.T, apiserver.Config(m.T), m.namespace, cmp.Or(m.period, settling.Period))
 }
 
-// startOperator starts an operator in the namespace, and returns a function that stops it.
-func startOperator(t *testing.T, cfg *rest.Config, namespace string) (stop func()) {
+// startOperator starts an operator in the namespace, which follows other addresses of a node after a period, and
+// returns a function that stops it.
+func startOperator(t *testing.T, cfg *rest.Config, namespace string, period time.Duration) (stop func()) {
 	t.Helper()
+	nodes := settling.NewNodes(clock.RealClock{})
+	nodes.Period = period
 	ctx, cancel := context.WithCancel(t.Context())
 	apis, err := platform.Watch(ctx, cfg, backends.All().OptionalKinds()...)
 	check.Must(t, err)
 	_, stopManager := apiserver.RunManager(t, cfg, namespace, func(mgr ctrl.Manager) error {
-		for _, c := range controllers(mgr, apis, Options{Namespace: namespace}, clock.RealClock{}) {
+		for _, c := range controllers(mgr, apis, Options{Namespace: namespace}, nodes, clock.RealClock{}) {
 			if c.name == "nodeagent" {
 				continue // no user's action concerns it, and it would admit the ServiceAccount of the operator only
 			}
@@ -488,7 +494,7 @@ func (m *model) podViolation(w *snapshot) string {
 		if got == nil {
 			return "Pod " + name + " has no PodListeners"
 		}
-		if diff := cmp.Diff(want, got.Spec.Listeners["listener"].IngressAddresses); diff != "" {
+		if diff := gocmp.Diff(want, got.Spec.Listeners["listener"].IngressAddresses); diff != "" {
 			return "Pod " + name + " has other addresses than its Listener (-want +got):\n" + diff
 		}
 		if pod.Labels[names.PodMountLabel(l.UID)] != l.Name {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
@@ -368,6 +369,8 @@ func (r *runs) note() string {
 // stays, and its addresses follow those of its node, also after the operator restarts.
 func TestWhatRunsStays(t *testing.T) {
 	m := newMover(t, nil)
+	m.period = time.Second
+	m.restart()
 	happens := refusals()
 	var all []*runs
 	for _, reason := range slices.Sorted(maps.Keys(happens)) {

@@ -16,6 +16,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/settling"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/check"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
@@ -48,7 +49,7 @@ func testWrites(t *testing.T, create func(t *testing.T, c client.Client, namespa
 	m.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-1"}})
 	cfg, counted := apiserver.Config(t), &writeCounter{namespace: namespace, byKind: map[string]int{}}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { counted.next = next; return counted })
-	startOperator(t, cfg, namespace)
+	startOperator(t, cfg, namespace, settling.Period)
 	for i := range pods {
 		g.Expect(create(t, c, namespace, fmt.Sprintf("web-%d", i))).To(Succeed())
 	}
