@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
@@ -162,6 +164,23 @@ func TestADNSEndpointOfOthersStaysAsItIs(t *testing.T) {
 	w.Expect(w.dnsReady().Message).To(Equal("DNSEndpoint " + w.Namespace + "/web already exists and has no controller; delete it, or rename the Listener"))
 	w.Expect(w.records()).To(Equal(w.record("198.51.100.1")))
 	w.Expect(w.Delete(t.Context(), foreign)).To(Succeed())
+	w.Eventually(w.records).Should(Equal(w.record("192.0.2.1")))
+	w.Eventually(w.dnsReady).Should(reason(listenersv1alpha1.ReasonWaitingForExternalDNS))
+}
+
+func TestARejectedDNSEndpointIsWrittenAgain(t *testing.T) {
+	crds.Install(t, apiserver.Client(t), crds.DNSEndpoints)
+	defer crds.Remove(t, apiserver.Client(t), crds.DNSEndpoints)
+	w := newWorld(t)
+	hard := corev1.ResourceList{"count/dnsendpoints.externaldns.k8s.io": resource.MustParse("0")}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}
+	w.Expect(w.Create(t.Context(), quota)).To(Succeed())
+	quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: hard} // as its controller does
+	w.Expect(w.Status().Update(t.Context(), quota)).To(Succeed())
+	w.publish("192.0.2.1")
+	w.Eventually(w.dnsReady).Should(reason(listenersv1alpha1.ReasonDNSEndpointRejected))
+	w.Expect(w.dnsReady().Message).To(ContainSubstring("exceeded quota: none"))
+	w.Expect(w.Delete(t.Context(), quota)).To(Succeed())
 	w.Eventually(w.records).Should(Equal(w.record("192.0.2.1")))
 	w.Eventually(w.dnsReady).Should(reason(listenersv1alpha1.ReasonWaitingForExternalDNS))
 }

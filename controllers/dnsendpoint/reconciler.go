@@ -9,6 +9,7 @@ package dnsendpoint
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -38,6 +40,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/predicates"
 	"github.com/listener-operator/listener-operator/internal/records"
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
@@ -63,14 +66,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	condition, err := r.bringTo(ctx, listener, class)
-	if err != nil {
+	if err != nil && condition.Reason == "" {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, r.report(ctx, listener, condition)
+	return reconcile.Result{}, errors.Join(err, r.report(ctx, listener, condition))
 }
 
 // bringTo brings the DNSEndpoint of a Listener to its desired state, and returns the condition of the Listener after
-// that, whose reason is empty if there is none.
+// that, whose reason is empty if there is none. The error may come with a condition that says what is tried again.
 func (r *Reconciler) bringTo(ctx context.Context, listener *listenersv1alpha1.Listener,
 	class *listenersv1alpha1.ListenerClass) (metav1.Condition, error) {
 	hostname := class.Spec.Hostname
@@ -111,9 +114,9 @@ func (r *Reconciler) apply(ctx context.Context, listener *listenersv1alpha1.List
 	}
 	sent, err := r.applier.Apply(ctx, desired, observed)
 	switch {
-	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
+	case !requests.IsTerminating(err) && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)):
 		return failed(listenersv1alpha1.ReasonDNSEndpointRejected, "the API server rejects DNSEndpoint %s: %v",
-			client.ObjectKeyFromObject(desired), err), nil
+			client.ObjectKeyFromObject(desired), err), err
 	case err != nil:
 		return metav1.Condition{}, err
 	case sent:
@@ -214,9 +217,14 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) (err error) {
 	}
 	ofClass := index.Mapping[listenersv1alpha1.ListenerList](r.Client, index.Request, index.ListenersByClass)
 	b := requests.Controller(mgr, "dnsendpoint", workers).WatchesRawSource(r.endpoints)
-	requests.Watch(b, &listenersv1alpha1.Listener{}, index.Request)
+	requests.Watch(b, &listenersv1alpha1.Listener{}, index.Request, predicates.Changed(recorded))
 	requests.Watch(b, &listenersv1alpha1.ListenerClass{}, ofClass, predicate.GenerationChangedPredicate{})
 	return b.Complete(requests.Requeue(mgr, "dnsendpoint", r))
+}
+
+// recorded returns what the records of a Listener follow from.
+func recorded(l *listenersv1alpha1.Listener) any {
+	return []any{l.Spec, l.Labels, ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{}).Targets}
 }
 
 // maxSize is the size of the largest DNSEndpoint that is kept in the cache, in bytes as JSON.
