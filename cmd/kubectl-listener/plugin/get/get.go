@@ -93,7 +93,7 @@ func (o *getOptions) selection() (*client.ListOptions, error) {
 		return nil, errors.New("name Listeners or use --selector, but not both")
 	}
 	if o.watch && o.Output == zone {
-		return nil, errors.New("--output zone cannot be combined with --watch: print the records again when they change")
+		return nil, errors.New("--output zone cannot be combined with --watch: print the records again later")
 	}
 	selector, err := labels.Parse(o.selector)
 	if err != nil {
