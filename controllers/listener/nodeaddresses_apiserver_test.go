@@ -47,6 +47,23 @@ func TestAListenerFollowsWhatItsNodeAdvertisesAndWhetherItIsReady(t *testing.T) 
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 }
 
+// The Pod of the node that is drained has not ended yet. Nodes are watched for it.
+func TestANodeThatIsDrainedIsLeftOut(t *testing.T) {
+	f := newFixture(t, ofType(nodePort))
+	f.createListener(nil)
+	first := f.createNodeAs(metav1.ObjectMeta{Name: f.key.Namespace + "-1"}, "10.3.1.1")
+	second := f.createNodeAs(metav1.ObjectMeta{Name: f.key.Namespace + "-2"}, "10.3.1.2")
+	ends := f.createPod("web-1", first, f.createVolume(first.Name))
+	f.createPod("web-2", second, f.createVolume(second.Name))
+	f.eventuallyAddresses("10.3.1.1", "10.3.1.2")
+	f.Expect(f.Delete(t.Context(), ends)).To(Succeed())
+	f.change(first, func() { first.Spec.Unschedulable = true })
+	l := f.eventuallyAddresses("10.3.1.2")
+	f.Expect(observe.Condition(l, listenersv1alpha1.ListenerReady).Message).To(ContainSubstring(first.Name + " (is being drained)"))
+	f.change(first, func() { first.Spec.Unschedulable = false })
+	f.eventuallyAddresses("10.3.1.1", "10.3.1.2")
+}
+
 // A Service that prefers two families has the one of a cluster with one, and one that requires two is rejected.
 func TestFamiliesOfAClusterWithASingleOne(t *testing.T) {
 	f := newFixture(t, listenersv1alpha1.ListenerClassSpec{

@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/listener/observe"
 	"github.com/listener-operator/listener-operator/controllers/listener/reservation"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
 
 // newSharedState returns a Listener whose node ports do not forward, with a claim's volume on each of three nodes. One
@@ -316,5 +318,42 @@ func ofClaim(listener *listenersv1alpha1.Listener, pod string) {
 	listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: key.Name, UID: types.UID(key.Name)}}
 	if pod != "" {
 		listener.Labels = map[string]string{appsv1.StatefulSetPodNameLabel: pod}
+	}
+}
+
+// Clients are led to other nodes before the Pods of a node that is drained have ended, and back when it takes Pods
+// again. A cordon alone changes nothing. If all nodes are drained, their addresses stay.
+func TestDrainedNodesAreLeftOut(t *testing.T) {
+	s := newSharedState()
+	s.class.Spec.ServiceExternalTrafficPolicy = nil
+	r := s.replicas(t, 1, 2, 3)
+	cordon := func(name string, cordoned bool) {
+		change(r, name, func(node *corev1.Node) { node.Spec.Unschedulable = cordoned })
+	}
+	end := func(n int) {
+		pod := podOn(n)[0].(*corev1.Pod)
+		check.Must(t, r.api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+		pod.Finalizers = []string{"example.com/keep"}
+		check.Must(t, errors.Join(r.api.Update(t.Context(), pod), r.api.Delete(t.Context(), pod)))
+	}
+	for i, step := range []struct {
+		do   func()
+		want string
+		says string // of the nodes that are left out
+	}{
+		{func() { cordon("node-2", true) }, "1 2 3", ""},
+		{func() { end(2) }, "1 3", "left out: node-2 (is being drained)"},
+		{func() { cordon("node-2", false) }, "1 2 3", ""},
+		{func() { cordon("node-1", true); cordon("node-2", true); end(1) }, "3", "node-1 (is being drained), node-2 (is being drained)"},
+		{func() { cordon("node-3", true) }, "3", "node-1"},
+		{func() { end(3) }, "1 2 3", ""},
+		{func() { cordon("node-1", false) }, "1", "node-3 (is being drained)"},
+	} {
+		step.do()
+		r.reconcile(key.Name)
+		message := observe.Condition(r.listener(), listenersv1alpha1.ListenerReady).Message
+		if got := r.published(); got != step.want || !strings.Contains(message, step.says) {
+			t.Errorf("step %d: published %q, want %q; message %q", i+1, got, step.want, message)
+		}
 	}
 }

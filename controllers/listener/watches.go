@@ -69,7 +69,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	watch(&corev1.PersistentVolumeClaim{}, index.Request, predicates.Deleted())
 	watch(&corev1.Pod{}, r.podToListeners, podMattersToListener())
 	watch(&corev1.Node{}, r.nodeToListeners, predicate.Or(predicates.NodeAddressesChanged(),
-		predicates.NodeReadinessChanged()))
+		predicates.NodeReadinessChanged(),
+		predicates.Changed(func(n *corev1.Node) any { return n.Spec.Unschedulable })))
 	watch(tenancy.Namespace(), r.namespaceToListeners, predicate.LabelChangedPredicate{})
 	// Their classes decide which publish a name in the domain.
 	all := func(ctx context.Context, _ client.Object) []reconcile.Request { return r.listeners(ctx) }

@@ -203,6 +203,8 @@ type Placement struct {
 	MissingNodes []string
 	// UnusedNodes are further ones, sorted, which are left out: no Pod has mounted the Listener there for a while.
 	UnusedNodes []string
+	// DrainedNodes are others, sorted, which are left out: they are being drained.
+	DrainedNodes []string
 	// EmptyNodes are the names of those of Nodes at which nothing responds, sorted: no Pod has mounted the Listener
 	// there for a moment, and nodes do not forward to each other.
 	EmptyNodes []string

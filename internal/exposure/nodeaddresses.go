@@ -228,6 +228,9 @@ func (p Placement) LeftOut(choice NodeChoice) string {
 	for _, name := range p.UnusedNodes {
 		nodes = append(nodes, name+" (no Pod on it mounts the Listener)")
 	}
+	for _, name := range p.DrainedNodes {
+		nodes = append(nodes, name+" (is being drained)")
+	}
 	for _, node := range p.Nodes {
 		if _, problem := NodeAddresses(node, choice); problem != "" {
 			nodes = append(nodes, node.Name+" ("+problem+")")

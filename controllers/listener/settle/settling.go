@@ -158,11 +158,13 @@ func endpointSet(addresses []listenersv1alpha1.IngressAddress) sets.Set[string] 
 	return set
 }
 
-// LeaveOut removes nodes from the placement at which nothing can answer, if that lasts. It returns the rest of
-// the period after which more of them are left out, or 0. After a restart, the period starts again, but what was left
-// out before is in the status. While the Listener has no Pod at all, it keeps the addresses that it has.
+// LeaveOut removes nodes from the placement that are drained, and those at which nothing can answer, if that lasts. It
+// returns the rest of the period after which more of them are left out, or 0. After a restart, the period starts again,
+// but what was left out before is in the status. While the Listener has no Pod at all, it keeps the addresses that it
+// has.
 func (x *Settler) LeaveOut(s *observe.Snapshot, p *decide.Plan, w *observe.Written,
 	placement exposure.Placement) (exposure.Placement, time.Duration) {
+	placement.Nodes, placement.DrainedNodes = withoutNodes(s, w, placement.Nodes, drainedNodes(placement))
 	used := sets.New[string]()
 	for _, pod := range placement.Mounting {
 		used.Insert(pod.Spec.NodeName)
@@ -173,7 +175,8 @@ func (x *Settler) LeaveOut(s *observe.Snapshot, p *decide.Plan, w *observe.Writt
 	if used.Len() > 0 && out.Len() < unused.Len() {
 		age := x.Age(usedNodes(s.Listener.UID), strings.Join(sets.List(used), " "))
 		if remaining := x.Unused - age; remaining > 0 {
-			left := withoutNodes(s, w, placement, out)
+			left := placement
+			left.Nodes, left.UnusedNodes = withoutNodes(s, w, placement.Nodes, out)
 			if reported := observe.Condition(s.Listener,
 				listenersv1alpha1.ListenerReady).Reason == listenersv1alpha1.ReasonNodesWithoutPods; !reported &&
 				age < IdlePeriod {
@@ -185,7 +188,25 @@ func (x *Settler) LeaveOut(s *observe.Snapshot, p *decide.Plan, w *observe.Writt
 		out = unused
 	}
 	x.Delete(usedNodes(s.Listener.UID))
-	return withoutNodes(s, w, placement, out), 0
+	placement.Nodes, placement.UnusedNodes = withoutNodes(s, w, placement.Nodes, out)
+	return placement, 0
+}
+
+// drainedNodes returns the names of the nodes that take no Pods any more, and on which each Pod of the Listener ends:
+// clients are led elsewhere before they have ended. A node that is only cordoned keeps its Pods.
+func drainedNodes(placement exposure.Placement) sets.Set[string] {
+	drained := sets.New[string]()
+	for _, node := range placement.Nodes {
+		if node.Spec.Unschedulable {
+			drained.Insert(node.Name)
+		}
+	}
+	for _, pod := range placement.Mounting {
+		if pod.DeletionTimestamp.IsZero() {
+			drained.Delete(pod.Spec.NodeName)
+		}
+	}
+	return drained
 }
 
 // unusedNodes returns the names of the nodes with reservations at which nothing can answer: the Pods of the Listener
@@ -209,24 +230,22 @@ func forwards(s *observe.Snapshot, w *observe.Written) bool {
 		w.Objects.Service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// withoutNodes returns the placement without some nodes, unless none of the others has an address.
-func withoutNodes(s *observe.Snapshot, w *observe.Written, placement exposure.Placement,
-	out sets.Set[string]) exposure.Placement {
-	if out.Len() == 0 {
-		return placement
+// withoutNodes returns nodes without some, and the sorted names of these, unless none of the others has an address.
+func withoutNodes(s *observe.Snapshot, w *observe.Written, nodes []*corev1.Node,
+	out sets.Set[string]) (left []*corev1.Node, without []string) {
+	if s.Class == nil || out.Len() == 0 {
+		return nodes, nil
 	}
 	choice := (&exposure.Listener{Listener: s.Listener, Class: s.Class, Service: w.Objects.Service}).NodeChoice()
 	hasAddress := func(node *corev1.Node) bool {
 		_, problem := exposure.NodeAddresses(node, choice)
 		return problem == ""
 	}
-	p := placement
-	p.Nodes = slices.DeleteFunc(slices.Clone(p.Nodes), func(node *corev1.Node) bool { return out.Has(node.Name) })
-	if !slices.ContainsFunc(p.Nodes, hasAddress) {
-		return placement
+	left = slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool { return out.Has(node.Name) })
+	if !slices.ContainsFunc(left, hasAddress) {
+		return nodes, nil
 	}
-	p.UnusedNodes = sets.List(out)
-	return p
+	return left, sets.List(out)
 }
 
 // IdleFor returns why nothing responds at the addresses, if that lasts, and the rest of the period after which it is
