@@ -19,7 +19,7 @@ func TestInvalidGatewayExposureIsRejectedWithTheCause(t *testing.T) {
 		"range of no ports":       {spec: `{serviceType: ClusterIP, gateway: {kind: UDPRoute, portRange: 65000-65536, ` + parent + `}}`, want: "must be two port numbers, the lower one first, such as 20000-20999"},
 		"range of a listener":     {spec: `{serviceType: ClusterIP, gateway: {kind: UDPRoute, portRange: 20000-20999, parentRefs: [{namespace: a, name: b, sectionName: c}]}}`, want: "remove sectionName and port"},
 		"range of a port":         {spec: `{serviceType: ClusterIP, gateway: {kind: UDPRoute, portRange: 20000-20999, parentRefs: [{namespace: a, name: b, port: 53}]}}`, want: "remove sectionName and port"},
-		"with a name":             {spec: `{serviceType: ClusterIP, hostname: {template: "{listener}.{namespace}.a"}, gateway: {kind: TCPRoute, ` + parent + `}}`, want: "not published with route, ingress, gateway or hostPort"},
+		"with a name":             {spec: `{serviceType: ClusterIP, hostname: {template: "{listener}.{namespace}.a"}, gateway: {kind: TCPRoute, ` + parent + `}}`, want: "not published with route, ingress or gateway"},
 		"no host":                 {spec: `{serviceType: ClusterIP, gateway: {kind: HTTPRoute, ` + parent + `}}`, want: "TLSRoute and HTTPRoute need a hostTemplate"},
 		"host without effect":     {spec: `{serviceType: ClusterIP, gateway: {kind: TCPRoute, ` + parent + `, ` + host + `}}`, want: "TCPRoute and UDPRoute have none"},
 		"ambiguous host":          {spec: `{serviceType: ClusterIP, gateway: {kind: TLSRoute, ` + parent + `, hostTemplate: "{podName}-{namespace}"}}`, want: "different namespaces or Pods the same host"},
