@@ -97,11 +97,12 @@ func (s *shop) addPod(t *testing.T, name, node string, listeners ...*listenersv1
 	var volumes []string
 	for _, l := range listeners {
 		pvc := s.newClaim(name+"-"+l.Name, ofListener(l.Name))
-		pvc.Spec.VolumeName = s.namespace + "-" + pvc.Name
 		s.createForever(t, pvc)
 		pv := claim.Volume(pvc, l.Name)
-		pv.Name, pv.Spec.NodeAffinity = pvc.Spec.VolumeName, claim.NodeAffinity(node)
+		pv.Spec.NodeAffinity = claim.NodeAffinity(node)
 		s.createForever(t, pv)
+		pvc.Spec.VolumeName = pv.Name
+		s.update(t, pvc)
 		pvc.Status.Phase = corev1.ClaimBound
 		s.updateStatus(t, pvc)
 		pod.Labels[names.PodMountLabel(l.UID)] = l.Name
