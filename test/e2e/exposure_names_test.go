@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
@@ -241,6 +242,11 @@ func TestANameOfANodePortFollowsThePod(t *testing.T) {
 		}
 		return err
 	})
+
+	// Others write the records now.
+	s.patch(class, func() { class.Spec.Hostname.Records = listenersv1alpha1.HostnameRecordsNone })
+	mustAwaitDeleted(s, optionalObject(names.KindDNSEndpoint, s.namespace, "listener-broker-0"), s.key("listener-broker-0"))
+	s.awaitName(own.Address)
 }
 
 // awaitPodByName waits until the name of a node port leads to the node of a Pod alone, and to the port that its SRV
