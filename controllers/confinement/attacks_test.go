@@ -288,8 +288,8 @@ func attacks(namespace string) map[string]attack {
 		return `{apiVersion: externaldns.k8s.io/v1alpha1, kind: DNSEndpoint, metadata: {namespace: NAMESPACE, name: ` + name + metadata + `}, spec: {endpoints: [` + record + `]}}`
 	}
 	const ofShop = `{dnsName: shop.example, recordType: A, targets: [192.0.2.1]}`
-	create("a DNSEndpoint that no Listener controls", endpoint("web", "", ofShop), "no DNSEndpoints but that of a Listener")
-	create("a DNSEndpoint with another name", endpoint("x", ", "+owners, ofShop), "no DNSEndpoints but that of a Listener")
+	create("a DNSEndpoint that no Listener controls", endpoint("web", "", ofShop), "a DNSEndpoint only for a Listener")
+	create("a DNSEndpoint with another name", endpoint("x", ", "+owners, ofShop), "a DNSEndpoint only for a Listener")
 	create("a record that proves something", endpoint("web", ", "+owners, `{dnsName: _acme-challenge.shop.example, recordType: TXT, targets: [x]}`), "no records but A, AAAA, CNAME and SRV")
 	create("a record of a whole domain", endpoint("web", ", "+owners, `{dnsName: "*.example", recordType: A, targets: [192.0.2.1]}`), "for no whole domains")
 	create("a record for a provider", endpoint("web", ", "+owners, `{dnsName: shop.example, recordType: A, targets: [192.0.2.1], providerSpecific: [{name: x, value: x}]}`), "set no other fields")

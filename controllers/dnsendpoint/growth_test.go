@@ -19,9 +19,9 @@ import (
 )
 
 // newListener returns a Listener with a name that leads to n addresses, each with as many ports.
-func newListener(n int) (*listenersv1alpha1.Listener, *listenersv1alpha1.ListenerClass) {
+func newListener(n int) *exposure.Listener {
 	l, class := &listenersv1alpha1.Listener{Status: &listenersv1alpha1.ListenerStatus{}}, &listenersv1alpha1.ListenerClass{}
-	class.Spec.Hostname = &listenersv1alpha1.Hostname{Records: listenersv1alpha1.HostnameRecordsDNSEndpoint}
+	class.Spec.Hostname = &listenersv1alpha1.Hostname{Template: "{listener}.{namespace}.example.com", Records: listenersv1alpha1.HostnameRecordsDNSEndpoint}
 	l.Name, l.Namespace = "web", "shop"
 	for i := range n {
 		target := listenersv1alpha1.Target{Address: fmt.Sprintf("10.0.%d.%d", i/256, i%256), AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{}}
@@ -31,14 +31,15 @@ func newListener(n int) (*listenersv1alpha1.Listener, *listenersv1alpha1.Listene
 		target.Advertised = listenersv1alpha1.IngressAddress{Address: "web.shop.example.com", AddressType: listenersv1alpha1.AddressTypeHostname, Ports: target.Ports}
 		l.Status.Targets = append(l.Status.Targets, target)
 	}
-	return l, class
+	return &exposure.Listener{Listener: l, Class: class}
 }
 
 // TestWrittenDNSEndpoint compares with a golden file, which the test of the policies that confine the operator reads.
 func TestWrittenDNSEndpoint(t *testing.T) {
-	listener, class := newListener(1)
-	listener.Namespace, listener.Name, listener.UID = "default", "shop", "uid"
-	golden.Compare(t, "dnsendpoint", desiredFor(listener, class))
+	l := newListener(1)
+	l.Namespace, l.Name, l.UID = "default", "shop", "uid"
+	l.Status.Targets[0].Advertised.Address = "shop.default.example.com"
+	golden.Compare(t, "dnsendpoint", desiredFor(l))
 }
 
 func TestDNSEndpointsCostLinearTime(t *testing.T) {

@@ -65,7 +65,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil || class == nil {
 		return reconcile.Result{}, err
 	}
-	condition, err := r.bringTo(ctx, listener, class)
+	service, err := lookup.Get(ctx, r.Client, names.ServiceKey(listener), &corev1.Service{})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	condition, err := r.bringTo(ctx, &exposure.Listener{Listener: listener, Class: class, Service: service})
 	if err != nil && condition.Reason == "" {
 		return reconcile.Result{}, err
 	}
@@ -74,14 +78,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // bringTo brings the DNSEndpoint of a Listener to its desired state, and returns the condition of the Listener after
 // that, whose reason is empty if there is none. The error may come with a condition that says what is tried again.
-func (r *Reconciler) bringTo(ctx context.Context, listener *listenersv1alpha1.Listener,
-	class *listenersv1alpha1.ListenerClass) (metav1.Condition, error) {
-	hostname := class.Spec.Hostname
+func (r *Reconciler) bringTo(ctx context.Context, l *exposure.Listener) (metav1.Condition, error) {
+	listener, hostname := l.Listener, l.Class.Spec.Hostname
 	wanted := hostname != nil && hostname.Records == listenersv1alpha1.HostnameRecordsDNSEndpoint
 	if r.endpoints.Version() == "" && wanted {
 		return failed(listenersv1alpha1.ReasonNotServed,
 			"ListenerClass %s requires objects of kind DNSEndpoint, which this cluster does not serve; install the "+
-				"CustomResourceDefinition of external-dns, or set spec.hostname.records of the class", class.Name), nil
+				"CustomResourceDefinition of external-dns, or set spec.hostname.records of the class", l.Class.Name), nil
 	}
 	if r.endpoints.Version() == "" {
 		return metav1.Condition{}, nil
@@ -101,16 +104,16 @@ func (r *Reconciler) bringTo(ctx context.Context, listener *listenersv1alpha1.Li
 			"DNSEndpoint %s already exists and %s; delete it, or rename the Listener", key,
 			observe.DescribeController(observed)), nil
 	}
-	return r.apply(ctx, listener, class, observed)
+	return r.apply(ctx, l, observed)
 }
 
 // apply applies the DNSEndpoint of a Listener. observed is the existing one, or nil. While the name leads nowhere, that
 // stays as it is, and so does the condition.
-func (r *Reconciler) apply(ctx context.Context, listener *listenersv1alpha1.Listener,
-	class *listenersv1alpha1.ListenerClass, observed *unstructured.Unstructured) (metav1.Condition, error) {
-	desired := desiredFor(listener, class)
+func (r *Reconciler) apply(ctx context.Context, l *exposure.Listener,
+	observed *unstructured.Unstructured) (metav1.Condition, error) {
+	desired := desiredFor(l)
 	if desired == nil {
-		return observe.Condition(listener, listenersv1alpha1.ListenerDNSReady), nil
+		return observe.Condition(l.Listener, listenersv1alpha1.ListenerDNSReady), nil
 	}
 	sent, err := r.applier.Apply(ctx, desired, observed)
 	switch {
@@ -126,10 +129,9 @@ func (r *Reconciler) apply(ctx context.Context, listener *listenersv1alpha1.List
 }
 
 // desiredFor returns the DNSEndpoint of a Listener, or nil if its name leads nowhere.
-func desiredFor(listener *listenersv1alpha1.Listener,
-	class *listenersv1alpha1.ListenerClass) *unstructured.Unstructured {
+func desiredFor(l *exposure.Listener) *unstructured.Unstructured {
 	var endpoints []any
-	for _, record := range records.Of(listener, class) {
+	for _, record := range records.Of(l) {
 		var targets []any
 		for _, target := range record.Targets {
 			targets = append(targets, target)
@@ -141,11 +143,10 @@ func desiredFor(listener *listenersv1alpha1.Listener,
 	if len(endpoints) == 0 {
 		return nil
 	}
-	return exposure.NewObject(&exposure.Listener{Listener: listener}, names.KindDNSEndpoint, listener.Name, nil, nil,
-		map[string]any{"endpoints": endpoints})
+	return exposure.NewObject(l, names.KindDNSEndpoint, l.Name, nil, nil, map[string]any{"endpoints": endpoints})
 }
 
-// read returns the condition of a Listener with this DNSEndpoint, in which external-dns notes what it has read.
+// read returns the condition of a Listener with this DNSEndpoint. external-dns notes there what it has read.
 func read(endpoint *unstructured.Unstructured) metav1.Condition {
 	key := client.ObjectKeyFromObject(endpoint)
 	generation, _, _ := unstructured.NestedInt64(endpoint.Object, "status", "observedGeneration")
@@ -218,8 +219,18 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) (err error) {
 	ofClass := index.Mapping[listenersv1alpha1.ListenerList](r.Client, index.Request, index.ListenersByClass)
 	b := requests.Controller(mgr, "dnsendpoint", workers).WatchesRawSource(r.endpoints)
 	requests.Watch(b, &listenersv1alpha1.Listener{}, index.Request, predicates.Changed(recorded))
+	requests.Watch(b, &corev1.Service{}, serviceToRequest, predicates.Changed(func(s *corev1.Service) any {
+		return s.Annotations[names.AnnotationPod]
+	}))
 	requests.Watch(b, &listenersv1alpha1.ListenerClass{}, ofClass, predicate.GenerationChangedPredicate{})
 	return b.Complete(requests.Requeue(mgr, "dnsendpoint", r))
+}
+
+func serviceToRequest(_ context.Context, o client.Object) []reconcile.Request {
+	if owner := exposure.ControllingListener(o); owner != nil {
+		return index.RequestsFor(o.GetNamespace(), owner.Name)
+	}
+	return nil
 }
 
 // recorded returns what the records of a Listener follow from.

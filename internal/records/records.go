@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/host"
 )
 
 // Record is a set of DNS records with the same name and type (RFC 1035, 3596 and 2782).
@@ -31,19 +33,24 @@ type Record struct {
 // Of returns the records of a Listener by its status, sorted by name and type: its name leads to the addresses in
 // targets, and to a host name only if there is no IP address, because a name has either (RFC 1034, section 3.6.2). Of
 // several host names, the first one counts. The ports that clients have to find out have SRV records, unless the name
-// leads to a host name. There are none if the class publishes no name in place of the addresses.
-func Of(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) []Record {
-	hostname := class.Spec.Hostname
-	if hostname == nil || hostname.Annotated() || listener.Status == nil {
+// leads to a host name. There are none if the class publishes no name in place of the addresses, or another name than
+// the status still has: by a previous class, others may share that. The Service, if there is one, says which Pod the
+// name is made from.
+func Of(l *exposure.Listener) []Record {
+	listener, hostname := l.Listener, l.Class.Spec.Hostname
+	own := host.NameOf(l)
+	if own == "" || hostname.Annotated() || listener.Status == nil {
 		return nil
 	}
 	all := collected{ttl: int64(ptr.Deref(hostname.TTLSeconds, listenersv1alpha1.DefaultTTLSeconds))}
-	var host string
+	var alias string
 	for _, target := range listener.Status.Targets {
 		name, ip := target.Advertised.Address, net.ParseIP(target.Address)
 		switch {
+		case name != own:
+			continue
 		case ip == nil:
-			host = cmp.Or(host, target.Address)
+			alias = cmp.Or(alias, target.Address)
 			continue
 		case ip.To4() != nil:
 			all.add(name, "A", target.Address)
@@ -54,8 +61,8 @@ func Of(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerC
 			all.add(service+"."+name, "SRV", fmt.Sprintf("0 0 %d %s", number, name))
 		}
 	}
-	if len(all.records) == 0 && host != "" {
-		all.add(listener.Status.Targets[0].Advertised.Address, "CNAME", host)
+	if len(all.records) == 0 && alias != "" {
+		all.add(own, "CNAME", alias)
 	}
 	slices.SortFunc(all.records, func(a, b Record) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type))

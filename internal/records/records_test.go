@@ -5,9 +5,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/records"
 	"github.com/listener-operator/listener-operator/internal/testutil/check"
 )
@@ -50,21 +52,25 @@ func TestRecords(t *testing.T) {
 		},
 		"names that others write":            {targets: []listenersv1alpha1.Target{to("10.0.0.1", ip, name, own)}, records: listenersv1alpha1.HostnameRecordsNone, want: []records.Record{{name, "A", 60, []string{"10.0.0.1"}}}},
 		"names in annotations":               {targets: []listenersv1alpha1.Target{to("10.0.0.1", ip, name, own)}, records: listenersv1alpha1.HostnameRecordsAnnotation},
+		"what a previous class advertised":   {targets: []listenersv1alpha1.Target{to("10.0.0.1", ip, "kafka.example.com", own), to("lb.example.org", hostname, "kafka.example.com", own)}},
 		"an address that leads to no target": {},
 	} {
 		t.Run(about, func(t *testing.T) {
 			listener := &listenersv1alpha1.Listener{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "kafka-0"},
 				Spec: listenersv1alpha1.ListenerSpec{Ports: []listenersv1alpha1.ListenerPort{
 					{Name: "kafka", Port: 9092}, {Name: "log", Port: 514, Protocol: ptr.To(corev1.ProtocolUDP)},
 				}},
 				Status: &listenersv1alpha1.ListenerStatus{Targets: tc.targets},
 			}
 			class := &listenersv1alpha1.ListenerClass{}
-			class.Spec.Hostname = &listenersv1alpha1.Hostname{Records: listenersv1alpha1.HostnameRecordsDNSEndpoint, TTLSeconds: tc.ttl}
+			class.Spec.Hostname = &listenersv1alpha1.Hostname{
+				Template: "{listener}.{namespace}.example.com", Records: listenersv1alpha1.HostnameRecordsDNSEndpoint, TTLSeconds: tc.ttl,
+			}
 			if tc.records != "" {
 				class.Spec.Hostname.Records = tc.records
 			}
-			check.Equal(t, "records", tc.want, records.Of(listener, class))
+			check.Equal(t, "records", tc.want, records.Of(&exposure.Listener{Listener: listener, Class: class}))
 		})
 	}
 }

@@ -80,7 +80,7 @@ func nodesOf(l *exposure.Listener, p exposure.Placement) map[string]string {
 }
 
 // templates are those of a class for a Listener. pod is the name of its only Pod, or "" if they do not refer to it, and
-// path that of the template of the address.
+// path is where the class has the template of the address.
 type templates struct {
 	*exposure.Listener
 	address, port, pod, path string

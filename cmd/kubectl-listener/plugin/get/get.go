@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/utils/ptr"
@@ -21,7 +22,9 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/source"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/advertise"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/records"
 )
 
@@ -131,7 +134,7 @@ func (o *getOptions) run(ctx context.Context) error {
 	case o.endpoints != "":
 		return o.writeEndpoints(listeners)
 	case o.Output == zone:
-		return o.writeZone(ctx, c, listeners)
+		return o.writeZone(ctx, c, &client.ListOptions{Namespace: which.Namespace}, listeners)
 	}
 	if len(listeners) == 0 && o.Output == "" {
 		fmt.Fprintln(o.ErrOut, "There are no Listeners.")
@@ -247,8 +250,9 @@ func (o *getOptions) writeEndpoints(listeners []listenerAddresses) error {
 	return nil
 }
 
-// writeZone writes the records of Listeners, each of which has a line.
-func (o *getOptions) writeZone(ctx context.Context, c client.Reader, listeners []listenerAddresses) error {
+// writeZone writes the records of Listeners, one in a line.
+func (o *getOptions) writeZone(ctx context.Context, c client.Reader, which *client.ListOptions,
+	listeners []listenerAddresses) error {
 	var list listenersv1alpha1.ListenerClassList
 	if err := c.List(ctx, &list); err != nil {
 		return fmt.Errorf("listing ListenerClasses, which say how names are published: %w", err)
@@ -257,9 +261,19 @@ func (o *getOptions) writeZone(ctx context.Context, c client.Reader, listeners [
 	for class := range check.Each(list.Items) {
 		classes[class.Name] = class
 	}
+	var services corev1.ServiceList
+	if err := c.List(ctx, &services, which); err != nil {
+		return fmt.Errorf("listing Services, which say what Pods the names are made from: %w", err)
+	}
+	byKey := map[client.ObjectKey]*corev1.Service{}
+	for service := range check.Each(services.Items) {
+		byKey[client.ObjectKeyFromObject(service)] = service
+	}
 	written := false
 	for l := range check.Each(listeners) {
-		for _, record := range records.Of(l.object, cmp.Or(classes[l.Class], &listenersv1alpha1.ListenerClass{})) {
+		named := &exposure.Listener{Listener: l.object, Service: byKey[names.ServiceKey(l.object)],
+			Class: cmp.Or(classes[l.Class], &listenersv1alpha1.ListenerClass{})}
+		for _, record := range records.Of(named) {
 			for _, target := range record.Targets {
 				if record.Type == "CNAME" || record.Type == "SRV" {
 					target += "."
