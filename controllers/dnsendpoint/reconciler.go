@@ -84,7 +84,8 @@ func (r *Reconciler) bringTo(ctx context.Context, l *exposure.Listener) (metav1.
 	if r.endpoints.Version() == "" && wanted {
 		return failed(listenersv1alpha1.ReasonNotServed,
 			"ListenerClass %s requires objects of kind DNSEndpoint, which this cluster does not serve; install the "+
-				"CustomResourceDefinition of external-dns, or set spec.hostname.records of the class", l.Class.Name), nil
+				"CustomResourceDefinition of external-dns, or set spec.hostname.records of the class",
+			l.Class.Name), nil
 	}
 	if r.endpoints.Version() == "" {
 		return metav1.Condition{}, nil
