@@ -17,6 +17,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/dnsendpoint"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
@@ -183,6 +184,24 @@ func TestARejectedDNSEndpointIsWrittenAgain(t *testing.T) {
 	w.Expect(w.Delete(t.Context(), quota)).To(Succeed())
 	w.Eventually(w.records).Should(Equal(w.record("192.0.2.1")))
 	w.Eventually(w.dnsReady).Should(reason(listenersv1alpha1.ReasonWaitingForExternalDNS))
+}
+
+// The cache may show the Service, which says which Pod the name is made from, after the status.
+func TestANameOfAPodIsRecordedWhenItsServiceIsKnown(t *testing.T) {
+	crds.Install(t, apiserver.Client(t), crds.DNSEndpoints)
+	defer crds.Remove(t, apiserver.Client(t), crds.DNSEndpoints)
+	w := newWorld(t)
+	w.class.Spec.Hostname.Template = "{podName}.{namespace}.example.com"
+	w.Expect(w.Update(t.Context(), w.class)).To(Succeed())
+	w.publish("192.0.2.1")
+	w.Consistently(w.records).Should(BeNil())
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "web", Annotations: map[string]string{names.AnnotationPod: "web"}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	exposure.SetOwner(service, w.listener)
+	w.Expect(w.Create(t.Context(), service)).To(Succeed())
+	w.Eventually(w.records).Should(Equal(w.record("192.0.2.1")))
 }
 
 // The operator also takes over what comes from a backup, whose owner does not exist any more.
